@@ -1,0 +1,35 @@
+"""The errors that Meshwright raises: one root, and one class for each thing a caller can do about it."""
+
+from __future__ import annotations
+
+__all__ = ["InfeasibleError", "InputError", "MeshwrightError", "OutOfProfileError", "RunError"]
+
+
+class MeshwrightError(Exception):
+    """Root of every error that Meshwright raises on purpose. The command line prints it in one line."""
+
+    exit_code = 1
+
+
+class InputError(MeshwrightError, ValueError):
+    """What was given is wrong. The message says where, what was given, and how to mend it."""
+
+    exit_code = 2
+
+
+class InfeasibleError(MeshwrightError):
+    """The question is well posed but no plan answers it; the message names the smallest change that would."""
+
+    exit_code = 3
+
+
+class OutOfProfileError(MeshwrightError, LookupError):
+    """A profile was asked for a point that it does not hold; the message names the nearest ones."""
+
+    exit_code = 2
+
+
+class RunError(MeshwrightError):
+    """A real run failed: a worker died, a device went away."""
+
+    exit_code = 1

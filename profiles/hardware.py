@@ -1,0 +1,121 @@
+"""Device specifications: what one device is, can hold and can move."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from ..errors import InputError
+
+__all__ = ["DEVICES", "DeviceSpec", "LinkSpec", "device"]
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """One class of link between two devices.
+
+    Parameters
+    ----------
+    bandwidth_bytes_per_s : float
+        Sustained bandwidth in one direction, bytes per second.
+    latency_s : float
+        Fixed cost of one message, seconds.
+    """
+
+    bandwidth_bytes_per_s: float
+    latency_s: float
+
+    def __post_init__(self) -> None:
+        if not self.bandwidth_bytes_per_s > 0:
+            raise InputError(f"LinkSpec.bandwidth_bytes_per_s: expected > 0 (got {self.bandwidth_bytes_per_s})")
+        if not self.latency_s >= 0:
+            raise InputError(f"LinkSpec.latency_s: expected >= 0 (got {self.latency_s})")
+
+    def time(self, n_bytes: float) -> float:
+        """Seconds that one message of `n_bytes` takes (latency-bandwidth model)."""
+        return self.latency_s + n_bytes / self.bandwidth_bytes_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """One type of device.
+
+    Parameters
+    ----------
+    name : str
+        What clusters and plans call it.
+    memory_bytes : int
+        Memory on the device, bytes.
+    usable_memory_bytes : int
+        What is left for weights after activations and the runtime's own context, bytes.
+    peak_flops : float
+        Dense half-precision (or, for CPUs, single-precision) peak, FLOP per second.
+    memory_bandwidth_bytes_per_s : float
+        Memory bandwidth, bytes per second.
+    intra_node, inter_node : LinkSpec
+        Links between devices of one node and of two nodes.
+    source : str
+        Where the figures come from.
+    price_per_hour : float
+        Price of one device-hour, in whatever currency the user plans in; 0 for unknown.
+    """
+
+    name: str
+    memory_bytes: int
+    usable_memory_bytes: int
+    peak_flops: float
+    memory_bandwidth_bytes_per_s: float
+    intra_node: LinkSpec
+    inter_node: LinkSpec
+    source: str
+    price_per_hour: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.usable_memory_bytes <= self.memory_bytes:
+            raise InputError(
+                f"DeviceSpec {self.name!r}: expected 0 < usable_memory_bytes <= memory_bytes "
+                f"(got {self.usable_memory_bytes} and {self.memory_bytes})"
+            )
+
+
+def _spec(
+    name: str, memory: int, usable: int, flops: float, mem_bw: float, nvlink: float, net: float, source: str,
+    price: float = 0.0,
+) -> DeviceSpec:
+    return DeviceSpec(
+        name, memory, usable, flops, mem_bw, LinkSpec(nvlink, 10e-6), LinkSpec(net, 30e-6), source, price
+    )
+
+
+DEVICES: dict[str, DeviceSpec] = {
+    spec.name: spec
+    for spec in (
+        _spec("v100-16gb", 16 * GIB, 13 * GIB, 125e12, 900e9, 150e9, 3.1e9,
+              "NVIDIA V100 SXM2 datasheet; p3.16xlarge 25 Gb/s network; 13 GiB usable: AlpaServe §6.2 footnote 6", 3.06),
+        _spec("v100-32gb", 32 * GIB, 28 * GIB, 125e12, 900e9, 150e9, 3.1e9, "NVIDIA V100 SXM2 datasheet", 3.9),
+        _spec("a100-40gb", 40 * GIB, 36 * GIB, 312e12, 1555e9, 300e9, 12.5e9, "NVIDIA A100 datasheet", 4.1),
+        _spec("a100-80gb", 80 * GIB, 74 * GIB, 312e12, 2039e9, 300e9, 12.5e9, "NVIDIA A100 80GB datasheet", 5.1),
+        _spec("h100-80gb", 80 * GIB, 74 * GIB, 989e12, 3350e9, 450e9, 50e9, "NVIDIA H100 SXM datasheet", 12.3),
+        _spec("h200-141gb", 141 * 10**9, 131 * 10**9, 989e12, 4800e9, 450e9, 50e9, "NVIDIA H200 SXM datasheet", 13.0),
+        _spec("cpu-core", 4 * GIB, 3 * GIB, 80e9, 10e9, 2e9, 1e9,
+              "order of magnitude for one server core; `meshwright profile measure` replaces it by what it measures"),
+    )
+}  # fmt: skip
+
+
+def device(name: str) -> DeviceSpec:
+    """Look up a shipped device by name.
+
+    Raises
+    ------
+    InputError
+        If no such device is shipped; the message names the nearest one.
+    """
+    try:
+        return DEVICES[name]
+    except KeyError:
+        near = difflib.get_close_matches(str(name), DEVICES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known devices: {', '.join(DEVICES)}"
+        raise InputError(f"device: unknown device {name!r}; {hint}") from None

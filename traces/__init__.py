@@ -1,0 +1,5 @@
+"""Traces: request logs. Readers, generators, fitting and resampling."""
+
+from .trace import Trace
+
+__all__ = ["Trace"]
