@@ -1,0 +1,20 @@
+"""The simulator: clusters, placements, plans; the simulated worlds; metrics; timelines."""
+
+from .cluster import Cluster
+from .placement import Group, ParallelConfig, Placement, PlacementSchedule
+from .plan import Plan
+from .serving import Batching, SimulationResult, simulate
+from .timeline import Timeline
+
+__all__ = [
+    "Batching",
+    "Cluster",
+    "Group",
+    "ParallelConfig",
+    "Placement",
+    "PlacementSchedule",
+    "Plan",
+    "SimulationResult",
+    "Timeline",
+    "simulate",
+]

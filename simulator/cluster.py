@@ -1,0 +1,90 @@
+"""Clusters: nodes of equal devices, and the links between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import InputError
+from ..profiles.hardware import DeviceSpec, LinkSpec
+from ..profiles.hardware import device as device_by_name
+
+__all__ = ["Cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """`nodes` nodes with `devices_per_node` devices each, all of one type.
+
+    Devices are numbered 0 … ``n_devices - 1``, node by node.
+
+    Parameters
+    ----------
+    nodes : int
+        Number of nodes.
+    devices_per_node : int
+        Devices in each node.
+    device : str or DeviceSpec
+        Device type, by name (`meshwright.profiles.DEVICES`) or as a specification.
+
+    Raises
+    ------
+    InputError
+        On a count below one, or an unknown device.
+    """
+
+    nodes: int = 1
+    devices_per_node: int = 8
+    device: str | DeviceSpec = "v100-16gb"
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "devices_per_node"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"Cluster.{name}: expected a positive integer (got {value!r})")
+        if isinstance(self.device, str):
+            device_by_name(self.device)
+        elif not isinstance(self.device, DeviceSpec):
+            raise InputError(
+                f"Cluster.device: expected a name or a DeviceSpec (got {type(self.device).__name__})"
+            )
+
+    @classmethod
+    def of(cls, n_devices: int, device: str | DeviceSpec = "v100-16gb", devices_per_node: int = 8) -> Cluster:
+        """The smallest whole cluster of `n_devices`: one node if they fit in it, else full nodes.
+
+        Raises
+        ------
+        InputError
+            If more than one node is needed and `n_devices` is not a multiple of `devices_per_node`.
+        """
+        if n_devices <= devices_per_node:
+            return cls(1, n_devices, device)
+        if n_devices % devices_per_node:
+            return cls(n_devices, 1, device)
+        return cls(n_devices // devices_per_node, devices_per_node, device)
+
+    @property
+    def n_devices(self) -> int:
+        """Number of devices."""
+        return self.nodes * self.devices_per_node
+
+    @property
+    def spec(self) -> DeviceSpec:
+        """Specification of each device."""
+        return device_by_name(self.device) if isinstance(self.device, str) else self.device
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory usable for weights on each device, bytes."""
+        return self.spec.usable_memory_bytes
+
+    def node_of(self, device: int) -> int:
+        """Node that holds `device`."""
+        return device // self.devices_per_node
+
+    def link(self, a: int, b: int) -> LinkSpec:
+        """The class of link between two devices."""
+        return self.spec.intra_node if self.node_of(a) == self.node_of(b) else self.spec.inter_node
+
+    def __str__(self) -> str:
+        return f"{self.nodes} node(s) x {self.devices_per_node} {self.spec.name}"

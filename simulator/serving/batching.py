@@ -1,0 +1,147 @@
+"""Dynamic batching, clock-free (AlpaServe §6.5): per-model queues, and idle groups that take the oldest head."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from ...errors import InputError
+from .policy import TOLERANCE_S, Controller
+from .tables import ServingTables
+
+__all__ = ["Batch", "Batching", "BatchingController"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """Dynamic batching.
+
+    Parameters
+    ----------
+    max_batch : int
+        Largest batch. Only batch sizes that the profile holds are formed.
+    """
+
+    max_batch: int = 8
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_batch, bool) or not isinstance(self.max_batch, int) or self.max_batch < 1:
+            raise InputError(f"Batching.max_batch: expected a positive integer (got {self.max_batch!r})")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests that enter a group together.
+
+    Parameters
+    ----------
+    group : int
+        The group.
+    model : int
+        The model.
+    requests : tuple of int
+        The requests, in order of arrival.
+    latency : list of float
+        Stage latencies at this batch size, seconds.
+    hop : float
+        Seconds between two stages.
+    finish : float
+        Predicted finish, seconds, overhead included.
+    """
+
+    group: int
+    model: int
+    requests: tuple[int, ...]
+    latency: list[float]
+    hop: float
+    finish: float
+
+
+class BatchingController(Controller):
+    """Dispatch, admission and batching for one placement.
+
+    A group is idle while its first stage is free. A request runs at once, alone, if a group that holds its model is
+    idle (the dispatch policy chooses among idle ones); else it waits in its model's queue. A group that becomes idle
+    takes the model whose head arrived first and batches as many of its requests as finish in time; heads that could
+    not even alone are dropped.
+    """
+
+    def __init__(
+        self,
+        tables: ServingTables,
+        dispatch: str = "shortest_queue",
+        admission: bool = True,
+        overhead: float = 0.0,
+    ) -> None:
+        super().__init__(tables, dispatch, admission, overhead)
+        self.idle = [True] * tables.n_groups
+        self.queues: list[deque[tuple[int, float]]] = [deque() for _ in range(tables.n_models)]
+        self._hosted: list[list[int]] = [[] for _ in range(tables.n_groups)]
+        self._sizes = [int(b) for b in tables.sizes]
+        for m in range(tables.n_models):
+            for p in tables.pairs_of(m):
+                self._hosted[int(tables.pair_group[p])].append(m)
+
+    def _fits(self, now: float, group: int, pair: int, column: int, deadline: float) -> Batch | None:
+        """The prediction for a batch of ``sizes[column]`` on an idle group, None if it misses `deadline`."""
+        latency = self.tables.latency[pair, column].tolist()
+        hop = float(self.tables.hop[pair])
+        if latency[0] != latency[0]:  # this size was not profiled
+            return None
+        finish = self.predict(now, group, latency, hop)[-1] + self.overhead
+        if self.admission and finish > deadline + TOLERANCE_S:
+            return None
+        return Batch(group, -1, (), latency, hop, finish)
+
+    def _launch(self, now: float, model: int, plan: Batch, requests: tuple[int, ...]) -> Batch:
+        self.clock[plan.group] = self.predict(now, plan.group, plan.latency, plan.hop)
+        self.outstanding[plan.group] += len(requests)
+        self.idle[plan.group] = False
+        return Batch(plan.group, model, requests, plan.latency, plan.hop, plan.finish)
+
+    def offer(self, now: float, request: int, model: int, deadline: float) -> tuple[Batch | None, bool]:
+        """A request arrives. Returns ``(batch, waiting)``: a batch to run now, or whether it waits (else dropped)."""
+        best: tuple[float, int] | None = None
+        for group, latency, hop in self._pairs[model]:
+            if self.idle[group]:
+                key = self._key(self, now, group, latency, hop)
+                if best is None or key < best[0]:
+                    best = (key, group)
+        if best is None:
+            if not self._pairs[model]:
+                return None, False
+            self.queues[model].append((request, deadline))
+            return None, True
+        group = best[1]
+        plan = self._fits(now, group, self.tables.pair(model, group), 0, deadline)
+        if plan is None:
+            return None, False
+        return self._launch(now, model, plan, (request,)), False
+
+    def stage_free(self, now: float, group: int) -> tuple[Batch | None, list[int]]:
+        """The first stage of `group` is free. Returns the batch that it takes, and the requests dropped meanwhile."""
+        self.idle[group] = True
+        dropped: list[int] = []
+        while True:
+            waiting = [m for m in self._hosted[group] if self.queues[m]]
+            if not waiting:
+                return None, dropped
+            model = min(waiting, key=lambda m: self.queues[m][0][0])
+            queue = self.queues[model]
+            pair = self.tables.pair(model, group)
+            plan = self._fits(now, group, pair, 0, queue[0][1])
+            if plan is None:
+                dropped.append(queue.popleft()[0])
+                continue
+            size, tightest, members = 1, queue[0][1], 1
+            for column in range(1, len(self._sizes)):
+                batch = self._sizes[column]
+                if batch > len(queue):
+                    break
+                while members < batch:
+                    tightest = min(tightest, queue[members][1])
+                    members += 1
+                larger = self._fits(now, group, pair, column, tightest)
+                if larger is not None:
+                    plan, size = larger, batch
+            return self._launch(now, model, plan, tuple(queue.popleft()[0] for _ in range(size))), dropped

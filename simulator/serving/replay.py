@@ -1,0 +1,114 @@
+"""From decisions to stage visits: given who ran where, when every stage started and ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ..placement import Placement
+from .tables import ServingTables
+
+if TYPE_CHECKING:
+    from .result import SimulationResult
+
+__all__ = ["Segment", "StageSpans", "stage_spans"]
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """A stretch of the trace served by one placement.
+
+    Parameters
+    ----------
+    placement : Placement
+        What held.
+    tables : ServingTables
+        The same as arrays.
+    low, high : int
+        Requests ``low`` … ``high - 1`` of the trace.
+    end : float
+        When the next placement took over, or the last event, seconds.
+    clock : ndarray of float64, shape (n_groups, max_stages)
+        When each stage was free at the beginning, seconds.
+    """
+
+    placement: Placement
+    tables: ServingTables
+    low: int
+    high: int
+    end: float
+    clock: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class StageSpans:
+    """Stage visits as columns; a batch is one visit, under its first request.
+
+    ``lane`` counts pipeline stages over the placement's groups in order.
+    """
+
+    lane: npt.NDArray[np.int64]
+    stage: npt.NDArray[np.int64]
+    start: npt.NDArray[np.float64]
+    end: npt.NDArray[np.float64]
+    request: npt.NDArray[np.int64]
+
+
+@numba.njit(cache=True, nogil=True)
+def _replay(order, enter, group_of, pair_of, column, latency, hop, stages, lane0, clock, lane, stage, start, end, request):  # fmt: skip
+    n = 0
+    for j in range(order.shape[0]):
+        i = order[j]
+        g = group_of[i]
+        p = pair_of[i]
+        t = enter[i]
+        for k in range(stages[g]):
+            t = max(t, clock[g, k])
+            lane[n], stage[n], start[n], request[n] = lane0[g] + k, k, t, i
+            t += latency[p, column[i], k]
+            clock[g, k] = t
+            end[n] = t
+            n += 1
+            t += hop[p]
+
+
+def stage_spans(segment: Segment, result: SimulationResult) -> StageSpans:
+    """Every stage visit of one segment, requests numbered as in the trace."""
+    tables = segment.tables
+    rows = slice(segment.low, segment.high)
+    group, model = result.group[rows], result.trace.model[rows]
+    served = np.flatnonzero(group >= 0)
+    enter = result.trace.arrival[rows]
+    column = np.zeros(len(group), dtype=np.int64)
+    if result.start_column is not None and result.batch is not None:
+        # Batches enter in order of their start; the members of one share group, start and model.
+        enter = result.start_column[rows]
+        served = served[np.lexsort((served, group[served], enter[served]))]
+        first = np.ones(len(served), dtype=bool)
+        same = (
+            (np.diff(enter[served]) == 0)
+            & (np.diff(group[served]) == 0)
+            & (result.batch[rows][served][1:] > 1)
+        )
+        first[1:] = ~same
+        served = served[first]
+        column[served] = np.searchsorted(tables.sizes, result.batch[rows][served])
+    pair = np.full(len(group), -1, dtype=np.int64)
+    lookup = np.full((tables.n_models, tables.n_groups), -1, dtype=np.int64)
+    for m in range(tables.n_models):
+        for p in tables.pairs_of(m):
+            lookup[m, tables.pair_group[p]] = p
+    pair[served] = lookup[model[served], group[served]]
+    n = int(tables.stages[group[served]].sum())
+    lane, stage, request = (np.empty(n, dtype=np.int64) for _ in range(3))
+    start, end = np.empty(n), np.empty(n)
+    lane0 = np.concatenate(([0], np.cumsum(tables.stages)))[:-1].astype(np.int64)
+    _replay(
+        served, enter, group, pair, column, tables.latency, tables.hop, tables.stages, lane0, segment.clock.copy(),
+        lane, stage, start, end, request,
+    )  # fmt: skip
+    return StageSpans(lane, stage, start, end, request + segment.low)

@@ -1,0 +1,286 @@
+"""What a serving simulation gives: columns per request, and the metrics on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from ...traces.trace import Trace
+from ..placement import Placement
+from ..timeline import Timeline
+from .policy import TOLERANCE_S
+from .replay import Segment, stage_spans
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SimulationResult"]
+
+Column = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationResult:
+    """Outcome of every request of a trace, in trace order.
+
+    Parameters
+    ----------
+    trace : Trace
+        What was served.
+    finish : ndarray of float64, shape (n,)
+        Finish times, seconds, overhead included; NaN where rejected.
+    group : ndarray of int32, shape (n,)
+        Group that served each request (in the placement that held at its arrival); -1 where rejected.
+    segments : tuple of Segment
+        The placements that held, with their tables and the requests of each.
+    overhead : float
+        Seconds that were added to every finish.
+    start_column, batch : ndarray, optional
+        Start of stage 0 and batch size of each request, where the engine recorded them.
+    engine, dispatch : str
+        What made the result.
+    counted : ndarray of bool, optional
+        Requests that metrics count (`trim`); all if not given.
+    """
+
+    trace: Trace
+    finish: Column
+    group: npt.NDArray[np.int32]
+    segments: tuple[Segment, ...]
+    overhead: float = 0.0
+    start_column: Column | None = None
+    batch: npt.NDArray[np.int32] | None = None
+    engine: str = "compiled"
+    dispatch: str = "shortest_queue"
+    counted: npt.NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.finish)
+
+    def __repr__(self) -> str:
+        return f"SimulationResult({len(self)} requests, attainment {self.attainment:.2%}, goodput {self.goodput:.4g}/s)"
+
+    @property
+    def placement(self) -> Placement:
+        """The placement (the first one of a schedule)."""
+        return self.segments[0].placement
+
+    @property
+    def rejected(self) -> npt.NDArray[np.bool_]:
+        """Requests that were rejected or dropped, shape (n,)."""
+        return self.group < 0
+
+    @cached_property
+    def attained(self) -> npt.NDArray[np.bool_]:
+        """Requests that finished within their SLO, shape (n,). Exactly on the deadline is in time."""
+        return self.finish <= self.trace.arrival + self.trace.slo + TOLERANCE_S
+
+    def _mask(self) -> npt.NDArray[np.bool_]:
+        return np.ones(len(self), dtype=bool) if self.counted is None else self.counted
+
+    @property
+    def attainment(self) -> float:
+        """Fraction of all requests, rejected ones included, that finished within their SLO."""
+        return float(np.mean(self.attained if self.counted is None else self.attained[self.counted]))
+
+    @property
+    def goodput(self) -> float:
+        """Attained requests per second, over the time between the first and last counted arrival."""
+        mask = self._mask()
+        times = self.trace.arrival[mask]
+        span = float(times[-1]) if self.counted is None else float(times[-1] - times[0])
+        return float(self.attained[mask].sum() / span) if span > 0 else float("inf")
+
+    @cached_property
+    def latencies(self) -> Column:
+        """Latency of the counted requests that were served, seconds, in trace order."""
+        mask = self._mask() & ~self.rejected
+        return self.finish[mask] - self.trace.arrival[mask]
+
+    @property
+    def mean_latency(self) -> float:
+        """Mean latency of served requests, seconds; NaN if none was served."""
+        return float(self.latencies.mean()) if len(self.latencies) else float("nan")
+
+    def latency(self, percentile: float) -> float:
+        """A percentile (0 … 100) of the latency of served requests, seconds; NaN if none was served.
+
+        Raises
+        ------
+        InputError
+            If `percentile` is outside 0 … 100.
+        """
+        if not 0 <= percentile <= 100:
+            raise InputError(f"latency: expected a percentile from 0 to 100 (got {percentile})")
+        return float(np.percentile(self.latencies, percentile)) if len(self.latencies) else float("nan")
+
+    @cached_property
+    def start(self) -> Column:
+        """When each request entered its first stage, seconds; NaN where rejected."""
+        if self.start_column is not None:
+            return self.start_column
+        out = np.full(len(self), np.nan)
+        for spans in (stage_spans(s, self) for s in self.segments):
+            first = spans.stage == 0
+            out[spans.request[first]] = spans.start[first]
+        return out
+
+    def trim(self, warmup_s: float = 10.0, *, by: str = "time") -> SimulationResult:
+        """The same result with metrics that leave out both ends of the trace.
+
+        Parameters
+        ----------
+        warmup_s : float
+            Seconds to leave out at each end.
+        by : str
+            ``"time"``: requests that arrive in the first or last `warmup_s` seconds. ``"requests"`` (the AlpaServe
+            authors' statistics): the share ``warmup_s / (last - first arrival)`` of the requests at each end.
+
+        Raises
+        ------
+        InputError
+            If nothing would be left.
+        """
+        arrival = self.trace.arrival
+        counted = np.zeros(len(self), dtype=bool)
+        if by == "requests":
+            span = float(arrival[-1] - arrival[0])
+            skip = int(warmup_s / span * len(self)) if span > 0 else len(self)
+            counted[skip : max(skip, len(self) - skip)] = True
+        elif by == "time":
+            counted = (arrival >= arrival[0] + warmup_s) & (arrival <= arrival[-1] - warmup_s)
+        else:
+            raise InputError(f"trim: by must be 'time' or 'requests' (got {by!r})")
+        if not counted.any():
+            raise InputError(
+                f"trim: a warm-up of {warmup_s} s at each end leaves no request of a trace of {arrival[-1]:.6g} s"
+            )
+        return replace(self, counted=counted)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per request: arrival, model, slo, group, start, finish, latency, attained."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "arrival": self.trace.arrival,
+                "model": np.array(self.trace.models, dtype=object)[self.trace.model],
+                "slo": self.trace.slo,
+                "group": self.group,
+                "start": self.start,
+                "finish": self.finish,
+                "latency": self.finish - self.trace.arrival,
+                "attained": self.attained,
+            }
+        )
+
+    def per_model(self) -> pd.DataFrame:
+        """Metrics per model, one row for each of the trace's models, indexed by name."""
+        return self._by(self.trace.model, len(self.trace.models), "model", list(self.trace.models))
+
+    def per_group(self) -> pd.DataFrame:
+        """Metrics per group of the (first) placement, over requests that it served; with its utilization."""
+        n_groups = len(self.placement.groups)
+        frame = self._by(self.group, n_groups, "group", list(range(n_groups)))
+        frame = frame.drop(columns=["rejected", "attainment"])
+        frame.insert(0, "config", [str(g.config) for g in self.placement.groups])
+        frame.insert(1, "models", [len(g.models) for g in self.placement.groups])
+        frame["utilization"] = self.utilization()
+        return frame
+
+    def _by(
+        self, key: npt.NDArray[np.int32], n: int, label: str, names: list[str] | list[int]
+    ) -> pd.DataFrame:
+        import pandas as pd
+
+        mask = self._mask() & (key >= 0)
+        k, attained, rejected = key[mask], self.attained[mask], self.rejected[mask]
+        latency = np.where(rejected, 0.0, self.finish[mask] - self.trace.arrival[mask])
+        count = np.bincount(k, minlength=n)
+        served = np.bincount(k, weights=~rejected, minlength=n)
+        good = np.bincount(k, weights=attained, minlength=n)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            frame = pd.DataFrame(
+                {
+                    "requests": count,
+                    "rejected": count - served.astype(np.int64),
+                    "attainment": good / count,
+                    "mean_latency": np.bincount(k, weights=latency, minlength=n) / served,
+                },
+                index=pd.Index(names, name=label),
+            )
+        served_k, served_latency = k[~rejected], latency[~rejected]
+        order = np.argsort(served_k, kind="stable")
+        parts = np.split(served_latency[order], np.cumsum(np.bincount(served_k, minlength=n))[:-1])
+        frame["p99_latency"] = [float(np.percentile(part, 99)) if len(part) else np.nan for part in parts]
+        return frame
+
+    def timeline(self) -> Timeline:
+        """Every stage visit, one lane per pipeline stage of each group."""
+        lanes: list[str] = []
+        processes: list[str] = []
+        offset: list[int] = []
+        for i, segment in enumerate(self.segments):
+            offset.append(len(lanes))
+            prefix = f"window {i}, " if len(self.segments) > 1 else ""
+            for g, group in enumerate(segment.placement.groups):
+                for k in range(group.config.pp):
+                    devices = ",".join(str(d) for d in group.stage_devices(k))
+                    lanes.append(f"stage {k} (device {devices})")
+                    processes.append(f"{prefix}group {g} {group.config}")
+        all_spans = [stage_spans(s, self) for s in self.segments]
+        lane = np.concatenate([s.lane + o for s, o in zip(all_spans, offset, strict=True)]).astype(np.int32)
+        request = np.concatenate([s.request for s in all_spans])
+        return Timeline(
+            lane=lane,
+            start=np.concatenate([s.start for s in all_spans]),
+            end=np.concatenate([s.end for s in all_spans]),
+            name=self.trace.model[request],
+            request=request,
+            lanes=lanes,
+            names=self.trace.models,
+            processes=processes,
+        )
+
+    @property
+    def horizon(self) -> float:
+        """Last arrival or finish, seconds."""
+        served = self.finish[~self.rejected]
+        return (
+            float(max(self.trace.arrival[-1], served.max())) if len(served) else float(self.trace.arrival[-1])
+        )
+
+    def utilization(self, window: float | None = None) -> Column:
+        """Busy fraction of the devices.
+
+        Parameters
+        ----------
+        window : float, optional
+            Window length, seconds.
+
+        Returns
+        -------
+        ndarray of float64
+            Per group of the (first) placement over the whole run, shape ``(n_groups,)``; with `window`, of all
+            devices together in each window, shape ``(n_windows,)``.
+        """
+        timeline = self.timeline()
+        placements = [s.placement for s in self.segments]
+        if window is None:
+            busy = timeline.busy()
+            stages = [group.config.pp for group in placements[0].groups]
+            edges = np.concatenate(([0], np.cumsum(stages)))
+            horizon = self.horizon if len(placements) == 1 else self.segments[0].end
+            return np.array(
+                [busy[a:b].sum() / (n * horizon) for a, b, n in zip(edges, edges[1:], stages, strict=False)]
+            )
+        weight = np.array(
+            [g.config.op for p in placements for g in p.groups for _ in range(g.config.pp)], dtype=float
+        )
+        per_lane = timeline.utilization(window, self.horizon)
+        return (weight[:, None] * per_lane).sum(axis=0) / max(p.n_devices for p in placements)

@@ -1,0 +1,172 @@
+"""`simulate`: the door to the serving world."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from ...profiles.profile import ModelProfile
+from ...traces.trace import Trace
+from ..placement import Placement, PlacementSchedule
+from .batching import Batching
+from .policy import check_dispatch
+from .replay import Segment
+from .result import SimulationResult
+from .tables import ServingTables, build_tables
+
+__all__ = ["simulate"]
+
+ENGINES = ("compiled", "simpy")
+
+
+def simulate(
+    placement: Placement | PlacementSchedule,
+    trace: Trace,
+    profiles: Mapping[str, ModelProfile],
+    *,
+    engine: str = "compiled",
+    dispatch: str = "shortest_queue",
+    batching: Batching | int | None = None,
+    admission: bool = True,
+    overhead: float = 0.0,
+) -> SimulationResult:
+    """Serve a trace with a placement (DESIGN §6; AlpaServe §4.3, §5).
+
+    Parameters
+    ----------
+    placement : Placement or PlacementSchedule
+        Who holds what; a schedule changes it over time.
+    trace : Trace
+        The requests. Those for a model without a replica are rejected.
+    profiles : Mapping[str, ModelProfile]
+        Model name -> latencies.
+    engine : str
+        ``"compiled"`` (numba) or ``"simpy"`` (the reference); the same answer to 1e-9.
+    dispatch : str
+        ``"shortest_queue"`` (the paper), ``"earliest_finish"``, or ``"earliest_free"`` (the authors' fast simulator).
+    batching : Batching or int, optional
+        Largest batch; none if not given.
+    admission : bool
+        Reject requests that would miss their deadline.
+    overhead : float
+        Seconds added to every finish; occupies no stage, counts in admission.
+
+    Returns
+    -------
+    SimulationResult
+        A row per request, and the metrics on them.
+
+    Raises
+    ------
+    InputError
+        On an unknown engine or dispatch policy, a negative overhead, or a model without a profile.
+    OutOfProfileError
+        If a configuration or batch size was not profiled.
+    """
+    if engine not in ENGINES:
+        raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    check_dispatch(dispatch)
+    if isinstance(batching, int) and not isinstance(batching, bool):
+        batching = Batching(batching)
+    if not (batching is None or isinstance(batching, Batching)):
+        raise InputError(f"batching: expected None, a largest batch or Batching (got {batching!r})")
+    if not (math.isfinite(overhead) and overhead >= 0):
+        raise InputError(f"overhead: expected finite seconds >= 0 (got {overhead})")
+    if not isinstance(trace, Trace):
+        raise InputError(f"trace: expected a Trace (got {type(trace).__name__})")
+    if isinstance(placement, Placement):
+        schedule = PlacementSchedule([0.0], [placement])
+    elif isinstance(placement, PlacementSchedule):
+        schedule = placement
+    else:
+        raise InputError(
+            f"placement: expected a Placement or PlacementSchedule (got {type(placement).__name__})"
+        )
+    if schedule.carry and batching is not None:
+        raise InputError(
+            "placement: a schedule with carry=True cannot be combined with batching; set carry=False"
+        )
+    max_batch = 1 if batching is None else batching.max_batch
+    tables = [build_tables(p, trace.models, profiles, max_batch) for p in schedule.placements]
+    return _run(schedule, tables, trace, engine, dispatch, batching is not None, admission, float(overhead))
+
+
+def _run(
+    schedule: PlacementSchedule, tables: list[ServingTables], trace: Trace, engine: str, dispatch: str,
+    batching: bool, admission: bool, overhead: float,
+) -> SimulationResult:  # fmt: skip
+    bounds = [*np.searchsorted(trace.arrival, schedule.starts, side="left").tolist(), len(trace)]
+    columns: list[tuple[npt.NDArray, ...]] = []
+    segments: list[Segment] = []
+    free = np.zeros(0)
+    for s, (placement, table) in enumerate(zip(schedule.placements, tables, strict=True)):
+        low, high = bounds[s], bounds[s + 1]
+        clock = np.zeros((table.n_groups, table.latency.shape[2]))
+        if schedule.carry:
+            _carry(placement, free, clock)
+        begun = clock.copy()
+        rows = (trace.arrival[low:high], trace.model[low:high], trace.slo[low:high])
+        columns.append(_serve(rows, table, engine, dispatch, batching, admission, overhead, clock))
+        if schedule.carry:
+            free = _device_clocks(placement, clock, free)
+        end = schedule.starts[s + 1] if s + 1 < len(tables) else float(trace.arrival[-1])
+        segments.append(Segment(placement, table, low, high, end, begun))
+    joined = [np.concatenate(parts) if len(columns) > 1 else parts[0] for parts in zip(*columns, strict=True)]
+    return SimulationResult(
+        trace=trace,
+        finish=joined[0],
+        group=joined[1],
+        segments=tuple(segments),
+        overhead=overhead,
+        start_column=joined[2] if len(joined) > 2 else None,
+        batch=joined[3] if len(joined) > 2 else None,
+        engine=engine,
+        dispatch=dispatch,
+    )
+
+
+def _serve(
+    rows: tuple[npt.NDArray, npt.NDArray, npt.NDArray], table: ServingTables, engine: str, dispatch: str,
+    batching: bool, admission: bool, overhead: float, clock: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray, ...]:  # fmt: skip
+    """Columns of one segment: finish, group, and (where the engine records them) start, batch."""
+    options = (dispatch, admission, overhead)
+    if engine == "simpy":
+        from .reference import run_reference
+
+        finish, group, _, start, batch = run_reference(*rows, table, *options, batching=batching, clock=clock)
+        return finish, group, start, batch
+    if batching:
+        from .compiled_batching import run_batching
+
+        finish, group, _, start, batch = run_batching(*rows, table, *options, clock=clock)
+        return finish, group, start, batch
+    from .compiled import run
+
+    finish, group, _ = run(*rows, table, *options, clock=clock)
+    return finish, group
+
+
+def _device_clocks(
+    placement: Placement, clock: npt.NDArray[np.float64], before: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """When each device is free after a segment, seconds."""
+    n = max(len(before), 1 + max(d for g in placement.groups for d in g.devices or ()))
+    free = np.zeros(n)
+    free[: len(before)] = before
+    for g, group in enumerate(placement.groups):
+        for k in range(group.config.pp):
+            for d in group.stage_devices(k):
+                free[d] = max(free[d], clock[g, k])
+    return free
+
+
+def _carry(placement: Placement, free: npt.NDArray[np.float64], clock: npt.NDArray[np.float64]) -> None:
+    """Start each stage's clock at the time its devices are free."""
+    for g, group in enumerate(placement.groups):
+        for k in range(group.config.pp):
+            clock[g, k] = max((free[d] for d in group.stage_devices(k) if d < len(free)), default=0.0)
