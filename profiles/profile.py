@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import MappingProxyType
 
 from ..errors import InputError, OutOfProfileError
 from .config import ParallelConfig
 
-__all__ = ["ModelProfile", "ProfileSet", "Provenance", "StageProfile"]
+__all__ = ["ModelProfile", "Provenance", "StageProfile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class StageProfile:
         Seconds between the end of a stage and the moment its output is at the next one (occupies no stage).
     partition : tuple[int, ...]
         First layer of each stage in the model's layer table; empty where unknown.
+    source : str
+        Where these figures come from if not all of the model's do: "measured", "recovered", "modelled", ….
     """
 
     latency: Mapping[int, tuple[float, ...]]
@@ -61,6 +64,7 @@ class StageProfile:
     activation_bytes: Mapping[int, float] = field(default_factory=dict)
     hop_s: float = 0.0
     partition: tuple[int, ...] = ()
+    source: str = ""
 
 
 def _check(name: str, config: ParallelConfig, stage: StageProfile) -> None:
@@ -71,11 +75,14 @@ def _check(name: str, config: ParallelConfig, stage: StageProfile) -> None:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise InputError(f"{where}: batch size must be a positive integer (got {batch!r})")
         if len(stages) != config.pp:
-            raise InputError(f"{where}, batch {batch}: expected {config.pp} stage latencies (got {len(stages)})")
+            raise InputError(
+                f"{where}, batch {batch}: expected {config.pp} stage latencies (got {len(stages)})"
+            )
         for k, value in enumerate(stages):
             if not (math.isfinite(value) and value > 0):
                 raise InputError(
-                    f"{where}, batch {batch}, stage {k}: latency must be positive and finite seconds (got {value})"
+                    f"{where}, batch {batch}, stage {k}: latency must be positive and finite seconds "
+                    f"(got {value})"
                 )
     if len(stage.weight_bytes) != config.pp:
         raise InputError(f"{where}: expected {config.pp} stage weights (got {len(stage.weight_bytes)})")
@@ -83,13 +90,20 @@ def _check(name: str, config: ParallelConfig, stage: StageProfile) -> None:
         raise InputError(f"{where}: weight bytes must be finite and >= 0 (got {stage.weight_bytes})")
     if not (math.isfinite(stage.hop_s) and stage.hop_s >= 0):
         raise InputError(f"{where}: hop_s must be finite and >= 0 seconds (got {stage.hop_s})")
+    if any(not (math.isfinite(a) and a >= 0) for a in stage.activation_bytes.values()):
+        raise InputError(
+            f"{where}: activation bytes must be finite and >= 0 (got {dict(stage.activation_bytes)})"
+        )
+    starts = stage.partition
+    if starts and (len(starts) != config.pp or starts[0] != 0 or any(a >= b for a, b in pairwise(starts))):
+        raise InputError(f"{where}: expected {config.pp} rising first layers that begin at 0 (got {starts})")
 
 
 @dataclass(frozen=True)
 class ModelProfile:
     """Latency and memory of one model on one device type.
 
-    Use `ModelProfile.from_stages` to write one by hand, `meshwright.profiles.load` for a shipped or saved set.
+    `ModelProfile.from_stages` writes one by hand, `meshwright.profiles.load` reads a shipped or saved set.
 
     Parameters
     ----------
@@ -99,11 +113,14 @@ class ModelProfile:
         One entry per parallel configuration that was measured or modelled.
     provenance : Provenance
         Where the numbers come from.
+    architecture : str
+        The specification that the model is an instance of (`meshwright.kernels.specs`); kept when renamed.
     """
 
     name: str
     stages: Mapping[ParallelConfig, StageProfile]
     provenance: Provenance
+    architecture: str = ""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -148,7 +165,9 @@ class ModelProfile:
         weights = weight_bytes or {}
         unknown = [str(c) for c in weights if c not in latency]
         if unknown:
-            raise InputError(f"profile {name!r}: weight_bytes for {', '.join(unknown)}, which have no latency")
+            raise InputError(
+                f"profile {name!r}: weight_bytes for {', '.join(unknown)}, which have no latency"
+            )
         stages = {}
         for config, by_batch in latency.items():
             hop = hop_s if isinstance(hop_s, int | float) else hop_s.get(config, 0.0)
@@ -213,7 +232,7 @@ class ModelProfile:
         return self.stage(config).hop_s
 
     def single_device_latency(self) -> float:
-        """Latency that SLO scales multiply, seconds: op1pp1 at batch 1, or the least-split entry if it has none.
+        """Latency that SLO scales multiply, seconds: op1pp1 at batch 1, or the least-split entry it has.
 
         The paper reports BERT-104B, which fits on no single device, "using a minimal degree of inter-op
         parallelism" (AlpaServe, Table 1).
@@ -229,66 +248,11 @@ class ModelProfile:
     def scaled(self, factor: float) -> ModelProfile:
         """The same profile with every latency multiplied by `factor`."""
         if not (math.isfinite(factor) and factor > 0):
-            raise InputError(f"profile {self.name!r}: scale factor must be positive and finite (got {factor})")
+            raise InputError(
+                f"profile {self.name!r}: scale factor must be positive and finite (got {factor})"
+            )
         stages = {
             c: replace(s, latency={b: tuple(x * factor for x in row) for b, row in s.latency.items()})
             for c, s in self.stages.items()
         }
         return replace(self, stages=stages)
-
-
-@dataclass(frozen=True)
-class ProfileSet(Mapping[str, ModelProfile]):
-    """A named set of profiles for one device type: a read-only mapping from model name to `ModelProfile`.
-
-    Parameters
-    ----------
-    name : str
-        Name of the set.
-    device : str
-        Device type, as in `meshwright.profiles.DEVICES`.
-    models : Mapping[str, ModelProfile]
-        The profiles.
-    provenance : Provenance
-        Where the set comes from.
-    overhead_s : float
-        Seconds that the serving system adds to every finish, as measured (or cited) with the set.
-    """
-
-    name: str
-    device: str
-    models: Mapping[str, ModelProfile]
-    provenance: Provenance
-    overhead_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "models", MappingProxyType(dict(self.models)))
-
-    def __getitem__(self, key: str) -> ModelProfile:
-        return self.models[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.models)
-
-    def __len__(self) -> int:
-        return len(self.models)
-
-    def instances(self, counts: Mapping[str, int]) -> ProfileSet:
-        """A set with `counts[name]` instances of each model, named ``name-0``, ``name-1``, ….
-
-        Raises
-        ------
-        InputError
-            On an unknown model or a count below zero.
-        """
-        models: dict[str, ModelProfile] = {}
-        for name, count in counts.items():
-            if name not in self.models:
-                raise InputError(
-                    f"profile set {self.name!r}: unknown model {name!r}; known: {', '.join(self.models)}"
-                )
-            if count < 0:
-                raise InputError(f"profile set {self.name!r}: count of {name!r} must be >= 0 (got {count})")
-            for i in range(count):
-                models[f"{name}-{i}"] = self.models[name].renamed(f"{name}-{i}")
-        return replace(self, models=models)
