@@ -58,9 +58,7 @@ class Shard:
         if not 0 <= self.rank < self.size:
             raise ValueError(f"Shard: expected 0 <= op_rank < op_size (got {self.rank} of {self.size})")
         if (self.all_reduce is None) != (self.size == 1):
-            raise ValueError(
-                f"Shard: all_reduce is needed exactly when op_size > 1 (got op_size {self.size})"
-            )
+            raise ValueError(f"Shard: all_reduce is needed exactly when op_size > 1 (got op_size {self.size})")
 
     def slice(self, full: int) -> slice:
         """This device's share of `full` rows or columns; equal to within one."""
@@ -84,9 +82,7 @@ class Weights:
     device: str
     dtype: torch.dtype
 
-    def draw(
-        self, name: str, shape: tuple[int, ...], std: float, cut: tuple[slice, ...] = ()
-    ) -> nn.Parameter:
+    def draw(self, name: str, shape: tuple[int, ...], std: float, cut: tuple[slice, ...] = ()) -> nn.Parameter:
         """Weight `name`: uniform with standard deviation `std`, of full `shape`, of which `cut` is kept."""
         if self.device == "meta":
             full = torch.empty(shape, dtype=self.dtype, device="meta")
@@ -100,9 +96,7 @@ class Weights:
 
     def constant(self, value: float, size: int) -> nn.Parameter:
         """A vector of equal values (norm scales and shifts)."""
-        return nn.Parameter(
-            torch.full((size,), value, dtype=self.dtype, device=self.device), requires_grad=False
-        )
+        return nn.Parameter(torch.full((size,), value, dtype=self.dtype, device=self.device), requires_grad=False)
 
 
 class Norm(nn.Module):

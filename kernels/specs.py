@@ -85,9 +85,7 @@ class ModelSpec:
         if self.family == "moe" and not 1 <= self.top_k <= self.experts:
             raise ValueError(f"{where}: expected 1 <= top_k <= experts (got {self.top_k} and {self.experts})")
         if self.family != "moe" and (self.experts or self.top_k):
-            raise ValueError(
-                f"{where}: only the moe family has experts (got {self.experts}, top_k {self.top_k})"
-            )
+            raise ValueError(f"{where}: only the moe family has experts (got {self.experts}, top_k {self.top_k})")
 
     @property
     def n_layers(self) -> int:
@@ -128,9 +126,7 @@ class ModelSpec:
             sizes["experts"] = self.experts
         for field, value in sizes.items():
             if op_size < 1 or value % op_size:
-                raise ValueError(
-                    f"ModelSpec {self.name!r}: op degree {op_size} must divide {field} (got {value})"
-                )
+                raise ValueError(f"ModelSpec {self.name!r}: op degree {op_size} must divide {field} (got {value})")
 
     def capacity(self, tokens: int) -> int:
         """Token slots of each expert when `tokens` tokens are routed: fixed, whatever the data."""
