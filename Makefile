@@ -1,0 +1,44 @@
+# Two commands do everything: `make demo` (the whole loop on this machine) and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# torch's CPU build where the pinned release is at hand; see constraints.txt
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint types bench clean reproduce install-torch install-dev
+
+demo: $(VENV)/.torch
+	$(BIN)/meshwright demo --out demo-out
+
+test: $(VENV)/.dev lint types
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/pyright
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -s -o addopts= --import-mode=importlib tests/benchmarks
+
+reproduce: $(VENV)/.torch
+	$(BIN)/meshwright reproduce all --fast --out reproduce-out
+
+$(VENV)/.created:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "meshwright needs Python >= 3.11; set PYTHON=python3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.torch: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) torch
+	$(PIP) -e '.[torch]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.torch
+	$(PIP) -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info demo-out reproduce-out .pytest_cache .ruff_cache .hypothesis
