@@ -1,17 +1,38 @@
-"""Profiles: what models cost on devices. Hardware specs, measured and cited latencies and memory, cost models."""
+"""Profiles: what models cost on devices: hardware, measured and cited latencies and memory, cost models."""
 
+from .autoparallel import Partition, auto_partition, equal_layers
+from .comm import CommModel, fit_line
+from .compose import compose
 from .config import ParallelConfig
 from .hardware import DEVICES, DeviceSpec, LinkSpec, device
-from .profile import ModelProfile, ProfileSet, Provenance, StageProfile
+from .layers import Layer, LayerTable
+from .profile import ModelProfile, Provenance, StageProfile
+from .profile_set import ProfileSet
+from .store import ProfileWarning, doubts, load, load_layers, save, save_layers, shipped
 
 __all__ = [
     "DEVICES",
+    "CommModel",
     "DeviceSpec",
+    "Layer",
+    "LayerTable",
     "LinkSpec",
     "ModelProfile",
     "ParallelConfig",
+    "Partition",
     "ProfileSet",
+    "ProfileWarning",
     "Provenance",
     "StageProfile",
+    "auto_partition",
+    "compose",
     "device",
+    "doubts",
+    "equal_layers",
+    "fit_line",
+    "load",
+    "load_layers",
+    "save",
+    "save_layers",
+    "shipped",
 ]

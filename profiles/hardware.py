@@ -80,29 +80,43 @@ class DeviceSpec:
             )
 
 
-def _spec(
-    name: str, memory: int, usable: int, flops: float, mem_bw: float, nvlink: float, net: float, source: str,
-    price: float = 0.0,
-) -> DeviceSpec:
-    return DeviceSpec(
-        name, memory, usable, flops, mem_bw, LinkSpec(nvlink, 10e-6), LinkSpec(net, 30e-6), source, price
-    )
-
+# name, memory, usable, FLOP/s, memory B/s, intra-node B/s, inter-node B/s, price per hour, source
+_ROWS = (
+    (
+        *("v100-16gb", 16 * GIB, 13 * GIB, 125e12, 900e9, 150e9, 3.1e9, 3.06),
+        "NVIDIA V100 SXM2 datasheet; p3.16xlarge 25 Gb/s network; 13 GiB usable: AlpaServe §6.2 footnote 6",
+    ),
+    (
+        *("v100-32gb", 32 * GIB, 28 * GIB, 125e12, 900e9, 150e9, 3.1e9, 3.9),
+        "NVIDIA V100 SXM2 datasheet; p3dn network taken as p3.16xlarge's",
+    ),
+    (*("a100-40gb", 40 * GIB, 36 * GIB, 312e12, 1555e9, 300e9, 12.5e9, 4.1), "NVIDIA A100 datasheet"),
+    (*("a100-80gb", 80 * GIB, 74 * GIB, 312e12, 2039e9, 300e9, 12.5e9, 5.1), "NVIDIA A100 80GB datasheet"),
+    (*("h100-80gb", 80 * GIB, 74 * GIB, 989e12, 3350e9, 450e9, 50e9, 12.3), "NVIDIA H100 SXM datasheet"),
+    (
+        *("h200-141gb", 141 * 10**9, 131 * 10**9, 989e12, 4800e9, 450e9, 50e9, 13.0),
+        "NVIDIA H200 SXM datasheet",
+    ),
+    (
+        *("cpu-core", 4 * GIB, 3 * GIB, 80e9, 10e9, 2e9, 1e9, 0.0),
+        "order of magnitude for one server core; `meshwright profile measure` replaces it",
+    ),
+)
 
 DEVICES: dict[str, DeviceSpec] = {
-    spec.name: spec
-    for spec in (
-        _spec("v100-16gb", 16 * GIB, 13 * GIB, 125e12, 900e9, 150e9, 3.1e9,
-              "NVIDIA V100 SXM2 datasheet; p3.16xlarge 25 Gb/s network; 13 GiB usable: AlpaServe §6.2 footnote 6", 3.06),
-        _spec("v100-32gb", 32 * GIB, 28 * GIB, 125e12, 900e9, 150e9, 3.1e9, "NVIDIA V100 SXM2 datasheet", 3.9),
-        _spec("a100-40gb", 40 * GIB, 36 * GIB, 312e12, 1555e9, 300e9, 12.5e9, "NVIDIA A100 datasheet", 4.1),
-        _spec("a100-80gb", 80 * GIB, 74 * GIB, 312e12, 2039e9, 300e9, 12.5e9, "NVIDIA A100 80GB datasheet", 5.1),
-        _spec("h100-80gb", 80 * GIB, 74 * GIB, 989e12, 3350e9, 450e9, 50e9, "NVIDIA H100 SXM datasheet", 12.3),
-        _spec("h200-141gb", 141 * 10**9, 131 * 10**9, 989e12, 4800e9, 450e9, 50e9, "NVIDIA H200 SXM datasheet", 13.0),
-        _spec("cpu-core", 4 * GIB, 3 * GIB, 80e9, 10e9, 2e9, 1e9,
-              "order of magnitude for one server core; `meshwright profile measure` replaces it by what it measures"),
+    name: DeviceSpec(
+        name,
+        memory,
+        usable,
+        flops,
+        memory_rate,
+        LinkSpec(intra, 10e-6),
+        LinkSpec(inter, 30e-6),
+        source,
+        price,
     )
-}  # fmt: skip
+    for name, memory, usable, flops, memory_rate, intra, inter, price, source in _ROWS
+}
 
 
 def device(name: str) -> DeviceSpec:

@@ -1,4 +1,4 @@
-"""`LayerTable`: what each layer of a model costs by itself, the raw material that profiles are composed from."""
+"""`LayerTable`: what each layer of a model costs by itself; profiles are composed from it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Layer:
     activation_bytes : float
         Working memory per request while this layer runs, on one device at degree 1; 0.0 where unknown.
     block : int or None
-        Index of the Transformer layer that this belongs to; None for an embedding or head. The manual partition
-        (`equal_layers`) deals out blocks.
+        Index of the Transformer layer that this belongs to; None for an embedding or head. The manual
+        partition (`equal_layers`) deals out blocks.
     """
 
     name: str
@@ -54,9 +54,7 @@ class Layer:
         if not self.name:
             raise InputError("layer: name must not be empty")
         if not self.latency or not all(self.latency.values()):
-            raise InputError(
-                f"layer {self.name!r}: expected a latency for at least one degree and batch size"
-            )
+            raise InputError(f"layer {self.name!r}: expected a latency for at least one degree and batch size")
         for op, by_batch in self.latency.items():
             _positive_int(f"layer {self.name!r}: intra-op degree", op)
             for batch, seconds in by_batch.items():
@@ -68,13 +66,9 @@ class Layer:
                     )
         missing = [op for op in self.latency if op not in self.weight_bytes]
         if missing:
-            raise InputError(
-                f"layer {self.name!r}: weight_bytes misses intra-op degree {missing[0]}; give 0.0 if none"
-            )
+            raise InputError(f"layer {self.name!r}: weight_bytes misses intra-op degree {missing[0]}; give 0.0 if none")
         sizes = {f"weight_bytes[{op}]": value for op, value in self.weight_bytes.items()}
-        sizes |= {
-            n: getattr(self, n) for n in ("output_bytes", "allreduce_bytes", "activation_bytes", "allreduces")
-        }
+        sizes |= {n: getattr(self, n) for n in ("output_bytes", "allreduce_bytes", "activation_bytes", "allreduces")}
         for what, value in sizes.items():
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"layer {self.name!r}: {what} must be finite and >= 0 (got {value})")
@@ -103,7 +97,8 @@ class LayerTable:
     Raises
     ------
     InputError
-        If there is no layer, a name repeats, blocks are not in order, or layers hold different degrees or batches.
+        If there is no layer, a name repeats, blocks are not in order, or layers hold different degrees or
+        batch sizes.
     """
 
     model: str

@@ -75,14 +75,11 @@ def _check(name: str, config: ParallelConfig, stage: StageProfile) -> None:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise InputError(f"{where}: batch size must be a positive integer (got {batch!r})")
         if len(stages) != config.pp:
-            raise InputError(
-                f"{where}, batch {batch}: expected {config.pp} stage latencies (got {len(stages)})"
-            )
+            raise InputError(f"{where}, batch {batch}: expected {config.pp} stage latencies (got {len(stages)})")
         for k, value in enumerate(stages):
             if not (math.isfinite(value) and value > 0):
                 raise InputError(
-                    f"{where}, batch {batch}, stage {k}: latency must be positive and finite seconds "
-                    f"(got {value})"
+                    f"{where}, batch {batch}, stage {k}: latency must be positive and finite seconds (got {value})"
                 )
     if len(stage.weight_bytes) != config.pp:
         raise InputError(f"{where}: expected {config.pp} stage weights (got {len(stage.weight_bytes)})")
@@ -91,9 +88,7 @@ def _check(name: str, config: ParallelConfig, stage: StageProfile) -> None:
     if not (math.isfinite(stage.hop_s) and stage.hop_s >= 0):
         raise InputError(f"{where}: hop_s must be finite and >= 0 seconds (got {stage.hop_s})")
     if any(not (math.isfinite(a) and a >= 0) for a in stage.activation_bytes.values()):
-        raise InputError(
-            f"{where}: activation bytes must be finite and >= 0 (got {dict(stage.activation_bytes)})"
-        )
+        raise InputError(f"{where}: activation bytes must be finite and >= 0 (got {dict(stage.activation_bytes)})")
     starts = stage.partition
     if starts and (len(starts) != config.pp or starts[0] != 0 or any(a >= b for a, b in pairwise(starts))):
         raise InputError(f"{where}: expected {config.pp} rising first layers that begin at 0 (got {starts})")
@@ -165,9 +160,7 @@ class ModelProfile:
         weights = weight_bytes or {}
         unknown = [str(c) for c in weights if c not in latency]
         if unknown:
-            raise InputError(
-                f"profile {name!r}: weight_bytes for {', '.join(unknown)}, which have no latency"
-            )
+            raise InputError(f"profile {name!r}: weight_bytes for {', '.join(unknown)}, which have no latency")
         stages = {}
         for config, by_batch in latency.items():
             hop = hop_s if isinstance(hop_s, int | float) else hop_s.get(config, 0.0)
@@ -248,9 +241,7 @@ class ModelProfile:
     def scaled(self, factor: float) -> ModelProfile:
         """The same profile with every latency multiplied by `factor`."""
         if not (math.isfinite(factor) and factor > 0):
-            raise InputError(
-                f"profile {self.name!r}: scale factor must be positive and finite (got {factor})"
-            )
+            raise InputError(f"profile {self.name!r}: scale factor must be positive and finite (got {factor})")
         stages = {
             c: replace(s, latency={b: tuple(x * factor for x in row) for b, row in s.latency.items()})
             for c, s in self.stages.items()

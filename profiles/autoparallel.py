@@ -1,0 +1,213 @@
+"""Where to cut a model into stages: AlpaServe's dynamic programme (§4.1) and the manual partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InfeasibleError, InputError
+from .comm import NO_COMM, CommModel
+from .config import ParallelConfig
+from .layers import LayerTable
+
+__all__ = ["Partition", "auto_partition", "equal_layers", "minimax_starts", "partition_at"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A cut of a model's layers into pipeline stages, and what it costs over the bare computation.
+
+    Parameters
+    ----------
+    config : ParallelConfig
+        The configuration that it is for.
+    starts : tuple[int, ...]
+        First layer of each stage, length ``config.pp``.
+    stage_s : tuple[float, ...]
+        Latency of each stage, seconds, communication included.
+    computation_s : float
+        Sum of the layers' latencies at this intra-op degree, seconds, without any communication.
+
+    Notes
+    -----
+    The decomposition is that of AlpaServe Fig. 8: a pipeline's *effective latency*, the number of stages
+    times the slowest stage, is computation + communication + uneven partition.
+    """
+
+    config: ParallelConfig
+    starts: tuple[int, ...]
+    stage_s: tuple[float, ...]
+    computation_s: float
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds that one request spends in the stages."""
+        return sum(self.stage_s)
+
+    @property
+    def bottleneck_s(self) -> float:
+        """Latency of the slowest stage, seconds: what the dynamic programme minimises."""
+        return max(self.stage_s)
+
+    @property
+    def effective_s(self) -> float:
+        """``pp`` times the slowest stage, seconds."""
+        return len(self.stage_s) * self.bottleneck_s
+
+    @property
+    def communication_s(self) -> float:
+        """Seconds of point-to-point transfers, collectives and per-stage overhead."""
+        return max(self.latency_s - self.computation_s, 0.0)
+
+    @property
+    def uneven_s(self) -> float:
+        """Seconds of effective latency that are due to stages shorter than the slowest."""
+        return self.effective_s - self.latency_s
+
+    @property
+    def overhead(self) -> float:
+        """Effective latency over computation, minus 1 (Fig. 16's bars)."""
+        return self.effective_s / self.computation_s - 1.0
+
+
+def auto_partition(table: LayerTable, config: ParallelConfig, comm: CommModel = NO_COMM, batch: int = 1) -> Partition:
+    """The partition with the least slowest stage (AlpaServe §4.1), over layers, embedding and head alike.
+
+    Solves F(s, k) = min over i of max(F(s−1, i−1), latency(i, k)) exactly, where latency(i, k) is the sum of
+    layers i to k, their all-reduces and, if the transfer occupies a stage, sending the last one's output on.
+    Among the partitions that reach the optimum the most even one is taken (least sum of squared stage
+    latencies), then the one whose last stages begin earliest, so the answer is unique.
+
+    Raises
+    ------
+    InfeasibleError
+        If the model has fewer layers than `config` has stages.
+    OutOfProfileError
+        If `table` or `comm` does not hold the intra-op degree or the batch size.
+    """
+    if config.pp > len(table):
+        raise InfeasibleError(
+            f"layer table {table.model!r}: {config} needs {config.pp} stages but there are {len(table)} "
+            f"layers; use pp <= {len(table)}"
+        )
+    layers, sends = _costs(table, config, comm, batch)
+    return _partition(table, config, batch, minimax_starts(layers, sends), layers, sends)
+
+
+def equal_layers(table: LayerTable, config: ParallelConfig, comm: CommModel = NO_COMM, batch: int = 1) -> Partition:
+    """The manual partition of Fig. 16: equally many Transformer layers per stage.
+
+    What precedes the first Transformer layer goes with the first stage, what follows the last with the last.
+    If ``pp`` does not divide their number n, stage s takes the layers from ⌊s·n/pp⌋ to ⌊(s+1)·n/pp⌋ − 1.
+
+    Raises
+    ------
+    InfeasibleError
+        If the model has fewer Transformer layers than `config` has stages.
+    """
+    n = table.n_blocks
+    if config.pp > max(n, 1):
+        raise InfeasibleError(
+            f"layer table {table.model!r}: {config} needs {config.pp} stages but there are {n} Transformer "
+            f"layers; use pp <= {max(n, 1)}"
+        )
+    first: dict[int, int] = {}
+    for index, layer in enumerate(table.layers):
+        if layer.block is not None:
+            first.setdefault(layer.block, index)
+    begins = [first[block] for block in sorted(first)]
+    starts = (0, *(begins[s * n // config.pp] for s in range(1, config.pp)))
+    return partition_at(table, config, starts, comm, batch)
+
+
+def partition_at(
+    table: LayerTable,
+    config: ParallelConfig,
+    starts: Sequence[int],
+    comm: CommModel = NO_COMM,
+    batch: int = 1,
+) -> Partition:
+    """The partition whose stages begin at `starts`, with its costs at `batch`."""
+    cuts = (*starts, len(table))
+    if len(starts) != config.pp or cuts[0] != 0 or any(a >= b for a, b in pairwise(cuts)):
+        raise InputError(
+            f"layer table {table.model!r}: expected {config.pp} rising first layers that begin at 0 and stay "
+            f"below {len(table)} (got {tuple(starts)})"
+        )
+    layers, sends = _costs(table, config, comm, batch)
+    return _partition(table, config, batch, tuple(starts), layers, sends)
+
+
+def minimax_starts(layers: FloatArray, sends: FloatArray) -> tuple[int, ...]:
+    """First layer of each stage in the best partition; see `auto_partition`.
+
+    Parameters
+    ----------
+    layers : array of float, shape (K,)
+        Seconds of each layer.
+    sends : array of float, shape (S, K)
+        Seconds that stage s occupies beyond its layers if it ends with layer k; S is the number of stages.
+    """
+    n_stages, n_layers = sends.shape
+    run = _running_sums(layers)
+    # best[s, k]: least slowest stage when the first s stages hold the first k layers (k = 0: none).
+    best = np.full((n_stages + 1, n_layers + 1), np.inf)
+    best[0, 0] = 0.0
+    for s in range(n_stages):
+        best[s + 1, 1:] = np.maximum(best[s, :-1, None], run + sends[s]).min(axis=0)
+    bottleneck = best[n_stages, n_layers]
+    # Second pass among the optimal partitions only: least sum of squares, so that ties end the most even way.
+    spread = np.full_like(best, np.inf)
+    spread[0, 0] = 0.0
+    choice = np.zeros((n_stages, n_layers), dtype=np.int64)
+    for s in range(n_stages):
+        stage = run + sends[s]
+        total = spread[s, :-1, None] + np.where(stage <= bottleneck, stage, np.inf) ** 2
+        choice[s] = total.argmin(axis=0)
+        spread[s + 1, 1:] = total.min(axis=0)
+    starts: list[int] = []
+    end = n_layers
+    for s in reversed(range(n_stages)):
+        end = int(choice[s, end - 1])
+        starts.append(end)
+    return tuple(reversed(starts))
+
+
+def _running_sums(layers: FloatArray) -> FloatArray:
+    """Sum of layers i to k inclusive, added from the left; inf where k < i. Shape (K, K)."""
+    n = len(layers)
+    run = np.full((n, n), np.inf)
+    for i in range(n):
+        run[i, i:] = np.cumsum(layers[i:])
+    return run
+
+
+def _costs(table: LayerTable, config: ParallelConfig, comm: CommModel, batch: int) -> tuple[FloatArray, FloatArray]:
+    """Seconds per layer with its collectives, shape (K,), and per stage beyond its layers, shape (S, K)."""
+    layers = table.latency(config.op, batch) + comm.collectives_s(table, config.op, batch)
+    sends = np.zeros((config.pp, len(table)))
+    if config.pp > 1:
+        sends += comm.stage_overhead_s
+        if comm.p2p_occupies_stage:
+            for s in range(config.pp - 1):
+                sends[s] += comm.transfer_s(table.output_bytes * batch, config, s)
+    return layers, sends
+
+
+def _partition(
+    table: LayerTable,
+    config: ParallelConfig,
+    batch: int,
+    starts: tuple[int, ...],
+    layers: FloatArray,
+    sends: FloatArray,
+) -> Partition:
+    cuts = (*starts, len(table))
+    stage_s = tuple(float(np.cumsum(layers[a:b])[-1] + sends[s, b - 1]) for s, (a, b) in enumerate(pairwise(cuts)))
+    return Partition(config, starts, stage_s, float(table.latency(config.op, batch).sum()))

@@ -1,0 +1,103 @@
+"""`ProfileSet`: the profiles of several models on one device type."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from ..errors import InputError, OutOfProfileError
+from .profile import ModelProfile, Provenance
+
+__all__ = ["ProfileSet"]
+
+
+class _UnknownModelError(OutOfProfileError, KeyError):
+    """A `KeyError` too, so that `Mapping.get` and ``in`` work; prints its message without quotes."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def _unknown_model(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"unknown model {name!r}; " + (
+        f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+    )
+
+
+@dataclass(frozen=True)
+class ProfileSet(Mapping[str, ModelProfile]):
+    """A named set of profiles for one device type: a read-only mapping from model name to `ModelProfile`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the set.
+    device : str
+        Device type, as in `meshwright.profiles.DEVICES`.
+    models : Mapping[str, ModelProfile]
+        The profiles.
+    provenance : Provenance
+        Where the set comes from.
+    overhead_s : float
+        Seconds that the serving system adds to every finish, as measured (or cited) with the set.
+    aliases : Mapping[str, str]
+        Other names that a model answers to; not listed when the set is iterated.
+    """
+
+    name: str
+    device: str
+    models: Mapping[str, ModelProfile]
+    provenance: Provenance
+    overhead_s: float = 0.0
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.overhead_s) and self.overhead_s >= 0):
+            raise InputError(
+                f"profile set {self.name!r}: overhead_s must be finite and >= 0 seconds (got {self.overhead_s})"
+            )
+        lost = [f"{alias!r} -> {name!r}" for alias, name in self.aliases.items() if name not in self.models]
+        if lost:
+            raise InputError(f"profile set {self.name!r}: alias of a model that it does not hold: {lost[0]}")
+        object.__setattr__(self, "models", MappingProxyType(dict(self.models)))
+        object.__setattr__(self, "aliases", MappingProxyType(dict(self.aliases)))
+
+    def __getitem__(self, key: str) -> ModelProfile:
+        profile = self.models.get(self.aliases.get(key, key))
+        if profile is None:
+            raise _UnknownModelError(f"profile set {self.name!r}: {_unknown_model(key, self.models)}")
+        return profile
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.models)
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def instances(self, counts: Mapping[str, int]) -> ProfileSet:
+        """A set with `counts[name]` instances of each model, named ``name-0``, ``name-1``, ….
+
+        Raises
+        ------
+        InputError
+            On an unknown model or a count below zero.
+        """
+        models: dict[str, ModelProfile] = {}
+        for name, count in counts.items():
+            if name not in self:
+                raise InputError(f"profile set {self.name!r}: {_unknown_model(name, self.models)}")
+            if count < 0:
+                raise InputError(f"profile set {self.name!r}: count of {name!r} must be >= 0 (got {count})")
+            for i in range(count):
+                models[f"{name}-{i}"] = self[name].renamed(f"{name}-{i}")
+        return replace(self, models=models, aliases={})
+
+    def digest(self) -> str:
+        """SHA-256 of the set's canonical JSON: the same figures and provenance give the same digest."""
+        from .document import digest
+
+        return digest(self)
