@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
+from .columns import (
+    FloatArray,
+    IntArray,
+    LongArray,
+    arrival_column,
+    model_column,
+    model_names,
+    prefix_column,
+    slo_column,
+    token_column,
+    unknown_model,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Trace"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int32]
-
-
-def _first(mask: npt.NDArray[np.bool_]) -> str:
-    rows = np.flatnonzero(mask)
-    shown = ", ".join(str(i) for i in rows[:5])
-    return f"{len(rows)} row(s), first at index {shown}"
+_COLUMNS = ("arrival", "model", "slo", "prompt_tokens", "output_tokens", "prefix")
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Requests in order of arrival, as columns.
+    """Requests in order of arrival, as read-only columns.
 
     Parameters
     ----------
@@ -38,19 +45,26 @@ class Trace:
         Distinct model names.
     slo : float or array_like of float, shape (n,) or (len(models),)
         Seconds within which a request must finish; ``inf`` for none. One figure for all, one per model
-        (a mapping from name to seconds), or one per request (an array of length n).
+        (a mapping from name to seconds, or an array), or one per request (an array of length n).
+    prompt_tokens, output_tokens : array_like of int, shape (n,), optional
+        Tokens of a language-model request, >= 1; None in worlds without tokens.
+    prefix : array_like of int, shape (n,), optional
+        Requests with the same id share a prompt prefix.
 
     Raises
     ------
     InputError
-        On unsorted, negative, NaN or infinite arrivals, an unknown model, a non-positive or NaN SLO, columns of
-        different lengths, or no request at all.
+        On unsorted, negative, NaN or infinite arrivals, an unknown model, a non-positive or NaN SLO, columns
+        of different lengths, or no request at all.
     """
 
     arrival: FloatArray
     model: IntArray
     models: tuple[str, ...]
     slo: FloatArray
+    prompt_tokens: IntArray | None = None
+    output_tokens: IntArray | None = None
+    prefix: LongArray | None = None
 
     def __init__(
         self,
@@ -58,34 +72,53 @@ class Trace:
         model: npt.ArrayLike,
         models: Sequence[str],
         slo: Any = np.inf,
+        *,
+        prompt_tokens: npt.ArrayLike | None = None,
+        output_tokens: npt.ArrayLike | None = None,
+        prefix: npt.ArrayLike | None = None,
     ) -> None:
-        names = tuple(str(name) for name in models)
-        _check_names(names)
-        arrivals = np.array(arrival, dtype=np.float64)
-        if arrivals.ndim != 1:
-            raise InputError(f"Trace.arrival: expected one dimension (got shape {arrivals.shape})")
-        if len(arrivals) == 0:
-            raise InputError("Trace.arrival: the trace is empty; expected at least one request")
-        bad = ~np.isfinite(arrivals)
-        if bad.any():
-            raise InputError(f"Trace.arrival: times must be finite seconds ({_first(bad)}, got {arrivals[bad][0]})")
-        if arrivals[0] < 0 or (arrivals < 0).any():
-            bad = arrivals < 0
-            raise InputError(f"Trace.arrival: times must be >= 0 seconds ({_first(bad)}, got {arrivals[bad][0]})")
-        bad = np.diff(arrivals) < 0
-        if bad.any():
-            raise InputError(
-                f"Trace.arrival: times must not decrease ({_first(np.concatenate(([False], bad)))}); "
-                "sort the requests by arrival"
-            )
-        index = _model_index(model, names, len(arrivals))
-        slos = _slo_column(slo, names, index, len(arrivals))
-        for array in (arrivals, index, slos):
-            array.flags.writeable = False
-        object.__setattr__(self, "arrival", arrivals)
-        object.__setattr__(self, "model", index)
-        object.__setattr__(self, "models", names)
-        object.__setattr__(self, "slo", slos)
+        names = model_names(models)
+        times = arrival_column(arrival)
+        index = model_column(model, names, len(times))
+        self._set(
+            names,
+            arrival=times,
+            model=index,
+            slo=slo_column(slo, names, index),
+            prompt_tokens=token_column(prompt_tokens, len(times), "prompt_tokens"),
+            output_tokens=token_column(output_tokens, len(times), "output_tokens"),
+            prefix=prefix_column(prefix, len(times)),
+        )
+
+    def _set(self, models: tuple[str, ...], **columns: npt.NDArray[Any] | None) -> None:
+        object.__setattr__(self, "models", models)
+        for name in _COLUMNS:
+            column = columns.get(name)
+            if column is not None:
+                column.flags.writeable = False
+            object.__setattr__(self, name, column)
+
+    @classmethod
+    def trusted(
+        cls,
+        arrival: FloatArray,
+        model: IntArray,
+        models: tuple[str, ...],
+        slo: FloatArray,
+        **columns: npt.NDArray[Any] | None,
+    ) -> Trace:
+        """A trace of columns that are already proven right: nothing is checked and nothing copied.
+
+        For generators and readers that establish what `Trace` demands by construction. The arrays become
+        read-only and must not be written to afterwards.
+        """
+        trace = object.__new__(cls)
+        trace._set(models, arrival=arrival, model=model, slo=slo, **columns)
+        return trace
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        models = state.pop("models")  # unpickled arrays come back writeable; _set locks them again
+        self._set(models, **state)
 
     def __len__(self) -> int:
         return len(self.arrival)
@@ -96,11 +129,8 @@ class Trace:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trace):
             return NotImplemented
-        return (
-            self.models == other.models
-            and np.array_equal(self.arrival, other.arrival)
-            and np.array_equal(self.model, other.model)
-            and np.array_equal(self.slo, other.slo)
+        return self.models == other.models and all(
+            _same(getattr(self, name), getattr(other, name)) for name in _COLUMNS
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -119,9 +149,15 @@ class Trace:
         """Requests of each model, shape ``(len(models),)``."""
         return np.bincount(self.model, minlength=len(self.models))
 
+    def arrivals_by_model(self) -> list[FloatArray]:
+        """Arrival times of each model, ascending, seconds, in the order of `models`."""
+        narrow = self.model.astype(np.uint16) if len(self.models) <= 1 << 16 else self.model
+        order = np.argsort(narrow, kind="stable")  # 16-bit keys are radix-sorted
+        return np.split(self.arrival[order], np.cumsum(self.counts())[:-1])
+
     def with_slo(self, slo: Any) -> Trace:
         """The same requests under another SLO (a figure, a mapping from model to seconds, or a column)."""
-        return Trace(self.arrival, self.model, self.models, slo)
+        return self._derived(self.models, slo=slo_column(slo, self.models, self.model))
 
     def with_slo_scale(self, scale: float, latency: Any) -> Trace:
         """The same requests with SLO = `scale` times each model's single-device latency.
@@ -132,6 +168,11 @@ class Trace:
             The SLO scale.
         latency : Mapping[str, float] or Mapping[str, ModelProfile]
             Model -> single-device latency in seconds, or a set of profiles that knows it.
+
+        Raises
+        ------
+        InputError
+            On a model that `latency` does not hold, or a scale that is not > 0.
         """
         slos = {}
         for name in self.models:
@@ -142,78 +183,61 @@ class Trace:
         return self.with_slo(slos)
 
     def select(self, models: Iterable[str]) -> Trace:
-        """Only the requests of `models`, times unchanged; models keep their order in this trace."""
+        """Only the requests of `models`, times unchanged; models keep their order in this trace.
+
+        Raises
+        ------
+        InputError
+            On a name that this trace does not know, or if no request is left.
+        """
         wanted = set(models)
-        unknown = sorted(wanted - set(self.models))
-        if unknown:
-            raise InputError(f"Trace.select: unknown model {unknown[0]!r}; known: {', '.join(self.models)}")
+        for name in sorted(wanted - set(self.models)):
+            raise InputError(f"Trace.select: {unknown_model(name, self.models)}")
         keep = [i for i, name in enumerate(self.models) if name in wanted]
         renumber = np.full(len(self.models), -1, dtype=np.int32)
         renumber[keep] = np.arange(len(keep), dtype=np.int32)
-        mask = renumber[self.model] >= 0
-        return Trace(
-            self.arrival[mask], renumber[self.model[mask]], [self.models[i] for i in keep], self.slo[mask]
-        )
+        index = renumber[self.model]
+        mask = index >= 0
+        if not mask.any():
+            raise InputError(f"Trace.select: no request of {', '.join(sorted(wanted)) or 'no model at all'}")
+        return self._derived(tuple(self.models[i] for i in keep), mask, model=index[mask])
 
     def slice(self, start: float, stop: float, *, rebase: bool = True) -> Trace:
-        """Requests with ``start <= arrival < stop``; times counted from `start` if `rebase`."""
+        """Requests with ``start <= arrival < stop``, seconds; times counted from `start` if `rebase`.
+
+        Raises
+        ------
+        InputError
+            If no request arrives in between, or `start` is negative or NaN.
+        """
+        if not 0 <= start < np.inf:
+            raise InputError(f"Trace.slice: start must be finite and >= 0 seconds (got {start})")
         low, high = np.searchsorted(self.arrival, [start, stop], side="left")
-        if low == high:
-            raise InputError(f"Trace.slice: no request arrives in [{start}, {stop}) s")
-        shift = start if rebase else 0.0
-        return Trace(self.arrival[low:high] - shift, self.model[low:high], self.models, self.slo[low:high])
-
-
-def _check_names(names: tuple[str, ...]) -> None:
-    if not names:
-        raise InputError("Trace.models: expected at least one model name")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"Trace.models: names must be distinct (got {twice!r} twice)")
-
-
-def _model_index(model: npt.ArrayLike, names: tuple[str, ...], n: int) -> IntArray:
-    column = np.asarray(model)
-    if column.shape != (n,):
-        raise InputError(f"Trace.model: expected {n} entries, one per arrival (got shape {column.shape})")
-    if column.dtype.kind in "US" or column.dtype == object:
-        position = {name: i for i, name in enumerate(names)}
-        unknown = [str(x) for x in np.unique(column.astype(str)) if str(x) not in position]
-        if unknown:
-            near = difflib.get_close_matches(unknown[0], names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known models: {', '.join(names[:10])}"
-            raise InputError(f"Trace.model: unknown model {unknown[0]!r}; {hint}")
-        return np.array([position[str(x)] for x in column], dtype=np.int32)
-    if column.dtype.kind not in "iu":
-        raise InputError(f"Trace.model: expected integers or names (got {column.dtype})")
-    bad = (column < 0) | (column >= len(names))
-    if bad.any():
-        raise InputError(
-            f"Trace.model: unknown model index {column[bad][0]} ({_first(bad)}); expected 0 … {len(names) - 1}"
-        )
-    return column.astype(np.int32)
-
-
-def _slo_column(slo: Any, names: tuple[str, ...], index: IntArray, n: int) -> FloatArray:
-    if isinstance(slo, dict):
-        missing = [name for name in names if name not in slo]
-        if missing:
-            raise InputError(f"Trace.slo: no SLO for model {missing[0]!r}")
-        column = np.array([float(slo[name]) for name in names])[index]
-    else:
-        given = np.asarray(slo, dtype=np.float64)
-        if given.ndim == 0:
-            column = np.full(n, float(given))
-        elif given.shape == (n,):
-            column = given.copy()
-        elif given.shape == (len(names),):
-            column = given[index]
-        else:
+        if low >= high:
             raise InputError(
-                f"Trace.slo: expected one figure, one per model ({len(names)}) or one per request ({n}) "
-                f"(got shape {given.shape})"
+                f"Trace.slice: no request arrives in [{start}, {stop}) s; the last one at {self.duration} s"
             )
-    bad = ~(column > 0)
-    if bad.any():
-        raise InputError(f"Trace.slo: SLOs must be > 0 seconds ({_first(bad)}, got {column[bad][0]})")
-    return column
+        rows = slice(int(low), int(high))
+        times = self.arrival[rows] - start if rebase else self.arrival[rows]
+        return self._derived(self.models, rows, arrival=times)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per request: ``arrival``, ``model`` (categorical names), ``slo``, and tokens if any."""
+        import pandas as pd
+
+        columns = {name: getattr(self, name) for name in _COLUMNS if getattr(self, name) is not None}
+        columns["model"] = pd.Categorical.from_codes(self.model, categories=list(self.models))
+        return pd.DataFrame(columns)
+
+    def _derived(self, models: tuple[str, ...], rows: Any = None, **replaced: npt.NDArray[Any]) -> Trace:
+        """This trace's columns at `rows` (all if None), with some replaced; what holds here holds there."""
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        if rows is not None:
+            columns = {name: column if column is None else column[rows] for name, column in columns.items()}
+        return Trace.trusted(models=models, **(columns | replaced))
+
+
+def _same(left: npt.NDArray[Any] | None, right: npt.NDArray[Any] | None) -> bool:
+    if left is None or right is None:
+        return left is right
+    return np.array_equal(left, right)
