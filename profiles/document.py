@@ -191,6 +191,8 @@ def _stage(stage: StageProfile) -> Document:
         out["partition"] = list(stage.partition)
     if stage.source:
         out["source"] = stage.source
+    if stage.measured:
+        out["measured_s"] = {str(b): list(row) for b, row in sorted(stage.measured.items())}
     return out
 
 
@@ -202,7 +204,7 @@ def _read_provenance(read: Reader, parent: Mapping[str, Any], path: str) -> Prov
     return Provenance(read.text(fields, "source", where), versions=versions, **texts)
 
 
-_STAGE_OPTIONAL = {"activation_bytes", "hop_s", "partition", "source"}
+_STAGE_OPTIONAL = {"activation_bytes", "hop_s", "partition", "source", "measured_s"}
 
 
 def _read_stage(read: Reader, entry: object, path: str, config: ParallelConfig) -> StageProfile | None:
@@ -227,6 +229,13 @@ def _read_stage(read: Reader, entry: object, path: str, config: ParallelConfig) 
     ):
         read.error(f"{path}.partition", f"expected {config.pp} rising integers from 0", starts, "or leave it out")
     source = read.text(fields, "source", path, default="")
+    run_whole = read.mapping(fields, "measured_s", path, default={})
+    measured = {
+        int(b): read.row(run_whole, b, f"{path}.measured_s", length=config.pp, positive=True)
+        for b in read.integer_keys(run_whole, f"{path}.measured_s")
+    }
+    for batch in sorted(set(measured) - set(latency)):
+        read.error(f"{path}.measured_s.{batch}", "batch has no latency_s", batch, "add one or leave it out")
     if len(read.errors) > before:
         return None
-    return StageProfile(latency, weights, activation, hop, tuple(starts), source)
+    return StageProfile(latency, weights, activation, hop, tuple(starts), source, measured)

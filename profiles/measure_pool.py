@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError, RunError
 
@@ -54,7 +54,7 @@ class Worker:
     rank: int
     size: int
     device: str
-    cache: dict[str, Any] = field(default_factory=dict)
+    cache: dict[Any, Any] = field(default_factory=dict)
     groups: dict[tuple[int, ...], ProcessGroup] = field(default_factory=dict)
 
     def barrier(self) -> None:
@@ -69,7 +69,7 @@ class Worker:
         import torch.distributed as dist
 
         if ranks not in self.groups:
-            self.groups[ranks] = dist.new_group(list(ranks))
+            self.groups[ranks] = cast("ProcessGroup", dist.new_group(list(ranks)))
         return self.groups[ranks]
 
     def agree(self, value: int) -> int:
@@ -178,7 +178,8 @@ class WorkerPool:
         deadline = time.monotonic() + timeout_s
         while len(results) < self.size:
             waiting = [r for r in range(self.size) if r not in results]
-            watched = {self._pipes[r]: r for r in waiting} | {self._processes[r].sentinel: r for r in waiting}
+            watched: dict[Any, int] = {self._pipes[r]: r for r in waiting}
+            watched |= {self._processes[r].sentinel: r for r in waiting}
             ready = wait(list(watched), timeout=max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise RunError(f"measure: workers {waiting} did not answer within {timeout_s:.0f} s")

@@ -57,6 +57,9 @@ class StageProfile:
         First layer of each stage in the model's layer table; empty where unknown.
     source : str
         Where these figures come from if not all of the model's do: "measured", "recovered", "modelled", ….
+    measured : Mapping[int, tuple[float, ...]]
+        Batch size -> latency of each stage run whole on the device, seconds, where that was done: what `latency`,
+        a sum of layers, is checked against. Empty where it was not.
     """
 
     latency: Mapping[int, tuple[float, ...]]
@@ -65,6 +68,20 @@ class StageProfile:
     hop_s: float = 0.0
     partition: tuple[int, ...] = ()
     source: str = ""
+    measured: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+
+    def composition_error(self, batch: int = 1) -> tuple[float, ...]:
+        """Relative error of each composed stage latency against the stage run whole; positive if composed is longer.
+
+        Raises
+        ------
+        OutOfProfileError
+            If the stages were not run whole at this batch size.
+        """
+        if batch not in self.measured:
+            have = ", ".join(map(str, sorted(self.measured))) or "none"
+            raise OutOfProfileError(f"composition error: stages not run whole at batch {batch}; run: {have}")
+        return tuple(a / b - 1.0 for a, b in zip(self.latency[batch], self.measured[batch], strict=True))
 
 
 def _check(name: str, config: ParallelConfig, stage: StageProfile) -> None:
@@ -89,6 +106,12 @@ def _check(name: str, config: ParallelConfig, stage: StageProfile) -> None:
         raise InputError(f"{where}: hop_s must be finite and >= 0 seconds (got {stage.hop_s})")
     if any(not (math.isfinite(a) and a >= 0) for a in stage.activation_bytes.values()):
         raise InputError(f"{where}: activation bytes must be finite and >= 0 (got {dict(stage.activation_bytes)})")
+    for batch, stages in stage.measured.items():
+        if batch not in stage.latency or len(stages) != config.pp or not all(0 < s < math.inf for s in stages):
+            raise InputError(
+                f"{where}, batch {batch}: measured stages: expected {config.pp} positive finite seconds at a batch "
+                f"that has a latency (got {stages})"
+            )
     starts = stage.partition
     if starts and (len(starts) != config.pp or starts[0] != 0 or any(a >= b for a, b in pairwise(starts))):
         raise InputError(f"{where}: expected {config.pp} rising first layers that begin at 0 (got {starts})")
@@ -243,7 +266,7 @@ class ModelProfile:
         if not (math.isfinite(factor) and factor > 0):
             raise InputError(f"profile {self.name!r}: scale factor must be positive and finite (got {factor})")
         stages = {
-            c: replace(s, latency={b: tuple(x * factor for x in row) for b, row in s.latency.items()})
+            c: replace(s, latency={b: tuple(x * factor for x in row) for b, row in s.latency.items()}, measured={})
             for c, s in self.stages.items()
         }
         return replace(self, stages=stages)

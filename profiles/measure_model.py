@@ -1,0 +1,240 @@
+"""What one worker does to measure one model: layers in their place, alone and beside busy neighbours; whole stages.
+
+Rounds of all these follow each other, so that a machine that slows down for a while slows all of them alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..kernels.specs import ModelSpec, hidden_shape
+from .config import ParallelConfig
+from .measure_pool import Worker
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["Samples", "StageRun", "forget_models", "measure_model"]
+
+REQUESTS = 3
+WARMUP_ROUNDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StageRun:
+    """Stages to run whole: a configuration and the first layer of each of its stages."""
+
+    config: ParallelConfig
+    starts: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Samples:
+    """Everything one worker timed for one model; seconds, one row per round.
+
+    Parameters
+    ----------
+    layers : dict
+        (op, batch) -> rows of seconds per layer of the chain, beside busy neighbours, collectives left out.
+    idle : dict
+        batch -> rows of seconds per layer at op degree 1, all other workers idle; filled on worker 0.
+    stages : dict
+        (config, batch) -> seconds of this worker's stage, one per request, collectives included.
+    sends, receives : dict
+        (config, batch) -> (begin, end) on the clock that all workers share, one per request; empty where this
+        worker's stage does not send or receive.
+    """
+
+    layers: dict[tuple[int, int], list[list[float]]] = field(default_factory=dict)
+    idle: dict[int, list[list[float]]] = field(default_factory=dict)
+    stages: dict[tuple[ParallelConfig, int], list[float]] = field(default_factory=dict)
+    sends: dict[tuple[ParallelConfig, int], list[tuple[float, float]]] = field(default_factory=dict)
+    receives: dict[tuple[ParallelConfig, int], list[tuple[float, float]]] = field(default_factory=dict)
+
+
+class _Collective:
+    """An all-reduce that can be switched off: off while layers are timed, on while whole stages run."""
+
+    def __init__(self) -> None:
+        self.group: Any = None
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        if self.group is not None:
+            import torch.distributed as dist
+
+            dist.all_reduce(tensor, group=self.group)
+        return tensor
+
+
+@dataclass(slots=True)
+class _Model:
+    """One worker's share of a model at one intra-op degree."""
+
+    layers: list[nn.Module]
+    collective: _Collective
+
+
+def _model(worker: Worker, spec: ModelSpec, op: int, numbers: Sequence[int], seed: int) -> _Model:
+    from ..kernels.transformer import build_layers
+
+    key = (spec.shape, op, tuple(numbers))
+    if key not in worker.cache:
+        collective = _Collective()
+        layers = [
+            build_layers(
+                spec, seed, worker.device, worker.rank % op, op, collective if op > 1 else None, first=i, last=i + 1
+            )[0]
+            for i in numbers
+        ]
+        worker.cache[key] = _Model(layers, collective)
+    return worker.cache[key]
+
+
+def forget_models(worker: Worker) -> None:
+    """Free the models that `measure_model` keeps between its calls."""
+    worker.cache.clear()
+    if worker.device.startswith("cuda"):
+        import torch
+
+        torch.cuda.empty_cache()
+
+
+def measure_model(
+    worker: Worker,
+    *,
+    spec: ModelSpec,
+    numbers: Sequence[int],
+    seed: int,
+    batches: Sequence[int],
+    ops: Sequence[int],
+    runs: Sequence[StageRun],
+    idle: bool,
+    seconds: float,
+    min_rounds: int,
+) -> Samples:
+    """Measure one model for about `seconds`; called on all workers at once with the same arguments.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        The model.
+    numbers : sequence of int
+        Layers to build and chain: all of them, or one of each kind if the whole does not fit on a device.
+    seed : int
+        Of weights and inputs.
+    batches, ops : sequence of int
+        Batch sizes and intra-op degrees.
+    runs : sequence of StageRun
+        Stages to run whole; needs all layers in `numbers`, and ``config.n_devices`` workers each.
+    idle : bool
+        Whether to time the layers with idle neighbours too.
+    seconds : float
+        Time to spend; every batch size gets at least `min_rounds` rounds however long they take.
+    """
+    import torch
+
+    out = Samples()
+    spent = dict.fromkeys(batches, 0.0)
+    rounds = dict.fromkeys(batches, 0)
+    start = time.perf_counter()
+    with torch.inference_mode():
+        models = {op: _model(worker, spec, op, numbers, seed) for op in ops}
+        steps = {b: _steps(worker, spec, models, b, seed, runs, idle) for b in batches}
+        while True:
+            late = time.perf_counter() - start > seconds
+            due = [b for b in batches if not late or rounds[b] < min_rounds + WARMUP_ROUNDS]
+            pick = min(due, key=lambda b: (rounds[b] >= WARMUP_ROUNDS, spent[b])) if due else 0
+            batch = worker.agree(pick)
+            if batch == 0:
+                return out
+            began = time.perf_counter()
+            for step in steps[batch]:
+                worker.barrier()
+                step(Samples() if rounds[batch] < WARMUP_ROUNDS else out)
+            spent[batch] += time.perf_counter() - began
+            rounds[batch] += 1
+
+
+def _steps(
+    worker: Worker,
+    spec: ModelSpec,
+    models: dict[int, _Model],
+    batch: int,
+    seed: int,
+    runs: Sequence[StageRun],
+    idle: bool,
+) -> list[Callable[[Samples], None]]:
+    """What one round at `batch` does, in order; the workers meet at a barrier before each step."""
+    from ..kernels.timing import time_chain
+    from ..kernels.transformer import make_input
+
+    tokens = make_input(spec, batch, seed, worker.device)
+
+    def chain(op: int) -> Callable[[Samples], None]:
+        def step(out: Samples) -> None:
+            out.layers.setdefault((op, batch), []).append(time_chain(models[op].layers, tokens, worker.device))
+
+        return step
+
+    def alone(out: Samples) -> None:
+        if worker.rank == 0:
+            out.idle.setdefault(batch, []).append(time_chain(models[1].layers, tokens, worker.device))
+
+    steps = [chain(op) for op in models]
+    for run in runs:
+        steps.append(_stage_step(worker, spec, models[run.config.op], batch, seed, run))
+    return [*steps, alone] if idle and 1 in models else steps
+
+
+def _stage_step(
+    worker: Worker, spec: ModelSpec, model: _Model, batch: int, seed: int, run: StageRun
+) -> Callable[[Samples], None]:
+    """Run `run` once per round on as many groups of workers as there are: `REQUESTS` requests through its stages."""
+    import torch
+    import torch.distributed as dist
+
+    from ..kernels.timing import synchronize
+    from ..kernels.transformer import Stage, make_stage_input
+
+    config, key = run.config, (run.config, batch)
+    op, pp = config.op, config.pp
+    group = None
+    for base in range(0, worker.size - config.n_devices + 1, config.n_devices):
+        for k in range(pp if op > 1 else 0):
+            ranks = tuple(range(base + k * op, base + (k + 1) * op))
+            made = worker.group(ranks)
+            group = made if worker.rank in ranks else group
+    if worker.rank // config.n_devices >= worker.size // config.n_devices:
+        return lambda out: None  # left over: fewer workers than the configuration has devices
+    k = worker.rank % config.n_devices // op
+    first, last = (*run.starts, spec.n_layers)[k : k + 2]
+    stage = Stage(spec, first, last, model.layers[first:last])
+    given = make_stage_input(spec, first, batch, seed, worker.device)
+    buffer = torch.empty(hidden_shape(spec, batch), dtype=getattr(torch, spec.dtype), device=worker.device)
+
+    def step(out: Samples) -> None:
+        model.collective.group = group
+        try:
+            for _ in range(REQUESTS):
+                x = given
+                if k > 0:
+                    began = time.perf_counter()
+                    dist.recv(buffer, worker.rank - op)
+                    synchronize(worker.device)
+                    out.receives.setdefault(key, []).append((began, time.perf_counter()))
+                    x = buffer
+                began = time.perf_counter()
+                result = stage(x)
+                synchronize(worker.device)
+                done = time.perf_counter()
+                out.stages.setdefault(key, []).append(done - began)
+                if k < pp - 1:
+                    dist.send(result, worker.rank + op)
+                    out.sends.setdefault(key, []).append((done, time.perf_counter()))
+        finally:
+            model.collective.group = None
+
+    return step
