@@ -44,9 +44,7 @@ class Cluster:
         if isinstance(self.device, str):
             device_by_name(self.device)
         elif not isinstance(self.device, DeviceSpec):
-            raise InputError(
-                f"Cluster.device: expected a name or a DeviceSpec (got {type(self.device).__name__})"
-            )
+            raise InputError(f"Cluster.device: expected a name or a DeviceSpec (got {type(self.device).__name__})")
 
     @classmethod
     def of(cls, n_devices: int, device: str | DeviceSpec = "v100-16gb", devices_per_node: int = 8) -> Cluster:

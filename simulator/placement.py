@@ -47,9 +47,7 @@ class Group:
             raise InputError(f"Group.models: a group holds a model once (got {twice!r} twice)")
         given = None if devices is None else tuple(int(d) for d in devices)
         if given is not None and (len(given) != config.n_devices or len(set(given)) != len(given)):
-            raise InputError(
-                f"Group.devices: {config} needs {config.n_devices} distinct devices (got {given})"
-            )
+            raise InputError(f"Group.devices: {config} needs {config.n_devices} distinct devices (got {given})")
         object.__setattr__(self, "config", config)
         object.__setattr__(self, "models", names)
         object.__setattr__(self, "devices", given)
@@ -185,11 +183,7 @@ class PlacementSchedule:
             raise InputError(
                 f"PlacementSchedule: expected one start for each placement (got {len(times)} and {len(placements)})"
             )
-        if (
-            times[0] != 0
-            or any(b <= a for a, b in zip(times, times[1:], strict=False))
-            or not np.isfinite(times).all()
-        ):
+        if times[0] != 0 or any(b <= a for a, b in zip(times, times[1:], strict=False)) or not np.isfinite(times).all():
             raise InputError(f"PlacementSchedule.starts: expected 0 = t0 < t1 < … (got {times[:5]})")
         object.__setattr__(self, "starts", times)
         object.__setattr__(self, "placements", tuple(placements))

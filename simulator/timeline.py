@@ -116,9 +116,7 @@ class Timeline:
             mine = seen & (self.lane == lane)
             spans = np.column_stack((self.start[mine], self.end[mine] - self.start[mine]))
             ax.broken_barh(spans.tolist(), (lane - 0.4, 0.8), facecolors=colours[self.name[mine]])
-        ax.set_yticks(
-            range(len(self.lanes)), [f"{p} · {s}" for p, s in zip(self.processes, self.lanes, strict=True)]
-        )
+        ax.set_yticks(range(len(self.lanes)), [f"{p} · {s}" for p, s in zip(self.processes, self.lanes, strict=True)])
         ax.invert_yaxis()
         ax.set_xlabel("time (s)")
         return ax

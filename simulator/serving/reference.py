@@ -46,9 +46,7 @@ class _Job:
 class _World:
     """The simulated cluster and what it has recorded so far."""
 
-    def __init__(
-        self, n: int, tables: ServingTables, controller: Controller, clock: npt.NDArray[np.float64]
-    ) -> None:
+    def __init__(self, n: int, tables: ServingTables, controller: Controller, clock: npt.NDArray[np.float64]) -> None:
         self.env = simpy.Environment()
         self.controller = controller
         self.finish = np.full(n, np.nan)

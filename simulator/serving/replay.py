@@ -59,7 +59,8 @@ class StageSpans:
 
 
 @numba.njit(cache=True, nogil=True)
-def _replay(order, enter, group_of, pair_of, column, latency, hop, stages, lane0, clock, lane, stage, start, end, request):  # fmt: skip
+def _replay(order, enter, group_of, pair_of, column, latency, hop, stages, lane0, clock, lane, stage, start, end,
+            request):  # fmt: skip
     n = 0
     for j in range(order.shape[0]):
         i = order[j]
@@ -89,11 +90,7 @@ def stage_spans(segment: Segment, result: SimulationResult) -> StageSpans:
         enter = result.start_column[rows]
         served = served[np.lexsort((served, group[served], enter[served]))]
         first = np.ones(len(served), dtype=bool)
-        same = (
-            (np.diff(enter[served]) == 0)
-            & (np.diff(group[served]) == 0)
-            & (result.batch[rows][served][1:] > 1)
-        )
+        same = (np.diff(enter[served]) == 0) & (np.diff(group[served]) == 0) & (result.batch[rows][served][1:] > 1)
         first[1:] = ~same
         served = served[first]
         column[served] = np.searchsorted(tables.sizes, result.batch[rows][served])

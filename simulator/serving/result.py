@@ -193,9 +193,7 @@ class SimulationResult:
         frame["utilization"] = self.utilization()
         return frame
 
-    def _by(
-        self, key: npt.NDArray[np.int32], n: int, label: str, names: list[str] | list[int]
-    ) -> pd.DataFrame:
+    def _by(self, key: npt.NDArray[np.int32], n: int, label: str, names: list[str] | list[int]) -> pd.DataFrame:
         import pandas as pd
 
         mask = self._mask() & (key >= 0)
@@ -251,9 +249,7 @@ class SimulationResult:
     def horizon(self) -> float:
         """Last arrival or finish, seconds."""
         served = self.finish[~self.rejected]
-        return (
-            float(max(self.trace.arrival[-1], served.max())) if len(served) else float(self.trace.arrival[-1])
-        )
+        return float(max(self.trace.arrival[-1], served.max())) if len(served) else float(self.trace.arrival[-1])
 
     def utilization(self, window: float | None = None) -> Column:
         """Busy fraction of the devices.
@@ -279,8 +275,6 @@ class SimulationResult:
             return np.array(
                 [busy[a:b].sum() / (n * horizon) for a, b, n in zip(edges, edges[1:], stages, strict=False)]
             )
-        weight = np.array(
-            [g.config.op for p in placements for g in p.groups for _ in range(g.config.pp)], dtype=float
-        )
+        weight = np.array([g.config.op for p in placements for g in p.groups for _ in range(g.config.pp)], dtype=float)
         per_lane = timeline.utilization(window, self.horizon)
         return (weight[:, None] * per_lane).sum(axis=0) / max(p.n_devices for p in placements)

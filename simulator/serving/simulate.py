@@ -83,13 +83,9 @@ def simulate(
     elif isinstance(placement, PlacementSchedule):
         schedule = placement
     else:
-        raise InputError(
-            f"placement: expected a Placement or PlacementSchedule (got {type(placement).__name__})"
-        )
+        raise InputError(f"placement: expected a Placement or PlacementSchedule (got {type(placement).__name__})")
     if schedule.carry and batching is not None:
-        raise InputError(
-            "placement: a schedule with carry=True cannot be combined with batching; set carry=False"
-        )
+        raise InputError("placement: a schedule with carry=True cannot be combined with batching; set carry=False")
     max_batch = 1 if batching is None else batching.max_batch
     tables = [build_tables(p, trace.models, profiles, max_batch) for p in schedule.placements]
     return _run(schedule, tables, trace, engine, dispatch, batching is not None, admission, float(overhead))

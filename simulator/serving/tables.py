@@ -83,9 +83,7 @@ def build_tables(
     for m, g in held:
         name, config = models[m], placement.groups[g].config
         if name not in profiles:
-            raise InputError(
-                f"no profile for model {name!r}; profiled models: {', '.join(list(profiles)[:10])}"
-            )
+            raise InputError(f"no profile for model {name!r}; profiled models: {', '.join(list(profiles)[:10])}")
         stage = profiles[name].stage(config)
         for batch in (1, max_batch):
             if batch not in stage.latency:
