@@ -4,9 +4,30 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["write_bytes", "write_text"]
+__all__ = ["whole_file", "write_bytes", "write_text"]
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path`, to be written piece by piece; renamed to `path` if the block ends well.
+
+    If it does not, `path` is left as it was. Folders that are missing are made.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        yield Path(temporary)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def write_bytes(path: str | Path, data: bytes) -> Path:
