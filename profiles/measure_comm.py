@@ -86,7 +86,7 @@ def measure_comm(
         lines["p2p"],
         {op: lines[f"allreduce {op}"] for op in ops if op > 1},
         p2p_occupies_stage=False,
-        source=f"measured between {pool.size} workers, {len(sizes)} message sizes of {sizes[0]} to {sizes[-1]} bytes",
+        source=f"measured between {pool.size} workers, {len(sizes)} message sizes of {sizes[0]} to {sizes[-1]} B",
     )
     return model, samples
 

@@ -17,7 +17,7 @@ from .measure_pool import Worker
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Samples", "StageRun", "forget_models", "measure_model"]
+__all__ = ["Samples", "StageRun", "forget_models", "layer_weights", "measure_model"]
 
 REQUESTS = 3
 WARMUP_ROUNDS = 1
@@ -42,17 +42,27 @@ class Samples:
     idle : dict
         batch -> rows of seconds per layer at op degree 1, all other workers idle; filled on worker 0.
     stages : dict
-        (config, batch) -> seconds of this worker's stage, one per request, collectives included.
+        (run, batch) -> seconds of this worker's stage, one per request, collectives included.
     sends, receives : dict
-        (config, batch) -> (begin, end) on the clock that all workers share, one per request; empty where this
+        (run, batch) -> (begin, end) on the clock that all workers share, one per request; empty where this
         worker's stage does not send or receive.
     """
 
     layers: dict[tuple[int, int], list[list[float]]] = field(default_factory=dict)
     idle: dict[int, list[list[float]]] = field(default_factory=dict)
-    stages: dict[tuple[ParallelConfig, int], list[float]] = field(default_factory=dict)
-    sends: dict[tuple[ParallelConfig, int], list[tuple[float, float]]] = field(default_factory=dict)
-    receives: dict[tuple[ParallelConfig, int], list[tuple[float, float]]] = field(default_factory=dict)
+    stages: dict[tuple[StageRun, int], list[float]] = field(default_factory=dict)
+    sends: dict[tuple[StageRun, int], list[tuple[float, float]]] = field(default_factory=dict)
+    receives: dict[tuple[StageRun, int], list[tuple[float, float]]] = field(default_factory=dict)
+
+    def joined(self, later: Samples) -> Samples:
+        """These samples followed by `later` ones."""
+        out = Samples()
+        for name in ("layers", "idle", "stages", "sends", "receives"):
+            target = getattr(out, name)
+            for part in (getattr(self, name), getattr(later, name)):
+                for key, rows in part.items():
+                    target.setdefault(key, []).extend(rows)
+        return out
 
 
 class _Collective:
@@ -100,6 +110,13 @@ def forget_models(worker: Worker) -> None:
         import torch
 
         torch.cuda.empty_cache()
+
+
+def layer_weights(worker: Worker, *, spec: ModelSpec, ops: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """Op degree -> weight bytes of each layer on the fullest device."""
+    from ..kernels.transformer import weight_bytes
+
+    return {op: weight_bytes(spec, op) for op in ops}
 
 
 def measure_model(
@@ -199,7 +216,7 @@ def _stage_step(
     from ..kernels.timing import synchronize
     from ..kernels.transformer import Stage, make_stage_input
 
-    config, key = run.config, (run.config, batch)
+    config, key = run.config, (run, batch)
     op, pp = config.op, config.pp
     group = None
     for base in range(0, worker.size - config.n_devices + 1, config.n_devices):

@@ -1,7 +1,7 @@
 """The worker processes that measurements run in: one per device, pinned to its core, joined by torch.distributed.
 
-They are what a real run's workers are (one torch thread, one core, gloo or nccl between them), so that what is timed
-here holds there.
+They are what a real run's workers are (one torch thread, one core, gloo or nccl between them), so that what
+is timed here holds there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -25,7 +26,7 @@ from ..errors import InputError, RunError
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["Worker", "WorkerPool", "usable_cores"]
+__all__ = ["Worker", "WorkerPool", "device_count", "usable_cores"]
 
 START_TIMEOUT_S = 120.0
 
@@ -35,6 +36,15 @@ def usable_cores() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
+
+
+def device_count(device: str) -> int:
+    """Devices of a kind that are present: usable cores, or GPUs."""
+    if device == "cpu":
+        return len(usable_cores())
+    import torch
+
+    return torch.cuda.device_count()
 
 
 @dataclass
@@ -118,8 +128,8 @@ class WorkerPool:
     size : int
         Workers.
     device : {"cpu", "cuda"}
-        On ``cpu`` worker k is pinned to the k-th usable core (wrapping round if there are too few), on ``cuda`` it
-        takes GPU k.
+        On ``cpu`` worker k is pinned to the k-th usable core (wrapping round if there are too few), on
+        ``cuda`` it takes GPU k.
 
     Raises
     ------
@@ -216,18 +226,12 @@ class WorkerPool:
 
 
 def _check_torch(size: int, device: str) -> None:
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            "measure: torch is not installed; measuring needs it: pip install 'meshwright[torch]'"
-        ) from error
+    if find_spec("torch") is None:
+        raise InputError("measure: torch is not installed; measuring needs it: pip install 'meshwright[torch]'")
     if device not in ("cpu", "cuda"):
         raise InputError(f"measure: device must be 'cpu' or 'cuda' (got {device!r})")
     if size < 1:
         raise InputError(f"measure: expected at least one worker (got {size})")
-    if device == "cuda" and torch.cuda.device_count() < size:
-        raise InputError(
-            f"measure: {size} CUDA devices wanted, {torch.cuda.device_count()} found; lower op and pp degrees or use "
-            "device='cpu'"
-        )
+    if device == "cuda" and device_count(device) < size:
+        found = device_count(device)
+        raise InputError(f"measure: {size} CUDA devices wanted, {found} found; use device='cpu' or fewer")

@@ -1,0 +1,225 @@
+"""Measure one model on a pool of workers: samples to layer table, to profile, and the check against whole stages."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ..kernels.sizes import activation_bytes, allreduce_bytes, allreduces, output_bytes
+from ..kernels.specs import ModelSpec
+from .autoparallel import auto_partition, partition_at
+from .comm import CommModel
+from .compose import compose
+from .config import ParallelConfig
+from .layers import Layer, LayerTable
+from .measure_model import Samples, StageRun, forget_models, layer_weights, measure_model
+from .measure_pool import WorkerPool
+from .measurement import Interference, StageCheck
+from .profile import ModelProfile, Provenance
+
+__all__ = ["MeasuredModel", "measure_one"]
+
+SCOUT_ROUNDS = 2
+ROUNDS = 3
+AGAIN = 0.3
+"""Share of the time to run stages in, if the scouted partition turns out not to be the best one."""
+
+
+@dataclass(frozen=True)
+class MeasuredModel:
+    """What was measured for one model: its layers, its profile, and the checks."""
+
+    table: LayerTable
+    profile: ModelProfile
+    checks: tuple[StageCheck, ...]
+    interference: tuple[Interference, ...]
+
+    def named(self, name: str) -> MeasuredModel:
+        """The same figures for another model of the same shape."""
+        return MeasuredModel(
+            replace(self.table, model=name),
+            self.profile.renamed(name),
+            tuple(replace(check, model=name) for check in self.checks),
+            tuple(replace(item, model=name) for item in self.interference),
+        )
+
+
+def measure_one(
+    pool: WorkerPool,
+    spec: ModelSpec,
+    batches: Sequence[int],
+    configs: Sequence[ParallelConfig],
+    comm: CommModel,
+    *,
+    memory_bytes: float,
+    seconds: float,
+    seed: int,
+    provenance: Provenance,
+) -> MeasuredModel:
+    """Measure one model for about `seconds`.
+
+    Parameters
+    ----------
+    pool : WorkerPool
+        The workers; configurations that need more of them are composed and not checked.
+    spec : ModelSpec
+        The model.
+    batches : sequence of int
+        Batch sizes.
+    configs : sequence of ParallelConfig
+        What the profile shall hold.
+    comm : CommModel
+        The links.
+    memory_bytes : float
+        What the weights of one worker may take. A model that needs more is timed by one layer of each kind.
+    seconds, seed
+        Time to spend, and the seed of weights and inputs.
+    provenance : Provenance
+        Of the machine; this model's notes are added.
+    """
+    ops = sorted({config.op for config in configs})
+    weights: dict[int, tuple[int, ...]] = pool.call(layer_weights, spec=spec, ops=ops)[0]
+    whole = sum(map(sum, weights.values())) <= memory_bytes
+    numbers = list(range(spec.n_layers)) if whole else _one_of_each(spec)
+    common = {"spec": spec, "numbers": numbers, "seed": seed, "ops": ops}
+
+    def table(samples: Sequence[Samples]) -> LayerTable:
+        return _table(spec, numbers, weights, samples, provenance)
+
+    def stage_runs(of: LayerTable) -> list[StageRun]:
+        checked = [c for c in configs if whole and c.n_devices <= pool.size]
+        return [StageRun(c, auto_partition(of, c, comm, min(batches)).starts) for c in checked]
+
+    scout: list[Samples] = pool.call(
+        measure_model, **common, batches=[min(batches)], runs=(), idle=False, seconds=0.0, min_rounds=SCOUT_ROUNDS
+    )
+    runs = stage_runs(table(scout))
+    samples: list[Samples] = pool.call(
+        measure_model, **common, batches=batches, runs=runs, idle=True, seconds=seconds, min_rounds=ROUNDS
+    )
+    measured = table(samples)
+    again = [run for run in stage_runs(measured) if run not in runs]
+    if again:
+        more = pool.call(
+            measure_model, **common, batches=batches, runs=again, idle=False, seconds=AGAIN * seconds, min_rounds=ROUNDS
+        )
+        samples = [a.joined(b) for a, b in zip(samples, more, strict=True)]
+        measured = table(samples)
+    pool.call(forget_models)
+
+    chosen = {run.config: run for run in [*runs, *again]}
+    checks = tuple(_checks(spec, measured, comm, samples, chosen.values(), batches))
+    interference = tuple(_interference(spec, samples, batches)) if pool.size > 1 and 1 in ops else ()
+    profile = _with_measured(compose(measured, comm, configs=configs), checks)
+    notes = [profile.provenance.notes, *_notes(checks, interference, whole)]
+    profile = replace(profile, provenance=replace(profile.provenance, notes="; ".join(filter(None, notes))))
+    return MeasuredModel(measured, profile, checks, interference)
+
+
+def _one_of_each(spec: ModelSpec) -> list[int]:
+    first: dict[str, int] = {}
+    for i in range(spec.n_layers):
+        first.setdefault(spec.kind(i), i)
+    return sorted(first.values())
+
+
+def _table(
+    spec: ModelSpec,
+    numbers: Sequence[int],
+    weights: dict[int, tuple[int, ...]],
+    samples: Sequence[Samples],
+    provenance: Provenance,
+) -> LayerTable:
+    """Layers of one kind have one figure: the median over all of them, all rounds and all workers."""
+    columns: dict[str, list[int]] = {}
+    for column, number in enumerate(numbers):
+        columns.setdefault(spec.kind(number), []).append(column)
+    latency: dict[str, dict[int, dict[int, float]]] = {kind: {} for kind in columns}
+    for op, batch in samples[0].layers:
+        rows = [row for worker in samples for row in worker.layers[op, batch]]
+        for kind, places in columns.items():
+            seconds = statistics.median(row[place] for row in rows for place in places)
+            latency[kind].setdefault(op, {})[batch] = seconds
+    return LayerTable(
+        spec.name,
+        tuple(
+            Layer(
+                name=name,
+                latency=latency[spec.kind(i)],
+                weight_bytes={op: float(per_layer[i]) for op, per_layer in weights.items()},
+                output_bytes=float(output_bytes(spec, i)),
+                allreduce_bytes=float(allreduce_bytes(spec, i, max(weights))),
+                allreduces=allreduces(spec, i),
+                activation_bytes=float(activation_bytes(spec, i)),
+                block=i - 1 if 0 < i < spec.n_layers - 1 else None,
+            )
+            for i, name in enumerate(spec.layer_names())
+        ),
+        provenance,
+    )
+
+
+def _checks(
+    spec: ModelSpec,
+    table: LayerTable,
+    comm: CommModel,
+    samples: Sequence[Samples],
+    runs: Iterable[StageRun],
+    batches: Sequence[int],
+) -> Iterable[StageCheck]:
+    for run in runs:
+        op, pp, width = run.config.op, run.config.pp, run.config.n_devices
+        ends = (*run.starts[1:], spec.n_layers)
+        for batch in sorted(batches):
+            composed = partition_at(table, run.config, run.starts, comm, batch).stage_s
+            for k in range(pp):
+                ranks = [r for r in range(len(samples) // width * width) if r % width // op == k]
+                seconds = [s for r in ranks for s in samples[r].stages[run, batch]]
+                hops = [
+                    got - max(sent, ready)
+                    for r in ranks
+                    if k < pp - 1
+                    for (sent, _), (ready, got) in zip(
+                        samples[r].sends[run, batch], samples[r + op].receives[run, batch], strict=True
+                    )
+                ]
+                yield StageCheck(
+                    model=spec.name,
+                    config=run.config,
+                    batch=batch,
+                    stage=k,
+                    layers=(run.starts[k], ends[k]),
+                    composed_s=composed[k],
+                    measured_s=statistics.median(seconds),
+                    hop_s=statistics.median(hops) if hops else 0.0,
+                    n=len(seconds),
+                )
+
+
+def _interference(spec: ModelSpec, samples: Sequence[Samples], batches: Sequence[int]) -> Iterable[Interference]:
+    for batch in sorted(batches):
+        idle = statistics.median(sum(row) for row in samples[0].idle[batch])
+        busy = statistics.median(sum(row) for row in samples[0].layers[1, batch])
+        yield Interference(spec.name, batch, idle, busy)
+
+
+def _with_measured(profile: ModelProfile, checks: Sequence[StageCheck]) -> ModelProfile:
+    stages = dict(profile.stages)
+    for config, stage in profile.stages.items():
+        rows: dict[int, list[float]] = {}
+        for check in checks:
+            if check.config == config:
+                rows.setdefault(check.batch, []).append(check.measured_s)
+        stages[config] = replace(stage, source="composed", measured={b: tuple(row) for b, row in rows.items()})
+    return replace(profile, stages=stages)
+
+
+def _notes(checks: Sequence[StageCheck], interference: Sequence[Interference], whole: bool) -> Iterable[str]:
+    if not whole:
+        yield "too large for one device: one layer of each kind timed, no whole stage run"
+    for config in sorted({check.config for check in checks}):
+        worst = max((check for check in checks if check.config == config), key=lambda check: abs(check.error))
+        yield f"{config}: composed against {worst.n} runs of whole stages: {worst.error:+.1%} at worst"
+    for item in interference:
+        yield f"batch {item.batch}: {item.slowdown:.2f} times as long with busy neighbours as with idle ones"
