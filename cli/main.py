@@ -1,8 +1,7 @@
-"""The `meshwright` command: mounts the verbs, turns errors into one line and an exit code."""
+"""The `meshwright` command: finds the verbs when they are asked for, turns errors into one line and an exit code."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -11,24 +10,35 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..errors import MeshwrightError
+from ..errors import InputError, MeshwrightError
+from .verbs import COMMANDS, GROUPS, Verbs
 
-__all__ = ["app", "run"]
+__all__ = ["COMMANDS", "GROUPS", "app", "run"]
+
+DEBUG = "MESHWRIGHT_DEBUG"
+"""Environment variable that asks for tracebacks, as ``--debug`` does."""
+
+INTERRUPTED, PIPE_CLOSED = 130, 141
+"""What a shell reports for a program that SIGINT, or SIGPIPE, ended."""
+
+EXTRAS = {"torch": "torch", "pyarrow": "parquet"}
+"""Module that is not installed -> the extra that brings it."""
+
+# typer carries its own copy of click by now and used the installed one before: both name the class so.
+_UsageError: type[Exception] = next(
+    c for c in typer.BadParameter.__mro__ if issubclass(c, Exception) and c.__name__ == "ClickException"
+)
 
 app = typer.Typer(
+    cls=Verbs,
     name="meshwright",
     help="Plan how to spread models over devices, simulate the plan, run it for real, and compare.",
+    epilog="Exit codes: 0 success, 1 a check or run failed, 2 bad input, 3 no feasible plan.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-GROUPS = ("trace", "profile")
-"""Verbs with verbs of their own: module `.<name>` holds a typer app."""
-
-COMMANDS = ("plan", "simulate", "export", "run", "compare", "reproduce", "demo", "doctor")
-"""Plain verbs: module `.<name>_cmd` holds a function of that name."""
 
 
 def _version(value: bool) -> None:
@@ -39,41 +49,79 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks (also after the verb).")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    if debug:
-        os.environ["MESHWRIGHT_DEBUG"] = "1"
-
-
-def _mount() -> None:
-    for name in GROUPS:
-        app.add_typer(importlib.import_module(f".{name}", __package__).app, name=name)
-    for name in COMMANDS:
-        app.command(name)(getattr(importlib.import_module(f".{name}_cmd", __package__), name))
-
-
-_mount()
+    """`run` takes ``--debug`` out wherever it stands; the options are here for ``--help``."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line. Returns the exit code: 0 success, 1 a check failed, 2 bad input, 3 no feasible plan."""
+    """Run one command line.
+
+    Returns
+    -------
+    int
+        The exit code: 0 success, 1 a check or run failed, 2 bad input, 3 no feasible plan; 130 interrupted, 141
+        nobody reads the output any more.
+    """
+    words, debug = _without_debug(arguments)
     try:
-        code = app(args=list(arguments), prog_name="meshwright", standalone_mode=False)
-    except MeshwrightError as error:
-        if os.environ.get("MESHWRIGHT_DEBUG"):
+        code = app(args=words, prog_name="meshwright", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader left (`| head`): let the interpreter's own flush at exit go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except _UsageError as error:
+        return _usage(error)
+    except Exception as error:
+        if debug:
             raise
-        print(f"meshwright: {error}", file=sys.stderr)
-        return error.exit_code
-    except typer.TyperError as error:  # wrong option, missing argument
-        error.show()
-        return error.exit_code
-    except typer.Abort:
-        print("meshwright: interrupted", file=sys.stderr)
-        return 130
-    except KeyboardInterrupt:
-        print("meshwright: interrupted", file=sys.stderr)
-        return 130
+        return _fail(*_line(error))
     return code if isinstance(code, int) else 0
+
+
+def _without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """``--debug`` is taken before and after the verb, but not behind a bare ``--``."""
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    kept = [word for word in words[:end] if word != "--debug"]
+    return kept + words[end:], len(kept) < end or bool(os.environ.get(DEBUG))
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"meshwright: {message}", file=sys.stderr)
+    return code
+
+
+def _line(error: Exception) -> tuple[str, int]:
+    """What to print for an error, and the exit code."""
+    if isinstance(error, MeshwrightError):
+        return str(error), error.exit_code
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        extra = EXTRAS[error.name]
+        return (
+            f"this needs {error.name}, which is not installed; pip install 'meshwright[{extra}]'",
+            InputError.exit_code,
+        )
+    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
+        return f"{error.filename}: {error.strerror}", InputError.exit_code
+    if isinstance(error, OSError):
+        return str(error), 1
+    return f"internal error: {type(error).__name__}: {error}; run it again with --debug for the traceback", 1
+
+
+def _usage(error: Exception) -> int:
+    """A wrong option, a missing argument, no argument at all: typer's message in one line."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help text
+        print(context.get_help() if context else error, file=sys.stderr)
+        return InputError.exit_code
+    path = context.command_path if context else "meshwright"
+    message = " ".join(error.format_message().split()).rstrip(".")  # pyright: ignore[reportAttributeAccessIssue]
+    print(f"{path}: {message}; see '{path} --help'", file=sys.stderr)
+    return InputError.exit_code

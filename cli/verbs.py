@@ -1,0 +1,78 @@
+"""The verbs of the command line, and the group that imports a verb's module only when that verb is called."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any
+
+import typer
+import typer.core
+import typer.main
+
+from ..errors import InputError
+
+__all__ = ["COMMANDS", "GROUPS", "Verbs"]
+
+GROUPS = {
+    "trace": "Read, make, fit and describe request traces.",
+    "profile": "Show, measure and check what models cost on devices.",
+}
+"""Verbs with verbs of their own: module `.<name>` holds a typer `app`."""
+
+COMMANDS = {
+    "plan": "Search a placement of models on a cluster for a trace.",
+    "simulate": "Score a plan on a trace in simulation.",
+    "export": "Write the files that start a plan elsewhere.",
+    "run": "Run a plan for real on this machine.",
+    "compare": "Hold real runs against the simulation.",
+    "reproduce": "Make the paper's figures and tables and check its claims.",
+    "demo": "The whole loop on this machine, in about two minutes.",
+    "doctor": "Say what is installed and what works here.",
+}
+"""Plain verbs: module `.<name>_cmd` holds a function of that name."""
+
+VERBS = {**GROUPS, **COMMANDS}
+
+
+class Verbs(typer.core.TyperGroup):
+    """The root command. Its help text needs no verb's module; a verb's module is imported when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All verbs, in the order of the loop."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a verb."""
+        if cmd_name in GROUPS:
+            group = importlib.import_module(f".{cmd_name}", __package__).app
+            command = typer.main.get_group(group)
+        elif cmd_name in COMMANDS:
+            module = importlib.import_module(f".{cmd_name}_cmd", __package__)
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command(cmd_name)(getattr(module, cmd_name))
+            command = typer.main.get_command(single)
+        else:
+            return None
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb that the command line begins with.
+
+        Raises
+        ------
+        InputError
+            If there is no such verb; names the nearest one.
+        """
+        word = args[0]
+        if word not in VERBS and not word.startswith("-"):
+            near = difflib.get_close_matches(word, VERBS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the verbs are {', '.join(VERBS)}"
+            raise InputError(f"no verb {word!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of verbs."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
