@@ -1,5 +1,6 @@
 """Profiles: what models cost on devices: hardware, measured and cited latencies and memory, cost models."""
 
+from .alpaserve_v100 import model_set
 from .autoparallel import Partition, auto_partition, equal_layers
 from .comm import CommModel, fit_line
 from .compose import compose
@@ -32,6 +33,7 @@ __all__ = [
     "fit_line",
     "load",
     "load_layers",
+    "model_set",
     "save",
     "save_layers",
     "shipped",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InfeasibleError, InputError
-from .comm import NO_COMM, CommModel
+from .comm import CommModel
 from .config import ParallelConfig
 from .layers import LayerTable
 
@@ -76,13 +76,16 @@ class Partition:
         return self.effective_s / self.computation_s - 1.0
 
 
-def auto_partition(table: LayerTable, config: ParallelConfig, comm: CommModel = NO_COMM, batch: int = 1) -> Partition:
+def auto_partition(
+    table: LayerTable, config: ParallelConfig, comm: CommModel | None = None, batch: int = 1
+) -> Partition:
     """The partition with the least slowest stage (AlpaServe §4.1), over layers, embedding and head alike.
 
     Solves F(s, k) = min over i of max(F(s−1, i−1), latency(i, k)) exactly, where latency(i, k) is the sum of
     layers i to k, their all-reduces and, if the transfer occupies a stage, sending the last one's output on.
     Among the partitions that reach the optimum the most even one is taken (least sum of squared stage
-    latencies), then the one whose last stages begin earliest, so the answer is unique.
+    latencies), then the one whose last stages begin earliest, so the answer is unique. Without `comm` the layers
+    alone count.
 
     Raises
     ------
@@ -100,7 +103,7 @@ def auto_partition(table: LayerTable, config: ParallelConfig, comm: CommModel = 
     return _partition(table, config, batch, minimax_starts(layers, sends), layers, sends)
 
 
-def equal_layers(table: LayerTable, config: ParallelConfig, comm: CommModel = NO_COMM, batch: int = 1) -> Partition:
+def equal_layers(table: LayerTable, config: ParallelConfig, comm: CommModel | None = None, batch: int = 1) -> Partition:
     """The manual partition of Fig. 16: equally many Transformer layers per stage.
 
     What precedes the first Transformer layer goes with the first stage, what follows the last with the last.
@@ -130,7 +133,7 @@ def partition_at(
     table: LayerTable,
     config: ParallelConfig,
     starts: Sequence[int],
-    comm: CommModel = NO_COMM,
+    comm: CommModel | None = None,
     batch: int = 1,
 ) -> Partition:
     """The partition whose stages begin at `starts`, with its costs at `batch`."""
@@ -188,10 +191,15 @@ def _running_sums(layers: FloatArray) -> FloatArray:
     return run
 
 
-def _costs(table: LayerTable, config: ParallelConfig, comm: CommModel, batch: int) -> tuple[FloatArray, FloatArray]:
+def _costs(
+    table: LayerTable, config: ParallelConfig, comm: CommModel | None, batch: int
+) -> tuple[FloatArray, FloatArray]:
     """Seconds per layer with its collectives, shape (K,), and per stage beyond its layers, shape (S, K)."""
-    layers = table.latency(config.op, batch) + comm.collectives_s(table, config.op, batch)
+    layers = table.latency(config.op, batch)
     sends = np.zeros((config.pp, len(table)))
+    if comm is None:
+        return layers, sends
+    layers = layers + comm.collectives_s(table, config.op, batch)
     if config.pp > 1:
         sends += comm.stage_overhead_s
         if comm.p2p_occupies_stage:

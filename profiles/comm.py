@@ -14,7 +14,7 @@ from .config import ParallelConfig
 from .hardware import LinkSpec
 from .layers import LayerTable
 
-__all__ = ["NO_COMM", "CommModel", "fit_line"]
+__all__ = ["CommModel", "fit_line"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -91,9 +91,6 @@ class CommModel:
         line = self.allreduce[op]
         n_bytes = np.array([layer.allreduce_bytes for layer in table.layers]) * batch
         return counts * (line.latency_s + n_bytes / line.bandwidth_bytes_per_s)
-
-
-NO_COMM = CommModel(LinkSpec(math.inf, 0.0), {}, source="communication left out")
 
 
 def fit_line(n_bytes: npt.ArrayLike, seconds: npt.ArrayLike) -> LinkSpec:
