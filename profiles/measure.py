@@ -10,19 +10,16 @@ import datetime
 import difflib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from .. import __version__
 from ..errors import InputError
-from ..kernels.sizes import output_bytes
 from ..kernels.specs import SPECS, ModelSpec
-from .comm import CommModel
 from .config import ParallelConfig
-from .hardware import DeviceSpec
-from .measure_comm import measure_comm
-from .measure_compose import MeasuredModel, measure_one
+from .measure_compose import measure_one
 from .measure_device import DeviceFacts, cited_spec, device_facts, measure_device
 from .measure_pool import WorkerPool, device_count
-from .measurement import Measurement
+from .measurement import MeasuredModel, Measurement
 from .profile import Provenance
 from .profile_set import ProfileSet
 
@@ -96,7 +93,7 @@ def take_measurement(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Measurement:
-    """`measure`, with the layer tables, the checks, the links and the device besides."""
+    """`measure`, with the layer tables, the links, the checks and the device besides."""
     began = time.perf_counter()
     models = _resolve(specs)
     sizes, ops, pps = (
@@ -114,37 +111,37 @@ def take_measurement(
     tell(0.0, f"starting {size} workers")
     with WorkerPool(size, device) as pool:
         facts: DeviceFacts = pool.call(device_facts)[0]
-        tell(0.1, "links")
-        messages = {4096, *(output_bytes(s, 0) * b for s in shapes.values() for b in (min(sizes), max(sizes)))}
         cited = cited_spec(facts, device)
-        comm, links = measure_comm(pool, sorted(messages), ops, cited, budget_s=0.5 if fast else 2.0)
-        here = measure_device(pool, facts, comm, device)
-        provenance = _provenance(facts, pool, here, comm)
+        provenance = _provenance(facts, pool)
         by_shape: dict[ModelSpec, MeasuredModel] = {}
         for i, (shape, spec) in enumerate(shapes.items()):
-            tell(0.2 + 0.8 * i / len(shapes), spec.name)
+            tell(0.1 + 0.85 * i / len(shapes), spec.name)
             by_shape[shape] = measure_one(
                 pool,
                 spec,
                 sizes,
                 [ParallelConfig(op, pp) for op in ops for pp in pps if pp <= spec.n_layers],
-                comm,
+                cited,
                 memory_bytes=FITS * facts.free_bytes / (size if device == "cpu" else 1),
                 seconds=budget,
                 seed=seed,
                 provenance=provenance,
             )
+        tell(0.95, "device")
+        here = measure_device(pool, facts, next(iter(by_shape.values())).comm.p2p, device)
     tell(1.0, "done")
     found = {spec.name: by_shape[spec.shape].named(spec.name) for spec in models}
+    rates = f"{here.peak_flops / 1e9:.0f} GFLOP/s and {here.memory_bandwidth_bytes_per_s / 1e9:.1f} GB/s per device"
     return Measurement(
-        ProfileSet(f"measured-{device}", cited.name, {name: m.profile for name, m in found.items()}, provenance),
-        {name: m.table for name, m in found.items()},
-        comm,
-        links,
+        ProfileSet(
+            f"measured-{device}",
+            cited.name,
+            {name: m.profile for name, m in found.items()},
+            replace(provenance, notes=f"{provenance.notes}; matrix product and copy: {rates}"),
+        ),
         here,
         facts,
-        tuple(check for m in found.values() for check in m.checks),
-        tuple(item for m in found.values() for item in m.interference),
+        found,
         time.perf_counter() - began,
     )
 
@@ -186,18 +183,12 @@ def _workers(device: str, ops: Sequence[int], pps: Sequence[int]) -> int:
     return min(present, max(2, max(ops) * max(pps)))
 
 
-def _provenance(facts: DeviceFacts, pool: WorkerPool, here: DeviceSpec, comm: CommModel) -> Provenance:
+def _provenance(facts: DeviceFacts, pool: WorkerPool) -> Provenance:
     where = f"cores {', '.join(map(str, pool.cores))}" if pool.cores else f"{pool.size} GPUs"
-    notes = (
-        f"{where}, one worker process and one torch thread each, all at work at once",
-        f"clock: {facts.clock}",
-        f"{here.peak_flops / 1e9:.0f} GFLOP/s and {here.memory_bandwidth_bytes_per_s / 1e9:.1f} GB/s copy per device",
-        f"point-to-point {comm.p2p.latency_s * 1e6:.0f} us + bytes / {comm.p2p.bandwidth_bytes_per_s / 1e9:.2f} GB/s",
-    )
     return Provenance(
         source="meshwright profile measure: layers timed in their place, medians",
         device=facts.name,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         versions={"meshwright": __version__, **facts.versions},
-        notes="; ".join(notes),
+        notes=f"{where}: one worker process and one torch thread each, all at work at once; clock: {facts.clock}",
     )

@@ -1,19 +1,27 @@
-"""Point-to-point and all-reduce, measured between real worker processes and fitted with a latency-bandwidth line."""
+"""Messages between workers, timed as a real run sends them: after work on the cores, not in a tight loop.
+
+A tight loop of messages keeps the receiving thread awake and the caches warm; between two stages of a
+pipeline there are milliseconds of computation. So every timed message here follows a layer's worth of work on
+all workers. All workers read one clock, so that a message is timed from the moment when both ends are there.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .comm import CommModel, fit_line
-from .hardware import DeviceSpec
-from .measure_pool import Worker, WorkerPool
+from .hardware import DeviceSpec, LinkSpec
+from .measure_pool import Worker
 
-__all__ = ["LinkSamples", "measure_comm"]
+__all__ = ["LinkSamples", "Span", "allreduce_spans", "fit_comm", "p2p_spans"]
 
-WARMUP = 5
+Span = tuple[float, float]
+"""When one end of a message was ready and when it was done, on the clock that all workers share, seconds."""
+
+REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,121 +40,120 @@ class LinkSamples:
     seconds: tuple[float, ...]
 
 
-def measure_comm(
-    pool: WorkerPool,
-    n_bytes: Sequence[int],
-    ops: Sequence[int],
-    spec: DeviceSpec,
-    *,
-    repeats: int = 40,
-    budget_s: float = 2.0,
+def p2p_spans(worker: Worker, n_bytes: int, work: Callable[[], object]) -> list[Span]:
+    """Send `n_bytes` from every even worker to the next, `REPEATS` times, each after ``work()``."""
+    import torch
+    import torch.distributed as dist
+
+    from ..kernels.timing import synchronize
+
+    buffer = torch.zeros(n_bytes, dtype=torch.uint8, device=worker.device)
+    partner = worker.rank ^ 1
+    spans: list[Span] = []
+    for _ in range(REPEATS):
+        work()
+        synchronize(worker.device)
+        began = time.perf_counter()
+        if partner < worker.size:
+            if worker.rank < partner:
+                dist.send(buffer, partner)
+            else:
+                dist.recv(buffer, partner)
+            synchronize(worker.device)
+            spans.append((began, time.perf_counter()))
+    return spans
+
+
+def allreduce_spans(worker: Worker, op: int, n_bytes: int, work: Callable[[], object]) -> list[Span]:
+    """All-reduce `n_bytes` among every `op` workers, `REPEATS` times, each after ``work()``."""
+    import torch
+    import torch.distributed as dist
+
+    from ..kernels.timing import synchronize
+
+    buffer = torch.zeros(n_bytes // 4, dtype=torch.float32, device=worker.device)
+    mine = worker.groups_of(op)
+    spans: list[Span] = []
+    for _ in range(REPEATS):
+        work()
+        synchronize(worker.device)
+        began = time.perf_counter()
+        if mine is not None:
+            dist.all_reduce(buffer, group=mine)
+            synchronize(worker.device)
+            spans.append((began, time.perf_counter()))
+    return spans
+
+
+def fit_comm(
+    p2p: Sequence[dict[int, list[Span]]],
+    allreduce: Sequence[dict[tuple[int, int], list[Span]]],
+    ops: Iterable[int],
+    cited: DeviceSpec,
 ) -> tuple[CommModel, dict[str, LinkSamples]]:
-    """Measure the links between the workers of `pool`.
+    """Latency-bandwidth lines through the medians of the messages.
 
     Parameters
     ----------
-    pool : WorkerPool
-        Two or more workers; with only one, the links are those of `spec`, and the model's source says so.
-    n_bytes : sequence of int
-        Message sizes, bytes, at least two.
-    ops : sequence of int
-        Intra-op degrees; those above 1 get an all-reduce line.
-    spec : DeviceSpec
-        Where link figures come from if they cannot be measured.
-    repeats : int
-        Messages per size.
-    budget_s : float
-        Seconds to spend on each kind of message.
+    p2p : sequence of dict
+        For each worker: message bytes -> spans.
+    allreduce : sequence of dict
+        For each worker: (op degree, message bytes) -> spans.
+    ops : iterable of int
+        Intra-op degrees; those above 1 get a line.
+    cited : DeviceSpec
+        Where the lines come from if there was only one worker; the model's source then says so.
 
     Returns
     -------
     CommModel
-        The fitted lines. A transfer is a hop, not part of a stage: the receiver gets it while it computes.
+        A transfer is a hop, not part of a stage: while a message is under way both ends go on computing.
     dict of str to LinkSamples
-        What was measured: ``p2p`` and ``allreduce 2``, ….
+        The medians: ``p2p`` and ``allreduce 2``, ….
     """
-    if pool.size == 1:
-        return CommModel(
-            spec.intra_node,
-            {op: spec.intra_node for op in ops if op > 1},
-            p2p_occupies_stage=False,
-            source=f"not measured (one device present); {spec.name}: {spec.source}",
-        ), {}
-    sizes = sorted(set(n_bytes))
-    budget = budget_s / len(sizes)
-    samples = {
-        "p2p": LinkSamples(tuple(sizes), tuple(pool.call(_p2p, sizes=sizes, repeats=repeats, budget_s=budget)[0]))
-    }
-    for op in ops:
-        if op > 1:
-            seconds = pool.call(_allreduce, op=op, sizes=sizes, repeats=repeats, budget_s=budget)[0]
-            samples[f"allreduce {op}"] = LinkSamples(tuple(sizes), tuple(seconds))
-    lines = {name: fit_line(s.n_bytes, s.seconds) for name, s in samples.items()}
-    model = CommModel(
-        lines["p2p"],
-        {op: lines[f"allreduce {op}"] for op in ops if op > 1},
-        p2p_occupies_stage=False,
-        source=f"measured between {pool.size} workers, {len(sizes)} message sizes of {sizes[0]} to {sizes[-1]} B",
+    degrees = sorted(op for op in ops if op > 1)
+    if len(p2p) == 1:
+        source = f"not measured (one device present); {cited.name}: {cited.source}"
+        lines = dict.fromkeys(degrees, cited.intra_node)
+        return CommModel(cited.intra_node, lines, p2p_occupies_stage=False, source=source), {}
+    samples = {"p2p": _medians({n: _one_way(p2p, n) for n in p2p[0]})}
+    for op in degrees:
+        sizes = [n for degree, n in allreduce[0] if degree == op]
+        samples[f"allreduce {op}"] = _medians({n: _together(allreduce, op, n) for n in sizes})
+    fitted = {name: _line(row) for name, row in samples.items()}
+    told = "; ".join(
+        f"{name} {line.latency_s * 1e6:.0f} us + bytes / {line.bandwidth_bytes_per_s / 1e9:.2g} GB/s"
+        for name, line in fitted.items()
     )
-    return model, samples
+    lines = {op: fitted[f"allreduce {op}"] for op in degrees}
+    return CommModel(fitted["p2p"], lines, p2p_occupies_stage=False, source=f"measured: {told}"), samples
 
 
-def _p2p(worker: Worker, *, sizes: Sequence[int], repeats: int, budget_s: float) -> list[float]:
-    """Half a round trip between workers 0 and 1 for each size; median seconds on worker 0, [] elsewhere."""
-    import torch
-    import torch.distributed as dist
-
-    medians: list[float] = []
-    for size in sizes:
-        message = torch.zeros(size, dtype=torch.uint8, device=worker.device)
-        samples: list[float] = []
-        worker.barrier()
-        start, more = time.perf_counter(), 1
-        while more:
-            began = time.perf_counter()
-            if worker.rank == 0:
-                dist.send(message, 1)
-                dist.recv(message, 1)
-            elif worker.rank == 1:
-                dist.recv(message, 0)
-                dist.send(message, 0)
-            _wait(worker)
-            samples.append(0.5 * (time.perf_counter() - began))
-            more = worker.agree(int(_more(samples, start, repeats, budget_s)))
-        medians.append(statistics.median(samples[WARMUP:]))
-    return medians if worker.rank == 0 else []
+def _line(samples: LinkSamples) -> LinkSpec:
+    line = fit_line(samples.n_bytes, samples.seconds)
+    return LinkSpec(float(line.bandwidth_bytes_per_s), float(line.latency_s))
 
 
-def _allreduce(worker: Worker, *, op: int, sizes: Sequence[int], repeats: int, budget_s: float) -> list[float]:
-    """All-reduce among the first `op` workers for each size; median seconds of the slowest of them on each."""
-    import torch
-    import torch.distributed as dist
-
-    group = worker.group(tuple(range(op)))
-    medians: list[float] = []
-    for size in sizes:
-        buffer = torch.zeros(max(1, size // 4), dtype=torch.float32, device=worker.device)
-        samples: list[float] = []
-        start, more = time.perf_counter(), 1
-        while more:
-            worker.barrier()
-            began = time.perf_counter()
-            if worker.rank < op:
-                dist.all_reduce(buffer, group=group)
-            _wait(worker)
-            samples.append(time.perf_counter() - began)
-            more = worker.agree(int(_more(samples, start, repeats, budget_s)))
-        medians.append(statistics.median(samples[WARMUP:]))
-    return medians
+def _medians(seconds: dict[int, list[float]]) -> LinkSamples:
+    sizes = sorted(seconds)
+    return LinkSamples(tuple(sizes), tuple(statistics.median(seconds[n]) for n in sizes))
 
 
-def _wait(worker: Worker) -> None:
-    from ..kernels.timing import synchronize
+def _one_way(p2p: Sequence[dict[int, list[Span]]], n_bytes: int) -> list[float]:
+    """From the moment when sender and receiver are both there to the moment when the receiver has the message."""
+    pairs = [(p2p[r][n_bytes], p2p[r + 1][n_bytes]) for r in range(0, len(p2p) - 1, 2)]
+    return [
+        got - max(sent, ready)
+        for sends, receives in pairs
+        for (sent, _), (ready, got) in zip(sends, receives, strict=True)
+    ]
 
-    synchronize(worker.device)
 
-
-def _more(samples: Sequence[float], start: float, repeats: int, budget_s: float) -> bool:
-    if len(samples) < 2 * WARMUP:
-        return True
-    return len(samples) < repeats + WARMUP and time.perf_counter() - start < budget_s
+def _together(allreduce: Sequence[dict[tuple[int, int], list[Span]]], op: int, n_bytes: int) -> list[float]:
+    """From the moment when all ranks are there to the moment when each has the sum."""
+    out: list[float] = []
+    for base in range(0, len(allreduce) - op + 1, op):
+        for spans in zip(*(allreduce[base + r][op, n_bytes] for r in range(op)), strict=True):
+            there = max(began for began, _ in spans)
+            out.extend(done - there for _, done in spans)
+    return out

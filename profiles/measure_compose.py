@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..kernels.sizes import activation_bytes, allreduce_bytes, allreduces, output_bytes
 from ..kernels.specs import ModelSpec
@@ -12,13 +12,15 @@ from .autoparallel import auto_partition, partition_at
 from .comm import CommModel
 from .compose import compose
 from .config import ParallelConfig
+from .hardware import DeviceSpec
 from .layers import Layer, LayerTable
+from .measure_comm import LinkSamples, fit_comm
 from .measure_model import Samples, StageRun, forget_models, layer_weights, measure_model
 from .measure_pool import WorkerPool
-from .measurement import Interference, StageCheck
+from .measurement import Interference, MeasuredModel, StageCheck
 from .profile import ModelProfile, Provenance
 
-__all__ = ["MeasuredModel", "measure_one"]
+__all__ = ["measure_one"]
 
 SCOUT_ROUNDS = 2
 ROUNDS = 3
@@ -26,31 +28,12 @@ AGAIN = 0.3
 """Share of the time to run stages in, if the scouted partition turns out not to be the best one."""
 
 
-@dataclass(frozen=True)
-class MeasuredModel:
-    """What was measured for one model: its layers, its profile, and the checks."""
-
-    table: LayerTable
-    profile: ModelProfile
-    checks: tuple[StageCheck, ...]
-    interference: tuple[Interference, ...]
-
-    def named(self, name: str) -> MeasuredModel:
-        """The same figures for another model of the same shape."""
-        return MeasuredModel(
-            replace(self.table, model=name),
-            self.profile.renamed(name),
-            tuple(replace(check, model=name) for check in self.checks),
-            tuple(replace(item, model=name) for item in self.interference),
-        )
-
-
 def measure_one(
     pool: WorkerPool,
     spec: ModelSpec,
     batches: Sequence[int],
     configs: Sequence[ParallelConfig],
-    comm: CommModel,
+    cited: DeviceSpec,
     *,
     memory_bytes: float,
     seconds: float,
@@ -69,8 +52,8 @@ def measure_one(
         Batch sizes.
     configs : sequence of ParallelConfig
         What the profile shall hold.
-    comm : CommModel
-        The links.
+    cited : DeviceSpec
+        Where link figures come from if there is only one worker.
     memory_bytes : float
         What the weights of one worker may take. A model that needs more is timed by one layer of each kind.
     seconds, seed
@@ -87,34 +70,35 @@ def measure_one(
     def table(samples: Sequence[Samples]) -> LayerTable:
         return _table(spec, numbers, weights, samples, provenance)
 
-    def stage_runs(of: LayerTable) -> list[StageRun]:
+    def links(samples: Sequence[Samples]) -> tuple[CommModel, dict[str, LinkSamples]]:
+        return fit_comm([s.p2p for s in samples], [s.allreduce for s in samples], ops, cited)
+
+    def stage_runs(of: LayerTable, comm: CommModel) -> list[StageRun]:
         checked = [c for c in configs if whole and c.n_devices <= pool.size]
         return [StageRun(c, auto_partition(of, c, comm, min(batches)).starts) for c in checked]
 
-    scout: list[Samples] = pool.call(
-        measure_model, **common, batches=[min(batches)], runs=(), idle=False, seconds=0.0, min_rounds=SCOUT_ROUNDS
-    )
-    runs = stage_runs(table(scout))
-    samples: list[Samples] = pool.call(
-        measure_model, **common, batches=batches, runs=runs, idle=True, seconds=seconds, min_rounds=ROUNDS
-    )
-    measured = table(samples)
-    again = [run for run in stage_runs(measured) if run not in runs]
-    if again:
-        more = pool.call(
-            measure_model, **common, batches=batches, runs=again, idle=False, seconds=AGAIN * seconds, min_rounds=ROUNDS
+    def more(runs: Sequence[StageRun], share: float, rounds: int, batches: Sequence[int], idle: bool) -> list[Samples]:
+        return pool.call(
+            measure_model, **common, batches=batches, runs=runs, idle=idle, seconds=share * seconds, min_rounds=rounds
         )
-        samples = [a.joined(b) for a, b in zip(samples, more, strict=True)]
-        measured = table(samples)
+
+    scout = more((), 0.0, SCOUT_ROUNDS, [min(batches)], False)
+    runs = stage_runs(table(scout), links(scout)[0])
+    samples = more(runs, 1.0, ROUNDS, batches, True)
+    again = [run for run in stage_runs(table(samples), links(samples)[0]) if run not in runs]
+    if again:
+        samples = [a.joined(b) for a, b in zip(samples, more(again, AGAIN, ROUNDS, batches, False), strict=True)]
     pool.call(forget_models)
 
-    chosen = {run.config: run for run in [*runs, *again]}
-    checks = tuple(_checks(spec, measured, comm, samples, chosen.values(), batches))
+    measured, (comm, link_samples) = table(samples), links(samples)
+    profile = compose(measured, comm, configs=configs)
+    chosen = [run for run in (*runs, *again) if profile.stages[run.config].partition == run.starts]
+    checks = tuple(_checks(spec, measured, comm, samples, chosen, batches))
     interference = tuple(_interference(spec, samples, batches)) if pool.size > 1 and 1 in ops else ()
-    profile = _with_measured(compose(measured, comm, configs=configs), checks)
+    profile = _with_measured(profile, checks)
     notes = [profile.provenance.notes, *_notes(checks, interference, whole)]
     profile = replace(profile, provenance=replace(profile.provenance, notes="; ".join(filter(None, notes))))
-    return MeasuredModel(measured, profile, checks, interference)
+    return MeasuredModel(measured, comm, link_samples, profile, checks, interference)
 
 
 def _one_of_each(spec: ModelSpec) -> list[int]:
@@ -137,7 +121,7 @@ def _table(
         columns.setdefault(spec.kind(number), []).append(column)
     latency: dict[str, dict[int, dict[int, float]]] = {kind: {} for kind in columns}
     for op, batch in samples[0].layers:
-        rows = [row for worker in samples for row in worker.layers[op, batch]]
+        rows = _rows(samples, op, batch)
         for kind, places in columns.items():
             seconds = statistics.median(row[place] for row in rows for place in places)
             latency[kind].setdefault(op, {})[batch] = seconds
@@ -158,6 +142,15 @@ def _table(
         ),
         provenance,
     )
+
+
+def _rows(samples: Sequence[Samples], op: int, batch: int) -> list[list[float]]:
+    """Seconds per layer, one row per round and group of `op` workers: the slowest of a group, which all wait for."""
+    return [
+        [max(layer) for layer in zip(*shards, strict=True)]
+        for base in range(0, len(samples) - op + 1, op)
+        for shards in zip(*(samples[base + r].layers[op, batch] for r in range(op)), strict=True)
+    ]
 
 
 def _checks(

@@ -7,8 +7,7 @@ import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .comm import CommModel
-from .hardware import DEVICES, DeviceSpec, device
+from .hardware import DEVICES, DeviceSpec, LinkSpec, device
 from .measure_pool import Worker, WorkerPool
 
 __all__ = ["DeviceFacts", "cited_spec", "device_facts", "measure_device"]
@@ -88,7 +87,7 @@ def cited_spec(facts: DeviceFacts, kind: str) -> DeviceSpec:
     return min(named or gpus, key=lambda spec: abs(spec.memory_bytes - facts.memory_bytes))
 
 
-def measure_device(pool: WorkerPool, facts: DeviceFacts, comm: CommModel, kind: str) -> DeviceSpec:
+def measure_device(pool: WorkerPool, facts: DeviceFacts, link: LinkSpec, kind: str) -> DeviceSpec:
     """A device spec whose memory, peak rate, memory bandwidth and links are those measured here, all devices busy."""
     rates = pool.call(_rates)
     peak, bandwidth = (min(column) for column in zip(*rates, strict=True))
@@ -100,7 +99,7 @@ def measure_device(pool: WorkerPool, facts: DeviceFacts, comm: CommModel, kind: 
         usable_memory_bytes=int(USABLE * memory) if kind == "cpu" else min(cited.usable_memory_bytes, memory),
         peak_flops=peak,
         memory_bandwidth_bytes_per_s=bandwidth,
-        intra_node=comm.p2p,
+        intra_node=link,
         source=f"measured on {facts.name}, all devices busy; links between nodes: {cited.source}",
     )
 

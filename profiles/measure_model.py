@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..kernels.sizes import output_bytes
 from ..kernels.specs import ModelSpec, hidden_shape
 from .config import ParallelConfig
+from .measure_comm import Span, allreduce_spans, p2p_spans
 from .measure_pool import Worker
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ __all__ = ["Samples", "StageRun", "forget_models", "layer_weights", "measure_mod
 
 REQUESTS = 3
 WARMUP_ROUNDS = 1
+SMALL_BYTES = 4096
+"""The message that fixes the latency end of a link's line; the other one is what the model really sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +51,22 @@ class Samples:
     sends, receives : dict
         (run, batch) -> (begin, end) on the clock that all workers share, one per request; empty where this
         worker's stage does not send or receive.
+    p2p, allreduce : dict
+        Bytes, or (op degree, bytes) -> (begin, end), one per message timed by itself.
     """
 
     layers: dict[tuple[int, int], list[list[float]]] = field(default_factory=dict)
     idle: dict[int, list[list[float]]] = field(default_factory=dict)
     stages: dict[tuple[StageRun, int], list[float]] = field(default_factory=dict)
-    sends: dict[tuple[StageRun, int], list[tuple[float, float]]] = field(default_factory=dict)
-    receives: dict[tuple[StageRun, int], list[tuple[float, float]]] = field(default_factory=dict)
+    sends: dict[tuple[StageRun, int], list[Span]] = field(default_factory=dict)
+    receives: dict[tuple[StageRun, int], list[Span]] = field(default_factory=dict)
+    p2p: dict[int, list[Span]] = field(default_factory=dict)
+    allreduce: dict[tuple[int, int], list[Span]] = field(default_factory=dict)
 
     def joined(self, later: Samples) -> Samples:
         """These samples followed by `later` ones."""
         out = Samples()
-        for name in ("layers", "idle", "stages", "sends", "receives"):
+        for name in (f.name for f in fields(self)):
             target = getattr(out, name)
             for part in (getattr(self, name), getattr(later, name)):
                 for key, rows in part.items():
@@ -186,7 +195,7 @@ def _steps(
 ) -> list[Callable[[Samples], None]]:
     """What one round at `batch` does, in order; the workers meet at a barrier before each step."""
     from ..kernels.timing import time_chain
-    from ..kernels.transformer import make_input
+    from ..kernels.transformer import make_hidden, make_input
 
     tokens = make_input(spec, batch, seed, worker.device)
 
@@ -200,7 +209,20 @@ def _steps(
         if worker.rank == 0:
             out.idle.setdefault(batch, []).append(time_chain(models[1].layers, tokens, worker.device))
 
+    def messages(out: Samples) -> None:
+        hidden = make_hidden(spec, 1, seed, worker.device)
+        for n_bytes in (SMALL_BYTES, batch * output_bytes(spec, 0)):
+            for op, model in models.items():
+                work = partial(model.layers[1], hidden)
+                if op == min(models):
+                    out.p2p.setdefault(n_bytes, []).extend(p2p_spans(worker, n_bytes, work))
+                if op > 1:
+                    spans = allreduce_spans(worker, op, n_bytes, work)
+                    out.allreduce.setdefault((op, n_bytes), []).extend(spans)
+
     steps = [chain(op) for op in models]
+    if worker.size > 1:
+        steps.append(messages)
     for run in runs:
         steps.append(_stage_step(worker, spec, models[run.config.op], batch, seed, run))
     return [*steps, alone] if idle and 1 in models else steps
@@ -218,12 +240,7 @@ def _stage_step(
 
     config, key = run.config, (run, batch)
     op, pp = config.op, config.pp
-    group = None
-    for base in range(0, worker.size - config.n_devices + 1, config.n_devices):
-        for k in range(pp if op > 1 else 0):
-            ranks = tuple(range(base + k * op, base + (k + 1) * op))
-            made = worker.group(ranks)
-            group = made if worker.rank in ranks else group
+    group = worker.groups_of(op) if op > 1 else None
     if worker.rank // config.n_devices >= worker.size // config.n_devices:
         return lambda out: None  # left over: fewer workers than the configuration has devices
     k = worker.rank % config.n_devices // op

@@ -82,6 +82,15 @@ class Worker:
             self.groups[ranks] = cast("ProcessGroup", dist.new_group(list(ranks)))
         return self.groups[ranks]
 
+    def groups_of(self, op: int) -> ProcessGroup | None:
+        """The group of `op` consecutive workers that this one belongs to; None if it is left over."""
+        mine = None
+        for base in range(0, self.size - op + 1, op):
+            ranks = tuple(range(base, base + op))
+            group = self.group(ranks)
+            mine = group if self.rank in ranks else mine
+        return mine
+
     def agree(self, value: int) -> int:
         """Worker 0's `value`, on all workers (so that they run the same number of rounds)."""
         import torch

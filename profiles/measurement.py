@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .comm import CommModel
 from .config import ParallelConfig
@@ -10,9 +10,10 @@ from .hardware import DeviceSpec
 from .layers import LayerTable
 from .measure_comm import LinkSamples
 from .measure_device import DeviceFacts
+from .profile import ModelProfile
 from .profile_set import ProfileSet
 
-__all__ = ["Interference", "Measurement", "StageCheck"]
+__all__ = ["Interference", "MeasuredModel", "Measurement", "StageCheck"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,44 @@ class Interference:
 
 
 @dataclass(frozen=True)
+class MeasuredModel:
+    """What was measured for one model.
+
+    Parameters
+    ----------
+    table : LayerTable
+        Its layers, one by one.
+    comm : CommModel
+        The links, measured in the same rounds.
+    links : dict of str to LinkSamples
+        The messages that `comm` was fitted to.
+    profile : ModelProfile
+        What planners and simulators use: stages composed of layers and links, and the stages run whole.
+    checks : tuple[StageCheck, ...]
+        The stages run whole, one by one.
+    interference : tuple[Interference, ...]
+        Idle against busy neighbours, per batch size.
+    """
+
+    table: LayerTable
+    comm: CommModel
+    links: dict[str, LinkSamples]
+    profile: ModelProfile
+    checks: tuple[StageCheck, ...]
+    interference: tuple[Interference, ...]
+
+    def named(self, name: str) -> MeasuredModel:
+        """The same figures for another model of the same shape."""
+        return replace(
+            self,
+            table=replace(self.table, model=name),
+            profile=self.profile.renamed(name),
+            checks=tuple(replace(check, model=name) for check in self.checks),
+            interference=tuple(replace(item, model=name) for item in self.interference),
+        )
+
+
+@dataclass(frozen=True)
 class Measurement:
     """Everything that one measurement found.
 
@@ -87,30 +126,28 @@ class Measurement:
     ----------
     profiles : ProfileSet
         What planners and simulators use.
-    tables : dict of str to LayerTable
-        Model -> its layers, one by one.
-    comm : CommModel
-        Links between devices.
-    links : dict of str to LinkSamples
-        The messages that `comm` was fitted to.
     device : DeviceSpec
         What the device was measured to be.
     facts : DeviceFacts
         Its name, clock, memory and the software versions.
-    checks : tuple[StageCheck, ...]
-        Stages run whole.
-    interference : tuple[Interference, ...]
-        Idle against busy neighbours, per model and batch size.
+    models : dict of str to MeasuredModel
+        Model -> its layers, links and checks.
     seconds : float
         How long it took.
     """
 
     profiles: ProfileSet
-    tables: dict[str, LayerTable]
-    comm: CommModel
-    links: dict[str, LinkSamples]
     device: DeviceSpec
     facts: DeviceFacts
-    checks: tuple[StageCheck, ...]
-    interference: tuple[Interference, ...]
+    models: dict[str, MeasuredModel]
     seconds: float
+
+    @property
+    def checks(self) -> tuple[StageCheck, ...]:
+        """All stages run whole, model by model."""
+        return tuple(check for model in self.models.values() for check in model.checks)
+
+    @property
+    def interference(self) -> tuple[Interference, ...]:
+        """Idle against busy neighbours, model by model."""
+        return tuple(item for model in self.models.values() for item in model.interference)
