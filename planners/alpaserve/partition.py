@@ -1,0 +1,197 @@
+"""Algorithm 2 of AlpaServe: enumerate cluster partitions and parallel configurations, select models for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...errors import InputError
+from .enumeration import coarsest_buckets, device_buckets, discrepancy, layouts, model_buckets
+from .evaluator import Evaluator, State, canonical
+from .fast import fast_selection
+from .greedy import greedy_selection
+from .selection import Selection
+
+__all__ = ["PartitionOptions", "Search"]
+
+LIMITS = (1.0, 0.5, 0.3, 0.2, 0.1)
+"""Discrepancies allowed, loosest first; the first that leaves few enough device splits is taken."""
+
+
+@dataclass(frozen=True)
+class PartitionOptions:
+    """What Algorithm 2 enumerates.
+
+    Parameters
+    ----------
+    selection : str
+        ``"fast"`` (one simulation per step) or ``"greedy"`` (Algorithm 1).
+    beam : int
+        Beam size of Algorithm 1.
+    bucket_threshold : float
+        Relative latency difference above which models go to different buckets, in [0, 1].
+    bucketings : str
+        ``"coarsest"`` (the bucketing with the fewest buckets), ``"all"`` (the paper) or ``"none"`` (one bucket).
+    unseparated : bool
+        Try one bucket for all models too, as the authors' code does.
+    remainder : str
+        See `enumeration.group_partitions`.
+    max_splits : int
+        Device splits to try for each bucketing after pruning by discrepancy.
+    """
+
+    selection: str = "fast"
+    beam: int = 1
+    bucket_threshold: float = 0.38
+    bucketings: str = "coarsest"
+    unseparated: bool = True
+    remainder: str = "powers_of_two"
+    max_splits: int = 100
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("selection", ("fast", "greedy")),
+            ("bucketings", ("coarsest", "all", "none")),
+            ("remainder", ("powers_of_two", "last_group")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name}: expected one of {', '.join(allowed)} (got {getattr(self, name)!r})")
+        for name in ("beam", "max_splits"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name}: expected a positive integer (got {value!r})")
+        if not 0 <= self.bucket_threshold <= 1:
+            raise InputError(f"bucket_threshold: expected a fraction from 0 to 1 (got {self.bucket_threshold})")
+
+
+@dataclass
+class Search:
+    """Algorithm 2 on one evaluator.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+        Scores.
+    options : PartitionOptions
+        What to enumerate.
+    progress : callable, optional
+        Called with a line of text as the search goes on.
+    """
+
+    evaluator: Evaluator
+    options: PartitionOptions = field(default_factory=PartitionOptions)
+    progress: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        i = self.evaluator.instance
+        self._everything = (1 << i.n_models) - 1
+        self._solved: dict[tuple[int, int], tuple[int, State]] = {}
+        hopeless = [
+            np.bincount(i.model[row[i.model] > i.slo + 2e-9], minlength=i.n_models) for row in i.total_latency()
+        ]
+        self._hopeless = np.where(i.fits, np.array(hopeless), i.counts)
+
+    def run(self) -> Selection:
+        """The best solution over all bucketings and device splits."""
+        before = self.evaluator.evaluations
+        instance = self.evaluator.instance
+        total = instance.n_requests
+        best: tuple[int, State] = (total + 1, ())
+        separated = list(self._bucketings())
+        whole = (tuple(range(instance.n_models)),)
+        if self.options.unseparated or not separated:
+            separated = [whole, *(b for b in separated if b != whole)]
+        for buckets in separated:
+            for split in self._splits(buckets):
+                best = self._try(buckets, split, best)
+                if best[0] == 0:
+                    return Selection(best[1], 0, self.evaluator.evaluations - before)
+        return Selection(best[1], best[0], self.evaluator.evaluations - before)
+
+    def _bucketings(self) -> Iterator[tuple[tuple[int, ...], ...]]:
+        i = self.evaluator.instance
+        latency = [i.profiles[name].single_device_latency() for name in i.models]
+        if self.options.bucketings == "coarsest":
+            yield coarsest_buckets(latency, self.options.bucket_threshold)
+        elif self.options.bucketings == "all":
+            yield from model_buckets(latency, self.options.bucket_threshold)
+
+    def _splits(self, buckets: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+        """Device splits, the most even first, pruned by discrepancy."""
+        i = self.evaluator.instance
+        if len(buckets) == 1:
+            return [(i.n_devices,)]
+        latency = np.array([i.profiles[name].single_device_latency() for name in i.models])
+        rate = [float(i.counts[list(b)].sum()) for b in buckets]
+        work = [
+            float(np.average(latency[list(b)], weights=i.counts[list(b)] + 1e-9)) for b in buckets
+        ]  # device-seconds of a request served by one device
+        scored = [(discrepancy(s, rate, work), s) for s in device_buckets(i.n_devices, len(buckets))]
+        for limit in LIMITS:
+            kept = [pair for pair in scored if pair[0] <= limit]
+            if len(kept) <= self.options.max_splits:
+                break
+        return [split for _, split in sorted(kept or scored)[: self.options.max_splits]]
+
+    def _try(
+        self, buckets: Sequence[Sequence[int]], split: Sequence[int], best: tuple[int, State]
+    ) -> tuple[int, State]:
+        """Solve the buckets of one split, the smallest first; give up once it cannot beat `best`."""
+        masks = [sum(1 << m for m in b) for b in buckets]
+        lost = [self.floor(mask, n) for mask, n in zip(masks, split, strict=True)]
+        groups: list = []
+        for k in sorted(range(len(masks)), key=lambda k: (self.evaluator.requests(masks[k]), k)):
+            if sum(lost) >= best[0]:
+                return best
+            unserved, state = self.solve(masks[k], split[k])
+            lost[k] = unserved
+            groups += state
+        if sum(lost) >= best[0]:
+            return best
+        if self.progress:
+            share = 1 - sum(lost) / self.evaluator.instance.n_requests
+            self.progress(f"{len(buckets)} bucket(s), devices {'+'.join(map(str, split))}: attainment {share:.4f}")
+        return sum(lost), canonical(groups)
+
+    def floor(self, bucket: int, n_devices: int) -> int:
+        """Requests of a bucket that no group of at most `n_devices` devices can attain."""
+        i = self.evaluator.instance
+        usable = [c for c, config in enumerate(i.configs) if config.n_devices <= n_devices]
+        return self._floor(bucket, usable)
+
+    def _floor(self, bucket: int, configs: Sequence[int]) -> int:
+        if not configs:
+            return self.evaluator.requests(bucket)
+        least = self._hopeless[list(configs)].min(axis=0)
+        return int(sum(int(least[m]) for m in range(len(least)) if bucket >> m & 1))
+
+    def solve(self, bucket: int, n_devices: int) -> tuple[int, State]:
+        """The best placement of one bucket on `n_devices` devices: (its unserved requests, groups); remembered."""
+        known = self._solved.get((bucket, n_devices))
+        if known is not None:
+            return known
+        evaluator = self.evaluator
+        outside = evaluator.requests(self._everything & ~bucket)
+        best: tuple[int, State] = (evaluator.requests(bucket), ())
+        names = [m for m in range(evaluator.instance.n_models) if bucket >> m & 1]
+        for groups in layouts(evaluator.instance, n_devices, names, self.options.remainder):
+            floor = self._floor(bucket, sorted(set(groups)))
+            if best[1] and floor >= best[0]:
+                continue
+            found = self.select(groups, bucket, floor)
+            if found.unserved - outside < best[0] or not best[1]:
+                best = (found.unserved - outside, found.state)
+            if best[0] == self.floor(bucket, n_devices):
+                break
+        self._solved[bucket, n_devices] = best
+        return best
+
+    def select(self, groups: Sequence[int], bucket: int, floor: int) -> Selection:
+        """Select models of a bucket for groups of given configurations."""
+        fast = fast_selection(self.evaluator, groups, bucket, floor=floor)
+        if self.options.selection == "fast":
+            return fast
+        full = greedy_selection(self.evaluator, groups, bucket, beam=self.options.beam)
+        return full if full.unserved <= fast.unserved else fast

@@ -1,0 +1,61 @@
+"""Memory left over costs nothing: fill it with replicas that do no harm, so that a plan bears traffic it did not see."""
+
+from __future__ import annotations
+
+from .evaluator import Evaluator, State, canonical
+from .selection import Room
+
+__all__ = ["fill_spare_memory"]
+
+
+def fill_spare_memory(evaluator: Evaluator, state: State, buckets: dict[int, int] | None = None) -> State:
+    """Add replicas while memory is left and no more requests are unserved.
+
+    In each step the model with the most requests per replica that fits somewhere gets one in the group whose models
+    have the fewest requests (each shared among its replicas). A replica that would lose requests is skipped for good.
+    A model without a replica comes first, even one without requests. The answer never attains less than `state`.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+        Scores.
+    state : State
+        Where to begin.
+    buckets : dict[int, int], optional
+        Model -> bit mask of the models that it may share a group with; any if not given.
+    """
+    instance = evaluator.instance
+    counts = instance.counts
+    room = Room(instance, (1 << instance.n_models) - 1)
+    unserved = evaluator.unserved(state)
+    barred: set[tuple[int, int, int]] = set()
+
+    def load(mask: int) -> float:
+        return sum(counts[m] / replicas[m] for m in range(instance.n_models) if mask >> m & 1)
+
+    while True:
+        replicas = [sum(mask >> m & 1 for _, mask in state) for m in range(instance.n_models)]
+        demand = sorted(range(instance.n_models), key=lambda m: (replicas[m] > 0, -counts[m] / max(replicas[m], 1), m))
+        groups = sorted(set(state), key=lambda g: (load(g[1]), g))
+        step = next(
+            (
+                (model, group)
+                for model in demand
+                for group in groups
+                if room.free(group) >> model & 1
+                and (model, *group) not in barred
+                and (buckets is None or not group[1] & ~buckets[model])
+            ),
+            None,
+        )
+        if step is None:
+            return state
+        model, (config, held) = step
+        grown = list(state)
+        grown.remove((config, held))
+        candidate = canonical([*grown, (config, held | 1 << model)])
+        after = evaluator.unserved(candidate)
+        if after <= unserved:
+            state, unserved = candidate, after
+        else:
+            barred.add((model, config, held))
