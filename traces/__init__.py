@@ -1,10 +1,34 @@
 """Traces: request logs. Readers, generators, fitting and resampling."""
 
+from .azure2019 import read_azure2019
+from .azure2021 import read_azure2021
+from .fetch import fetch
 from .fit import fit_gamma
 from .generate import gamma, poisson
 from .merge import merge
+from .read import read, write
+from .report import draw_rates, rates, report
 from .synthetic import maf1_like, maf2_like
+from .textfile import TraceWarning
 from .trace import Trace
 from .windows import GammaWindows
 
-__all__ = ["GammaWindows", "Trace", "fit_gamma", "gamma", "maf1_like", "maf2_like", "merge", "poisson"]
+__all__ = [
+    "GammaWindows",
+    "Trace",
+    "TraceWarning",
+    "draw_rates",
+    "fetch",
+    "fit_gamma",
+    "gamma",
+    "maf1_like",
+    "maf2_like",
+    "merge",
+    "poisson",
+    "rates",
+    "read",
+    "read_azure2019",
+    "read_azure2021",
+    "report",
+    "write",
+]

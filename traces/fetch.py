@@ -1,0 +1,195 @@
+"""Getting the public Azure Functions traces: where they are, and the download where the network allows it."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import InputError, MeshwrightError
+from ..files import whole_file
+
+__all__ = ["SOURCES", "Source", "fetch"]
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """A public data set.
+
+    Parameters
+    ----------
+    title, licence, citation : str
+        What it is, under which licence, and the paper to cite.
+    page : str
+        The page that describes it and links the download.
+    urls : tuple of str
+        Where the archive is; the first that answers is taken.
+    archive : str
+        Its file name.
+    wanted : str
+        Regular expression of the files that are needed from it.
+    where : str
+        In words: which files belong into the destination.
+    """
+
+    title: str
+    licence: str
+    citation: str
+    page: str
+    urls: tuple[str, ...]
+    archive: str
+    wanted: str
+    where: str
+
+
+_REPOSITORY = "https://github.com/Azure/AzurePublicDataset"
+_BLOBS = "https://azurepublicdatasettraces.blob.core.windows.net/azurepublicdatasetv2/azurefunctions_dataset2019"
+_ARCHIVE1, _ARCHIVE2 = "azurefunctions-dataset2019.tar.xz", "AzureFunctionsInvocationTraceForTwoWeeksJan2021.rar"
+
+SOURCES = {
+    "maf1": Source(
+        title="Azure Functions Trace 2019 (MAF1): calls per function and minute, 14 days, 143 MB packed",
+        licence="CC-BY",
+        citation="Shahrad et al., Serverless in the Wild, USENIX ATC 2020",
+        page=f"{_REPOSITORY}/blob/master/AzureFunctionsDataset2019.md",
+        urls=(
+            f"{_REPOSITORY}/releases/download/dataset-functions-2019/azurefunctions_dataset2019_{_ARCHIVE1}",
+            f"{_BLOBS}/{_ARCHIVE1}",
+        ),
+        archive=_ARCHIVE1,
+        wanted=r"invocations_per_function_md\.anon\.d\d+\.csv",
+        where="the files invocations_per_function_md.anon.d01.csv … d14.csv of the archive",
+    ),
+    "maf2": Source(
+        title="Azure Functions Invocation Trace 2021 (MAF2): every call of two weeks",
+        licence="CC-BY",
+        citation="Zhang et al., Faster and Cheaper Serverless Computing on Harvested Resources, SOSP 2021",
+        page=f"{_REPOSITORY}/blob/master/AzureFunctionsInvocationTrace2021.md",
+        urls=(f"{_REPOSITORY}/raw/master/data/{_ARCHIVE2}",),
+        archive=_ARCHIVE2,
+        wanted="",
+        where="AzureFunctionsInvocationTraceForTwoWeeksJan2021.txt, unpacked with unrar, unar, bsdtar or 7z",
+    ),
+}
+
+
+def fetch(
+    name: str,
+    dest: str | Path,
+    *,
+    timeout: float = 30.0,
+    progress: Callable[[int, int], None] | None = None,
+    source: Source | None = None,
+) -> list[Path]:
+    """Download a public trace into the folder `dest`, and unpack it if it is a tar archive.
+
+    Every file appears whole or not at all. MAF2 is a RAR archive, which Python cannot unpack: it is left as it is,
+    and the trace inside has to be unpacked by hand (`SOURCES["maf2"].where` says how).
+
+    Parameters
+    ----------
+    name : str
+        ``"maf1"`` or ``"maf2"``.
+    dest : path
+        Folder; made if it is missing.
+    timeout : float
+        Seconds of silence after which a server is given up.
+    progress : callable, optional
+        Called with bytes received and bytes in all (0 if the server does not say).
+    source : Source, optional
+        Another place to take it from (a mirror).
+
+    Returns
+    -------
+    list of Path
+        The files that are now in `dest`, those that were there before included (they are not fetched again).
+
+    Raises
+    ------
+    InputError
+        On an unknown name.
+    MeshwrightError
+        If no server answers, or an archive is not what it should be: says what to download and where to put it.
+    """
+    if source is None and name not in SOURCES:
+        raise InputError(f"fetch: unknown trace {name!r}; expected one of {', '.join(SOURCES)}")
+    what, folder = source or SOURCES[name], Path(dest)
+    if what.wanted and (there := _present(what, folder)):
+        return there
+    archive = folder / what.archive
+    if not archive.exists():
+        _download(name, what, archive, timeout, progress)
+    if not what.wanted:
+        return [archive]
+    try:
+        _unpack(what, archive, folder)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise MeshwrightError(
+            f"fetch {name}: {archive} cannot be unpacked ({error}); delete it and fetch it again"
+        ) from error
+    files = _present(what, folder)
+    if not files:
+        raise MeshwrightError(f"fetch {name}: {archive} holds no file {what.wanted}; expected {what.where}")
+    return files
+
+
+def by_hand(name: str, source: Source, folder: Path) -> str:
+    """What to do where the network does not allow the download."""
+    return (
+        f"download {source.urls[0]} (described at {source.page}; licence {source.licence}) with another machine, "
+        f"and put it into {folder}, then fetch {name} again; or put {source.where} there"
+    )
+
+
+def _present(source: Source, folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*") if re.fullmatch(source.wanted, path.name))
+
+
+def _download(
+    name: str, source: Source, archive: Path, timeout: float, progress: Callable[[int, int], None] | None
+) -> None:
+    reasons = []
+    for url in source.urls:
+        try:
+            with urllib.request.urlopen(url, timeout=timeout) as answer, whole_file(archive) as temporary:
+                total = int(answer.headers.get("Content-Length") or 0)
+                received = _copy(answer, temporary, total, progress)
+                if total and received != total:
+                    raise ConnectionError(f"broke off after {received} of {total} bytes")
+            return
+        except (OSError, HTTPException, ValueError) as error:
+            reasons.append(f"{url}: {error}")
+    raise MeshwrightError(
+        f"fetch {name}: could not download it ({'; '.join(reasons)}); {by_hand(name, source, archive.parent)}"
+    )
+
+
+def _copy(answer: BinaryIO, target: Path, total: int, progress: Callable[[int, int], None] | None) -> int:
+    received = 0
+    with open(target, "wb") as stream:
+        while block := answer.read(BLOCK):
+            stream.write(block)
+            received += len(block)
+            if progress is not None:
+                progress(received, total)
+    return received
+
+
+def _unpack(source: Source, archive: Path, folder: Path) -> None:
+    """Write the wanted files of a tar archive into `folder`, by their bare names and nowhere else."""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            base = Path(member.name).name
+            if member.isfile() and re.fullmatch(source.wanted, base):
+                content = tar.extractfile(member)
+                if content is not None:
+                    with content, whole_file(folder / base) as temporary, open(temporary, "wb") as stream:
+                        while block := content.read(BLOCK):
+                            stream.write(block)
