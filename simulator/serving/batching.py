@@ -118,6 +118,17 @@ class BatchingController(Controller):
             return None, False
         return self._launch(now, model, plan, (request,)), False
 
+    def remove(self, group: int) -> list[int]:
+        """`group` is gone; returns the requests that waited for a model that no other group holds."""
+        super().remove(group)
+        self.idle[group] = False
+        orphans: list[int] = []
+        for model in self._hosted[group]:
+            if not self._pairs[model]:
+                orphans += [request for request, _ in self.queues[model]]
+                self.queues[model].clear()
+        return orphans
+
     def stage_free(self, now: float, group: int) -> tuple[Batch | None, list[int]]:
         """The first stage of `group` is free. Returns the batch that it takes, and the requests dropped meanwhile."""
         self.idle[group] = True

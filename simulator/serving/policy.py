@@ -115,6 +115,12 @@ class Controller:
         """A request of `group` has finished."""
         self.outstanding[group] -= 1
 
+    def remove(self, group: int) -> list[int]:
+        """`group` is gone (its worker died); returns the waiting requests that only it could serve."""
+        self._pairs = [[pair for pair in pairs if pair[0] != group] for pairs in self._pairs]
+        self.outstanding[group] = 0
+        return []
+
 
 Key = Callable[[Controller, float, int, list[float], float], float]
 

@@ -1,0 +1,93 @@
+"""`RunResult`: what a real run gives, in the columns and metrics of a simulated one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import RunError
+from ..simulator.serving.result import SimulationResult
+from ..simulator.timeline import Timeline
+from .controller import Failure
+
+__all__ = ["RunResult"]
+
+Column = npt.NDArray[np.float64]
+
+
+def _empty() -> Column:
+    return np.zeros((0, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult(SimulationResult):
+    """Outcome of every request of a trace that really ran; all metrics of `SimulationResult`, measured.
+
+    ``finish`` is when the controller had the answer, ``start`` when stage 0 began, both in seconds from the run's
+    beginning. Requests that failed with a worker count as rejected (``group`` -1) and are marked in `failed`.
+
+    Parameters
+    ----------
+    stage_start, stage_s : ndarray of float64, shape (n, max_stages)
+        When each stage of each request began and how long it computed, seconds; NaN where it did not run.
+    cpu_s : ndarray of float64, shape (n, max_stages)
+        CPU time of the stage's thread, seconds; where it is much below `stage_s`, others had the core (on CPU).
+    check : ndarray of float64, shape (n,)
+        First figure of each answer: equal for equal models whatever the placement. NaN where there is none.
+    failed : ndarray of bool, shape (n,)
+        Requests that failed with a worker.
+    failures : tuple of Failure
+        Groups that were lost.
+    lateness : ndarray of float64, shape (n,)
+        Seconds by which the controller handled each request after its arrival time.
+    """
+
+    stage_start: Column = field(default_factory=_empty)
+    stage_s: Column = field(default_factory=_empty)
+    cpu_s: Column = field(default_factory=_empty)
+    check: Column = field(default_factory=_empty)
+    failed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    failures: tuple[Failure, ...] = ()
+    lateness: Column = field(default_factory=_empty)
+
+    def __repr__(self) -> str:
+        lost = f", {len(self.failures)} groups lost" if self.failures else ""
+        return f"RunResult({len(self)} requests, attainment {self.attainment:.2%}, goodput {self.goodput:.4g}/s{lost})"
+
+    def raise_failures(self) -> None:
+        """Raise `RunError` with the reasons if a group was lost."""
+        if self.failures:
+            raise RunError("run: " + "; ".join(map(str, self.failures)))
+
+    def heads(self) -> npt.NDArray[np.int64]:
+        """One request of each job that finished (the members of a batch share all times), ascending."""
+        served = np.flatnonzero(self.group >= 0)
+        key = np.stack((self.group[served], self.start[served]))
+        _, first = np.unique(key, axis=1, return_index=True)
+        return np.sort(served[first])
+
+    def timeline(self) -> Timeline:
+        """Every stage visit as measured, one lane per pipeline stage of each group, as in a simulated timeline."""
+        groups = self.placement.groups
+        heads = self.heads()
+        lanes, processes, parts = [], [], []
+        for g, group in enumerate(groups):
+            mine = heads[self.group[heads] == g]
+            for k in range(group.config.pp):
+                parts.append((np.full(len(mine), len(lanes)), self.stage_start[mine, k], self.stage_s[mine, k], mine))
+                devices = ",".join(str(d) for d in group.stage_devices(k))
+                lanes.append(f"stage {k} (device {devices})")
+                processes.append(f"group {g} {group.config}")
+        lane, start, length, request = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Timeline(
+            lane=lane.astype(np.int32),
+            start=start,
+            end=start + length,
+            name=self.trace.model[request],
+            request=request,
+            lanes=lanes,
+            names=self.trace.models,
+            processes=processes,
+        )
