@@ -2,7 +2,7 @@
 
 What the authors' figures leave open (deeper pipelines, mixed op and pp, batches above 1, BERT-104B) is filled in from
 a table of operators per model and latency-bandwidth lines. Every constant says what it was read or fitted from;
-`alpaserve_v100_build.fit_measured` refits those that come from measurements. docs/profiles.md says how sure they are.
+`alpaserve_v100_fit` refits those that come from measurements. docs/profiles.md says how sure they are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ALLREDUCE = {2: LinkSpec(19.22e9, 150e-6), 4: LinkSpec(41.35e9, 230e-6), 8: Link
 INTER_NODE_BYTES_PER_S = 1.64e9
 # Latency at batch b over batch 1, from the same table's op1pp1 at 2b over 2: 2b queries of 1024 tokens are as many
 # tokens as b of 2048 (batch 16 continues the line through 4 and 8).
-BATCH_RATIO = {1: 1.0, 2: 1.922062, 4: 3.716566, 8: 7.288099, 16: 14.431165}
+BATCH_RATIO = {1: 1.0, 2: 1.922061, 4: 3.716562, 8: 7.288090, 16: 14.431147}
 # Peak activation bytes per token and hidden unit, from the GPT pipelines' memory at batch 4 against 16: 35 to 52.
 ACTIVATION_BYTES = 40.0
 

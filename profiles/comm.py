@@ -118,9 +118,9 @@ def fit_line(n_bytes: npt.ArrayLike, seconds: npt.ArrayLike) -> LinkSpec:
     if not (np.isfinite(y).all() and (y > 0).all() and np.isfinite(x).all() and (x >= 0).all()):
         raise InputError("fit_line: sizes must be finite and >= 0, times finite and > 0")
     basis = np.column_stack([1.0 / y, x / y])
-    (latency, per_byte), *_ = np.linalg.lstsq(basis, np.ones(len(y)), rcond=None)
+    latency, per_byte = (float(v) for v in np.linalg.lstsq(basis, np.ones(len(y)), rcond=None)[0])
     if latency < 0:
         latency, per_byte = 0.0, float(basis[:, 1].sum() / (basis[:, 1] ** 2).sum())
     elif per_byte <= 0:
         latency, per_byte = float(basis[:, 0].sum() / (basis[:, 0] ** 2).sum()), 0.0
-    return LinkSpec(1.0 / per_byte if per_byte > 0 else math.inf, float(latency))
+    return LinkSpec(1.0 / per_byte if per_byte > 0 else math.inf, latency)
