@@ -7,111 +7,53 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from .. import __version__
 from ..errors import InputError
 from ..files import write_text
-from ..profiles.config import ParallelConfig
-from ..profiles.hardware import DEVICES, DeviceSpec, LinkSpec
 from ..profiles.profile import ModelProfile
 from ..traces.trace import Trace
 from .cluster import Cluster
 from .placement import Group, Placement
+from .plan_build import cluster_entry, cluster_of, group_entries, model_entries, profiles_of, workload_entry
+from .plan_entries import (
+    ClusterEntry,
+    DeviceEntry,
+    Entry,
+    GroupEntry,
+    ModelEntry,
+    PlannerEntry,
+    Serving,
+    StageEntry,
+    Workload,
+    contradictions,
+)
+from .plan_reader import problem_line, read
 
-__all__ = ["ClusterEntry", "GroupEntry", "ModelEntry", "Plan", "PlannerEntry", "Serving", "Workload"]
+__all__ = [
+    "ClusterEntry",
+    "DeviceEntry",
+    "GroupEntry",
+    "ModelEntry",
+    "Plan",
+    "PlannerEntry",
+    "Serving",
+    "StageEntry",
+    "Workload",
+]
 
+FORMAT = "meshwright-plan"
 VERSION = 1
+SCHEMA_ID = "https://meshwright.dev/schema/plan-1.json"
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class DeviceEntry(_Entry):
-    """A device type, spelt out: a plan must mean the same where the name is not known."""
-
-    name: str
-    memory_bytes: int = Field(gt=0)
-    usable_memory_bytes: int = Field(gt=0)
-    peak_flops: float = Field(gt=0)
-    memory_bandwidth_bytes_per_s: float = Field(gt=0)
-    intra_node: tuple[float, float] = Field(description="bandwidth (bytes/s), latency (s)")
-    inter_node: tuple[float, float] = Field(description="bandwidth (bytes/s), latency (s)")
-    source: str = ""
-    price_per_hour: float = 0.0
-
-
-class ClusterEntry(_Entry):
-    """The cluster that was planned for."""
-
-    nodes: int = Field(gt=0)
-    devices_per_node: int = Field(gt=0)
-    device: DeviceEntry
-
-
-class ModelEntry(_Entry):
-    """One served model.
-
-    ``architecture`` names a shipped model specification (`meshwright.kernels.specs`), from which the runtime builds
-    the model with weights from ``seed``.
-    """
-
-    name: str
-    architecture: str = ""
-    seed: int = 0
-    slo_s: float | None = Field(default=None, gt=0)
-
-
-class GroupEntry(_Entry):
-    """One group: its devices stage by stage, its parallel configuration, the models that it holds."""
-
-    op: int = Field(gt=0)
-    pp: int = Field(gt=0)
-    devices: tuple[int, ...]
-    models: tuple[str, ...]
-    partition: dict[str, tuple[int, ...]] = Field(
-        default_factory=dict, description="model -> first layer of each stage, where the profile knows it"
-    )
-
-
-class Workload(_Entry):
-    """The traffic that was planned for."""
-
-    requests: int = Field(ge=0)
-    duration_s: float = Field(ge=0)
-    rate_per_s: dict[str, float] = Field(default_factory=dict)
-    source: str = ""
-
-
-class PlannerEntry(_Entry):
-    """Who planned it."""
-
-    name: str
-    options: dict[str, Any] = Field(default_factory=dict)
-    version: str = __version__
-    seed: int | None = None
-    seconds: float = Field(default=0.0, ge=0)
-    evaluations: int = Field(default=0, ge=0)
-
-
-class Serving(_Entry):
-    """How the controller serves it."""
-
-    dispatch: Literal["shortest_queue", "earliest_finish", "earliest_free"] = "shortest_queue"
-    admission: bool = True
-    overhead_s: float = Field(default=0.0, ge=0)
-    max_batch: int = Field(default=1, gt=0)
-
-
-class Plan(_Entry):
+class Plan(Entry):
     """A placement with all that is needed to simulate, export and run it.
 
     Build one with `Plan.of`; read one with `Plan.load`.
     """
 
-    format: Literal["meshwright-plan"] = "meshwright-plan"
+    format: Literal["meshwright-plan"] = FORMAT
     version: Literal[1] = VERSION
     cluster: ClusterEntry
     models: tuple[ModelEntry, ...] = Field(min_length=1)
@@ -121,44 +63,13 @@ class Plan(_Entry):
     planner: PlannerEntry
     profile: str = Field(default="", description="name of the profile set planned with")
     profile_digest: str = Field(default="", description="SHA-256 of that profile set")
-    predicted: dict[str, float] = Field(default_factory=dict)
+    predicted: dict[str, float] = Field(default_factory=dict, description="simulated metric -> value")
 
     @model_validator(mode="after")
     def _consistent(self) -> Plan:
-        names = [m.name for m in self.models]
-        problems = [f"models: {name!r} is listed twice" for name in {n for n in names if names.count(n) > 1}]
-        n_devices = self.cluster.nodes * self.cluster.devices_per_node
-        owner: dict[int, int] = {}
-        for g, group in enumerate(self.groups):
-            if len(group.devices) != group.op * group.pp:
-                problems.append(
-                    f"groups[{g}].devices: op{group.op}pp{group.pp} needs {group.op * group.pp} devices "
-                    f"(got {len(group.devices)})"
-                )
-            for d in group.devices:
-                if not 0 <= d < n_devices:
-                    problems.append(
-                        f"groups[{g}].devices: device {d} does not exist; the cluster has 0 … {n_devices - 1}"
-                    )
-                if d in owner:
-                    problems.append(f"groups[{g}].devices: device {d} belongs to groups[{owner[d]}] already")
-                owner.setdefault(d, g)
-            for name in group.models:
-                if name not in names:
-                    problems.append(
-                        f"groups[{g}].models: unknown model {name!r}; the plan lists {', '.join(names[:8])}"
-                    )
-            for name, starts in group.partition.items():
-                if (
-                    len(starts) != group.pp
-                    or list(starts) != sorted(set(starts))
-                    or (starts and starts[0] != 0)
-                ):
-                    problems.append(
-                        f"groups[{g}].partition[{name!r}]: expected {group.pp} rising layers from 0 (got {starts})"
-                    )
+        problems = contradictions(self.cluster, self.models, self.groups)
         if problems:
-            raise ValueError("; ".join(problems))
+            raise ValueError("; ".join(f"{'.'.join(map(str, loc))}: {what}" for loc, what in problems))
         return self
 
     @classmethod
@@ -195,79 +106,48 @@ class Plan(_Entry):
         ------
         InfeasibleError
             If the placement does not fit the cluster.
+        InputError
+            If an option of the planner or a metric cannot stand in JSON (NaN, infinity, an object).
         """
         placement.check(cluster, profiles)
-        names = trace.models if trace is not None else placement.models
-        slos: dict[str, float | None] = dict.fromkeys(names)
-        if trace is not None:
-            for m, name in enumerate(trace.models):
-                mine = trace.slo[trace.model == m]
-                if len(mine) and np.isfinite(mine[0]) and (mine == mine[0]).all():
-                    slos[name] = float(mine[0])
-        listed = list(dict.fromkeys([*names, *placement.models]))
-        models = tuple(
-            ModelEntry(
-                name=name,
-                architecture=profiles[name].architecture if name in profiles else "",
-                seed=i,
-                slo_s=slos.get(name),
+        how = serving or Serving()
+        digest = getattr(profiles, "digest", None)
+        try:
+            return cls(
+                cluster=cluster_entry(cluster),
+                models=model_entries(placement, profiles, trace, how.max_batch),
+                groups=group_entries(placement, profiles),
+                serving=how,
+                workload=None if trace is None else workload_entry(trace, source),
+                planner=planner,
+                profile=getattr(profiles, "name", ""),
+                profile_digest=str(digest()) if callable(digest) else "",
+                predicted={key: float(value) for key, value in (predicted or {}).items()},
             )
-            for i, name in enumerate(listed)
-        )
-        groups = []
-        for group in placement.groups:
-            partition = {name: profiles[name].stage(group.config).partition for name in group.models}
-            groups.append(
-                GroupEntry(
-                    op=group.config.op, pp=group.config.pp, devices=group.devices or (), models=group.models,
-                    partition={name: starts for name, starts in partition.items() if starts},
-                )
-            )  # fmt: skip
-        workload = None
-        if trace is not None:
-            per_model = trace.counts() / trace.duration if trace.duration > 0 else np.zeros(len(trace.models))
-            workload = Workload(
-                requests=len(trace), duration_s=trace.duration, source=source,
-                rate_per_s={name: float(r) for name, r in zip(trace.models, per_model, strict=True)},
-            )  # fmt: skip
-        spec = cluster.spec
-        device = DeviceEntry(
-            **{
-                f: getattr(spec, f) for f in DeviceEntry.model_fields if f not in ("intra_node", "inter_node")
-            },
-            intra_node=(spec.intra_node.bandwidth_bytes_per_s, spec.intra_node.latency_s),
-            inter_node=(spec.inter_node.bandwidth_bytes_per_s, spec.inter_node.latency_s),
-        )
-        return cls(
-            cluster=ClusterEntry(
-                nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device
-            ),
-            models=models,
-            groups=tuple(groups),
-            serving=serving or Serving(),
-            workload=workload,
-            planner=planner,
-            profile=getattr(profiles, "name", ""),
-            profile_digest=profiles.digest() if hasattr(profiles, "digest") else "",  # pyright: ignore
-            predicted=dict(predicted or {}),
-        )
+        except ValidationError as error:
+            raise InputError("\n".join(f"plan: {problem_line(e)}" for e in error.errors())) from None
 
     @property
     def placement(self) -> Placement:
         """The placement."""
-        return Placement([Group(ParallelConfig(g.op, g.pp), g.models, g.devices) for g in self.groups])
+        return Placement([Group(g.config, g.models, g.devices) for g in self.groups])
 
     @property
     def cluster_spec(self) -> Cluster:
         """The cluster as the simulator's object."""
-        d = self.cluster.device
-        fields = d.model_dump()
-        spec = DeviceSpec(
-            **{**fields, "intra_node": LinkSpec(*d.intra_node), "inter_node": LinkSpec(*d.inter_node)}
-        )
-        known = DEVICES.get(d.name)
-        device: str | DeviceSpec = d.name if known == spec else spec
-        return Cluster(self.cluster.nodes, self.cluster.devices_per_node, device)
+        return cluster_of(self.cluster)
+
+    def planned_profiles(self) -> dict[str, ModelProfile]:
+        """The stage latencies and weights that the plan carries, as profiles of the placed models.
+
+        Enough to simulate this placement, or to predict finishes in a router; not to plan another one.
+
+        Raises
+        ------
+        InputError
+            If a placed model has none.
+        """
+        return profiles_of(self.models, self.groups, f"plan by {self.planner.name}, profile {self.profile!r}")
 
     def validate_for(self, cluster: Cluster, profiles: Mapping[str, ModelProfile]) -> None:
         """Check the plan against another cluster and its profiles.
@@ -288,7 +168,7 @@ class Plan(_Entry):
 
     def to_json(self) -> str:
         """The plan as JSON text, the same bytes for the same plan."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
+        return _layout(self.model_dump(mode="json"), "") + "\n"
 
     def save(self, path: str | Path) -> Path:
         """Write the plan as JSON, whole."""
@@ -297,28 +177,7 @@ class Plan(_Entry):
     @classmethod
     def from_json(cls, text: str, where: str = "plan") -> Plan:
         """Read a plan from JSON text; `where` names it in errors."""
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{where}:{error.lineno}: not JSON: {error.msg}; was the file cut off?"
-            ) from None
-        if not isinstance(data, dict) or data.get("format") != "meshwright-plan":
-            raise InputError(f'{where}: not a Meshwright plan (no "format": "meshwright-plan")')
-        if data.get("version") != VERSION:
-            raise InputError(
-                f"{where}: version: this Meshwright reads version {VERSION} (got {data.get('version')!r})"
-            )
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            raise InputError(
-                "\n".join(
-                    f"{where}: {'.'.join(str(x) for x in e['loc']) or 'plan'}: {e['msg']}"
-                    + (f" (got {str(e['input'])[:60]!r})" if e["type"] != "value_error" else "")
-                    for e in error.errors()
-                )
-            ) from None
+        return read(text, where, cls, FORMAT, VERSION)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -331,26 +190,63 @@ class Plan(_Entry):
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot read the plan: {error}") from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot read the plan: {error.strerror or error}") from None
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}: not a Meshwright plan: not UTF-8 text (byte {error.start}: {error.reason})"
+            ) from None
         return cls.from_json(text, str(path))
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The published JSON Schema (draft 2020-12) of plan files; docs/schema/plan.schema.json holds the same."""
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": SCHEMA_ID,
+            **cls.model_json_schema(),
+            "required": ["format", "version", *cls.model_json_schema()["required"]],
+        }
 
     def explain(self) -> str:
         """The plan in words: who decided what for which traffic, and what is expected of it."""
-        lines = [f"{self.planner.name} for {len(self.models)} models on {self.cluster_spec}"]
+        who = f"{self.planner.name} {self.planner.version}"
+        seed = "" if self.planner.seed is None else f", seed {self.planner.seed}"
+        lines = [f"{who}{seed}: {len(self.models)} models on {self.cluster_spec}"]
         if self.workload:
             w = self.workload
             rate = sum(w.rate_per_s.values())
-            lines.append(
-                f"traffic: {w.requests} requests in {w.duration_s:.6g} s ({rate:.4g}/s) {w.source}".rstrip()
-            )
+            lines.append(f"traffic: {w.requests} requests in {w.duration_s:.6g} s ({rate:.4g}/s) {w.source}".rstrip())
+        slos = sorted({m.slo_s for m in self.models if m.slo_s is not None})
+        if slos:
+            span = f"{slos[0]:.4g}" if len(slos) == 1 else f"{slos[0]:.4g} … {slos[-1]:.4g}"
+            lines.append(f"SLO: {span} s")
+        s = self.serving
+        batching = f", batches up to {s.max_batch}" if s.max_batch > 1 else ""
+        lines.append(f"serving: {s.dispatch}, admission {'on' if s.admission else 'off'}{batching}")
         lines.append(str(self.placement))
         idle = self.cluster_spec.n_devices - self.placement.n_devices
         if idle:
             lines.append(f"idle devices: {idle}")
-        missing = [m.name for m in self.models if m.name not in self.placement.models]
+        placed = set(self.placement.models)
+        missing = [m.name for m in self.models if m.name not in placed]
         if missing:
             lines.append(f"models without a replica (all their requests are rejected): {', '.join(missing)}")
         lines += [f"{key}: {value:.6g}" for key, value in self.predicted.items()]
         lines.append(f"planned in {self.planner.seconds:.3g} s, {self.planner.evaluations} evaluations")
         return "\n".join(lines)
+
+
+def _layout(value: Any, indent: str) -> str:
+    """JSON for people: one line per key, lists of plain values on one line."""
+    inner = indent + "  "
+    if isinstance(value, dict) and value:
+        rows = [f"{inner}{_plain(key)}: {_layout(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return "[\n" + ",\n".join(inner + _layout(item, inner) for item in value) + f"\n{indent}]"
+    return _plain(value)
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

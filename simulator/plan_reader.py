@@ -1,0 +1,167 @@
+"""From the text of a plan file to its entries: every error of the file at once, each with its line."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import typing
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from ..errors import InputError
+from .plan_entries import ClusterEntry, GroupEntry, ModelEntry, Problem, contradictions
+
+__all__ = ["problem_line", "read"]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read(text: str, where: str, plan: type[M], format: str, version: int) -> M:
+    """Check the text of a plan file and build the `plan` that it holds.
+
+    Parameters
+    ----------
+    text : str
+        JSON.
+    where : str
+        Name of the file, for errors.
+    plan : type
+        The pydantic model of the whole file.
+    format, version : str, int
+        What the file must say that it is.
+
+    Raises
+    ------
+    InputError
+        One line for each error: ``file:line: path: what is wrong (got value); how to mend``.
+    """
+    data, problems = _parse(text, where)
+    if not isinstance(data, dict) or data.get("format") != format:
+        raise InputError(f'{where}: not a Meshwright plan: no "format": "{format}" in it')
+    if type(data.get("version")) is not int or data["version"] != version:
+        raise InputError(
+            f"{where}: version: this Meshwright reads version {version} (got {_short(data.get('version'))}); "
+            "plan again, or use the Meshwright that wrote it"
+        )
+    try:
+        built = plan.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        problems += [_problem(e, plan) for e in error.errors(include_url=False) if e["loc"]]
+        problems += contradictions(
+            _piece(ClusterEntry, data.get("cluster")),
+            [_piece(ModelEntry, x) for x in _list(data.get("models"))],
+            [_piece(GroupEntry, x) for x in _list(data.get("groups"))],
+        )
+    else:
+        if not problems:
+            return built
+    lines = _line_numbers(text, [loc for loc, _ in problems])
+    raise InputError(
+        "\n".join(
+            f"{where}{f':{line}' if line else ''}: {_path(loc)}: {what}"
+            for (loc, what), line in zip(problems, lines, strict=True)
+        )
+    )
+
+
+def _parse(text: str, where: str) -> tuple[Any, list[Problem]]:
+    """The JSON value and the keys that stand twice in one object (of which JSON readers keep one in silence)."""
+    twice: list[Problem] = []
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        twice.extend(((key,), "this key stands twice in one object") for key in {k for k in keys if keys.count(k) > 1})
+        return dict(pairs)
+
+    try:
+        return json.loads(text, object_pairs_hook=build), twice
+    except json.JSONDecodeError as error:
+        ended = error.msg.startswith("Unterminated") or not text[error.pos :].strip()
+        cut = "the file ends too early; was it cut off?" if ended else f"column {error.colno}"
+        raise InputError(f"{where}:{error.lineno}: not JSON: {error.msg} ({cut})") from None
+    except RecursionError:
+        raise InputError(f"{where}: not a Meshwright plan: nested too deep") from None
+
+
+def _problem(error: Any, plan: type[BaseModel]) -> Problem:
+    loc, kind = tuple(error["loc"]), error["type"]
+    if kind == "missing":
+        return loc, "is missing"
+    if kind == "extra_forbidden":
+        known = _fields_at(plan, loc[:-1])
+        near = difflib.get_close_matches(str(loc[-1]), known, n=1)
+        return loc, "unknown key; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}")
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    return loc, message if kind == "value_error" else f"{message} (got {_short(error['input'])})"
+
+
+def problem_line(error: Any) -> str:
+    """One of pydantic's errors about a plan as one line."""
+    loc, what = _problem(error, BaseModel)
+    return f"{_path(loc)}: {what}"
+
+
+def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
+    """Names of the fields of the entry at `loc`."""
+    for step in loc:
+        field = model.model_fields.get(str(step)) if isinstance(step, str) else None
+        if field is not None:  # an index, or a key of a mapping, leads to an entry of the same kind
+            model = next(iter(_models_in(field.annotation)), model)
+    return list(model.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterable[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in typing.get_args(annotation):
+        yield from _models_in(inner)
+
+
+def _piece(kind: type[M], value: Any) -> M | None:
+    """An entry by itself, None if it is wrong (which is reported elsewhere)."""
+    try:
+        return kind.model_validate_json(json.dumps(value), strict=True)
+    except ValidationError:
+        return None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _path(loc: Sequence[str | int]) -> str:
+    """``("groups", 3, "op")`` -> ``"groups[3].op"``."""
+    text = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in loc).lstrip(".")
+    return text or "plan"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _line_numbers(text: str, locations: Sequence[Sequence[str | int]]) -> list[int | None]:
+    """Line of each location. JSON is YAML, and PyYAML keeps the positions; None where they disagree."""
+    import yaml
+
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return [None] * len(locations)
+    return [_line(root, loc) for loc in locations]
+
+
+def _line(node: Any, loc: Sequence[str | int]) -> int | None:
+    for step in loc:
+        inner = None
+        if isinstance(step, int) and isinstance(node.value, list) and step < len(node.value):
+            inner = node.value[step]
+        elif isinstance(node.value, list):
+            inner = next((v for k, v in (p for p in node.value if isinstance(p, tuple)) if k.value == str(step)), None)
+        if inner is None:  # what is missing is missing from this one
+            break
+        node = inner
+    return node.start_mark.line + 1
