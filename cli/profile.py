@@ -1,0 +1,179 @@
+"""`meshwright profile`: list, show and check profile sets; `measure` is in `profile_measure`."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InputError
+from .profile_measure import measure
+
+if TYPE_CHECKING:
+    from ..profiles import ModelProfile, ProfileSet
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command("measure")(measure)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command("list")
+def list_sets(as_json: Json = False) -> None:
+    """List the profile sets that come with the package."""
+    from ..profiles import load, shipped
+
+    sets = [load(name) for name in shipped()]
+    if as_json:
+        _print_json(
+            [
+                {"name": s.name, "device": s.device, "models": list(s), "digest": s.digest(), "source": _source(s)}
+                for s in sets
+            ]
+        )
+        return
+    _print_table(("set", "device", "models", "source"), [(s.name, s.device, ", ".join(s), _source(s)) for s in sets])
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="A shipped set (see list), or a profile file.")],
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Show one model in detail.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a profile set: its models, or every parallel configuration of one."""
+    from ..profiles import load
+
+    profiles = load(name)
+    if model is None:
+        _show_set(profiles, as_json)
+    else:
+        _show_model(profiles, model, as_json)
+
+
+@app.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(help="A profile file (JSON).")],
+    as_json: Json = False,
+) -> None:
+    """Check a profile file: exit 0 if it is sound, 1 if a figure looks wrong, 2 if it is not valid."""
+    from ..profiles import ProfileWarning, doubts, load
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ProfileWarning)
+        profiles = load(file)
+    found = doubts(profiles)
+    if as_json:
+        _print_json({"file": str(file), "models": list(profiles), "digest": profiles.digest(), "doubts": found})
+    else:
+        cells = sum(len(s.latency) * c.pp for p in profiles.values() for c, s in p.stages.items())
+        verdict = "looks wrong in places" if found else "sound"
+        typer.echo(f"{file}: {verdict}: {len(profiles)} model(s), {cells} latencies, digest {profiles.digest()[:12]}")
+        for doubt in found:
+            typer.echo(f"  {doubt}")
+    raise typer.Exit(1 if found else 0)
+
+
+def _show_set(profiles: ProfileSet, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    for name, profile in profiles.items():
+        least = min(profile.stages, key=lambda c: (c.op, c.pp))
+        rows.append(
+            {
+                "model": name,
+                "latency_s": profile.single_device_latency(),
+                "weight_bytes": math.fsum(profile.weight_bytes(least)) * least.op,
+                "configs": [str(c) for c in profile.configs],
+                "batches": list(profile.batches(least)),
+            }
+        )
+    if as_json:
+        about = {"name": profiles.name, "device": profiles.device, "digest": profiles.digest()}
+        _print_json({**about, "overhead_s": profiles.overhead_s, "source": _source(profiles), "models": rows})
+        return
+    typer.echo(f"{profiles.name} on {profiles.device or 'unknown device'}: {_source(profiles)}")
+    if profiles.provenance.notes:
+        typer.echo(profiles.provenance.notes)
+    _print_table(
+        ("model", "latency", "weights", "configurations", "batches"),
+        [
+            (
+                row["model"],
+                f"{row['latency_s'] * 1e3:.1f} ms",
+                f"{row['weight_bytes'] / 1e9:.2f} GB",
+                f"{len(row['configs'])}, {row['configs'][0]} to {row['configs'][-1]}",
+                ", ".join(map(str, row["batches"])),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _show_model(profiles: ProfileSet, model: str, as_json: bool) -> None:
+    if model not in profiles:
+        raise InputError(f"--model: profile set {profiles.name!r} has no {model!r}; it holds {', '.join(profiles)}")
+    profile = profiles[model]
+    if as_json:
+        _print_json({"model": profile.name, "set": profiles.name, "configs": _configs(profile)})
+        return
+    typer.echo(f"{profile.name} of {profiles.name}: {profile.provenance.source}")
+    if profile.provenance.notes:
+        typer.echo(profile.provenance.notes)
+    _print_table(
+        ("config", "devices", "latency", "slowest stage", "weights/device", "source"),
+        [
+            (
+                row["config"],
+                str(row["devices"]),
+                f"{row['latency_s'] * 1e3:.1f} ms",
+                f"{row['slowest_stage_s'] * 1e3:.2f} ms",
+                f"{row['heaviest_device_bytes'] / 1e9:.2f} GB",
+                row["source"],
+            )
+            for row in _configs(profile)
+        ],
+    )
+
+
+def _configs(profile: ModelProfile) -> list[dict[str, Any]]:
+    rows = []
+    for config in profile.configs:
+        stage = profile.stages[config]
+        first = stage.latency[min(stage.latency)]
+        rows.append(
+            {
+                "config": str(config),
+                "devices": config.n_devices,
+                "latency_s": math.fsum(first) + (config.pp - 1) * stage.hop_s,
+                "slowest_stage_s": max(first),
+                "heaviest_device_bytes": max(stage.weight_bytes),
+                "stages_s": {str(b): list(row) for b, row in sorted(stage.latency.items())},
+                "hop_s": stage.hop_s,
+                "partition": list(stage.partition),
+                "source": stage.source or profile.provenance.source,
+            }
+        )
+    return rows
+
+
+def _source(profiles: ProfileSet) -> str:
+    """Where a set comes from, and when."""
+    date = profiles.provenance.date
+    return profiles.provenance.source + (f" ({date})" if date else "")
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=1))
+
+
+def _print_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Columns as wide as their widest cell; plain text, so that it pipes."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    for row in [head, tuple("-" * w for w in widths), *rows]:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
