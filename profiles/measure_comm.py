@@ -22,18 +22,20 @@ Span = tuple[float, float]
 """When one end of a message was ready and when it was done, on the clock that all workers share, seconds."""
 
 REPEATS = 3
+TRIM = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSamples:
-    """Median seconds per message size of one kind of message.
+    """Seconds per message size of one kind of message.
 
     Parameters
     ----------
     n_bytes : tuple[int, ...]
         Message sizes, bytes.
     seconds : tuple[float, ...]
-        Median of each, same length.
+        Mean of each without its slowest `TRIM`, same length. A stage adds many of them up, and now and then
+        one takes ten times as long (a core must wake up): the median would not count these at all.
     """
 
     n_bytes: tuple[int, ...]
@@ -67,19 +69,20 @@ def p2p_spans(worker: Worker, n_bytes: int, work: Callable[[], object]) -> list[
 def allreduce_spans(worker: Worker, op: int, n_bytes: int, work: Callable[[], object]) -> list[Span]:
     """All-reduce `n_bytes` among every `op` workers, `REPEATS` times, each after ``work()``."""
     import torch
-    import torch.distributed as dist
 
+    from ..kernels.collective import all_reduce_over
     from ..kernels.timing import synchronize
 
     buffer = torch.zeros(n_bytes // 4, dtype=torch.float32, device=worker.device)
     mine = worker.groups_of(op)
+    add_up = all_reduce_over(mine)
     spans: list[Span] = []
     for _ in range(REPEATS):
         work()
         synchronize(worker.device)
         began = time.perf_counter()
         if mine is not None:
-            dist.all_reduce(buffer, group=mine)
+            add_up(buffer)
             synchronize(worker.device)
             spans.append((began, time.perf_counter()))
     return spans
@@ -91,7 +94,7 @@ def fit_comm(
     ops: Iterable[int],
     cited: DeviceSpec,
 ) -> tuple[CommModel, dict[str, LinkSamples]]:
-    """Latency-bandwidth lines through the medians of the messages.
+    """Latency-bandwidth lines through the means of the messages.
 
     Parameters
     ----------
@@ -109,17 +112,17 @@ def fit_comm(
     CommModel
         A transfer is a hop, not part of a stage: while a message is under way both ends go on computing.
     dict of str to LinkSamples
-        The medians: ``p2p`` and ``allreduce 2``, ….
+        The means: ``p2p`` and ``allreduce 2``, ….
     """
     degrees = sorted(op for op in ops if op > 1)
     if len(p2p) == 1:
         source = f"not measured (one device present); {cited.name}: {cited.source}"
         lines = dict.fromkeys(degrees, cited.intra_node)
         return CommModel(cited.intra_node, lines, p2p_occupies_stage=False, source=source), {}
-    samples = {"p2p": _medians({n: _one_way(p2p, n) for n in p2p[0]})}
+    samples = {"p2p": _means({n: _one_way(p2p, n) for n in p2p[0]})}
     for op in degrees:
         sizes = [n for degree, n in allreduce[0] if degree == op]
-        samples[f"allreduce {op}"] = _medians({n: _together(allreduce, op, n) for n in sizes})
+        samples[f"allreduce {op}"] = _means({n: _together(allreduce, op, n) for n in sizes})
     fitted = {name: _line(row) for name, row in samples.items()}
     told = "; ".join(
         f"{name} {line.latency_s * 1e6:.0f} us + bytes / {line.bandwidth_bytes_per_s / 1e9:.2g} GB/s"
@@ -134,9 +137,13 @@ def _line(samples: LinkSamples) -> LinkSpec:
     return LinkSpec(float(line.bandwidth_bytes_per_s), float(line.latency_s))
 
 
-def _medians(seconds: dict[int, list[float]]) -> LinkSamples:
+def _means(seconds: dict[int, list[float]]) -> LinkSamples:
     sizes = sorted(seconds)
-    return LinkSamples(tuple(sizes), tuple(statistics.median(seconds[n]) for n in sizes))
+    return LinkSamples(tuple(sizes), tuple(_trimmed_mean(seconds[n]) for n in sizes))
+
+
+def _trimmed_mean(seconds: Sequence[float]) -> float:
+    return statistics.fmean(sorted(seconds)[: max(1, round((1 - TRIM) * len(seconds)))])
 
 
 def _one_way(p2p: Sequence[dict[int, list[Span]]], n_bytes: int) -> list[float]:

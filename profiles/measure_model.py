@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..kernels.sizes import output_bytes
 from ..kernels.specs import ModelSpec, hidden_shape
@@ -78,14 +78,10 @@ class _Collective:
     """An all-reduce that can be switched off: off while layers are timed, on while whole stages run."""
 
     def __init__(self) -> None:
-        self.group: Any = None
+        self.add_up: Callable[[Tensor], Tensor] | None = None
 
     def __call__(self, tensor: Tensor) -> Tensor:
-        if self.group is not None:
-            import torch.distributed as dist
-
-            dist.all_reduce(tensor, group=self.group)
-        return tensor
+        return tensor if self.add_up is None else self.add_up(tensor)
 
 
 @dataclass(slots=True)
@@ -235,12 +231,13 @@ def _stage_step(
     import torch
     import torch.distributed as dist
 
+    from ..kernels.collective import all_reduce_over
     from ..kernels.timing import synchronize
     from ..kernels.transformer import Stage, make_stage_input
 
     config, key = run.config, (run, batch)
     op, pp = config.op, config.pp
-    group = worker.groups_of(op) if op > 1 else None
+    add_up = all_reduce_over(worker.groups_of(op)) if op > 1 else None
     if worker.rank // config.n_devices >= worker.size // config.n_devices:
         return lambda out: None  # left over: fewer workers than the configuration has devices
     k = worker.rank % config.n_devices // op
@@ -250,7 +247,7 @@ def _stage_step(
     buffer = torch.empty(hidden_shape(spec, batch), dtype=getattr(torch, spec.dtype), device=worker.device)
 
     def step(out: Samples) -> None:
-        model.collective.group = group
+        model.collective.add_up = add_up
         try:
             for _ in range(REQUESTS):
                 x = given
@@ -269,6 +266,6 @@ def _stage_step(
                     dist.send(result, worker.rank + op)
                     out.sends.setdefault(key, []).append((done, time.perf_counter()))
         finally:
-            model.collective.group = None
+            model.collective.add_up = None
 
     return step
