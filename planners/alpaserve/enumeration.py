@@ -6,7 +6,7 @@ Each is a generator with a documented order and count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from ...errors import InputError
 from ...profiles.config import ParallelConfig
@@ -60,7 +60,7 @@ def model_buckets(latency: Sequence[float], threshold: float) -> Iterator[tuple[
     for cuts in range(n):
         for where in combinations(range(1, n), cuts):
             edges = [0, *where, n]
-            spans = list(zip(edges, edges[1:], strict=False))
+            spans = list(pairwise(edges))
             if not any(_apart(types[a][0], types[b - 1][0], threshold) for a, b in spans):
                 yield tuple(tuple(sorted(m for t in types[a:b] for m in t[1])) for a, b in spans)
 
@@ -84,7 +84,7 @@ def device_buckets(n_devices: int, k: int) -> Iterator[tuple[int, ...]]:
     """
     for cuts in combinations(range(1, n_devices), k - 1):
         edges = (0, *cuts, n_devices)
-        yield tuple(b - a for a, b in zip(edges, edges[1:], strict=False))
+        yield tuple(b - a for a, b in pairwise(edges))
 
 
 def discrepancy(split: Sequence[int], rate: Sequence[float], work: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""The one-simulation heuristic of AlpaServe §4.2: the most unserved model goes to the least utilised available group."""
+"""The one-simulation heuristic of AlpaServe §4.2: the most unserved model to the least utilised available group."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _parent(evaluator: Evaluator, state: State) -> _Parent:
         assert part is not None
         for group in groups:
             parts[group] = (mask, groups, part.unserved)
-    order = [m for m in by_demand(score.by_model)]
+    order = list(by_demand(score.by_model))
     distinct = sorted(set(state), key=lambda g: (score.busy.get(g, 0.0), g))
     return _Parent(state, score.unserved, parts, score.by_model.tolist(), order, distinct)
 

@@ -231,7 +231,7 @@ def _names(models: Iterable[str] | None, trace: Trace, profiles: Mapping[str, Mo
 def _tables(
     names: Sequence[str], configs: Sequence[ParallelConfig], profiles: Mapping[str, ModelProfile],
     memory_bytes: float, memory: str,
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:  # fmt: skip
+) -> tuple[npt.NDArray, npt.NDArray, npt.NDArray, npt.NDArray]:  # fmt: skip
     depth = max((c.pp for c in configs), default=1)
     latency = np.full((len(configs), len(names), depth), np.nan)
     hop = np.zeros((len(configs), len(names)))
@@ -248,7 +248,7 @@ def _tables(
             weight[c, m, : config.pp] = np.ceil(stage.weight_bytes)
             if memory == "max_stage":
                 weight[c, m, : config.pp] = weight[c, m].max()
-    return latency, hop, weight, (weight <= memory_bytes).all(axis=2)
+    return latency, hop, weight, np.all(weight <= memory_bytes, axis=2)
 
 
 def _no_room(

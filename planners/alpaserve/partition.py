@@ -129,11 +129,12 @@ class Search:
             float(np.average(latency[list(b)], weights=i.counts[list(b)] + 1e-9)) for b in buckets
         ]  # device-seconds of a request served by one device
         scored = [(discrepancy(s, rate, work), s) for s in device_buckets(i.n_devices, len(buckets))]
+        kept = scored
         for limit in LIMITS:
-            kept = [pair for pair in scored if pair[0] <= limit]
             if len(kept) <= self.options.max_splits:
                 break
-        return [split for _, split in sorted(kept or scored)[: self.options.max_splits]]
+            kept = [pair for pair in kept if pair[0] <= limit] or kept
+        return [split for _, split in sorted(kept)[: self.options.max_splits]]
 
     def _try(
         self, buckets: Sequence[Sequence[int]], split: Sequence[int], best: tuple[int, State]

@@ -1,4 +1,4 @@
-"""Memory left over costs nothing: fill it with replicas that do no harm, so that a plan bears traffic it did not see."""
+"""Memory left over costs nothing: fill it with replicas that do no harm, for traffic that the planner did not see."""
 
 from __future__ import annotations
 

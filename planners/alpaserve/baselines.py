@@ -1,0 +1,237 @@
+"""What AlpaServe is compared with (§6.2, §6.3, §6.6): planners that leave out model parallelism, search, or both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ...errors import InfeasibleError, InputError
+from ...profiles.config import ParallelConfig
+from ...profiles.profile import ModelProfile
+from ...simulator.cluster import Cluster
+from ...simulator.plan import Plan
+from ...traces.trace import Trace
+from .evaluator import Evaluator, State, canonical
+from .fast import fast_selection
+from .finish import finish
+from .greedy import greedy_selection
+from .instance import Instance, build_instance
+from .selection import Room
+from .spare import fill_spare_memory
+
+__all__ = ["dedicated", "greedy_no_partition", "round_robin", "selective_replication"]
+
+Progress = Callable[[str], None]
+
+
+def selective_replication(
+    cluster: Cluster,
+    models: Iterable[str] | None,
+    trace: Trace,
+    profiles: Mapping[str, ModelProfile],
+    *,
+    selection: str = "fast",
+    beam: int = 1,
+    fill: bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **serving: Any,
+) -> Plan:
+    """Selective Replication (SR): AlpaServe's selection without model parallelism, one device to a group (§6.2).
+
+    Models that do not fit one device get no replica, so all their requests are lost.
+
+    Parameters
+    ----------
+    cluster, models, trace, profiles
+        The problem.
+    selection, beam
+        ``"fast"`` or ``"greedy"`` (Algorithm 1) with a beam.
+    fill : bool
+        Fill spare memory with replicas that do no harm.
+    seed, progress
+        For the common contract; nothing here is random, and it is quick.
+    **serving
+        dispatch, admission, overhead, memory: see `build_instance`.
+
+    Raises
+    ------
+    InfeasibleError
+        If no model fits one device.
+    """
+    return _uniform(
+        cluster, models, trace, profiles, ParallelConfig(1, 1), "selective-replication", selection, beam, fill, seed,
+        serving,
+    )  # fmt: skip
+
+
+def greedy_no_partition(
+    cluster: Cluster,
+    models: Iterable[str] | None,
+    trace: Trace,
+    profiles: Mapping[str, ModelProfile],
+    *,
+    config: ParallelConfig | str = "op1pp4",
+    selection: str = "fast",
+    beam: int = 1,
+    fill: bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **serving: Any,
+) -> Plan:
+    """AlpaServe's selection with one configuration for all groups, by default 4-stage pipelines (§6.6).
+
+    Devices left over form pipelines of falling powers of two. Other parameters as in `selective_replication`.
+    """
+    return _uniform(
+        cluster, models, trace, profiles, _config(config), "greedy-no-partition", selection, beam, fill, seed, serving
+    )
+
+
+def round_robin(
+    cluster: Cluster,
+    models: Iterable[str] | None,
+    trace: Trace,
+    profiles: Mapping[str, ModelProfile],
+    *,
+    config: ParallelConfig | str = "op1pp4",
+    seed: int = 0,
+    progress: Progress | None = None,
+    **serving: Any,
+) -> Plan:
+    """Models dealt out to equal groups in turn, by default 4-stage pipelines, until memory is full (§6.6).
+
+    Each model in turn goes to the next group that lacks it and has memory, counted on from the group served last.
+    It looks at no traffic. Other parameters as in `selective_replication`.
+    """
+    begun = time.perf_counter()
+    given = _config(config)
+    instance = build_instance(cluster, models, trace, profiles, require="any", **serving)
+    groups = list(uniform_groups(instance, given))
+    held = [0] * len(groups)
+    room = Room(instance, (1 << instance.n_models) - 1)
+    turn, progressed = 0, True
+    while progressed:
+        progressed = False
+        for m in range(instance.n_models):
+            for step in range(len(groups)):
+                g = (turn + step) % len(groups)
+                if room.free((groups[g], held[g])) >> m & 1:
+                    held[g] |= 1 << m
+                    turn, progressed = g + 1, True
+                    break
+    evaluator = Evaluator(instance)
+    state = canonical(zip(groups, held, strict=True))
+    return finish(evaluator, state, "round-robin", {"config": str(given)}, begun, seed)
+
+
+def dedicated(
+    cluster: Cluster,
+    models: Iterable[str] | None,
+    trace: Trace,
+    profiles: Mapping[str, ModelProfile],
+    *,
+    config: ParallelConfig | str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **serving: Any,
+) -> Plan:
+    """Devices of its own for every model, as many for each (§6.3): ``n_devices // n_models``.
+
+    Parameters
+    ----------
+    config : ParallelConfig or str, optional
+        The configuration of all models; if not given, every (op, pp) that fills the devices is tried, and each model
+        gets the one that attains most of its requests.
+
+    Raises
+    ------
+    InfeasibleError
+        If there are fewer devices than models, or a model fits no configuration of its devices.
+    """
+    begun = time.perf_counter()
+    instance = build_instance(cluster, models, trace, profiles, **serving)
+    each = instance.n_devices // instance.n_models
+    if each == 0:
+        raise InfeasibleError(
+            f"dedicated: {instance.n_models} models need at least {instance.n_models} devices "
+            f"(the cluster has {instance.n_devices})"
+        )
+    if config is None:
+        allowed = [c for c, cfg in enumerate(instance.configs) if cfg.n_devices == each]
+    else:
+        allowed = [instance.index(_config(config))]
+    evaluator = Evaluator(instance)
+    state: list[tuple[int, int]] = []
+    for m, name in enumerate(instance.models):
+        options = [c for c in allowed if instance.fits[c, m] and instance.configs[c].n_devices <= each]
+        if not options:
+            room = [cfg for c, cfg in enumerate(instance.configs) if instance.fits[c, m]]
+            smallest = min(room, key=lambda cfg: (cfg.n_devices, cfg))
+            raise InfeasibleError(
+                f"dedicated: model {name!r} fits no allowed configuration of its {each} device(s); it would with "
+                f"{smallest.n_devices} devices each ({smallest}): {smallest.n_devices * instance.n_models} in all"
+            )
+        state.append(min(((c, 1 << m) for c in options), key=lambda g: (evaluator.unserved((g,)), g)))
+    chosen = "best of each" if config is None else str(_config(config))
+    return finish(evaluator, canonical(state), "dedicated", {"config": chosen}, begun, seed)
+
+
+def uniform_groups(instance: Instance, config: ParallelConfig) -> tuple[int, ...]:
+    """As many groups of one configuration as there are devices for; the rest in pipelines of powers of two.
+
+    Raises
+    ------
+    InputError
+        If the configuration is larger than the cluster or not profiled.
+    """
+    if config.n_devices > instance.n_devices:
+        raise InputError(f"config: {config} needs {config.n_devices} devices (the cluster has {instance.n_devices})")
+    regular, left = divmod(instance.n_devices, config.n_devices)
+    groups = [instance.index(config)] * regular
+    for power in reversed(range(left.bit_length())):
+        odd = ParallelConfig(1, 1 << power)
+        if left >> power & 1 and odd in instance.configs:
+            groups.append(instance.index(odd))
+    return tuple(groups)
+
+
+def select(evaluator: Evaluator, groups: tuple[int, ...], selection: str, beam: int) -> State:
+    """Run a selection algorithm by name."""
+    if selection == "fast":
+        return fast_selection(evaluator, groups).state
+    if selection == "greedy":
+        if isinstance(beam, bool) or not isinstance(beam, int) or beam < 1:
+            raise InputError(f"beam: expected a positive integer (got {beam!r})")
+        return greedy_selection(evaluator, groups, beam=beam).state
+    raise InputError(f"selection: expected fast or greedy (got {selection!r})")
+
+
+def _uniform(
+    cluster: Cluster, models: Iterable[str] | None, trace: Trace, profiles: Mapping[str, ModelProfile],
+    config: ParallelConfig, name: str, selection: str, beam: int, fill: bool, seed: int, serving: Mapping[str, Any],
+) -> Plan:  # fmt: skip
+    begun = time.perf_counter()
+    instance = build_instance(cluster, models, trace, profiles, require="any", **serving)
+    groups = uniform_groups(instance, config)
+    if not instance.fits[sorted(set(groups))].any():
+        least = min(float(instance.weight[c].max(axis=1).min()) for c in set(groups))
+        raise InfeasibleError(
+            f"{name}: no model fits a group of {config}; it would with {least / 2**30:.2f} GiB usable on each device "
+            f"({instance.memory_bytes / 2**30:.2f} GiB now)"
+        )
+    evaluator = Evaluator(instance)
+    state = select(evaluator, groups, selection, beam)
+    if fill:
+        state = fill_spare_memory(evaluator, state)
+    options = {"config": str(config), "selection": selection, "beam": beam, "fill": fill}
+    return finish(evaluator, state, name, options, begun, seed)
+
+
+def _config(config: ParallelConfig | str) -> ParallelConfig:
+    if isinstance(config, ParallelConfig):
+        return config
+    if isinstance(config, str):
+        return ParallelConfig.parse(config)
+    raise InputError(f"config: expected a ParallelConfig or a form like 'op1pp4' (got {config!r})")
