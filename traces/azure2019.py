@@ -30,7 +30,7 @@ __all__ = ["read_azure2019"]
 
 IDS = ("HashOwner", "HashApp", "HashFunction")
 MINUTES_PER_DAY = 1440
-CHUNK = 2_000
+CHUNK = 6_000
 MAX_CELLS = 50_000_000
 MAX_REQUESTS = 500_000_000
 SPREADS = ("random", "even")

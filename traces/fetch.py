@@ -143,8 +143,8 @@ def fetch(
 def by_hand(name: str, source: Source, folder: Path) -> str:
     """What to do where the network does not allow the download."""
     return (
-        f"download {source.urls[0]} (described at {source.page}; licence {source.licence}) with another machine, "
-        f"and put it into {folder}, then fetch {name} again; or put {source.where} there"
+        f"download {source.urls[0]} (described at {source.page}; licence {source.licence}) elsewhere, "
+        f"save it as {folder / source.archive} and fetch {name} again; or put into {folder} {source.where}"
     )
 
 
