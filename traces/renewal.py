@@ -77,11 +77,12 @@ def windowed_renewal(
         if equilibrium and not parts:
             shape = 1.0 / cv[window] ** 2
             gaps[first] = rng.random(window.size) * rng.standard_gamma(shape + 1.0) / shape
-        gaps /= rate[window][segment]
-
-        before = np.cumsum(gaps, out=gaps)
-        origin = np.where(first > 0, before[first - 1], 0.0)
-        times = before - origin[segment] if window.size > 1 else before
+        # Summed in units of the mean gap, and only then stretched to seconds: all windows are as exact as one.
+        times = np.cumsum(gaps, out=gaps)
+        if window.size > 1:
+            times -= np.where(first > 0, times[first - 1], 0.0)[segment]
+        with np.errstate(over="ignore"):  # at a rate near 0 the next arrival may be at infinity
+            times /= rate[window][segment]
         times += clock[segment]
         parts.append(times[times < end[segment]])
 

@@ -187,8 +187,10 @@ def burst_profile(
     weight = np.diff(edges) / (edges[-1] - edges[0])
     held = float(burst @ weight)
     quiet = float(weight[burst == 0].sum())
-    if held == 0.0 or quiet == 0.0:
-        return np.ones(n) if held == 0.0 else burst / held
+    if quiet == 0.0:
+        return burst / held
+    if held == 0.0 or burst_share <= 1.0 - quiet:  # no burst, or such long ones that their share makes none of them
+        return np.ones(n)
     scale = min(1.0, burst_share / held)
     return np.where(burst > 0, burst * scale, (1.0 - held * scale) / quiet)
 
