@@ -1,0 +1,77 @@
+"""Which module makes which figure, and how to run one."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from ..errors import InputError
+from .report import Progress, Report, quiet, verdict_table
+
+__all__ = ["FIGURES", "main", "reproduce"]
+
+FIGURES: Mapping[str, str] = MappingProxyType(
+    {
+        name: f"meshwright.reproduce.{name}"
+        for name in (
+            *("figure01", "figure02", "figure04", "figure05", "figure06", "figure07", "figure08", "figure09"),
+            *("figure10", "figure12", "figure13", "figure14", "figure15", "figure16", "figure17"),
+            *("table1", "table2"),
+        )
+    }
+)
+"""Name -> module that makes it; all of AlpaServe (OSDI 2023). Figures 3 and 11 are drawings without data."""
+
+
+def reproduce(
+    name: str, *, fast: bool = False, out: str | Path = "reproduce-out", seed: int = 0, progress: Progress = quiet
+) -> Report:
+    """Make one figure or table: data, picture and verdicts.
+
+    Parameters
+    ----------
+    name : str
+        A key of `FIGURES`.
+    fast : bool
+        Seconds instead of minutes: shorter traces, fewer points and repetitions.
+    out : path
+        Folder for CSV, PNG and JSON.
+    seed : int
+        Seed, >= 0.
+    progress : callable
+        Told of every step.
+
+    Raises
+    ------
+    InputError
+        On an unknown name; the message gives the nearest one.
+    """
+    if name not in FIGURES:
+        near = difflib.get_close_matches(name, FIGURES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(FIGURES)}"
+        raise InputError(f"reproduce: unknown figure {name!r}; {hint}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"seed: expected an integer >= 0 (got {seed!r})")
+    return importlib.import_module(FIGURES[name]).run(fast, Path(out), seed, progress)
+
+
+def main(name: str) -> None:
+    """What ``python -m meshwright.reproduce.<name>`` does: run, print the verdicts."""
+    from rich.console import Console
+
+    parser = argparse.ArgumentParser(prog=f"python -m {FIGURES[name]}")
+    parser.add_argument("--fast", action="store_true", help="seconds instead of minutes")
+    parser.add_argument("--out", default="reproduce-out", help="folder for CSV, PNG and JSON")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    report = reproduce(name, fast=arguments.fast, out=arguments.out, seed=arguments.seed)
+    console = Console()
+    console.print(f"{report.name}: {report.title} ({report.seconds:.1f} s)")
+    console.print(verdict_table([report]))
+    for note in report.notes:
+        console.print(f"note: {note}")
+    console.print("written: " + ", ".join(str(path) for path in report.files), soft_wrap=True)

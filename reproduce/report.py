@@ -1,0 +1,166 @@
+"""What reproducing a figure leaves behind: its data as CSV, its picture as PNG, its verdicts as JSON and as a table."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..files import write_bytes, write_text
+from .claims import Claim
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+__all__ = ["Frame", "Progress", "Report", "Session", "quiet", "verdict_table"]
+
+Frame = Any
+"""A pandas frame or series. Untyped, for pandas' annotations make a union of half the library of every cell."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with steps done, steps in all, and what is under way."""
+
+VERDICT_STYLES = {"holds": "green", "partly": "yellow", "does not hold": "red"}
+
+
+def quiet(done: int, total: int, what: str) -> None:
+    """A `Progress` that says nothing."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """One reproduced figure or table.
+
+    Parameters
+    ----------
+    name, title : str
+        Module name, and what it shows.
+    fast : bool
+        Whether it was the short version.
+    seed : int
+        Seed of everything random in it.
+    claims : tuple of Claim
+        What the text says, and what we found.
+    tables : Mapping[str, DataFrame]
+        File stem -> the figure's data, tidy.
+    files : tuple of Path
+        What was written.
+    notes : tuple of str
+        Assumptions that the paper leaves open.
+    seconds : float
+        How long it took.
+    """
+
+    name: str
+    title: str
+    fast: bool
+    seed: int
+    claims: tuple[Claim, ...]
+    tables: Mapping[str, pd.DataFrame]
+    files: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def count(self, verdict: str) -> int:
+        """Number of claims with this verdict."""
+        return sum(claim.verdict == verdict for claim in self.claims)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report without its tables, as plain values."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "mode": "fast" if self.fast else "full",
+            "seed": self.seed,
+            "meshwright": __version__,
+            "seconds": round(self.seconds, 3),
+            "notes": list(self.notes),
+            "claims": [claim.to_json() for claim in self.claims],
+            "files": [path.name for path in self.files],
+        }
+
+
+@dataclass
+class Session:
+    """Collects what one figure produces, and writes it; `finish` gives the `Report`.
+
+    Parameters
+    ----------
+    name, title : str
+        Module name, and what it shows.
+    fast : bool
+        Whether it is the short version.
+    out : Path
+        Folder to write to.
+    seed : int
+        Seed of everything random in it.
+    """
+
+    name: str
+    title: str
+    fast: bool
+    out: Path
+    seed: int
+    _started: float = field(default_factory=time.perf_counter)
+    _tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    _files: list[Path] = field(default_factory=list)
+
+    def table(self, frame: Frame, suffix: str = "") -> Frame:
+        """Save a figure's data as ``<name><suffix>.csv``; returns it."""
+        stem = self.name + suffix
+        self._tables[stem] = frame
+        self._files.append(write_text(self.out / f"{stem}.csv", frame.to_csv(index=False, float_format="%.8g")))
+        return frame
+
+    def figure(self, figure: Figure, suffix: str = "") -> None:
+        """Save a picture as ``<name><suffix>.png``, the same bytes for the same picture."""
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+        self._files.append(write_bytes(self.out / f"{self.name}{suffix}.png", buffer.getvalue()))
+
+    def finish(self, claims: Iterable[Claim], notes: Sequence[str] = ()) -> Report:
+        """Write ``<name>.json`` with the verdicts and close the report."""
+        path = self.out / f"{self.name}.json"
+        report = Report(
+            name=self.name,
+            title=self.title,
+            fast=self.fast,
+            seed=self.seed,
+            claims=tuple(claims),
+            tables=self._tables,
+            files=(*self._files, path),
+            notes=tuple(notes),
+            seconds=time.perf_counter() - self._started,
+        )
+        write_text(path, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
+        return report
+
+
+def verdict_table(reports: Iterable[Report]) -> Table:
+    """Every claim of the reports, a row each, for a terminal."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
+    table.add_column("figure", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("claim", ratio=1)
+    table.add_column("paper", max_width=18)
+    table.add_column("ours", max_width=26)
+    for report in reports:
+        for i, claim in enumerate(report.claims):
+            style = VERDICT_STYLES[claim.verdict]
+            text = f"{claim.text} ({claim.where}) [dim]rule: {claim.rule}[/dim]"
+            if claim.why:
+                text += f"\n[italic]why: {claim.why}[/italic]"
+            name = report.name if i == 0 else ""
+            table.add_row(name, f"[{style}]{claim.verdict}[/{style}]", text, claim.paper, claim.ours)
+        table.add_section()
+    return table
