@@ -1,0 +1,155 @@
+"""`meshwright plan`: search a placement of models on a cluster for a trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InputError
+from .status import status
+from .trace_io import print_json
+from .workload import cluster_from, profiles_from, trace_from
+
+__all__ = ["plan"]
+
+
+def plan(
+    cluster: Annotated[str | None, typer.Option(help="NODESxDEVICES[:DEVICE], such as 8x8:v100-16gb.")] = None,
+    devices: Annotated[int | None, typer.Option(help="Number of devices, instead of --cluster.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device type; by default the profile's.")] = None,
+    models: Annotated[
+        str | None, typer.Option(help="S1, S2, S3, S4, or names with commas, NAME=COUNT for instances; default all.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="Shipped profile set or file; default alpaserve-v100.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Trace file to plan for.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Generate traffic: requests per second, all models.")] = None,
+    cv: Annotated[float | None, typer.Option(help="Generated traffic: CV of inter-arrival times; default 1.")] = None,
+    duration: Annotated[float | None, typer.Option(help="Generated traffic: seconds; default 300.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Generated traffic: uniform, power_law:EXPONENT or shares with commas.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of traffic and planner, >= 0.")] = 0,
+    slo_scale: Annotated[
+        float | None, typer.Option(help="SLO as a multiple of single-device latency; default 5 if generated.")
+    ] = None,
+    slo: Annotated[float | None, typer.Option(help="SLO of every request, seconds.")] = None,
+    planner: Annotated[str, typer.Option(help="Planner, or several with commas to compare, or all.")] = "alpaserve",
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", help="Planner option, NAME=VALUE; may be repeated.")
+    ] = None,
+    dispatch: Annotated[str, typer.Option(help="shortest_queue, earliest_finish or earliest_free.")] = "shortest_queue",
+    out: Annotated[Path | None, typer.Option(help="Write the plan here (of several, the best).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Search a placement of models on a cluster for a trace."""
+    from ..errors import InfeasibleError
+    from ..planners import PLANNERS
+    from ..planners import planner as planner_by_name
+    from ..simulator import Plan
+
+    names = list(PLANNERS) if planner == "all" else [name.strip() for name in planner.split(",")]
+    chosen = {name: planner_by_name(name) for name in names}
+    options = _options(option or [])
+    profiles = profiles_from(models, profile)
+    where = cluster_from(cluster, devices, device, profiles.device)
+    traffic, source = trace_from(
+        trace, profiles, profiles, rate=rate, cv=cv, duration=duration, split=split, seed=seed, slo_scale=slo_scale,
+        slo=slo,
+    )  # fmt: skip
+    found: dict[str, Any] = {}
+    failed: dict[str, InfeasibleError] = {}
+    for name, search in chosen.items():
+        with status(f"planning with {name}") as say:
+            try:
+                found[name] = _call(
+                    search, name, (where, tuple(profiles), traffic, profiles), options,
+                    dispatch=dispatch, seed=seed, progress=say,
+                )  # fmt: skip
+            except InfeasibleError as error:
+                if len(chosen) == 1:
+                    raise
+                failed[name] = error
+    if not found:
+        raise InfeasibleError("; ".join(f"{name}: {error}" for name, error in failed.items()))
+    plans = {name: p for name, p in found.items() if isinstance(p, Plan)}
+    best = max(plans or found, key=lambda name: found[name].predicted["attainment"])
+    if out is not None:
+        if best not in plans:
+            raise InputError(f"--out: {best} changes its placement over time, which no plan file holds")
+        plans[best].model_copy(update={"workload": _workload(plans[best], source)}).save(out)
+    if as_json:
+        print_json(_document(found, failed, best, out))
+        return
+    _print(found, failed)
+    typer.echo(found[best].explain())
+    if out is not None:
+        typer.echo(f"plan written: {out}")
+
+
+def _workload(plan: Any, source: str) -> Any:
+    return None if plan.workload is None else plan.workload.model_copy(update={"source": source})
+
+
+def _call(search: Any, name: str, problem: tuple[Any, ...], options: dict[str, Any], **common: Any) -> Any:
+    """Call a planner; an option that it does not know is the user's slip."""
+    try:
+        return search(*problem, **common, **options)
+    except TypeError as error:
+        unknown = [key for key in options if f"'{key}'" in str(error)]
+        if not unknown:
+            raise
+        raise InputError(f"--option: planner {name!r} has no option {unknown[0]!r}") from None
+
+
+def _options(words: list[str]) -> dict[str, Any]:
+    """``["beam=2", "selection=greedy"]`` -> values; JSON where it is JSON, else text."""
+    options: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise InputError(f"--option: expected NAME=VALUE (got {word!r})")
+        if name in options:
+            raise InputError(f"--option: {name} is given twice")
+        try:
+            options[name] = json.loads(value)
+        except json.JSONDecodeError:
+            options[name] = value
+    return options
+
+
+def _document(found: dict[str, Any], failed: dict[str, Any], best: str, out: Path | None) -> dict[str, Any]:
+    rows = [
+        {
+            "planner": name,
+            "predicted": dict(p.predicted),
+            "seconds": p.planner.seconds,
+            "evaluations": p.planner.evaluations,
+        }
+        for name, p in found.items()
+    ]
+    return {
+        "plans": rows,
+        "infeasible": {name: str(error) for name, error in failed.items()},
+        "best": best,
+        "plan": json.loads(found[best].to_json()) if hasattr(found[best], "to_json") else None,
+        "out": None if out is None else str(out),
+    }
+
+
+def _print(found: dict[str, Any], failed: dict[str, Any]) -> None:
+    if len(found) + len(failed) == 1:
+        return
+    typer.echo(f"{'planner':<24}{'attainment':>12}{'goodput/s':>12}{'mean ms':>10}{'gap':>8}{'seconds':>9}")
+    for name, p in found.items():
+        m = p.predicted
+        mean = m.get("mean_latency", float("nan")) * 1e3
+        typer.echo(
+            f"{name:<24}{m['attainment']:>12.2%}{m['goodput']:>12.4g}{mean:>10.1f}{m['gap']:>8.2%}"
+            f"{p.planner.seconds:>9.2f}"
+        )
+    for name, error in failed.items():
+        typer.echo(f"{name:<24}{'infeasible':>12}  {error}")
+    typer.echo("")

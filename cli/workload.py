@@ -1,0 +1,142 @@
+"""What the verbs that plan and simulate share: the cluster, the models with their profiles, and the traffic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+from .trace_io import read_trace, split_of
+
+if TYPE_CHECKING:
+    from ..profiles import ProfileSet
+    from ..simulator import Cluster
+    from ..traces import Trace
+
+__all__ = ["DEFAULT_PROFILE", "cluster_from", "profiles_from", "profiles_for", "trace_from"]
+
+DEFAULT_PROFILE = "alpaserve-v100"
+SLO_SCALE = 5.0
+
+
+def cluster_from(cluster: str | None, devices: int | None, device: str | None, default_device: str) -> Cluster:
+    """The cluster of ``--cluster NODESxDEVICES[:DEVICE]``, or of ``--devices N`` and ``--device NAME``.
+
+    Raises
+    ------
+    InputError
+        If both or neither are given, or one is malformed.
+    """
+    from ..simulator import Cluster
+
+    if (cluster is None) == (devices is None):
+        raise InputError("--cluster, --devices: give one of the two, such as --cluster 8x8:v100-16gb or --devices 16")
+    if devices is not None:
+        return Cluster.of(devices, device or default_device) if devices > 0 else Cluster(1, devices)
+    match = re.fullmatch(r"(\d+)x(\d+)(?::(.+))?", (cluster or "").strip())
+    if match is None:
+        raise InputError(f"--cluster: expected NODESxDEVICES or NODESxDEVICES:DEVICE (got {cluster!r})")
+    if device is not None and match[3] is not None:
+        raise InputError(f"--device: the cluster {cluster!r} names its device already")
+    return Cluster(int(match[1]), int(match[2]), match[3] or device or default_device)
+
+
+def profiles_from(models: str | None, profile: str | None) -> ProfileSet:
+    """The models to serve, with their profiles.
+
+    Parameters
+    ----------
+    models : str, optional
+        A model set of the paper (``S1`` … ``S4``), or names of the profile set with commas, each with a count if
+        wanted: ``bert-1.3b=8,moe-2.4b``. All models of the set if not given.
+    profile : str, optional
+        A shipped set or a file; the shipped V100 profiles if not given.
+    """
+    from ..profiles import load
+    from ..profiles.alpaserve_v100 import MODEL_SETS, model_set
+
+    if models in MODEL_SETS:
+        if profile not in (None, DEFAULT_PROFILE):
+            raise InputError(f"--models: {models} is a set of {DEFAULT_PROFILE!r} (got --profile {profile!r})")
+        return model_set(models)
+    loaded = load(profile or DEFAULT_PROFILE)
+    if models is None:
+        return loaded
+    chosen = {}
+    for word in models.split(","):
+        name, _, count = word.strip().partition("=")
+        if name in chosen:
+            raise InputError(f"--models: {name!r} is named twice")
+        if not count:
+            chosen[name] = loaded[name].renamed(name)
+        elif count.isdecimal() and int(count) > 0:
+            chosen.update(loaded.instances({name: int(count)}))
+        else:
+            raise InputError(f"--models: expected NAME or NAME=COUNT (got {word.strip()!r})")
+    return replace(loaded, models=chosen, aliases={})
+
+
+def profiles_for(names: Iterable[str], profile: str) -> ProfileSet:
+    """Profiles of models by name from a set that holds them or what they are instances of (``bert-1.3b-7``)."""
+    from ..profiles import load
+
+    loaded = load(profile)
+    found = {}
+    for name in names:
+        base = re.sub(r"-\d+$", "", name)
+        if name not in loaded and base not in loaded:
+            raise InputError(f"--profile: {profile} holds neither {name!r} nor {base!r}; it holds {', '.join(loaded)}")
+        found[name] = loaded[name if name in loaded else base].renamed(name)
+    return replace(loaded, models=found, aliases={})
+
+
+def trace_from(
+    file: Path | None,
+    profiles: ProfileSet | None,
+    names: Iterable[str],
+    *,
+    rate: float | None,
+    cv: float | None,
+    duration: float | None,
+    split: str | None,
+    seed: int,
+    slo_scale: float | None,
+    slo: float | None,
+    default_scale: float | None = SLO_SCALE,
+) -> tuple[Trace, str]:
+    """The traffic, read or made, and a line that says where it comes from.
+
+    `slo_scale` multiplies the single-device latencies of `profiles`; generated traffic without an SLO gets
+    `default_scale`.
+
+    Raises
+    ------
+    InputError
+        If a file and a rate are given, or neither.
+    """
+    from .. import traces
+
+    if (file is None) == (rate is None):
+        raise InputError("--trace, --rate: give one of the two: a file, or requests per second of generated traffic")
+    if slo is not None and slo_scale is not None:
+        raise InputError("--slo, --slo-scale: give one of the two: seconds, or a multiple of single-device latency")
+    if file is not None:
+        extra = {"--cv": cv, "--duration": duration, "--split": split}
+        given = [option for option, value in extra.items() if value is not None]
+        if given:
+            raise InputError(f"{given[0]}: shapes generated traffic, but --trace {file} is read")
+        trace = read_trace([file], None)
+        source = str(file)
+    else:
+        cv, duration = 1.0 if cv is None else cv, 300.0 if duration is None else duration
+        trace = traces.gamma(float(rate or 0), cv, duration, list(names), split_of(split or "uniform"), seed=seed)
+        source = f"gamma rate={rate:g} cv={cv:g} duration={duration:g} split={split or 'uniform'} seed={seed}"
+        slo_scale = default_scale if slo_scale is None and slo is None else slo_scale
+    if slo is not None:
+        return trace.with_slo(slo), f"{source}, SLO {slo:g} s"
+    if slo_scale is not None and profiles is not None:
+        return trace.with_slo_scale(slo_scale, profiles), f"{source}, SLO scale {slo_scale:g}"
+    return trace, source
