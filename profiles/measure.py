@@ -30,6 +30,8 @@ Progress = Callable[[float, str], None]
 
 SECONDS = 15.0
 FAST_SECONDS = 5.0
+ROUNDS = 4
+FAST_ROUNDS = 2
 FITS = 0.8
 """Share of the free memory that the weights of a model may take to be timed as a whole."""
 
@@ -124,6 +126,7 @@ def take_measurement(
                 cited,
                 memory_bytes=FITS * facts.free_bytes / (size if device == "cpu" else 1),
                 seconds=budget,
+                min_rounds=FAST_ROUNDS if fast else ROUNDS,
                 seed=seed,
                 provenance=provenance,
             )

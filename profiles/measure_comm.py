@@ -34,8 +34,10 @@ class LinkSamples:
     n_bytes : tuple[int, ...]
         Message sizes, bytes.
     seconds : tuple[float, ...]
-        Mean of each without its slowest `TRIM`, same length. A stage adds many of them up, and now and then
-        one takes ten times as long (a core must wake up): the median would not count these at all.
+        How long one takes, same length: the median for point-to-point messages, of which a request meets one
+        per stage; for all-reduces, of which a stage adds up many, the mean without the slowest `TRIM`, since
+        now and then one takes ten times as long (a core must wake up) and the median would not count these at
+        all.
     """
 
     n_bytes: tuple[int, ...]
@@ -94,7 +96,7 @@ def fit_comm(
     ops: Iterable[int],
     cited: DeviceSpec,
 ) -> tuple[CommModel, dict[str, LinkSamples]]:
-    """Latency-bandwidth lines through the means of the messages.
+    """Latency-bandwidth lines through the measured messages.
 
     Parameters
     ----------
@@ -112,17 +114,17 @@ def fit_comm(
     CommModel
         A transfer is a hop, not part of a stage: while a message is under way both ends go on computing.
     dict of str to LinkSamples
-        The means: ``p2p`` and ``allreduce 2``, ….
+        What each line goes through: ``p2p`` and ``allreduce 2``, ….
     """
     degrees = sorted(op for op in ops if op > 1)
     if len(p2p) == 1:
         source = f"not measured (one device present); {cited.name}: {cited.source}"
         lines = dict.fromkeys(degrees, cited.intra_node)
         return CommModel(cited.intra_node, lines, p2p_occupies_stage=False, source=source), {}
-    samples = {"p2p": _means({n: _one_way(p2p, n) for n in p2p[0]})}
+    samples = {"p2p": _summary({n: _one_way(p2p, n) for n in p2p[0]}, statistics.median)}
     for op in degrees:
         sizes = [n for degree, n in allreduce[0] if degree == op]
-        samples[f"allreduce {op}"] = _means({n: _together(allreduce, op, n) for n in sizes})
+        samples[f"allreduce {op}"] = _summary({n: _waits(allreduce, op, n) for n in sizes}, _trimmed_mean)
     fitted = {name: _line(row) for name, row in samples.items()}
     told = "; ".join(
         f"{name} {line.latency_s * 1e6:.0f} us + bytes / {line.bandwidth_bytes_per_s / 1e9:.2g} GB/s"
@@ -137,13 +139,9 @@ def _line(samples: LinkSamples) -> LinkSpec:
     return LinkSpec(float(line.bandwidth_bytes_per_s), float(line.latency_s))
 
 
-def _means(seconds: dict[int, list[float]]) -> LinkSamples:
+def _summary(seconds: dict[int, list[float]], of: Callable[[Sequence[float]], float]) -> LinkSamples:
     sizes = sorted(seconds)
-    return LinkSamples(tuple(sizes), tuple(_trimmed_mean(seconds[n]) for n in sizes))
-
-
-def _trimmed_mean(seconds: Sequence[float]) -> float:
-    return statistics.fmean(sorted(seconds)[: max(1, round((1 - TRIM) * len(seconds)))])
+    return LinkSamples(tuple(sizes), tuple(of(seconds[n]) for n in sizes))
 
 
 def _one_way(p2p: Sequence[dict[int, list[Span]]], n_bytes: int) -> list[float]:
@@ -156,11 +154,14 @@ def _one_way(p2p: Sequence[dict[int, list[Span]]], n_bytes: int) -> list[float]:
     ]
 
 
-def _together(allreduce: Sequence[dict[tuple[int, int], list[Span]]], op: int, n_bytes: int) -> list[float]:
-    """From the moment when all ranks are there to the moment when each has the sum."""
-    out: list[float] = []
-    for base in range(0, len(allreduce) - op + 1, op):
-        for spans in zip(*(allreduce[base + r][op, n_bytes] for r in range(op)), strict=True):
-            there = max(began for began, _ in spans)
-            out.extend(done - there for _, done in spans)
-    return out
+def _waits(allreduce: Sequence[dict[tuple[int, int], list[Span]]], op: int, n_bytes: int) -> list[float]:
+    """From the moment when a worker is there to the moment when it has the sum.
+
+    The others did the same work before it, but not in exactly the same time: waiting for them is part of the
+    cost.
+    """
+    return [done - began for worker in allreduce for began, done in worker.get((op, n_bytes), ())]
+
+
+def _trimmed_mean(seconds: Sequence[float]) -> float:
+    return statistics.fmean(sorted(seconds)[: max(1, round((1 - TRIM) * len(seconds)))])

@@ -15,7 +15,7 @@ from .config import ParallelConfig
 from .hardware import DeviceSpec
 from .layers import Layer, LayerTable
 from .measure_comm import LinkSamples, fit_comm
-from .measure_model import Samples, StageRun, forget_models, layer_weights, measure_model
+from .measure_model import Row, Samples, StageRun, forget_models, layer_weights, measure_model
 from .measure_pool import WorkerPool
 from .measurement import Interference, MeasuredModel, StageCheck
 from .profile import ModelProfile, Provenance
@@ -23,7 +23,10 @@ from .profile import ModelProfile, Provenance
 __all__ = ["measure_one"]
 
 SCOUT_ROUNDS = 2
-ROUNDS = 3
+CALM = 0.98
+"""A round counts as undisturbed if its worker had this share of its core."""
+AT_LEAST = 3
+"""Rounds that a figure is the median of, if need be disturbed ones."""
 AGAIN = 0.3
 """Share of the time to run stages in, if the scouted partition turns out not to be the best one."""
 
@@ -37,6 +40,7 @@ def measure_one(
     *,
     memory_bytes: float,
     seconds: float,
+    min_rounds: int,
     seed: int,
     provenance: Provenance,
 ) -> MeasuredModel:
@@ -56,8 +60,8 @@ def measure_one(
         Where link figures come from if there is only one worker.
     memory_bytes : float
         What the weights of one worker may take. A model that needs more is timed by one layer of each kind.
-    seconds, seed
-        Time to spend, and the seed of weights and inputs.
+    seconds, min_rounds, seed
+        Time to spend, rounds per batch size however long they take, and the seed of weights and inputs.
     provenance : Provenance
         Of the machine; this model's notes are added.
     """
@@ -84,10 +88,10 @@ def measure_one(
 
     scout = more((), 0.0, SCOUT_ROUNDS, [min(batches)], False)
     runs = stage_runs(table(scout), links(scout)[0])
-    samples = more(runs, 1.0, ROUNDS, batches, True)
+    samples = more(runs, 1.0, min_rounds, batches, True)
     again = [run for run in stage_runs(table(samples), links(samples)[0]) if run not in runs]
     if again:
-        samples = [a.joined(b) for a, b in zip(samples, more(again, AGAIN, ROUNDS, batches, False), strict=True)]
+        samples = [a.joined(b) for a, b in zip(samples, more(again, AGAIN, min_rounds, batches, False), strict=True)]
     pool.call(forget_models)
 
     measured, (comm, link_samples) = table(samples), links(samples)
@@ -96,9 +100,12 @@ def measure_one(
     checks = tuple(_checks(spec, measured, comm, samples, chosen, batches))
     interference = tuple(_interference(spec, samples, batches)) if pool.size > 1 and 1 in ops else ()
     profile = _with_measured(profile, checks)
+    contention = _contention(samples)
     notes = [profile.provenance.notes, *_notes(checks, interference, whole)]
+    if contention > 1 - CALM:
+        notes.append(f"other processes took {contention:.0%} of the cores meanwhile")
     profile = replace(profile, provenance=replace(profile.provenance, notes="; ".join(filter(None, notes))))
-    return MeasuredModel(measured, comm, link_samples, profile, checks, interference)
+    return MeasuredModel(measured, comm, link_samples, profile, checks, interference, contention)
 
 
 def _one_of_each(spec: ModelSpec) -> list[int]:
@@ -121,7 +128,7 @@ def _table(
         columns.setdefault(spec.kind(number), []).append(column)
     latency: dict[str, dict[int, dict[int, float]]] = {kind: {} for kind in columns}
     for op, batch in samples[0].layers:
-        rows = _rows(samples, op, batch)
+        rows = _calm(row for worker in samples for row in worker.layers[op, batch])
         for kind, places in columns.items():
             seconds = statistics.median(row[place] for row in rows for place in places)
             latency[kind].setdefault(op, {})[batch] = seconds
@@ -144,13 +151,16 @@ def _table(
     )
 
 
-def _rows(samples: Sequence[Samples], op: int, batch: int) -> list[list[float]]:
-    """Seconds per layer, one row per round and group of `op` workers: the slowest of a group, which all wait for."""
-    return [
-        [max(layer) for layer in zip(*shards, strict=True)]
-        for base in range(0, len(samples) - op + 1, op)
-        for shards in zip(*(samples[base + r].layers[op, batch] for r in range(op)), strict=True)
-    ]
+def _calm(rows: Iterable[Row]) -> list[tuple[float, ...]]:
+    """The rows during which (next to) no other process was given the core, or the few that come nearest to that."""
+    best = sorted(rows, key=lambda row: -row.share)
+    return [row.seconds for i, row in enumerate(best) if i < AT_LEAST or row.share >= CALM]
+
+
+def _contention(samples: Sequence[Samples]) -> float:
+    """Share of the wall-clock time of all timed layers in which another process had the core."""
+    rows = [row for worker in samples for series in worker.layers.values() for row in series]
+    return 1.0 - sum(sum(row.seconds) * row.share for row in rows) / sum(sum(row.seconds) for row in rows)
 
 
 def _checks(
@@ -168,7 +178,10 @@ def _checks(
             composed = partition_at(table, run.config, run.starts, comm, batch).stage_s
             for k in range(pp):
                 ranks = [r for r in range(len(samples) // width * width) if r % width // op == k]
-                seconds = [s for r in ranks for s in samples[r].stages[run, batch]]
+                rows = [row for r in ranks for row in samples[r].stages[run, batch]]
+                # Split stages wait for each other, so that a full share of the core does not mean
+                # undisturbed.
+                seconds = _calm(rows) if op == 1 else [row.seconds for row in rows]
                 hops = [
                     got - max(sent, ready)
                     for r in ranks
@@ -184,7 +197,7 @@ def _checks(
                     stage=k,
                     layers=(run.starts[k], ends[k]),
                     composed_s=composed[k],
-                    measured_s=statistics.median(seconds),
+                    measured_s=statistics.median(s for (s,) in seconds),
                     hop_s=statistics.median(hops) if hops else 0.0,
                     n=len(seconds),
                 )
@@ -192,8 +205,8 @@ def _checks(
 
 def _interference(spec: ModelSpec, samples: Sequence[Samples], batches: Sequence[int]) -> Iterable[Interference]:
     for batch in sorted(batches):
-        idle = statistics.median(sum(row) for row in samples[0].idle[batch])
-        busy = statistics.median(sum(row) for row in samples[0].layers[1, batch])
+        idle = statistics.median(map(sum, _calm(samples[0].idle[batch])))
+        busy = statistics.median(map(sum, _calm(samples[0].layers[1, batch])))
         yield Interference(spec.name, batch, idle, busy)
 
 

@@ -20,10 +20,9 @@ from .measure_pool import Worker
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Samples", "StageRun", "forget_models", "layer_weights", "measure_model"]
+__all__ = ["Row", "Samples", "StageRun", "forget_models", "layer_weights", "measure_model"]
 
-REQUESTS = 3
-WARMUP_ROUNDS = 1
+REQUESTS = 2
 SMALL_BYTES = 4096
 """The message that fixes the latency end of a link's line; the other one is what the model really sends."""
 
@@ -36,18 +35,44 @@ class StageRun:
     starts: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one round timed: seconds per layer, or of one stage, and how much of the core it had.
+
+    Parameters
+    ----------
+    seconds : tuple[float, ...]
+        Wall-clock seconds, in order.
+    share : float
+        Processor time over wall-clock time: 1.0 if nobody else was given the core meanwhile. Always 1.0 on
+        CUDA.
+    """
+
+    seconds: tuple[float, ...]
+    share: float
+
+    @classmethod
+    def of(cls, worker: Worker, work: Callable[[], Sequence[float]]) -> Row:
+        """Run ``work()``, which returns the seconds that it took, and see how much of the core it had."""
+        before = time.thread_time()
+        seconds = tuple(work())
+        had = time.thread_time() - before
+        return cls(seconds, 1.0 if worker.device.startswith("cuda") else min(1.0, had / sum(seconds)))
+
+
 @dataclass(slots=True)
 class Samples:
-    """Everything one worker timed for one model; seconds, one row per round.
+    """Everything one worker timed for one model.
 
     Parameters
     ----------
     layers : dict
-        (op, batch) -> rows of seconds per layer of the chain, beside busy neighbours, collectives left out.
+        (op, batch) -> rows, one per round, of seconds per layer of the chain, beside busy neighbours,
+        collectives left out.
     idle : dict
-        batch -> rows of seconds per layer at op degree 1, all other workers idle; filled on worker 0.
+        batch -> rows of the same at op degree 1, all other workers idle; filled on worker 0.
     stages : dict
-        (run, batch) -> seconds of this worker's stage, one per request, collectives included.
+        (run, batch) -> rows, one per request, of the seconds of this worker's stage, collectives included.
     sends, receives : dict
         (run, batch) -> (begin, end) on the clock that all workers share, one per request; empty where this
         worker's stage does not send or receive.
@@ -55,9 +80,9 @@ class Samples:
         Bytes, or (op degree, bytes) -> (begin, end), one per message timed by itself.
     """
 
-    layers: dict[tuple[int, int], list[list[float]]] = field(default_factory=dict)
-    idle: dict[int, list[list[float]]] = field(default_factory=dict)
-    stages: dict[tuple[StageRun, int], list[float]] = field(default_factory=dict)
+    layers: dict[tuple[int, int], list[Row]] = field(default_factory=dict)
+    idle: dict[int, list[Row]] = field(default_factory=dict)
+    stages: dict[tuple[StageRun, int], list[Row]] = field(default_factory=dict)
     sends: dict[tuple[StageRun, int], list[Span]] = field(default_factory=dict)
     receives: dict[tuple[StageRun, int], list[Span]] = field(default_factory=dict)
     p2p: dict[int, list[Span]] = field(default_factory=dict)
@@ -167,15 +192,15 @@ def measure_model(
         steps = {b: _steps(worker, spec, models, b, seed, runs, idle) for b in batches}
         while True:
             late = time.perf_counter() - start > seconds
-            due = [b for b in batches if not late or rounds[b] < min_rounds + WARMUP_ROUNDS]
-            pick = min(due, key=lambda b: (rounds[b] >= WARMUP_ROUNDS, spent[b])) if due else 0
+            due = [b for b in batches if not late or rounds[b] < min_rounds]
+            pick = min(due, key=lambda b: (rounds[b] >= min_rounds, spent[b])) if due else 0
             batch = worker.agree(pick)
             if batch == 0:
                 return out
             began = time.perf_counter()
             for step in steps[batch]:
                 worker.barrier()
-                step(Samples() if rounds[batch] < WARMUP_ROUNDS else out)
+                step(out)
             spent[batch] += time.perf_counter() - began
             rounds[batch] += 1
 
@@ -194,16 +219,18 @@ def _steps(
     from ..kernels.transformer import make_hidden, make_input
 
     tokens = make_input(spec, batch, seed, worker.device)
+    for model in models.values():
+        time_chain(model.layers, tokens, worker.device)  # warm-up: buffers are allocated, kernels chosen
+
+    def timed(op: int) -> Row:
+        return Row.of(worker, partial(time_chain, models[op].layers, tokens, worker.device))
 
     def chain(op: int) -> Callable[[Samples], None]:
-        def step(out: Samples) -> None:
-            out.layers.setdefault((op, batch), []).append(time_chain(models[op].layers, tokens, worker.device))
-
-        return step
+        return lambda out: out.layers.setdefault((op, batch), []).append(timed(op))
 
     def alone(out: Samples) -> None:
         if worker.rank == 0:
-            out.idle.setdefault(batch, []).append(time_chain(models[1].layers, tokens, worker.device))
+            out.idle.setdefault(batch, []).append(timed(1))
 
     def messages(out: Samples) -> None:
         hidden = make_hidden(spec, 1, seed, worker.device)
@@ -246,6 +273,14 @@ def _stage_step(
     given = make_stage_input(spec, first, batch, seed, worker.device)
     buffer = torch.empty(hidden_shape(spec, batch), dtype=getattr(torch, spec.dtype), device=worker.device)
 
+    results: list[Tensor] = []
+
+    def forward(x: Tensor) -> tuple[float]:
+        began = time.perf_counter()
+        results[:] = [stage(x)]
+        synchronize(worker.device)
+        return (time.perf_counter() - began,)
+
     def step(out: Samples) -> None:
         model.collective.add_up = add_up
         try:
@@ -257,13 +292,10 @@ def _stage_step(
                     synchronize(worker.device)
                     out.receives.setdefault(key, []).append((began, time.perf_counter()))
                     x = buffer
-                began = time.perf_counter()
-                result = stage(x)
-                synchronize(worker.device)
-                done = time.perf_counter()
-                out.stages.setdefault(key, []).append(done - began)
+                out.stages.setdefault(key, []).append(Row.of(worker, partial(forward, x)))
                 if k < pp - 1:
-                    dist.send(result, worker.rank + op)
+                    done = time.perf_counter()
+                    dist.send(results.pop(), worker.rank + op)
                     out.sends.setdefault(key, []).append((done, time.perf_counter()))
         finally:
             model.collective.add_up = None

@@ -98,6 +98,9 @@ class MeasuredModel:
         The stages run whole, one by one.
     interference : tuple[Interference, ...]
         Idle against busy neighbours, per batch size.
+    contention : float
+        Share of the cores that other processes took while it was measured. Figures come from rounds in which
+        they took next to nothing, if there were enough.
     """
 
     table: LayerTable
@@ -106,6 +109,7 @@ class MeasuredModel:
     profile: ModelProfile
     checks: tuple[StageCheck, ...]
     interference: tuple[Interference, ...]
+    contention: float
 
     def named(self, name: str) -> MeasuredModel:
         """The same figures for another model of the same shape."""
@@ -146,6 +150,11 @@ class Measurement:
     def checks(self) -> tuple[StageCheck, ...]:
         """All stages run whole, model by model."""
         return tuple(check for model in self.models.values() for check in model.checks)
+
+    @property
+    def contention(self) -> float:
+        """The largest share of the cores that other processes took while a model was measured."""
+        return max(model.contention for model in self.models.values())
 
     @property
     def interference(self) -> tuple[Interference, ...]:
