@@ -47,7 +47,7 @@ class ParallelConfig:
     @classmethod
     def parse(cls, text: str) -> ParallelConfig:
         """Read ``"op2pp4"`` back."""
-        match = re.fullmatch(r"op(\d+)pp(\d+)", text.strip())
+        match = re.fullmatch(r"op([0-9]{1,6})pp([0-9]{1,6})", text.strip())
         if match is None:
             raise InputError(f"parallel configuration: expected a form like 'op2pp4' (got {text!r})")
         return cls(int(match[1]), int(match[2]))

@@ -94,7 +94,8 @@ def from_document(document: object, where: str) -> ProfileSet:
         if not stages:
             read.error(f"{path}.configs", "no usable parallel configuration", len(stages), "give at least one")
         elif not read.errors:
-            models[model] = ModelProfile(model, stages, source)
+            with read.building(path):
+                models[model] = ModelProfile(model, stages, source)
     for alias, target in aliases.items():
         if not read.errors and target not in models:
             read.error(f"aliases.{alias}", "names no model of this file", target, f"use one of {', '.join(models)}")
@@ -150,16 +151,18 @@ def layers_from_document(document: object, where: str) -> LayerTable:
         name = read.text(row, "name", path)
         weights = read.numbers_by_int(row, "weight_bytes", path)
         block = row.get("block")
-        if not (block is None or isinstance(block, int)):
-            read.error(f"{path}.block", "expected an integer or null", block, "give the Transformer layer's index")
+        if not (block is None or (type(block) is int and block >= 0)):
+            read.error(f"{path}.block", "expected an integer >= 0 or null", block, "give the Transformer layer's index")
         reduces = int(read.number(row, "allreduces", path, default=0.0))
+        if reduces != row.get("allreduces", 0) and not read.errors:
+            read.error(f"{path}.allreduces", "expected an integer", row["allreduces"], "count the all-reduces")
         if not read.errors:
-            layers.append(Layer(name, latency, weights, allreduces=reduces, block=block, **sizes))
+            with read.building(path):
+                layers.append(Layer(name, latency, weights, allreduces=reduces, block=block, **sizes))
     read.raise_errors()
-    try:
+    with read.building("layers"):
         return LayerTable(model, tuple(layers), provenance)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+    raise read.failure()
 
 
 def digest(profiles: ProfileSet) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..errors import InputError
 
 __all__ = ["Reader"]
+
+_INTEGER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class Reader:
@@ -34,10 +38,22 @@ class Reader:
         shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
         self.errors.append(f"{self.where}: {path}: {what} (got {shown}); {mend}")
 
+    def failure(self) -> InputError:
+        """What was noted, as one exception with one error a line."""
+        return InputError("\n".join(self.errors))
+
     def raise_errors(self) -> None:
-        """Raise what was noted, if anything, one error a line."""
+        """Raise `failure` if anything was noted."""
         if self.errors:
-            raise InputError("\n".join(self.errors))
+            raise self.failure()
+
+    @contextmanager
+    def building(self, path: str) -> Iterator[None]:
+        """Note the `InputError` of an object that is made from what was read, and go on."""
+        try:
+            yield
+        except InputError as error:
+            self.errors.append(f"{self.where}: {path}: {error}")
 
     def root(
         self, document: object, form: str, version: int, required: Iterable[str], optional: Iterable[str] = ()
@@ -110,7 +126,7 @@ class Reader:
 
     def integer_keys(self, value: Mapping[str, Any], path: str) -> list[str]:
         """The keys, each of which must be a positive integer (a batch size or a degree), ascending."""
-        good = [key for key in value if key.isascii() and key.isdigit() and int(key) > 0]
+        good = [key for key in value if _INTEGER.fullmatch(key)]
         for key in value:
             if key not in good:
                 self.error(path, "keys must be positive integers", key, 'write them like "1", "2", "4"')
@@ -141,8 +157,8 @@ class Reader:
         return {int(k): self._checked(values[k], f"{where}.{k}", positive) for k in self.integer_keys(values, where)}
 
     def _checked(self, value: Any, path: str, positive: bool) -> float:
-        number = isinstance(value, float | int) and not isinstance(value, bool)
-        if number and math.isfinite(value) and (value > 0 or (value == 0 and not positive)):
+        number = isinstance(value, float | int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        if number and (value > 0 or (value == 0 and not positive)):
             return float(value)
         rule = "must be positive and finite" if positive else "must be finite and >= 0"
         self.error(path, rule, value, "measure or enter this cell again")

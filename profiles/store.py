@@ -156,6 +156,10 @@ def _parse(text: str, where: str) -> Any:
         raise InputError(
             f"{where}:{error.lineno}: column {error.colno}: not valid JSON: {error.msg}; is the file whole?"
         ) from None
+    except (RecursionError, ValueError) as error:  # nested too deep, or an integer of thousands of digits
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where}: not a profile: {error}") from None
 
 
 def _unique(pairs: Iterable[tuple[str, Any]], where: str) -> dict[str, Any]:
