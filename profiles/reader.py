@@ -36,7 +36,7 @@ class Reader:
         """Note one error."""
         shown = repr(got)
         shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-        self.errors.append(f"{self.where}: {path}: {what} (got {shown}); {mend}")
+        self.errors.append(f"{self.where}: {_printable(path)}: {what} (got {shown}); {mend}")
 
     def failure(self) -> InputError:
         """What was noted, as one exception with one error a line."""
@@ -53,7 +53,7 @@ class Reader:
         try:
             yield
         except InputError as error:
-            self.errors.append(f"{self.where}: {path}: {error}")
+            self.errors.append(f"{self.where}: {_printable(path)}: {error}")
 
     def root(
         self, document: object, form: str, version: int, required: Iterable[str], optional: Iterable[str] = ()
@@ -167,3 +167,8 @@ class Reader:
 
 def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
+
+
+def _printable(path: str) -> str:
+    """The path in one line whatever its keys hold."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in path)
