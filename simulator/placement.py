@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -183,7 +184,7 @@ class PlacementSchedule:
             raise InputError(
                 f"PlacementSchedule: expected one start for each placement (got {len(times)} and {len(placements)})"
             )
-        if times[0] != 0 or any(b <= a for a, b in zip(times, times[1:], strict=False)) or not np.isfinite(times).all():
+        if times[0] != 0 or any(b <= a for a, b in pairwise(times)) or not np.isfinite(times).all():
             raise InputError(f"PlacementSchedule.starts: expected 0 = t0 < t1 < … (got {times[:5]})")
         object.__setattr__(self, "starts", times)
         object.__setattr__(self, "placements", tuple(placements))

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from .compiled import POLICY
+from .kernel import POLICY
 from .policy import TOLERANCE_S
 from .tables import ServingTables
 

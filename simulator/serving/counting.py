@@ -1,7 +1,7 @@
 """Counting what a placement would attain, without a column per request: what planners call in their inner loop.
 
-`count` is the compiled engine (`compiled.serve`) with counters in place of the outputs, over a subset of the requests,
-and with leave to give up. A placement is described by *rows* of one latency table that is built once per search, so a
+`count` is the compiled engine (`kernel.serve`) with counters in place of columns, over a subset of the requests, and
+with leave to give up. A placement is described by *rows* of one latency table that is built once per search, so a
 candidate costs a few short integer arrays and no copying of latencies.
 """
 
@@ -14,13 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from .compiled import POLICY
-from .policy import TOLERANCE_S, check_dispatch
+from .kernel import JIT, POLICY, serve
+from .policy import check_dispatch
 from .tables import ServingTables
 
 __all__ = ["Counts", "count", "count_served", "rows_of"]
-
-_RING = 16  # finishes kept per group before the ring grows; a power of two
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,9 +53,21 @@ class Counts:
     complete: bool
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+@numba.njit(**JIT)
+def _tally(model_start, pair_group, pair_row, latency, stages, sent, served, in_time, attained, dispatched, busy):
+    """From counts per pair to counts per model and group; returns the requests attained."""
+    for m in range(model_start.shape[0] - 1):
+        for p in range(model_start[m], model_start[m + 1]):
+            g = pair_group[p]
+            attained[m] += in_time[p]
+            dispatched[g] += sent[p]
+            for k in range(stages[g]):
+                busy[g] += served[p] * latency[pair_row[p], k]
+    return in_time.sum()
+
+
 def count(arrival, model, slo, rows, model_start, pair_group, pair_row, latency, hop, stages, policy, admission,
-          overhead, limit, attained, dispatched, busy):  # fmt: skip
+          overhead, limit, attained, dispatched, busy) -> tuple[int, int, float]:  # fmt: skip
     """Serve the requests `rows` (ascending) and add to `attained`, `dispatched`, `busy`; see `Counts`.
 
     Stops after the request that makes more than `limit` miss their SLO.
@@ -71,99 +81,13 @@ def count(arrival, model, slo, rows, model_start, pair_group, pair_row, latency,
     tuple of (int, int, float)
         Requests attained, requests seen, and the sum of the latencies of served requests, seconds.
     """
-    n_groups = stages.shape[0]
-    size = _RING
-    ring = np.empty((n_groups, size))
-    head = np.zeros(n_groups, np.int64)
-    tail = np.zeros(n_groups, np.int64)
-    due = np.full(n_groups, np.inf)  # the earliest finish still ahead, inf if none
-    clock = np.zeros((n_groups, latency.shape[1]))
-    ends = np.empty(latency.shape[1])
-    good = 0
-    missed = 0
-    total = 0.0
-    for r in range(rows.shape[0]):
-        i = rows[r]
-        now = arrival[i]
-        m = model[i]
-        best = -1
-        best_key = np.inf
-        if policy == 0:
-            best_count = np.int64(1 << 62)
-            for p in range(model_start[m], model_start[m + 1]):
-                g = pair_group[p]
-                if due[g] <= now:
-                    h = head[g] + 1
-                    while h < tail[g] and ring[g, h & (size - 1)] <= now:
-                        h += 1
-                    head[g] = h
-                    due[g] = ring[g, h & (size - 1)] if h < tail[g] else np.inf
-                queued = tail[g] - head[g]
-                if queued < best_count:
-                    best_count = queued
-                    best = p
-        elif policy == 1:
-            for p in range(model_start[m], model_start[m + 1]):
-                g = pair_group[p]
-                row = pair_row[p]
-                last = stages[g] - 1
-                t = now
-                for k in range(last):
-                    t = max(t, clock[g, k]) + latency[row, k] + hop[row]
-                t = max(t, clock[g, last]) + latency[row, last]
-                if t < best_key:
-                    best_key = t
-                    best = p
-        else:
-            for p in range(model_start[m], model_start[m + 1]):
-                g = pair_group[p]
-                if clock[g, stages[g] - 1] < best_key:
-                    best_key = clock[g, stages[g] - 1]
-                    best = p
-        in_time = False
-        if best >= 0:
-            g = pair_group[best]
-            row = pair_row[best]
-            dispatched[g] += 1
-            last = stages[g] - 1
-            wire = hop[row]
-            work = 0.0
-            t = now
-            for k in range(last):
-                t = max(t, clock[g, k]) + latency[row, k]
-                work += latency[row, k]
-                ends[k] = t
-                t += wire
-            t = max(t, clock[g, last]) + latency[row, last]
-            work += latency[row, last]
-            done = t + overhead
-            in_time = done <= now + slo[i] + TOLERANCE_S
-            if in_time or not admission:
-                for k in range(last):
-                    clock[g, k] = ends[k]
-                clock[g, last] = t
-                busy[g] += work
-                total += done - now
-                if policy == 0:
-                    if tail[g] - head[g] == size:
-                        wider = np.empty((n_groups, 2 * size))
-                        for q in range(n_groups):
-                            for j in range(head[q], tail[q]):
-                                wider[q, j & (2 * size - 1)] = ring[q, j & (size - 1)]
-                        ring = wider
-                        size *= 2
-                    ring[g, tail[g] & (size - 1)] = done
-                    if tail[g] == head[g]:
-                        due[g] = done
-                    tail[g] += 1
-        if in_time:
-            attained[m] += 1
-            good += 1
-        else:
-            missed += 1
-            if missed > limit:
-                return good, r + 1, total
-    return good, rows.shape[0], total
+    sent, served, in_time = np.zeros((3, len(pair_group)), dtype=np.int64)
+    seen, seconds = serve(
+        (arrival, model, slo), rows, (model_start, pair_group, pair_row), latency, hop, stages, policy, admission,
+        overhead, limit, np.zeros((len(stages), latency.shape[1])), (sent, served, in_time),
+    )  # fmt: skip
+    good = _tally(model_start, pair_group, pair_row, latency, stages, sent, served, in_time, attained, dispatched, busy)
+    return good, seen, seconds
 
 
 def rows_of(model: npt.NDArray[np.int32], models: npt.ArrayLike, n_models: int) -> npt.NDArray[np.int64]:
