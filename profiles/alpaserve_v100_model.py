@@ -36,6 +36,7 @@ LARGEST_S = 4.6  # Table 1: BERT-104B "using a minimal degree of inter-op parall
 
 # Fitted to the measured bert_1_3b_v100_oct2022 table (sequence length 1024), op1, pp 1–8, by least squares in relative
 # error: shares of the single-device latency at batch 1, per-stage overhead, and transfer bandwidth between stages.
+# The shares at batch 2 are 1.7 times these; batch 1 was chosen for its agreement with Fig. 16 (docs/profiles.md).
 EMBEDDING_SHARE = 0.0184
 HEAD_SHARE = 0.0351
 STAGE_OVERHEAD_S = 0.492e-3

@@ -159,8 +159,8 @@ def test_figures_8_and_9_in_shape(base: ProfileSet) -> None:
             assert max(base[name].latency(C(1, n))) < base[name].latency(C(n, 1))[0]
 
 
-def test_model_predicts_bottlenecks_that_it_was_not_fitted_to(base: ProfileSet) -> None:
-    """The recovered pipelines of the three BERTs took no part in the model: slowest of 4 and 8 stages within 5 %."""
+def test_model_agrees_with_recovered_bottlenecks(base: ProfileSet) -> None:
+    """No constant was fitted to the recovered pipelines of the three BERTs: slowest of 4 and 8 stages within 5 %."""
     for name in ("bert-1.3b", "bert-2.6b", "bert-6.7b"):
         for pp in (4, 8):
             part = auto_partition(alpaserve_v100.layer_table(name), C(1, pp), alpaserve_v100.comm_model(name))
@@ -169,7 +169,10 @@ def test_model_predicts_bottlenecks_that_it_was_not_fitted_to(base: ProfileSet) 
 
 @pytest.mark.parametrize(("name", "paper"), [("bert-1.3b", 0.329), ("bert-2.6b", 0.467)])
 def test_figure_16_auto_against_manual_partition(name: str, paper: float) -> None:
-    """§6.6: with 8 stages, auto-parallelization cuts the overhead by 32.9 % (1.3B) and 46.7 % (2.6B)."""
+    """§6.6: with 8 stages, auto-parallelization cuts the overhead by 32.9 % (1.3B) and 46.7 % (2.6B).
+
+    A consistency check only: among the head shares that the measurements allow, these figures chose (docs/profiles.md).
+    """
     table, comm = alpaserve_v100.layer_table(name), alpaserve_v100.comm_model(name)
     auto, manual = auto_partition(table, C(1, 8), comm), equal_layers(table, C(1, 8), comm)
     assert 1 - auto.overhead / manual.overhead == pytest.approx(paper, abs=0.08)
