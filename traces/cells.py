@@ -89,5 +89,5 @@ TIME = Kind("float64", lambda c: bool(((c >= 0) & (c < np.inf)).all()), _wrong_t
 SLO = Kind("float64", lambda c: bool((c > 0).all()), _wrong_slo)
 COUNT = Kind("int64", _between(0, _INT32), _wrong_integer(0, _INT32))
 TOKENS = Kind("int64", _between(1, _INT32), _wrong_integer(1, _INT32))
-ID = Kind("int64", lambda _: True, _wrong_integer(-_INT64, _INT64))
+ID = Kind("int64", _between(-_INT64, _INT64), _wrong_integer(-_INT64, _INT64))
 TEXT = Kind("str", lambda c: not bool((c == "").any()), lambda text: None if text else "is empty")

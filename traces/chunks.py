@@ -44,6 +44,7 @@ def read_chunks(
     exact: dict[str, Any] = {} if _default_is_exact(pd.__version__) else {"float_precision": "round_trip"}
     with translated_errors(path), open_bytes(path) as stream, warnings.catch_warnings():
         warnings.filterwarnings("error", category=pd.errors.ParserWarning)
+        warnings.filterwarnings("error", category=RuntimeWarning)  # "inf" cast to an integer
         total = path.stat().st_size
         for _ in range(header.line - 1):
             stream.readline()
@@ -70,7 +71,7 @@ def read_chunks(
                     progress(min(raw.tell(), total), total)
         except UnicodeDecodeError:
             raise
-        except (ValueError, OverflowError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        except (ValueError, OverflowError, RuntimeWarning, pd.errors.ParserError, pd.errors.ParserWarning) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(complaints(path, header, kinds, reason=str(error))) from None

@@ -1,0 +1,106 @@
+"""Fetching: from a server on this machine; whole files or none; what to do by hand where there is no network."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from meshwright import traces
+from meshwright.errors import InputError, MeshwrightError
+from meshwright.traces.fetch import SOURCES
+
+NAMES = ["azure/invocations_per_function_md.anon.d01.csv", "invocations_per_function_md.anon.d02.csv", "../evil.csv"]
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def end_headers(self) -> None:
+        if self.path.startswith("/short"):
+            self.send_header("Content-Length", "999999")
+        super().end_headers()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    root = tmp_path / "server"
+    root.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(root))) as http:
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}", root
+        http.shutdown()
+
+
+def archive(path: Path, names: list[str]) -> bytes:
+    with tarfile.open(path, "w:xz") as tar:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            content = f"content of {name}".encode()
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path.read_bytes()
+
+
+def test_an_archive_is_downloaded_and_unpacked_by_bare_names(server, tmp_path: Path) -> None:
+    url, root = server
+    data = archive(root / "a.tar.xz", NAMES)
+    source = dataclasses.replace(SOURCES["maf1"], urls=(f"{url}/missing.tar.xz", f"{url}/a.tar.xz"))
+    seen: list[tuple[int, int]] = []
+    dest = tmp_path / "deep" / "dest"
+    files = traces.fetch("maf1", dest, source=source, progress=lambda done, total: seen.append((done, total)))
+    assert [file.name for file in files] == [f"invocations_per_function_md.anon.d0{i}.csv" for i in (1, 2)]
+    assert files[0].read_text() == f"content of {NAMES[0]}"
+    assert seen[-1] == (len(data), len(data))
+    assert not list(tmp_path.rglob("evil.csv"))
+    gone = dataclasses.replace(source, urls=("http://127.0.0.1:9/none",))
+    assert traces.fetch("maf1", dest, source=gone) == files  # what is there is not fetched again
+
+
+def test_no_network_says_what_to_download_and_where_to_put_it(tmp_path: Path) -> None:
+    source = dataclasses.replace(SOURCES["maf1"], urls=("http://127.0.0.1:9/a.tar.xz",))
+    with pytest.raises(MeshwrightError) as caught:
+        traces.fetch("maf1", tmp_path / "d", source=source, timeout=2.0)
+    message = str(caught.value)
+    for part in ("127.0.0.1:9", source.page, "CC-BY", str(tmp_path / "d" / source.archive), "anon.d01.csv"):
+        assert part in message
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_download_that_breaks_off_leaves_nothing(server, tmp_path: Path) -> None:
+    url, root = server
+    (root / "short.tar.xz").write_bytes(b"x" * 1000)
+    source = dataclasses.replace(SOURCES["maf1"], urls=(f"{url}/short.tar.xz",))
+    with pytest.raises(MeshwrightError, match="could not download it"):
+        traces.fetch("maf1", tmp_path / "d", source=source, timeout=2.0)
+    assert not list((tmp_path / "d").iterdir())
+
+
+def test_damaged_and_empty_archives(server, tmp_path: Path) -> None:
+    url, root = server
+    (root / "bad.tar.xz").write_bytes(b"no archive")
+    archive(root / "empty.tar.xz", ["other.csv"])
+    for name, message in (("bad", "cannot be unpacked"), ("empty", "holds no file")):
+        source = dataclasses.replace(SOURCES["maf1"], urls=(f"{url}/{name}.tar.xz",))
+        with pytest.raises(MeshwrightError, match=message):
+            traces.fetch("maf1", tmp_path / name, source=source)
+
+
+def test_maf2_stays_packed(server, tmp_path: Path) -> None:
+    url, root = server
+    (root / "a.rar").write_bytes(b"Rar!")
+    source = dataclasses.replace(SOURCES["maf2"], urls=(f"{url}/a.rar",))
+    assert [p.read_bytes() for p in traces.fetch("maf2", tmp_path / "d", source=source)] == [b"Rar!"]
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(InputError, match="unknown trace 'maf3'; expected one of maf1, maf2"):
+        traces.fetch("maf3", "anywhere")
