@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Timing", "clock_note", "synchronize", "time_callable", "time_chain"]
+__all__ = ["Lap", "Timing", "clock_note", "synchronize", "time_callable", "time_chain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +143,39 @@ def _cuda_once(fn: Callable[[], object], device: str) -> float:
     return start.elapsed_time(end) * 1e-3
 
 
-def time_chain(layers: Sequence[Callable[[Any], Any]], x: Any, device: str = "cpu") -> list[float]:
+class Lap(NamedTuple):
+    """One timed piece of work.
+
+    Parameters
+    ----------
+    seconds : float
+        Wall-clock time (device time on CUDA).
+    share : float
+        Processor time of the calling thread over wall-clock time: 1.0 if no other process was given the core
+        meanwhile. Always 1.0 on CUDA.
+    """
+
+    seconds: float
+    share: float
+
+
+def time_chain(layers: Sequence[Callable[[Any], Any]], x: Any, device: str = "cpu") -> list[Lap]:
     """Run `layers` one after another on `x` and time each in its place.
 
-    In its place means with the caches as the layer before left them and its weights as cold as in a real
-    forward pass; a layer that is timed over and over by itself looks faster than it is.
+    In its place means with the caches as the layer before left them and its weights as cold as in a real forward
+    pass; a layer that is timed over and over by itself looks faster than it is.
 
     Returns
     -------
-    list of float
-        Seconds per layer, in order.
+    list of Lap
+        One per layer, in order.
     """
     if not device.startswith("cuda"):
-        stamps = [time.perf_counter()]
+        stamps = [(time.perf_counter(), time.thread_time())]
         for layer in layers:
             x = layer(x)
-            stamps.append(time.perf_counter())
-        return [b - a for a, b in pairwise(stamps)]
+            stamps.append((time.perf_counter(), time.thread_time()))
+        return [Lap(b - a, min(1.0, (had_b - had_a) / (b - a))) for (a, had_a), (b, had_b) in pairwise(stamps)]
     import torch
 
     with torch.cuda.device(device):
@@ -169,4 +185,4 @@ def time_chain(layers: Sequence[Callable[[Any], Any]], x: Any, device: str = "cp
             x = layer(x)
             event.record()
         events[-1].synchronize()
-    return [a.elapsed_time(b) * 1e-3 for a, b in pairwise(events)]
+    return [Lap(a.elapsed_time(b) * 1e-3, 1.0) for a, b in pairwise(events)]

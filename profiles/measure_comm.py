@@ -7,6 +7,7 @@ all workers. All workers read one clock, so that a message is timed from the mom
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,8 +22,7 @@ __all__ = ["LinkSamples", "Span", "allreduce_spans", "fit_comm", "p2p_spans"]
 Span = tuple[float, float]
 """When one end of a message was ready and when it was done, on the clock that all workers share, seconds."""
 
-REPEATS = 3
-TRIM = 0.05
+REPEATS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,8 @@ class LinkSamples:
         Message sizes, bytes.
     seconds : tuple[float, ...]
         How long one takes, same length: the median for point-to-point messages, of which a request meets one
-        per stage; for all-reduces, of which a stage adds up many, the mean without the slowest `TRIM`, since
-        now and then one takes ten times as long (a core must wake up) and the median would not count these at
-        all.
+        per stage; the mean for all-reduces, of which a stage adds up many: now and then one takes ten times
+        as long (a core must wake up), which the median would not count at all.
     """
 
     n_bytes: tuple[int, ...]
@@ -124,12 +123,9 @@ def fit_comm(
     samples = {"p2p": _summary({n: _one_way(p2p, n) for n in p2p[0]}, statistics.median)}
     for op in degrees:
         sizes = [n for degree, n in allreduce[0] if degree == op]
-        samples[f"allreduce {op}"] = _summary({n: _waits(allreduce, op, n) for n in sizes}, _trimmed_mean)
+        samples[f"allreduce {op}"] = _summary({n: _waits(allreduce, op, n) for n in sizes}, statistics.fmean)
     fitted = {name: _line(row) for name, row in samples.items()}
-    told = "; ".join(
-        f"{name} {line.latency_s * 1e6:.0f} us + bytes / {line.bandwidth_bytes_per_s / 1e9:.2g} GB/s"
-        for name, line in fitted.items()
-    )
+    told = "; ".join(f"{name} {_told(line)}" for name, line in fitted.items())
     lines = {op: fitted[f"allreduce {op}"] for op in degrees}
     return CommModel(fitted["p2p"], lines, p2p_occupies_stage=False, source=f"measured: {told}"), samples
 
@@ -137,6 +133,13 @@ def fit_comm(
 def _line(samples: LinkSamples) -> LinkSpec:
     line = fit_line(samples.n_bytes, samples.seconds)
     return LinkSpec(float(line.bandwidth_bytes_per_s), float(line.latency_s))
+
+
+def _told(line: LinkSpec) -> str:
+    latency = f"{line.latency_s * 1e6:.0f} us"
+    if math.isinf(line.bandwidth_bytes_per_s):
+        return f"{latency} at all sizes measured"
+    return f"{latency} + bytes / {line.bandwidth_bytes_per_s / 1e9:.2g} GB/s"
 
 
 def _summary(seconds: dict[int, list[float]], of: Callable[[Sequence[float]], float]) -> LinkSamples:
@@ -161,7 +164,3 @@ def _waits(allreduce: Sequence[dict[tuple[int, int], list[Span]]], op: int, n_by
     cost.
     """
     return [done - began for worker in allreduce for began, done in worker.get((op, n_bytes), ())]
-
-
-def _trimmed_mean(seconds: Sequence[float]) -> float:
-    return statistics.fmean(sorted(seconds)[: max(1, round((1 - TRIM) * len(seconds)))])

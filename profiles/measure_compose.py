@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..kernels.sizes import activation_bytes, allreduce_bytes, allreduces, output_bytes
-from ..kernels.specs import ModelSpec
+from ..kernels.specs import LayerKind, ModelSpec
+from ..kernels.timing import Lap
 from .autoparallel import auto_partition, partition_at
 from .comm import CommModel
 from .compose import compose
@@ -15,7 +16,7 @@ from .config import ParallelConfig
 from .hardware import DeviceSpec
 from .layers import Layer, LayerTable
 from .measure_comm import LinkSamples, fit_comm
-from .measure_model import Row, Samples, StageRun, forget_models, layer_weights, measure_model
+from .measure_model import Samples, StageRun, forget_models, layer_weights, measure_model
 from .measure_pool import WorkerPool
 from .measurement import Interference, MeasuredModel, StageCheck
 from .profile import ModelProfile, Provenance
@@ -24,9 +25,9 @@ __all__ = ["measure_one"]
 
 SCOUT_ROUNDS = 2
 CALM = 0.98
-"""A round counts as undisturbed if its worker had this share of its core."""
+"""A lap counts as undisturbed if its worker had this share of its core."""
 AT_LEAST = 3
-"""Rounds that a figure is the median of, if need be disturbed ones."""
+"""Laps that a figure is the median of, if need be disturbed ones."""
 AGAIN = 0.3
 """Share of the time to run stages in, if the scouted partition turns out not to be the best one."""
 
@@ -98,7 +99,7 @@ def measure_one(
     profile = compose(measured, comm, configs=configs)
     chosen = [run for run in (*runs, *again) if profile.stages[run.config].partition == run.starts]
     checks = tuple(_checks(spec, measured, comm, samples, chosen, batches))
-    interference = tuple(_interference(spec, samples, batches)) if pool.size > 1 and 1 in ops else ()
+    interference = tuple(_interference(spec, numbers, samples, batches)) if pool.size > 1 and 1 in ops else ()
     profile = _with_measured(profile, checks)
     contention = _contention(samples)
     notes = [profile.provenance.notes, *_notes(checks, interference, whole)]
@@ -122,15 +123,10 @@ def _table(
     samples: Sequence[Samples],
     provenance: Provenance,
 ) -> LayerTable:
-    """Layers of one kind have one figure: the median over all of them, all rounds and all workers."""
-    columns: dict[str, list[int]] = {}
-    for column, number in enumerate(numbers):
-        columns.setdefault(spec.kind(number), []).append(column)
-    latency: dict[str, dict[int, dict[int, float]]] = {kind: {} for kind in columns}
+    latency: dict[LayerKind, dict[int, dict[int, float]]] = {spec.kind(number): {} for number in numbers}
     for op, batch in samples[0].layers:
-        rows = _calm(row for worker in samples for row in worker.layers[op, batch])
-        for kind, places in columns.items():
-            seconds = statistics.median(row[place] for row in rows for place in places)
+        rows = [row for worker in samples for row in worker.layers[op, batch]]
+        for kind, seconds in _by_kind(spec, numbers, rows).items():
             latency[kind].setdefault(op, {})[batch] = seconds
     return LayerTable(
         spec.name,
@@ -151,16 +147,24 @@ def _table(
     )
 
 
-def _calm(rows: Iterable[Row]) -> list[tuple[float, ...]]:
-    """The rows during which (next to) no other process was given the core, or the few that come nearest to that."""
-    best = sorted(rows, key=lambda row: -row.share)
-    return [row.seconds for i, row in enumerate(best) if i < AT_LEAST or row.share >= CALM]
+def _by_kind(spec: ModelSpec, numbers: Sequence[int], rows: Sequence[Sequence[Lap]]) -> dict[LayerKind, float]:
+    """Seconds of each kind of layer: layers of one kind do the same work, so they have one figure."""
+    laps: dict[LayerKind, list[Lap]] = {}
+    for column, number in enumerate(numbers):
+        laps.setdefault(spec.kind(number), []).extend(row[column] for row in rows)
+    return {kind: statistics.median(_calm(series)) for kind, series in laps.items()}
+
+
+def _calm(laps: Iterable[Lap]) -> list[float]:
+    """The times of laps during which (next to) no other process had the core, or of the few nearest to that."""
+    best = sorted(laps, key=lambda lap: -lap.share)
+    return [lap.seconds for i, lap in enumerate(best) if i < AT_LEAST or lap.share >= CALM]
 
 
 def _contention(samples: Sequence[Samples]) -> float:
     """Share of the wall-clock time of all timed layers in which another process had the core."""
-    rows = [row for worker in samples for series in worker.layers.values() for row in series]
-    return 1.0 - sum(sum(row.seconds) * row.share for row in rows) / sum(sum(row.seconds) for row in rows)
+    laps = [lap for worker in samples for rows in worker.layers.values() for row in rows for lap in row]
+    return 1.0 - sum(lap.seconds * lap.share for lap in laps) / sum(lap.seconds for lap in laps)
 
 
 def _checks(
@@ -178,10 +182,10 @@ def _checks(
             composed = partition_at(table, run.config, run.starts, comm, batch).stage_s
             for k in range(pp):
                 ranks = [r for r in range(len(samples) // width * width) if r % width // op == k]
-                rows = [row for r in ranks for row in samples[r].stages[run, batch]]
+                laps = [lap for r in ranks for lap in samples[r].stages[run, batch]]
                 # Split stages wait for each other, so that a full share of the core does not mean
                 # undisturbed.
-                seconds = _calm(rows) if op == 1 else [row.seconds for row in rows]
+                seconds = _calm(laps) if op == 1 else [lap.seconds for lap in laps]
                 hops = [
                     got - max(sent, ready)
                     for r in ranks
@@ -197,17 +201,20 @@ def _checks(
                     stage=k,
                     layers=(run.starts[k], ends[k]),
                     composed_s=composed[k],
-                    measured_s=statistics.median(s for (s,) in seconds),
+                    measured_s=statistics.median(seconds),
                     hop_s=statistics.median(hops) if hops else 0.0,
                     n=len(seconds),
                 )
 
 
-def _interference(spec: ModelSpec, samples: Sequence[Samples], batches: Sequence[int]) -> Iterable[Interference]:
+def _interference(
+    spec: ModelSpec, numbers: Sequence[int], samples: Sequence[Samples], batches: Sequence[int]
+) -> Iterable[Interference]:
     for batch in sorted(batches):
-        idle = statistics.median(map(sum, _calm(samples[0].idle[batch])))
-        busy = statistics.median(map(sum, _calm(samples[0].layers[1, batch])))
-        yield Interference(spec.name, batch, idle, busy)
+        idle = _by_kind(spec, numbers, samples[0].idle[batch])
+        busy = _by_kind(spec, numbers, samples[0].layers[1, batch])
+        kinds: list[LayerKind] = [spec.kind(i) for i in range(spec.n_layers)]
+        yield Interference(spec.name, batch, sum(idle[k] for k in kinds), sum(busy[k] for k in kinds))
 
 
 def _with_measured(profile: ModelProfile, checks: Sequence[StageCheck]) -> ModelProfile:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..kernels.sizes import output_bytes
 from ..kernels.specs import ModelSpec, hidden_shape
+from ..kernels.timing import Lap
 from .config import ParallelConfig
 from .measure_comm import Span, allreduce_spans, p2p_spans
 from .measure_pool import Worker
@@ -20,7 +21,7 @@ from .measure_pool import Worker
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Row", "Samples", "StageRun", "forget_models", "layer_weights", "measure_model"]
+__all__ = ["Samples", "StageRun", "forget_models", "layer_weights", "measure_model"]
 
 REQUESTS = 2
 SMALL_BYTES = 4096
@@ -35,31 +36,6 @@ class StageRun:
     starts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What one round timed: seconds per layer, or of one stage, and how much of the core it had.
-
-    Parameters
-    ----------
-    seconds : tuple[float, ...]
-        Wall-clock seconds, in order.
-    share : float
-        Processor time over wall-clock time: 1.0 if nobody else was given the core meanwhile. Always 1.0 on
-        CUDA.
-    """
-
-    seconds: tuple[float, ...]
-    share: float
-
-    @classmethod
-    def of(cls, worker: Worker, work: Callable[[], Sequence[float]]) -> Row:
-        """Run ``work()``, which returns the seconds that it took, and see how much of the core it had."""
-        before = time.thread_time()
-        seconds = tuple(work())
-        had = time.thread_time() - before
-        return cls(seconds, 1.0 if worker.device.startswith("cuda") else min(1.0, had / sum(seconds)))
-
-
 @dataclass(slots=True)
 class Samples:
     """Everything one worker timed for one model.
@@ -72,7 +48,7 @@ class Samples:
     idle : dict
         batch -> rows of the same at op degree 1, all other workers idle; filled on worker 0.
     stages : dict
-        (run, batch) -> rows, one per request, of the seconds of this worker's stage, collectives included.
+        (run, batch) -> laps of this worker's stage, one per request, collectives included.
     sends, receives : dict
         (run, batch) -> (begin, end) on the clock that all workers share, one per request; empty where this
         worker's stage does not send or receive.
@@ -80,9 +56,9 @@ class Samples:
         Bytes, or (op degree, bytes) -> (begin, end), one per message timed by itself.
     """
 
-    layers: dict[tuple[int, int], list[Row]] = field(default_factory=dict)
-    idle: dict[int, list[Row]] = field(default_factory=dict)
-    stages: dict[tuple[StageRun, int], list[Row]] = field(default_factory=dict)
+    layers: dict[tuple[int, int], list[list[Lap]]] = field(default_factory=dict)
+    idle: dict[int, list[list[Lap]]] = field(default_factory=dict)
+    stages: dict[tuple[StageRun, int], list[Lap]] = field(default_factory=dict)
     sends: dict[tuple[StageRun, int], list[Span]] = field(default_factory=dict)
     receives: dict[tuple[StageRun, int], list[Span]] = field(default_factory=dict)
     p2p: dict[int, list[Span]] = field(default_factory=dict)
@@ -222,8 +198,8 @@ def _steps(
     for model in models.values():
         time_chain(model.layers, tokens, worker.device)  # warm-up: buffers are allocated, kernels chosen
 
-    def timed(op: int) -> Row:
-        return Row.of(worker, partial(time_chain, models[op].layers, tokens, worker.device))
+    def timed(op: int) -> list[Lap]:
+        return time_chain(models[op].layers, tokens, worker.device)
 
     def chain(op: int) -> Callable[[Samples], None]:
         return lambda out: out.layers.setdefault((op, batch), []).append(timed(op))
@@ -233,7 +209,7 @@ def _steps(
             out.idle.setdefault(batch, []).append(timed(1))
 
     def messages(out: Samples) -> None:
-        hidden = make_hidden(spec, 1, seed, worker.device)
+        hidden = make_hidden(spec, batch, seed, worker.device)
         for n_bytes in (SMALL_BYTES, batch * output_bytes(spec, 0)):
             for op, model in models.items():
                 work = partial(model.layers[1], hidden)
@@ -273,14 +249,6 @@ def _stage_step(
     given = make_stage_input(spec, first, batch, seed, worker.device)
     buffer = torch.empty(hidden_shape(spec, batch), dtype=getattr(torch, spec.dtype), device=worker.device)
 
-    results: list[Tensor] = []
-
-    def forward(x: Tensor) -> tuple[float]:
-        began = time.perf_counter()
-        results[:] = [stage(x)]
-        synchronize(worker.device)
-        return (time.perf_counter() - began,)
-
     def step(out: Samples) -> None:
         model.collective.add_up = add_up
         try:
@@ -292,10 +260,14 @@ def _stage_step(
                     synchronize(worker.device)
                     out.receives.setdefault(key, []).append((began, time.perf_counter()))
                     x = buffer
-                out.stages.setdefault(key, []).append(Row.of(worker, partial(forward, x)))
+                began, had = time.perf_counter(), time.thread_time()
+                result = stage(x)
+                synchronize(worker.device)
+                done, had = time.perf_counter(), time.thread_time() - had
+                share = 1.0 if worker.device.startswith("cuda") else min(1.0, had / (done - began))
+                out.stages.setdefault(key, []).append(Lap(done - began, share))
                 if k < pp - 1:
-                    done = time.perf_counter()
-                    dist.send(results.pop(), worker.rank + op)
+                    dist.send(result, worker.rank + op)
                     out.sends.setdefault(key, []).append((done, time.perf_counter()))
         finally:
             model.collective.add_up = None
