@@ -3,5 +3,6 @@
 from .controller import Failure
 from .result import RunResult
 from .run import run
+from .session import Session
 
-__all__ = ["Failure", "RunResult", "run"]
+__all__ = ["Failure", "RunResult", "Session", "run"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from ..errors import InputError
@@ -13,7 +13,6 @@ from ..kernels.specs import SPECS, ModelSpec
 from ..profiles.profile import ModelProfile
 from ..simulator.placement import Group, Placement
 from ..simulator.plan import Plan
-from ..traces.trace import Trace
 from .protocol import Assignment, Hosted
 
 __all__ = ["assign", "boundaries", "device_kind", "model_spec", "usable_cores"]
@@ -92,7 +91,7 @@ def device_kind(plan: Plan | None, device: str) -> str:
 
 def assign(
     placement: Placement,
-    trace: Trace,
+    models: Sequence[str],
     profiles: Mapping[str, ModelProfile],
     plan: Plan | None,
     *,
@@ -114,7 +113,7 @@ def assign(
             f"run: {placement.n_devices} devices share {len(cores)} cores: answers are right, times are not",
             stacklevel=3,
         )
-    index = {name: m for m, name in enumerate(trace.models)}
+    index = {name: m for m, name in enumerate(models)}
     tasks: list[Assignment] = []
     for g, group in enumerate(placement.groups):
         op, pp = group.config.op, group.config.pp

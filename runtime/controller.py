@@ -13,22 +13,45 @@ import selectors
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ..errors import RunError
-from ..traces.trace import Trace
-from .dispatcher import Dispatcher, Job
+from .dispatcher import Job
 from .processes import Fleet, Process
 from .protocol import DONE, FREE, JOB, REPORT
 
-__all__ = ["Controller", "Failure", "Progress"]
+__all__ = ["Controller", "Decisions", "Failure", "Progress"]
 
-STALL_S = 60.0
-"""A job that is overdue by this much means that its group hangs."""
+START_AFTER_S = 0.02
+"""Time zero lies this far ahead when a run begins."""
 
 Progress = Callable[[float, int, int], None]
 """Called about once a second with: seconds into the run, requests decided, requests in all."""
+
+
+class Decisions(Protocol):
+    """What decides: a `Dispatcher`, or the fixed order of a calibration's `Probe`."""
+
+    undecided: int
+    """Requests that are neither finished nor rejected nor failed."""
+
+    def arrive(self, now: float, request: int) -> Job | None:
+        """A request has arrived; the job to send."""
+        ...
+
+    def freed(self, now: float, group: int) -> Job | None:
+        """The first stage of a group is free; the job that it takes."""
+        ...
+
+    def finished(self, number: int, end: float, finish: float) -> None:
+        """A job left its last stage at `end`, its answer was there at `finish`, seconds."""
+        ...
+
+    def lost(self, group: int) -> list[int]:
+        """A group is gone; the requests that fail with it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -57,16 +80,16 @@ class Failure:
 
 
 class Controller:
-    """Runs a trace against a fleet.
+    """Sends requests to a fleet at their times, and records what comes back.
 
     Parameters
     ----------
     fleet : Fleet
         Workers that are ready.
-    trace : Trace
-        The requests.
-    dispatcher : Dispatcher
-        The decisions.
+    arrival : list of float
+        When each request arrives, seconds, ascending.
+    decisions : Decisions
+        What is done with it.
     pp : sequence of int
         Stages of each group.
     progress : callable, optional
@@ -74,8 +97,10 @@ class Controller:
 
     Attributes
     ----------
-    checks : list of float
-        Checksum of the answer of each job, in order of job number; NaN until it is there.
+    t0 : float
+        The run's time zero on the clock of `time.monotonic`, which workers stamp with too.
+    checks : dict of int to float
+        Job number -> first figure of its answer.
     failures : list of Failure
         Groups lost.
     lateness : list of float
@@ -83,27 +108,29 @@ class Controller:
     """
 
     def __init__(
-        self, fleet: Fleet, trace: Trace, dispatcher: Dispatcher, pp: list[int], progress: Progress | None = None
+        self,
+        fleet: Fleet,
+        arrival: list[float],
+        decisions: Decisions,
+        pp: Sequence[int],
+        progress: Progress | None = None,
     ) -> None:
-        self.fleet, self.dispatcher, self.pp = fleet, dispatcher, pp
-        self.checks: list[float] = []
+        self.fleet, self.decisions, self.pp = fleet, decisions, pp
+        self.checks: dict[int, float] = {}
         self.failures: list[Failure] = []
         self.lateness: list[float] = []
         self.t0 = 0.0
-        self._arrival: list[float] = trace.arrival.tolist()
+        self._arrival = arrival
         self._next = 0
         self._progress = progress
         self._groups = [fleet.of_group(g) for g in range(len(pp))]
+        self._heard = [0.0] * len(pp)
+        self._under_way = [0] * len(pp)
         self._unsent: dict[Process, bytearray] = {}
         self._unread: dict[Process, bytearray] = {process: bytearray() for process in fleet.processes}
 
-    def run(self, warm_up: list[tuple[int, int, int]]) -> None:
-        """Serve the whole trace.
-
-        Parameters
-        ----------
-        warm_up : list of (group, model, batch)
-            Jobs to send through each group before the clock starts.
+    def run(self) -> None:
+        """Serve all requests.
 
         Raises
         ------
@@ -113,21 +140,24 @@ class Controller:
             On Ctrl-C.
         """
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
-            runner.run(self._main(warm_up))
+            runner.run(self._main())
 
-    async def _main(self, warm_up: list[tuple[int, int, int]]) -> None:
+    async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._all_done: asyncio.Future[None] = self._loop.create_future()
+        self._loop.set_exception_handler(self._abort)
         terminated = self._handle_termination()
-        for process in self.fleet.processes:
-            process.pipe.setblocking(False)
-            self._loop.add_reader(process.pipe, self._read, process)
         gc.collect()
         gc.freeze()
         gc.disable()
         try:
-            await self._warm_up(warm_up)
-            self.t0 = self._loop.time() + 0.05
+            self.t0 = self._loop.time() + START_AFTER_S
+            for process in self.fleet.processes:
+                if process.alive:
+                    process.pipe.setblocking(False)
+                    self._loop.add_reader(process.pipe, self._read, process)
+                else:
+                    self._forget(process.task.group, "lost in an earlier run of this session")
             self._loop.call_at(self.t0 + self._arrival[0], self._arrivals)
             while not self._all_done.done():
                 await asyncio.wait([self._all_done], timeout=1.0)
@@ -143,7 +173,14 @@ class Controller:
             for process in self.fleet.processes:
                 if process.alive:
                     self._loop.remove_reader(process.pipe)
+                    self._loop.remove_writer(process.pipe)
                     process.pipe.setblocking(True)
+
+    def _abort(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error in a callback ends the run: it is raised where the run is awaited."""
+        error = context.get("exception") or RunError(f"run: {context.get('message')}")
+        if not self._all_done.done():
+            self._all_done.set_exception(error)
 
     def _handle_termination(self) -> list[int]:
         """Have SIGTERM cancel the run; the list that it leaves a mark in."""
@@ -158,19 +195,6 @@ class Controller:
             self._loop.add_signal_handler(signal.SIGTERM, stop)
         return marks
 
-    async def _warm_up(self, jobs: list[tuple[int, int, int]]) -> None:
-        """Send jobs with numbers below `STOP` through every group and wait for the answers."""
-        self._warm = len(jobs)
-        self._warmed: asyncio.Future[None] = self._loop.create_future()
-        if not jobs:
-            return
-        for k, (group, model, batch) in enumerate(jobs):
-            self._write(group, JOB.pack(-2 - k, model, batch))
-        done, _ = await asyncio.wait([self._warmed], timeout=self.fleet.timeout_s)
-        if not done:
-            raise RunError(f"run: {self._warm} of {len(jobs)} warm-up jobs unanswered after {self.fleet.timeout_s:g} s")
-        self._warmed.result()
-
     def _now(self) -> float:
         return time.monotonic() - self.t0
 
@@ -182,7 +206,7 @@ class Controller:
             request = self._next
             self._next += 1
             self.lateness.append(now - arrival[request])
-            job = self.dispatcher.arrive(now, request)
+            job = self.decisions.arrive(now, request)
             if job is not None:
                 self._send(job)
             now = self._now()
@@ -191,7 +215,9 @@ class Controller:
         self._check_done()
 
     def _send(self, job: Job) -> None:
-        self.checks.append(float("nan"))
+        if not self._under_way[job.group]:
+            self._heard[job.group] = self._now()
+        self._under_way[job.group] += 1
         self._write(job.group, JOB.pack(job.number, job.model, len(job.requests)))
 
     def _write(self, group: int, record: bytes) -> None:
@@ -248,22 +274,18 @@ class Controller:
         self._check_done()
 
     def _report(self, group: int, kind: int, number: int, end: float, check: float) -> None:
-        if number < 0:
-            self._warm -= kind == DONE
-            if self._warm == 0 and not self._warmed.done():
-                self._warmed.set_result(None)
-            return
-        now = self._now()
+        now = self._heard[group] = self._now()
         if kind == DONE:
             self.checks[number] = check
-            self.dispatcher.finished(number, end - self.t0, now)
+            self._under_way[group] -= 1
+            self.decisions.finished(number, end - self.t0, now)
         if kind == FREE or self.pp[group] == 1:
-            job = self.dispatcher.freed(now, group)
+            job = self.decisions.freed(now, group)
             if job is not None:
                 self._send(job)
 
     def _check_done(self) -> None:
-        if self.t0 and self._next == len(self._arrival) and not self.dispatcher.undecided and not self._all_done.done():
+        if self._next == len(self._arrival) and not self.decisions.undecided and not self._all_done.done():
             self._all_done.set_result(None)
 
     def _lose(self, process: Process) -> None:
@@ -277,23 +299,20 @@ class Controller:
                 self._loop.remove_writer(member.pipe)
         reason = f"{process.name} {process.obituary()}"
         self.fleet.kill_group(group)
-        if not self.t0:
-            error = RunError(f"run: {reason} during warm-up")
-            if not self._warmed.done():
-                self._warmed.set_exception(error)
-            return
-        lost = self.dispatcher.lost(group)
-        self.failures.append(Failure(group, self._now(), reason, len(lost)))
+        self._forget(group, reason)
         self._check_done()
 
+    def _forget(self, group: int, reason: str) -> None:
+        if any(failure.group == group for failure in self.failures):
+            return
+        self._under_way[group] = 0
+        lost = self.decisions.lost(group)
+        self.failures.append(Failure(group, max(self._now(), 0.0), reason, len(lost)))
+
     def _check_progress(self) -> None:
-        now = self._now()
-        n = len(self._arrival)
+        now, n = self._now(), len(self._arrival)
         if self._progress is not None:
-            self._progress(now, n - self.dispatcher.undecided, n)
-        for group, members in enumerate(self._groups):
-            oldest = self.dispatcher.oldest(group)
-            if oldest is not None and members[0].alive and now > oldest.end + STALL_S:
-                raise RunError(
-                    f"run: group {group} hangs: job {oldest.number} was due at {oldest.end:.2f} s and it is {now:.2f} s"
-                )
+            self._progress(now, n - self.decisions.undecided, n)
+        for group, heard in enumerate(self._heard):
+            if self._under_way[group] and now - heard > self.fleet.timeout_s:
+                raise RunError(f"run: group {group} hangs: it has work, but said nothing for {now - heard:.0f} s")

@@ -104,15 +104,6 @@ class Dispatcher:
         self._drift = [0.0] * tables.n_groups
         self._running: list[deque[Job]] = [deque() for _ in range(tables.n_groups)]
 
-    @property
-    def busy(self) -> int:
-        """Jobs that are under way."""
-        return sum(len(running) for running in self._running)
-
-    def oldest(self, group: int) -> Job | None:
-        """The job of `group` that must finish next."""
-        return self._running[group][0] if self._running[group] else None
-
     def arrive(self, now: float, request: int) -> Job | None:
         """A request has arrived; the job to send, if it is to run at once."""
         policy, model = self.policy, self._model[request]

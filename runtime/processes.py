@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import RunError
-from .protocol import JOB, READY, REPORT, SPAN_COLUMNS, SPANS, STOP, Assignment, receive_exactly, send_json
+from .protocol import FLUSH, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, Assignment, receive_exactly, send_json
 
 __all__ = ["Fleet", "Process"]
 
@@ -156,13 +156,13 @@ class Fleet:
             process.popen.wait()
 
     def collect_spans(self) -> dict[Process, npt.NDArray[np.float64]]:
-        """Stop the living workers; the spans of each: `protocol.SPAN_COLUMNS`, shape (n, 4)."""
+        """The spans that each living worker recorded since the last time: `protocol.SPAN_COLUMNS`, shape (n, 4)."""
         living = [process for process in self.processes if process.alive]
         spans: dict[Process, npt.NDArray[np.float64]] = {}
         for process in living:
             process.pipe.settimeout(END_TIMEOUT_S)
             try:
-                process.pipe.sendall(JOB.pack(STOP, 0, 0))
+                process.pipe.sendall(JOB.pack(FLUSH, 0, 0))
             except OSError:
                 raise RunError(f"run: {process.name} died at the end: {process.obituary()}") from None
         for process in living:
@@ -175,6 +175,7 @@ class Fleet:
                 raise RunError(f"run: {process.name} gave no spans within {END_TIMEOUT_S:g} s") from None
             except (RunError, OSError):
                 raise RunError(f"run: {process.name} died at the end: {process.obituary()}") from None
+            process.pipe.settimeout(None)
             spans[process] = np.frombuffer(body).reshape(n, len(SPAN_COLUMNS))
         return spans
 

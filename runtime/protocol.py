@@ -12,6 +12,7 @@ from ..errors import RunError
 
 __all__ = [
     "DONE",
+    "FLUSH",
     "FREE",
     "JOB",
     "READY",
@@ -27,12 +28,14 @@ __all__ = [
 ]
 
 JOB = struct.Struct("<iHH")
-"""Controller -> worker: job number (`STOP` ends the worker, below it a warm-up), model, batch size."""
+"""Controller -> worker: job number (or `STOP`, `FLUSH`), model, batch size."""
 
 REPORT = struct.Struct("<iidddd")
 """Worker -> controller: kind, job number, start, end, CPU seconds of the stage, checksum of the output."""
 
-STOP = -1
+STOP, FLUSH = -1, -2
+"""In place of a job number: end; send the spans of the jobs so far."""
+
 READY, DONE, FREE, SPANS = range(4)
 """Kinds of report: model weights are there; a job left the last stage; the first stage is free; spans follow."""
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import RunError
+from ..simulator.placement import Placement
+from ..simulator.serving.replay import Segment
 from ..simulator.serving.result import SimulationResult
+from ..simulator.serving.tables import ServingTables
 from ..simulator.timeline import Timeline
+from ..traces.trace import Trace
 from .controller import Failure
+from .dispatcher import Dispatcher
 
-__all__ = ["RunResult"]
+if TYPE_CHECKING:
+    from .session import Served
+
+__all__ = ["RunResult", "collect"]
 
 Column = npt.NDArray[np.float64]
 
@@ -91,3 +100,32 @@ class RunResult(SimulationResult):
             names=self.trace.models,
             processes=processes,
         )
+
+
+def collect(
+    trace: Trace, placement: Placement, tables: ServingTables, dispatcher: Dispatcher, served: Served, dispatch: str,
+    overhead: float,
+) -> RunResult:  # fmt: skip
+    """Put together what the dispatcher decided and what the workers measured."""
+    n, width = len(trace), tables.latency.shape[2]
+    start, seconds, cpu = (np.full((n, width), np.nan) for _ in range(3))
+    jobs, controller = dispatcher.jobs, served.controller
+    row = np.array([r for job in jobs for r in job.requests], dtype=np.int64)
+    number = np.repeat(np.arange(len(jobs)), [len(job.requests) for job in jobs])
+    kept = dispatcher.group[row] >= 0  # not those of a lost group
+    row, number = row[kept], number[kept]
+    for spans in served.spans:
+        mine = dispatcher.group[row] == spans.group
+        at = np.searchsorted(spans.job, number[mine])
+        start[row[mine], spans.stage] = spans.start[at]
+        seconds[row[mine], spans.stage] = spans.seconds[at]
+        cpu[row[mine], spans.stage] = spans.cpu[at]
+    check = np.full(n, np.nan)
+    check[row] = [controller.checks.get(job, np.nan) for job in number.tolist()]
+    segment = Segment(placement, tables, 0, n, float(trace.arrival[-1]), np.zeros((tables.n_groups, width)))
+    return RunResult(
+        trace=trace, finish=dispatcher.finish, group=dispatcher.group, segments=(segment,), overhead=overhead,
+        start_column=start[:, 0].copy(), batch=dispatcher.batch, engine="real", dispatch=dispatch,
+        stage_start=start, stage_s=seconds, cpu_s=cpu, check=check, failed=dispatcher.failed,
+        failures=tuple(controller.failures), lateness=np.array(controller.lateness),
+    )  # fmt: skip

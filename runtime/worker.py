@@ -20,7 +20,7 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from .protocol import DONE, FREE, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, STOP, Assignment, receive_json
+from .protocol import DONE, FLUSH, FREE, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, Assignment, receive_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,7 +75,7 @@ class Worker:
         self._torch, self._dist = torch, dist
         self._build()
         self.ahead = 1 if self.cuda else AHEAD  # a posted NCCL receive holds multiprocessors
-        self._more = True
+        self._more, self._flush = True, False
         self._unread = bytearray()
         self._jobs: deque[tuple[int, int, int]] = deque()
         self._posted: deque[tuple[int, int, Tensor, Any]] = deque()
@@ -144,10 +144,12 @@ class Worker:
         self._unread += chunk
         whole = len(self._unread) // JOB.size * JOB.size
         for job in JOB.iter_unpack(self._unread[:whole]):
-            if job[0] == STOP:
-                self._more = False
-            else:
+            if job[0] >= 0:
                 self._jobs.append(job)
+            elif job[0] == FLUSH:
+                self._flush = True  # it comes when nothing is under way
+            else:
+                self._more = False
         del self._unread[:whole]
 
     def _post_ahead(self) -> None:
@@ -162,14 +164,16 @@ class Worker:
             self._posted.append((number, model, buffer, self._dist.irecv(buffer, src=self.before)))
 
     def serve(self) -> None:
-        """Run jobs until told to stop; then send the spans of all of them."""
+        """Run jobs until told to stop."""
         self._report(READY, 0, 0.0, 0.0, 0.0, 0.0)
         run = self._run_cuda if self.cuda else self._run_cpu
         while True:
             self._post_ahead()
             if not self._posted:
+                if self._flush:
+                    self._send_spans()
                 if not self._more:
-                    break
+                    return
                 self._take()
                 continue
             number, model, given, work = self._posted.popleft()
@@ -186,11 +190,14 @@ class Worker:
             elif self.reports_done:
                 self._report(DONE, number, start, end, cpu, float(out.reshape(-1)[0]))
             self._spans.extend((number, start, end, cpu))
-        for work, _ in self._sent:
-            work.wait()
-        table = self._spans.tobytes()
+
+    def _send_spans(self) -> None:
+        while self._sent:
+            self._sent.popleft()[0].wait()
         self._report(SPANS, len(self._spans) // len(SPAN_COLUMNS), 0.0, 0.0, 0.0, 0.0)
-        self.pipe.sendall(table)
+        self.pipe.sendall(self._spans.tobytes())
+        self._spans = array("d")
+        self._flush = False
 
     def _run_cpu(self, stage: Any, given: Tensor) -> tuple[Tensor, float, float, float]:
         start, cpu = time.monotonic(), time.thread_time()

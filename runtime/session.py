@@ -1,0 +1,238 @@
+"""`Session`: a placement that is up and running; traces are served by it one after another."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import profiles as profile_store
+from ..errors import InputError, MeshwrightError, RunError
+from ..profiles.profile import ModelProfile
+from ..simulator.placement import Placement
+from ..simulator.plan import Plan
+from ..simulator.serving.batching import Batching
+from ..simulator.serving.policy import check_dispatch
+from ..simulator.serving.tables import build_tables
+from ..traces.trace import Trace
+from .assignment import assign, device_kind
+from .controller import Controller, Decisions, Progress
+from .dispatcher import Dispatcher
+from .probe import Probe, ProbeJob
+from .processes import Fleet
+from .result import RunResult, collect
+
+__all__ = ["Served", "Session", "Spans"]
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """What one stage of one group did in a run (its first share, where the stage has several).
+
+    Parameters
+    ----------
+    group, stage : int
+        Where.
+    job : ndarray of int64, shape (n,)
+        Job numbers, ascending.
+    start, seconds, cpu : ndarray of float64, shape (n,)
+        Start from the run's time zero, duration, and CPU time, seconds.
+    """
+
+    group: int
+    stage: int
+    job: npt.NDArray[np.int64]
+    start: npt.NDArray[np.float64]
+    seconds: npt.NDArray[np.float64]
+    cpu: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """What came back from the workers: their spans, and what the controller recorded."""
+
+    spans: tuple[Spans, ...]
+    controller: Controller
+
+
+class Session:
+    """Worker processes that hold a placement; a context manager.
+
+    Parameters
+    ----------
+    plan : Plan or Placement
+        Who holds what.
+    models : sequence of str
+        Models as the traces to come list them.
+    profiles : Mapping[str, ModelProfile], optional
+        What dispatch and admission predict with; the set that the plan names if left out.
+    device : {"auto", "cpu", "cuda"}
+        What a device is: a core of this machine, or a GPU. ``auto``: by the plan's device type, else cores.
+    batching : Batching or int, optional
+        Largest batch that will be asked for; the plan's if left out.
+    startup_timeout_s : float
+        Longest time for the workers to build their models, and longest silence of one that has work, seconds.
+
+    Raises
+    ------
+    InputError
+        If torch is missing, a model cannot be built, or an argument is wrong.
+    RunError
+        If a worker does not start.
+    """
+
+    def __init__(
+        self,
+        plan: Plan | Placement,
+        models: Sequence[str],
+        profiles: Mapping[str, ModelProfile] | None = None,
+        *,
+        device: str = "auto",
+        batching: Batching | int | None = None,
+        startup_timeout_s: float = 180.0,
+    ) -> None:
+        if importlib.util.find_spec("torch") is None:
+            raise InputError("run: torch is not installed; running needs it: pip install 'meshwright[torch]'")
+        self.plan = plan if isinstance(plan, Plan) else None
+        placement = plan.placement if isinstance(plan, Plan) else plan
+        if not isinstance(placement, Placement):
+            raise InputError(f"run: plan: expected a Plan or a Placement (got {type(plan).__name__})")
+        if not startup_timeout_s > 0:
+            raise InputError(f"run: startup_timeout_s: expected > 0 seconds (got {startup_timeout_s})")
+        self.placement, self.models = placement, tuple(models)
+        self.profiles = _profiles(self.plan, profiles)
+        self.batching = self._batching(batching)
+        max_batch = self.batching.max_batch if self.batching else 1
+        tables = build_tables(placement, self.models, self.profiles, max_batch)
+        self.batches = tuple(int(b) for b in tables.sizes if b <= max_batch)
+        self._pp = [group.config.pp for group in placement.groups]
+        self.tasks = assign(
+            placement, self.models, self.profiles, self.plan, kind=device_kind(self.plan, device),
+            batches=self.batches, report_free=self.batching is not None, timeout_s=startup_timeout_s,
+        )  # fmt: skip
+        self._fleet = Fleet(self.tasks, startup_timeout_s)
+
+    def _batching(self, given: Batching | int | None) -> Batching | None:
+        if given is None and self.plan and self.plan.serving.max_batch > 1:
+            given = self.plan.serving.max_batch
+        return Batching(given) if isinstance(given, int) else given
+
+    def __enter__(self) -> Session:
+        self._fleet.__enter__()
+        try:
+            self.warm_up()
+        except BaseException:
+            self._fleet.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._fleet.close()
+
+    def warm_up(self) -> None:
+        """Send one job of each model and batch size through each group, so that no request meets a cold path."""
+        jobs = [
+            ProbeJob(0.0, task.group, hosted.model, batch)
+            for task in self.tasks
+            if task.rank == 0
+            for hosted in task.models
+            for batch in self.batches
+        ]
+        if jobs:
+            served = self.serve([job.at for job in jobs], Probe(jobs))
+            if served.controller.failures:
+                self._fleet.close()
+                raise RunError(f"run: warm-up: {served.controller.failures[0]}")
+
+    def serve(self, arrival: list[float], decisions: Decisions, progress: Progress | None = None) -> Served:
+        """Send requests at their arrival times (seconds, ascending) and wait for all of them."""
+        controller = Controller(self._fleet, arrival, decisions, self._pp, progress)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            controller.run()
+        else:  # a notebook's loop is running in this thread
+            with ThreadPoolExecutor(1, "controller") as thread:
+                thread.submit(controller.run).result()
+        spans = tuple(
+            Spans(
+                process.task.group, process.task.stage, table[:, 0].astype(np.int64), table[:, 1] - controller.t0,
+                table[:, 2] - table[:, 1], table[:, 3],
+            )
+            for process, table in self._fleet.collect_spans().items()
+            if process.task.share == 0
+        )  # fmt: skip
+        return Served(spans, controller)
+
+    def run(
+        self,
+        trace: Trace,
+        *,
+        profiles: Mapping[str, ModelProfile] | None = None,
+        dispatch: str | None = None,
+        batching: bool | None = None,
+        admission: bool | None = None,
+        overhead: float | None = None,
+        correct_clocks: bool = True,
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Serve a trace. See `meshwright.runtime.run`.
+
+        Parameters
+        ----------
+        trace : Trace
+            Its models are the session's.
+        profiles : Mapping[str, ModelProfile], optional
+            Others than the session's to predict with (the same batch sizes).
+        dispatch, admission, overhead, correct_clocks, progress
+            As in `meshwright.runtime.run`.
+        batching : bool, optional
+            False to send requests one by one although the session could batch.
+        """
+        if trace.models != self.models:
+            raise InputError(f"run: the trace's models are {trace.models}, the session was started for {self.models}")
+        serving = self.plan.serving if self.plan else None
+        dispatch = dispatch or (serving.dispatch if serving else "shortest_queue")
+        check_dispatch(dispatch)
+        if admission is None:
+            admission = serving.admission if serving else True
+        known = self.profiles if profiles is None else profiles
+        expected = _overhead(self.plan, known, overhead)
+        batched = self.batching is not None and batching is not False
+        tables = build_tables(self.placement, self.models, known, self.batches[-1] if batched else 1)
+        dispatcher = Dispatcher(
+            trace, tables, dispatch=dispatch, admission=admission, overhead=expected, batching=batched,
+            correct=correct_clocks,
+        )  # fmt: skip
+        served = self.serve(trace.arrival.tolist(), dispatcher, progress)
+        return collect(trace, self.placement, tables, dispatcher, served, dispatch, expected)
+
+
+def _profiles(plan: Plan | None, profiles: Mapping[str, ModelProfile] | None) -> Mapping[str, ModelProfile]:
+    if profiles is not None:
+        return profiles
+    if plan is None or not plan.profile:
+        raise InputError("run: no profiles: give the profile set that predictions are made with")
+    try:
+        return profile_store.load(plan.profile)
+    except MeshwrightError as error:
+        raise InputError(
+            f"run: the plan names profile set {plan.profile!r}, which is not shipped; give it: {error}"
+        ) from None
+
+
+def _overhead(plan: Plan | None, profiles: Mapping[str, ModelProfile], given: float | None) -> float:
+    if given is None:
+        given = (plan.serving.overhead_s if plan else 0.0) or float(getattr(profiles, "overhead_s", 0.0))
+    if not (math.isfinite(given) and given >= 0):
+        raise InputError(f"run: overhead: expected finite seconds >= 0 (got {given})")
+    return given
