@@ -31,7 +31,7 @@ TARGETS: dict[str, Callable[[Plan, ExportOptions], dict[str, File]]] = {
 """Target -> what makes its files from a plan."""
 
 
-def export(plan: Plan, to: str, out_dir: str | Path, *, force: bool = False, **options: Any) -> list[Path]:
+def export(plan: Plan, to: str, out: str | Path, *, force: bool = False, **options: Any) -> list[Path]:
     """Write the files that start `plan` on another system.
 
     Parameters
@@ -40,10 +40,10 @@ def export(plan: Plan, to: str, out_dir: str | Path, *, force: bool = False, **o
         What to start.
     to : str
         A key of `TARGETS`.
-    out_dir : path
+    out : path
         Folder to write to: new, empty, or an earlier export's (whose files are replaced).
     force : bool
-        Write although `out_dir` holds other files.
+        Write although `out` holds other files.
     **options
         Fields of `ExportOptions`.
 
@@ -70,4 +70,4 @@ def export(plan: Plan, to: str, out_dir: str | Path, *, force: bool = False, **o
     files = TARGETS[to](plan, ExportOptions(**options))
     digest = hashlib.sha256(plan.to_json().encode()).hexdigest()
     about = {"target": to, "meshwright": __version__, "plan_sha256": digest}
-    return write_tree(files, out_dir, about, force)
+    return write_tree(files, out, about, force)
