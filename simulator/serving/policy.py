@@ -7,7 +7,7 @@ and a property test holds the two together.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import InputError
 from .tables import ServingTables
@@ -18,8 +18,7 @@ TOLERANCE_S = 1e-9
 """A finish within a nanosecond of its deadline is on it: sums of floats must not decide what arithmetic calls equal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What the controller decided for one request.
 
     Parameters

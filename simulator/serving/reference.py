@@ -23,11 +23,10 @@ __all__ = ["run_reference"]
 _ARRIVALS_LAST = 3.0  # SimPy priority: at one instant, completions come before arrivals
 
 
-def _after(env: simpy.Environment, delay: float, priority: float) -> simpy.Event:
-    """A timeout with a priority: what happens at one instant happens in order of priority."""
-    event = env.event()
-    event._ok, event._value = True, None
-    env.schedule(event, priority=priority, delay=delay)  # pyright: ignore[reportArgumentType]
+def _at(env: simpy.Environment, event: simpy.Event, time: float, priority: float, value: object = None) -> simpy.Event:
+    """Let `event` happen at `time`; what happens at one instant happens in order of priority."""
+    event._ok, event._value = True, value
+    env.schedule(event, priority=priority, delay=time - env.now)  # pyright: ignore[reportArgumentType]
     return event
 
 
@@ -43,6 +42,59 @@ class _Job:
         self.ready = ready
 
 
+class _Stage:
+    """One pipeline stage of a group: first come, first served, for ever."""
+
+    def __init__(self, world: _World, group: int, index: int, following: _Stage | None) -> None:
+        self.world = world
+        self.group = group
+        self.index = index
+        self.following = following
+        self.queue: deque[_Job] = deque()
+        self.priority = 1.0 + group / world.n_groups  # groups that are free together choose in order of index
+        self.free = float(world.clock[group, index])  # later than 0 if carried over from the placement before
+        self.ended: simpy.Event = world.env.event()  # the job in service is done
+        self.idle = True
+        world.env.process(self.run())
+
+    def put(self, job: _Job) -> None:
+        """Queue a job, or begin it if nothing is before it."""
+        if self.idle:
+            self.idle = False
+            self.begin(job)
+        else:
+            self.queue.append(job)
+
+    def begin(self, job: _Job) -> None:
+        """Serve a job as soon as it is here and the stage is free."""
+        start = job.ready if job.ready > self.free else self.free
+        self.free = start + job.latency[self.index]
+        if self.index == 0:
+            for r in job.requests:
+                self.world.start[r] = start
+        _at(self.world.env, self.ended, self.free, self.priority, job)
+
+    def run(self) -> Generator[simpy.Event, Any, None]:
+        """Life of the stage: a job ends, is passed on, and the next one begins."""
+        env, controller = self.world.env, self.world.controller
+        while True:
+            job: _Job = yield self.ended
+            self.ended = env.event()
+            if self.following is None:
+                self.world.done(self.group, job)
+            else:
+                job.ready = self.free + job.hop
+                self.following.put(job)
+            if self.queue:
+                self.begin(self.queue.popleft())
+            else:
+                self.idle = True
+            if self.index == 0 and isinstance(controller, BatchingController):
+                batch, _ = controller.stage_free(env.now, self.group)
+                if batch is not None:
+                    self.world.launch(batch)
+
+
 class _World:
     """The simulated cluster and what it has recorded so far."""
 
@@ -55,71 +107,44 @@ class _World:
         self.batch = np.zeros(n, dtype=np.int32)
         self.clock = clock
         self.n_groups = tables.n_groups
-        self.queues: list[list[deque[_Job]]] = []
-        self.wake: list[list[simpy.Event | None]] = []
-        for g, pp in enumerate(tables.stages):
-            self.queues.append([deque() for _ in range(pp)])
-            self.wake.append([None] * int(pp))
-            for k in range(int(pp)):
-                self.env.process(self._stage(g, k, int(pp)))
-
-    def put(self, group: int, stage: int, job: _Job) -> None:
-        """Queue a job at a stage and wake it."""
-        self.queues[group][stage].append(job)
-        sleeper = self.wake[group][stage]
-        if sleeper is not None:
-            self.wake[group][stage] = None
-            sleeper.succeed()
-
-    def _stage(self, group: int, stage: int, pp: int) -> Generator[simpy.Event, Any, None]:
-        """One pipeline stage: first come, first served, for ever."""
-        env, queue = self.env, self.queues[group][stage]
-        priority = 1.0 + group / self.n_groups  # groups that become free together choose in order of index
-        if self.clock[group, stage] > 0:  # carried over from the placement before
-            yield env.timeout(self.clock[group, stage])
-        while True:
-            while queue:
-                job = queue.popleft()
-                if job.ready > env.now:
-                    yield env.timeout(job.ready - env.now)
-                if stage == 0:
-                    for r in job.requests:
-                        self.start[r] = env.now
-                yield _after(env, job.latency[stage], priority)
-                self.clock[group, stage] = env.now
-                if stage + 1 < pp:
-                    job.ready = env.now + job.hop
-                    self.put(group, stage + 1, job)
-                else:
-                    self._done(group, job)
-                if stage == 0 and isinstance(self.controller, BatchingController):
-                    batch, _ = self.controller.stage_free(env.now, group)
-                    if batch is not None:
-                        self.launch(batch)
-            self.wake[group][stage] = sleeper = env.event()
-            yield sleeper
+        self.groups: list[list[_Stage]] = []
+        for g, pp in enumerate(tables.stages.tolist()):
+            stages: list[_Stage] = []
+            for k in reversed(range(pp)):
+                stages.insert(0, _Stage(self, g, k, stages[0] if stages else None))
+            self.groups.append(stages)
 
     def launch(self, batch: Batch) -> None:
         """Send a batch into its group."""
-        self.put(batch.group, 0, _Job(batch.requests, batch.latency, batch.hop, self.env.now))
+        self.groups[batch.group][0].put(_Job(batch.requests, batch.latency, batch.hop, self.env.now))
         for r in batch.requests:
             self.group[r] = batch.group
             self.batch[r] = len(batch.requests)
 
-    def _done(self, group: int, job: _Job) -> None:
+    def done(self, group: int, job: _Job) -> None:
+        """A job has left the last stage of its group."""
         overhead = self.controller.overhead
+        finish = self.env.now + overhead
         for r in job.requests:
-            self.finish[r] = self.env.now + overhead
+            self.finish[r] = finish
         if overhead > 0:
-            timer = self.env.timeout(overhead)
+            timer = _at(self.env, self.env.event(), finish, 1.0)
             assert timer.callbacks is not None
-            timer.callbacks.append(lambda _: self._count(group, len(job.requests)))
+            timer.callbacks.append(lambda _: self.count(group, len(job.requests)))
         else:
-            self._count(group, len(job.requests))
+            self.count(group, len(job.requests))
 
-    def _count(self, group: int, n: int) -> None:
+    def count(self, group: int, n: int) -> None:
+        """Requests of a group have finished."""
         for _ in range(n):
             self.controller.finished(group)
+
+    def clocks(self) -> npt.NDArray[np.float64]:
+        """When each stage was free in the end, seconds."""
+        for g, stages in enumerate(self.groups):
+            for stage in stages:
+                self.clock[g, stage.index] = stage.free
+        return self.clock
 
 
 def _arrivals(
@@ -130,8 +155,13 @@ def _arrivals(
 ) -> Generator[simpy.Event, Any, None]:
     env, controller = world.env, world.controller
     tables = controller.tables
+    costs = {
+        (m, int(tables.pair_group[p])): (tables.latency[p, 0].tolist(), float(tables.hop[p]))
+        for m in range(tables.n_models)
+        for p in tables.pairs_of(m)
+    }
     for i, (at, m, limit) in enumerate(zip(arrival.tolist(), model.tolist(), slo.tolist(), strict=True)):
-        yield _after(env, at - env.now, _ARRIVALS_LAST)
+        yield _at(env, env.event(), at, _ARRIVALS_LAST)
         if isinstance(controller, BatchingController):
             batch, _ = controller.offer(at, i, m, at + limit)
             if batch is not None:
@@ -140,10 +170,10 @@ def _arrivals(
         decision = controller.arrive(at, m, at + limit)
         if decision.admitted:
             g = decision.group
-            pair = tables.pair(m, g)
             world.group[i] = g
             world.batch[i] = 1
-            world.put(g, 0, _Job((i,), tables.latency[pair, 0].tolist(), float(tables.hop[pair]), at))
+            latency, hop = costs[m, g]
+            world.groups[g][0].put(_Job((i,), latency, hop, at))
 
 
 def run_reference(
@@ -170,4 +200,4 @@ def run_reference(
     world = _World(len(arrival), tables, controller, clock)
     world.env.process(_arrivals(world, arrival, model, slo))
     world.env.run()
-    return world.finish, world.group, world.clock, world.start, world.batch
+    return world.finish, world.group, world.clocks(), world.start, world.batch
