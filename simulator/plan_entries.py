@@ -27,6 +27,7 @@ __all__ = [
 
 Name = Annotated[str, StringConstraints(min_length=1)]
 ConfigName = Annotated[str, StringConstraints(pattern=r"^op[1-9][0-9]*pp[1-9][0-9]*$")]
+BatchSize = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(ge=0)]
 
 Problem = tuple[tuple[str | int, ...], str]
@@ -64,8 +65,10 @@ class ClusterEntry(Entry):
 class StageEntry(Entry):
     """What a model costs under one parallel configuration, as the planner's profile says."""
 
-    latency_s: dict[int, tuple[Annotated[float, Field(gt=0)], ...]] = Field(
-        min_length=1, description="batch size -> latency of each stage (s)"
+    latency_s: dict[BatchSize, tuple[Annotated[float, Field(gt=0)], ...]] = Field(
+        min_length=1,
+        description="batch size -> latency of each stage (s)",
+        json_schema_extra={"propertyNames": {"pattern": "^[1-9][0-9]*$"}},
     )
     weight_bytes: tuple[Annotated[float, Field(ge=0)], ...] = Field(
         description="weights on each device of a stage, per stage (bytes)"
@@ -85,7 +88,9 @@ class ModelEntry(Entry):
     seed: int = 0
     slo_s: float | None = Field(default=None, gt=0)
     stages: dict[ConfigName, StageEntry] = Field(
-        default_factory=dict, description="parallel configuration -> cost, for the configurations that the plan uses"
+        default_factory=dict,
+        description="parallel configuration -> cost, for the configurations that the plan uses",
+        json_schema_extra={"additionalProperties": False},
     )
 
 
@@ -180,7 +185,9 @@ def _stage_problems(model: ModelEntry) -> list[Problem]:
     found: list[Problem] = []
     for name, stage in model.stages.items():
         pp = ParallelConfig.parse(name).pp
-        rows = {("latency_s", b): row for b, row in stage.latency_s.items()} | {("weight_bytes",): stage.weight_bytes}
+        rows = {("latency_s", str(b)): row for b, row in stage.latency_s.items()} | {
+            ("weight_bytes",): stage.weight_bytes
+        }
         found += [
             (("stages", name, *where), f"expected {pp} stages (got {len(row)})")
             for where, row in rows.items()

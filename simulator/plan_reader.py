@@ -94,8 +94,9 @@ def _problem(error: Any, plan: type[BaseModel]) -> Problem:
         near = difflib.get_close_matches(str(loc[-1]), known, n=1)
         return loc, "unknown key; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}")
     message = error["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    return loc, message if kind == "value_error" else f"{message} (got {_short(error['input'])})"
+    if kind == "value_error":
+        return loc, message
+    return loc, f"{message[0].lower()}{message[1:]} (got {_short(error['input'])})"
 
 
 def problem_line(error: Any) -> str:
@@ -157,10 +158,10 @@ def _line_numbers(text: str, locations: Sequence[Sequence[str | int]]) -> list[i
 def _line(node: Any, loc: Sequence[str | int]) -> int | None:
     for step in loc:
         inner = None
-        if isinstance(step, int) and isinstance(node.value, list) and step < len(node.value):
+        if node.id == "sequence" and isinstance(step, int) and step < len(node.value):
             inner = node.value[step]
-        elif isinstance(node.value, list):
-            inner = next((v for k, v in (p for p in node.value if isinstance(p, tuple)) if k.value == str(step)), None)
+        elif node.id == "mapping":
+            inner = next((value for key, value in node.value if key.value == str(step)), None)
         if inner is None:  # what is missing is missing from this one
             break
         node = inner
