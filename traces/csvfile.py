@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -107,9 +108,11 @@ def _write_rows(trace: Trace, stream: BinaryIO, appearing: list[str]) -> None:
     if np.isinf(trace.slo).all():
         del fields["slo"]
     names = np.array(trace.models, dtype=object)
+    # csv quotes a name for the sake of its own line end, but not for a lone carriage return.
+    quoting = csv.QUOTE_NONNUMERIC if any("\r" in name for name in trace.models) else csv.QUOTE_MINIMAL
     for low in range(0, len(trace), CHUNK):
         rows = slice(low, low + CHUNK)
         block = {"arrival": trace.arrival[rows], "model": names[trace.model[rows]]}
         block |= {name: column[rows] for name, column in fields.items()}
-        pd.DataFrame(block).to_csv(text, index=False, header=low == 0, lineterminator="\n")
+        pd.DataFrame(block).to_csv(text, index=False, header=low == 0, lineterminator="\n", quoting=quoting)
     text.detach()

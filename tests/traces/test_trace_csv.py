@@ -72,7 +72,7 @@ TRACES = st.builds(
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
 @given(trace=TRACES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_round_trip_is_exact(tmp_path: Path, ending: str, trace: Trace) -> None:
     if ending == ".parquet":
         pytest.importorskip("pyarrow")
@@ -128,12 +128,14 @@ def test_models_without_requests_and_their_order_are_kept(tmp_path: Path) -> Non
         ("arrival,model\n-1,a\n2,b\n", r"t.csv:2: column 'arrival' must be >= 0 \(got '-1'\)"),
         (
             "arrival,model\n\n5,a\n2,b\n",
-            r"t.csv:4: column 'arrival' is earlier than the line before, 5 .*\n.*sort=True",
+            r"t.csv:4: column 'arrival' is earlier than .* before, 5 .*\n.*sort=True",
         ),
         ("arrival,model,slo\n1,a,0\n", r"t.csv:2: column 'slo' must be > 0"),
         ("arrival,model,slo\n1,a,\n", r"t.csv:2: column 'slo' is empty"),
         ("arrival,model,prompt_tokens\n1,a,0\n", r"t.csv:2: column 'prompt_tokens' must be an integer >= 1"),
         ("arrival,model,output_tokens\n1,a,2.5\n", r"t.csv:2: column 'output_tokens' must be an integer"),
+        ("arrival,model,prefix\n1,a,1\n1,a,inf\n", r"t.csv:3: column 'prefix' must be an integer"),
+        ("arrival,model,prefix\n1,a,1\n1,a,99999999999999999999\n", r"t.csv:3: column 'prefix' must be an integer"),
         ("arrival,model,id\n1,a,x\n3,a,y\n4,b,x\n", r"t.csv:4: column 'id' was given before; ids must be distinct"),
         ('arrival,model\n1,"a\n2,b\n', r"t.csv"),
         (b"arrival,model\n1,\xff\xfe\n", r"t.csv: is not UTF-8 text"),
@@ -147,8 +149,8 @@ def test_bad_files_are_answered_by_line_and_column(file, content: str | bytes, m
     with pytest.raises(InputError, match=message) as caught:
         traces.read(file(content))
     assert isinstance(caught.value, ValueError)
+    packed = gzip.compress(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=message):
-        packed = gzip.compress(content if isinstance(content, bytes) else content.encode())
         traces.read(file(packed, "t.csv"))
 
 
@@ -164,11 +166,7 @@ def test_first_five_offending_lines_and_their_number(file) -> None:
 def test_problems_of_several_columns_come_together(file) -> None:
     with pytest.raises(InputError) as caught:
         traces.read(file("arrival,model,slo\nx,a,1\n2,,1\n3,b,-1\n"))
-    assert [line.split(": ")[1].split()[1] for line in str(caught.value).split("\n")] == [
-        "'arrival'",
-        "'model'",
-        "'slo'",
-    ]
+    assert re.findall(r":(\d+): column '(\w+)'", str(caught.value)) == [("2", "arrival"), ("3", "model"), ("4", "slo")]
 
 
 @pytest.mark.parametrize("cut", [30, 200, -9, -1])
@@ -228,12 +226,12 @@ def test_units_and_the_warning_about_them(file) -> None:
     path = file("arrival,model\n1000,a\n2500,b\n")
     assert traces.read(path, unit="ms").arrival.tolist() == [1.0, 2.5]
     with pytest.warns(TraceWarning, match=r"times look like another unit than 's': 2 requests within 0.5 s"):
-        traces.read(file("arrival,model\n0.1,a\n0.6,b\n"))
+        traces.read(file("arrival,model\n0.1,a\n0.6,b\n", "short.csv"))
     with pytest.warns(TraceWarning, match="times look like another unit than 'us'"):
         traces.read(path, unit="us")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(traces.read(file("arrival,model\n0.5,a\n"))) == 1  # one request has no rate
+        assert len(traces.read(file("arrival,model\n0.5,a\n", "one.csv"))) == 1  # one request has no rate
         assert len(traces.read(path)) == 2
     with pytest.raises(InputError, match="unknown unit 'h'; expected one of s, ms, us, ns"):
         traces.read(path, unit="h")
@@ -242,7 +240,7 @@ def test_units_and_the_warning_about_them(file) -> None:
 def test_other_names_other_delimiter_one_model(file) -> None:
     path = file("when;what\n1;a\n2;b\n")
     assert traces.read(path, columns={"arrival": "when", "model": "what"}, delimiter=";").arrival.tolist() == [1.0, 2.0]
-    assert traces.read(file("arrival\n1\n2\n"), models=["only"]).models == ("only",)
+    assert traces.read(file("arrival\n1\n2\n", "one.csv"), models=["only"]).models == ("only",)
     with pytest.raises(InputError, match="'speed' is no field of a trace"):
         traces.read(path, columns={"speed": "when"}, delimiter=";")
     with pytest.raises(InputError, match="missing column 'when2'"):
@@ -257,7 +255,7 @@ def test_slices_are_rebased(file) -> None:
     trace = traces.read(file(GOOD), start=1.0, stop=3.0)
     assert trace.arrival.tolist() == [0.5]
     for start, stop in ((-1.0, None), (float("nan"), None), (5.0, 5.0), (2.0, float("nan"))):
-        with pytest.raises(InputError, match="start|stop"):
+        with pytest.raises(InputError, match=r"start|stop"):
             traces.read(file(GOOD), start=start, stop=stop)
 
 
@@ -280,18 +278,11 @@ def test_progress_reaches_the_end(tmp_path: Path) -> None:
     assert seen[-1] == (path.stat().st_size, path.stat().st_size)
 
 
-@given(
-    st.lists(
-        st.lists(
-            st.sampled_from(["1", "2.5", "-1", "nan", "inf", "", "a", " 3", "1e400", "0x1", '"', "\x00", "9" * 25]),
-            max_size=4,
-        ),
-        max_size=6,
-    ),
-    st.sampled_from(
-        ["arrival,model", "arrival,model,slo", "model,prompt_tokens,arrival", "arrival,model,prefix", "id,x"]
-    ),
-)
+CELLS = st.sampled_from(["1", "2.5", "-1", "nan", "inf", "", "a", " 3", "1e400", "0x1", '"', "\x00", "9" * 25])
+HEADERS = ["arrival,model", "arrival,model,slo", "model,prompt_tokens,arrival", "arrival,model,prefix", "id,x"]
+
+
+@given(st.lists(st.lists(CELLS, max_size=4), max_size=6), st.sampled_from(HEADERS))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_gives_a_trace_or_an_input_error(tmp_path: Path, rows: list[list[str]], header: str) -> None:
     path = tmp_path / "fuzz.csv"

@@ -23,14 +23,16 @@ def write(path: Path, **columns: object) -> Path:
 def test_foreign_files_are_read(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t.parquet",
-        when=arrow.array([1, 2, 3], arrow.int32()),
+        when=arrow.array([1000, 2000, 3000], arrow.int32()),
         model=arrow.array(["a", "b", "a"]).dictionary_encode(),
         slo=arrow.array([1.0, 2.0, 3.0], arrow.float32()),
         prompt_tokens=arrow.array([5, 6, 7], arrow.int16()),
     )
     trace = traces.read(path, columns={"arrival": "when"})
-    assert trace == Trace([1.0, 2.0, 3.0], ["a", "b", "a"], ("a", "b"), [1.0, 2.0, 3.0], prompt_tokens=[5, 6, 7])
-    assert traces.read(path, "parquet", columns={"arrival": "when"}, unit="ms").duration == 0.003
+    assert trace == Trace(
+        [1000.0, 2000.0, 3000.0], ["a", "b", "a"], ("a", "b"), [1.0, 2.0, 3.0], prompt_tokens=[5, 6, 7]
+    )
+    assert traces.read(path, "parquet", columns={"arrival": "when"}, unit="ms").duration == 3.0
 
 
 def test_models_and_their_order_are_kept(tmp_path: Path) -> None:
