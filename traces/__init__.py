@@ -6,6 +6,7 @@ from .fetch import fetch
 from .fit import fit_gamma
 from .generate import gamma, poisson
 from .merge import merge
+from .published import alpaserve_gamma
 from .read import read, write
 from .report import draw_rates, rates, report
 from .synthetic import maf1_like, maf2_like
@@ -17,6 +18,7 @@ __all__ = [
     "GammaWindows",
     "Trace",
     "TraceWarning",
+    "alpaserve_gamma",
     "draw_rates",
     "fetch",
     "fit_gamma",

@@ -80,14 +80,14 @@ def gamma(
     """
     names = model_names(models)
     if not (math.isfinite(duration) and duration > 0):
-        raise InputError(f"gamma: duration must be positive and finite seconds (got {duration})")
+        raise InputError(f"duration: expected positive and finite seconds (got {duration})")
     rates = model_rates(rate, split, names)
-    asked = f"gamma: {rates.sum():g} requests/s for {duration:g} s"
+    asked = f"{rates.sum():g} requests/s for {duration:g} s"
     if rates.sum() * duration > MAX_REQUESTS:
         raise InputError(f"{asked} are {rates.sum() * duration:.3g} requests; expected at most {MAX_REQUESTS:.0e}")
     cvs = _per_model(cv, names, "cv")
     if not ((cvs > 0) & (cvs <= MAX_CV)).all():
-        raise InputError(f"gamma: cv must be in (0, {MAX_CV:g}] (got {cv})")
+        raise InputError(f"cv: expected a number in (0, {MAX_CV:g}] (got {cv})")
     streams = [
         renewal(generator(seed, "arrivals", name), float(r), float(c), duration)
         for name, r, c in zip(names, rates, cvs, strict=True)
@@ -103,27 +103,33 @@ def model_rates(rate: float | Sequence[float] | Mapping[str, float], split: Spli
     InputError
         On a rate that is negative or not finite, a total of 0, or rates per model together with a split.
     """
-    if isinstance(rate, Mapping | Sequence | np.ndarray):
+    if isinstance(rate, Mapping) or np.ndim(rate) > 0:
         if split is not None:
             raise InputError("rate: given per model, so a split has nothing to split; give one of the two")
         rates = _per_model(rate, models, "rate")
     else:
-        rates = float(rate) * shares(split, models)
+        rates = _per_model(rate, models, "rate") * shares(split, models)
     if not (np.isfinite(rates).all() and (rates >= 0).all() and rates.sum() > 0):
         raise InputError(f"rate: expected positive and finite requests per second (got {rate})")
     return rates
 
 
 def _per_model(value: float | Sequence[float] | Mapping[str, float], models: Sequence[str], what: str) -> FloatArray:
-    if isinstance(value, Mapping):
-        unknown = [name for name in value if name not in models]
-        missing = [name for name in models if name not in value]
-        if unknown or missing:
-            problem = f"unknown model {unknown[0]!r}" if unknown else f"none for model {missing[0]!r}"
-            raise InputError(f"{what}: {problem}; models: {', '.join(models[:10])}")
-        return np.array([value[name] for name in models], dtype=np.float64)
-    if isinstance(value, Sequence | np.ndarray):
-        if len(value) != len(models):
-            raise InputError(f"{what}: expected {len(models)} figures, one per model (got {len(value)})")
-        return np.array(value, dtype=np.float64)
-    return np.full(len(models), float(value))
+    try:
+        if isinstance(value, Mapping):
+            unknown = [name for name in value if name not in models]
+            missing = [name for name in models if name not in value]
+            if unknown or missing:
+                problem = f"unknown model {unknown[0]!r}" if unknown else f"none for model {missing[0]!r}"
+                raise InputError(f"{what}: {problem}; models: {', '.join(models[:10])}")
+            return np.array([value[name] for name in models], dtype=np.float64)
+        given = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{what}: expected a number (got {value!r})") from None
+    if given.ndim == 0:
+        return np.full(len(models), float(given))
+    if given.shape != (len(models),):
+        raise InputError(f"{what}: expected {len(models)} figures, one per model (got shape {given.shape})")
+    return given

@@ -139,6 +139,8 @@ def test_slo_by_model_reaches_the_requests() -> None:
         ({"rate": -1.0}, "rate"),
         ({"rate": float("nan")}, "rate"),
         ({"rate": float("inf")}, "rate"),
+        ({"rate": "fast"}, "rate: expected a number"),
+        ({"cv": None}, "cv"),
         ({"rate": [1.0]}, "expected 2 figures"),
         ({"rate": {"a": 1.0}}, "none for model 'b'"),
         ({"rate": {"a": 1.0, "b": 1.0, "c": 1.0}}, "unknown model 'c'"),
@@ -200,3 +202,21 @@ def test_a_power_law_sums_to_one_and_falls(n: int, exponent: float) -> None:
     law = power_law(n, exponent)
     assert law.sum() == pytest.approx(1.0)
     assert (np.diff(law) <= 0).all()
+
+
+def test_alpaserve_gamma_is_the_authors_loop_bit_for_bit() -> None:
+    rates, cv, duration = [3.0, 0.01, 7.5], 4.0, 200.0
+    expected = []
+    for i, rate in enumerate(rates):
+        legacy = np.random.RandomState(5 + i)
+        now = legacy.gamma(1 / cv**2, cv**2 / rate)
+        while now < duration:
+            expected.append((now, i))
+            now += legacy.gamma(1 / cv**2, cv**2 / rate)
+    expected.sort()
+    trace = traces.alpaserve_gamma(rates, cv, duration, ["a", "b", "c"], seed=5)
+    assert trace.arrival.tolist() == [t for t, _ in expected]
+    assert trace.model.tolist() == [i for _, i in expected]
+    for bad in ({"cv": 0.0}, {"duration": -1.0}, {"seed": -1}, {"rate": 0.0}):
+        with pytest.raises(InputError):
+            traces.alpaserve_gamma(**({"rate": 1.0, "cv": 1.0, "duration": 9.0, "models": ["a"]} | bad))
