@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...errors import InputError
+from .bound import attainable
 from .enumeration import coarsest_buckets, device_buckets, discrepancy, layouts, model_buckets
 from .evaluator import Evaluator, State, canonical
 from .fast import fast_selection
@@ -85,13 +86,9 @@ class Search:
     progress: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
-        i = self.evaluator.instance
-        self._everything = (1 << i.n_models) - 1
+        self._everything = (1 << self.evaluator.instance.n_models) - 1
         self._solved: dict[tuple[int, int], tuple[int, State]] = {}
-        hopeless = [
-            np.bincount(i.model[row[i.model] > i.slo + 2e-9], minlength=i.n_models) for row in i.total_latency()
-        ]
-        self._hopeless = np.where(i.fits, np.array(hopeless), i.counts)
+        self._floors: dict[tuple[int, int, tuple[int, ...]], int] = {}
 
     def run(self) -> Selection:
         """The best solution over all bucketings and device splits."""
@@ -156,17 +153,15 @@ class Search:
             self.progress(f"{len(buckets)} bucket(s), devices {'+'.join(map(str, split))}: attainment {share:.4f}")
         return sum(lost), canonical(groups)
 
-    def floor(self, bucket: int, n_devices: int) -> int:
-        """Requests of a bucket that no group of at most `n_devices` devices can attain."""
-        i = self.evaluator.instance
-        usable = [c for c, config in enumerate(i.configs) if config.n_devices <= n_devices]
-        return self._floor(bucket, usable)
-
-    def _floor(self, bucket: int, configs: Sequence[int]) -> int:
-        if not configs:
-            return self.evaluator.requests(bucket)
-        least = self._hopeless[list(configs)].min(axis=0)
-        return int(sum(int(least[m]) for m in range(len(least)) if bucket >> m & 1))
+    def floor(self, bucket: int, n_devices: int, configs: Sequence[int] | None = None) -> int:
+        """Requests of a bucket that no placement on `n_devices` devices attains (of all, or of some configurations)."""
+        instance = self.evaluator.instance
+        chosen = tuple(range(len(instance.configs)) if configs is None else sorted(set(configs)))
+        key = (bucket, n_devices, chosen)
+        if key not in self._floors:
+            most = attainable(instance, bucket, chosen, n_devices)
+            self._floors[key] = self.evaluator.requests(bucket) - most
+        return self._floors[key]
 
     def solve(self, bucket: int, n_devices: int) -> tuple[int, State]:
         """The best placement of one bucket on `n_devices` devices: (its unserved requests, groups); remembered."""
@@ -178,14 +173,14 @@ class Search:
         best: tuple[int, State] = (evaluator.requests(bucket), ())
         names = [m for m in range(evaluator.instance.n_models) if bucket >> m & 1]
         for groups in layouts(evaluator.instance, n_devices, names, self.options.remainder):
-            floor = self._floor(bucket, sorted(set(groups)))
+            floor = self.floor(bucket, n_devices, groups)
             if best[1] and floor >= best[0]:
                 continue
             found = self.select(groups, bucket, floor)
             if found.unserved - outside < best[0] or not best[1]:
                 best = (found.unserved - outside, found.state)
             if best[0] == self.floor(bucket, n_devices):
-                break
+                break  # proven best
         self._solved[bucket, n_devices] = best
         return best
 
