@@ -188,8 +188,11 @@ class WorkerPool:
 
     def call(self, function: Callable[..., Any], *, timeout_s: float = 600.0, **arguments: Any) -> list[Any]:
         """Run ``function(worker, **arguments)`` on all workers at once; what each returned, by rank."""
-        for pipe in self._pipes:
-            pipe.send((function, arguments))
+        for rank, pipe in enumerate(self._pipes):
+            try:
+                pipe.send((function, arguments))
+            except OSError:
+                raise self._dead(rank) from None
         return self._collect(timeout_s)
 
     def _collect(self, timeout_s: float) -> list[Any]:
@@ -209,18 +212,20 @@ class WorkerPool:
     def _receive(self, rank: int) -> Any:
         try:
             status, value = self._pipes[rank].recv()
-        except EOFError:
-            self._processes[rank].join(5)
-            code = self._processes[rank].exitcode
-            raise RunError(f"measure: worker {rank} died (exit code {code})") from None
+        except (EOFError, OSError):
+            raise self._dead(rank) from None
         if status == "failed":
             raise RunError(f"measure: worker {rank} failed:\n{value}")
         return value
 
+    def _dead(self, rank: int) -> RunError:
+        self._processes[rank].join(5)
+        return RunError(f"measure: worker {rank} died (exit code {self._processes[rank].exitcode})")
+
     def close(self, *, force: bool = False) -> None:
         """End all workers; with `force`, without waiting for their jobs."""
         for pipe, process in zip(self._pipes, self._processes, strict=True):
-            if force:
+            if force or not process.is_alive():
                 process.kill()
             else:
                 pipe.send(None)
