@@ -21,6 +21,7 @@ from ..errors import RunError
 from .dispatcher import Job
 from .processes import Fleet, Process
 from .protocol import DONE, FREE, JOB, REPORT
+from .slices import DEFAULT, PROMPT_S, request_slice
 
 __all__ = ["Controller", "Decisions", "Failure", "Progress"]
 
@@ -150,6 +151,7 @@ class Controller:
         gc.collect()
         gc.freeze()
         gc.disable()
+        request_slice(PROMPT_S)
         try:
             self.t0 = self._loop.time() + START_AFTER_S
             for process in self.fleet.processes:
@@ -168,6 +170,7 @@ class Controller:
                 raise RunError("run: terminated (SIGTERM); every worker was stopped") from None
             raise
         finally:
+            request_slice(DEFAULT)
             gc.enable()
             gc.unfreeze()
             for process in self.fleet.processes:

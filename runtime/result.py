@@ -70,6 +70,11 @@ class RunResult(SimulationResult):
         if self.failures:
             raise RunError("run: " + "; ".join(map(str, self.failures)))
 
+    @property
+    def sizes(self) -> npt.NDArray[np.int32]:
+        """Batch size of each request, shape (n,); 0 where rejected."""
+        return np.zeros(len(self), dtype=np.int32) if self.batch is None else self.batch
+
     def heads(self) -> npt.NDArray[np.int64]:
         """One request of each job that finished (the members of a batch share all times), ascending."""
         served = np.flatnonzero(self.group >= 0)

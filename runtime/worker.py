@@ -17,10 +17,12 @@ import threading
 import time
 from array import array
 from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from .protocol import DONE, FLUSH, FREE, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, Assignment, receive_json
+from .slices import DEFAULT, PROMPT_S, request_slice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,9 +67,11 @@ class Worker:
         torch.set_num_threads(1)
         if self.cuda:
             torch.cuda.set_device(task.torch_device)
-        self._stage_group: Any = None
+        self._add_up: Callable[[Tensor], Tensor] | None = None
         if task.op * task.pp > 1:
+            request_slice(PROMPT_S)  # for the communication threads; this one computes
             self._join()
+            request_slice(DEFAULT)
         self.is_first, self.is_last = task.stage == 0, task.stage == task.pp - 1
         self.before, self.after = task.rank - task.op, task.rank + task.op
         self.reports_done = self.is_last and task.share == 0
@@ -86,6 +90,8 @@ class Worker:
         """Meet the group's other workers; stages of several devices get a process group each."""
         import torch.distributed as dist
 
+        from ..kernels.collective import all_reduce_over
+
         task = self.task
         dist.init_process_group(
             "nccl" if self.cuda else "gloo",
@@ -98,12 +104,7 @@ class Worker:
             for stage in range(task.pp):
                 group = dist.new_group(list(range(stage * task.op, (stage + 1) * task.op)))
                 if stage == task.stage:
-                    self._stage_group = group
-
-    def _all_reduce(self, x: Tensor) -> Tensor:
-        x = x.contiguous()
-        self._dist.all_reduce(x, group=self._stage_group)
-        return x
+                    self._add_up = all_reduce_over(group)
 
     def _build(self) -> None:
         """Make stages and inputs, and run each once, so that no request meets cold code."""
@@ -118,7 +119,7 @@ class Worker:
             spec = ModelSpec(**hosted.spec)
             stage = build_stage(
                 spec, hosted.first, hosted.last, seed=hosted.seed, device=task.torch_device, op_rank=task.share,
-                op_size=task.op, all_reduce=self._all_reduce if task.op > 1 else None,
+                op_size=task.op, all_reduce=self._add_up,
             )  # fmt: skip
             self.stages[hosted.model] = stage
             for batch in task.batches:

@@ -1,0 +1,217 @@
+"""`calibrate`: what a running placement really costs: stage latencies, hops, and what dispatch adds.
+
+Measured through the very path that requests take (controller, pipes, workers, torch.distributed), once with one job in
+the house at a time and once with every device at work. What is found goes into a profile set, so that the simulator,
+the controller's admission and a planner all reckon with it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError, RunError
+from ..profiles.profile import ModelProfile, Provenance
+from ..profiles.profile_set import ProfileSet
+from .probe import Probe, ProbeJob
+from .session import Session
+
+__all__ = ["Calibration", "calibrate"]
+
+Key = tuple[int, int, int]
+"""Group, model, batch size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What was measured.
+
+    Parameters
+    ----------
+    profiles : ProfileSet
+        The session's profiles with what was measured in their place; `overhead_s` and `hop_s` set.
+    overhead_s : float
+        Median seconds from arrival to the start of the first stage, plus from the end of the last to the answer.
+    hop_s : Mapping[int, float]
+        Group -> median seconds from the end of a stage to the start of the next, all devices otherwise idle.
+    alone, together : Mapping[Key, tuple of float]
+        Median latency of each stage, seconds, with one job in the house and with all devices at work.
+    """
+
+    profiles: ProfileSet
+    overhead_s: float
+    hop_s: Mapping[int, float]
+    alone: Mapping[Key, tuple[float, ...]]
+    together: Mapping[Key, tuple[float, ...]]
+
+    @property
+    def interference(self) -> float:
+        """Median ratio of stage latencies with all devices at work to those alone."""
+        ratios = [b / a for key in self.alone for a, b in zip(self.alone[key], self.together[key], strict=True)]
+        return float(np.median(ratios))
+
+    def explain(self) -> str:
+        """One line for a person."""
+        hops = [hop for hop in self.hop_s.values() if hop > 0]
+        hop = f", hop {np.median(hops) * 1e3:.2f} ms" if hops else ""
+        slower = f"devices slow each other by {self.interference - 1:.1%}"
+        return f"dispatch overhead {self.overhead_s * 1e3:.2f} ms{hop}, {slower}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """One measuring pass: per job, times of arrival and answer, and of each stage."""
+
+    jobs: list[ProbeJob]
+    finish: npt.NDArray[np.float64]
+    start: npt.NDArray[np.float64]
+    seconds: npt.NDArray[np.float64]
+
+    def medians(self, pp: list[int]) -> dict[Key, tuple[float, ...]]:
+        rows: dict[Key, list[int]] = {}
+        for i, job in enumerate(self.jobs):
+            rows.setdefault((job.group, job.model, job.batch), []).append(i)
+        return {
+            key: tuple(float(x) for x in np.median(self.seconds[mine, : pp[key[0]]], axis=0))
+            for key, mine in rows.items()
+        }
+
+
+def calibrate(session: Session, *, repeats: int = 6, together_s: float = 3.0, load: float = 0.5) -> Calibration:
+    """Measure a running session.
+
+    Parameters
+    ----------
+    session : Session
+        Started.
+    repeats : int
+        Jobs per model and group, alone.
+    together_s : float
+        Seconds of the pass with all devices at work, about.
+    load : float
+        How busy the devices are expected to be, 0 … 1: the profile's latencies lie that far between alone and together.
+
+    Raises
+    ------
+    InputError
+        On an argument out of range, or a session that holds no model.
+    RunError
+        If a group is lost.
+    """
+    if repeats < 1 or not together_s > 0 or not 0 <= load <= 1:
+        raise InputError(
+            f"calibrate: expected repeats >= 1, together_s > 0 and 0 <= load <= 1 (got {repeats}, {together_s}, {load})"
+        )
+    pp = [group.config.pp for group in session.placement.groups]
+    expected = _expected(session)
+    if not expected:
+        raise InputError("calibrate: the session holds none of its models")
+    first = _measure(session, _one_by_one(expected, repeats))
+    alone = first.medians(pp)
+    together = _measure(session, _all_at_once(alone, together_s)).medians(pp)
+    last = np.array([pp[job.group] - 1 for job in first.jobs])
+    rows = np.arange(len(first.jobs))
+    at = np.array([job.at for job in first.jobs])
+    small = np.array([job.batch == 1 for job in first.jobs])
+    added = first.start[:, 0] - at + first.finish - first.start[rows, last] - first.seconds[rows, last]
+    overhead = float(np.median(added[small]))
+    hops = {g: _hop(first, g, n) for g, n in enumerate(pp)}
+    return Calibration(_profiles(session, alone, together, load, overhead, hops), overhead, hops, alone, together)
+
+
+def _expected(session: Session) -> dict[Key, float]:
+    """Latency by the profile of every (group, model, batch) that the session holds, seconds."""
+    out: dict[Key, float] = {}
+    for task in session.tasks:
+        if task.rank == 0:
+            config = session.placement.groups[task.group].config
+            for hosted in task.models:
+                profile = session.profiles[session.models[hosted.model]]
+                for batch in session.batches:
+                    known = [b for b in profile.batches(config) if b <= batch]
+                    out[task.group, hosted.model, batch] = sum(profile.latency(config, known[-1])) * batch / known[-1]
+    return out
+
+
+def _one_by_one(expected: Mapping[Key, float], repeats: int) -> list[ProbeJob]:
+    """Every kind of job in turn, `repeats` times, so far apart that each finds an idle house."""
+    jobs: list[ProbeJob] = []
+    at = 0.0
+    for _ in range(repeats):
+        for (group, model, batch), seconds in expected.items():
+            jobs.append(ProbeJob(at, group, model, batch))
+            at += 1.3 * seconds + 0.005
+    return jobs
+
+
+def _all_at_once(alone: Mapping[Key, tuple[float, ...]], seconds: float) -> list[ProbeJob]:
+    """Enough jobs of every kind to keep every group's slowest stage busy for `seconds`."""
+    jobs: list[ProbeJob] = []
+    for group in sorted({key[0] for key in alone}):
+        kinds = [key for key in alone if key[0] == group]
+        rounds = max(3, round(seconds / sum(max(alone[key]) for key in kinds)))
+        jobs += [ProbeJob(0.0, *key) for _ in range(rounds) for key in kinds]
+    return jobs
+
+
+def _measure(session: Session, jobs: list[ProbeJob]) -> _Pass:
+    probe = Probe(jobs)
+    served = session.serve([job.at for job in jobs], probe)
+    if served.controller.failures:
+        raise RunError(f"calibrate: {served.controller.failures[0]}")
+    width = max(group.config.pp for group in session.placement.groups)
+    start, seconds = np.full((len(jobs), width), np.nan), np.full((len(jobs), width), np.nan)
+    for spans in served.spans:
+        start[spans.job, spans.stage] = spans.start
+        seconds[spans.job, spans.stage] = spans.seconds
+    return _Pass(jobs, probe.finish, start, seconds)
+
+
+def _hop(measured: _Pass, group: int, pp: int) -> float:
+    rows = [i for i, job in enumerate(measured.jobs) if job.group == group and job.batch == 1]
+    if pp == 1 or not rows:
+        return 0.0
+    gaps = measured.start[rows, 1:pp] - measured.start[rows, : pp - 1] - measured.seconds[rows, : pp - 1]
+    return max(float(np.median(gaps)), 0.0)
+
+
+def _profiles(
+    session: Session, alone: Mapping[Key, tuple[float, ...]], together: Mapping[Key, tuple[float, ...]], load: float,
+    overhead: float, hops: Mapping[int, float],
+) -> ProfileSet:  # fmt: skip
+    """The session's profiles with what was measured; groups of one configuration are averaged."""
+    given = session.profiles
+    models: dict[str, ModelProfile] = {name: given[name] for name in session.models if name in given}
+    found: dict[tuple[int, int], list[int]] = {}
+    for group, model, batch in alone:
+        if batch == session.batches[0]:
+            found.setdefault((model, group), [])
+    by_config: dict[tuple[int, object], list[int]] = {}
+    for model, group in found:
+        by_config.setdefault((model, session.placement.groups[group].config), []).append(group)
+    for (model, _), groups in by_config.items():
+        name, config = session.models[model], session.placement.groups[groups[0]].config
+        profile = models[name]
+        latency = dict(profile.stage(config).latency)
+        for batch in session.batches:
+            a = np.mean([alone[g, model, batch] for g in groups], axis=0)
+            b = np.mean([together[g, model, batch] for g in groups], axis=0)
+            latency[batch] = tuple(float(x) for x in (1 - load) * a + load * b)
+        stage = replace(
+            profile.stage(config), latency=latency, hop_s=float(np.mean([hops[g] for g in groups])),
+            source="calibrated on the running placement",
+        )  # fmt: skip
+        models[name] = replace(profile, stages={**profile.stages, config: stage})
+    source = Provenance(
+        "meshwright.runtime.calibrate: medians through the real serving path",
+        device=str(getattr(given, "device", "")),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        notes=f"stage latencies {load:.0%} of the way from one job in the house to all devices at work; others: "
+        f"{getattr(getattr(given, 'provenance', None), 'source', 'as given')}",
+    )
+    name = f"{getattr(given, 'name', 'profiles')}+calibrated"
+    return ProfileSet(name, str(getattr(given, "device", "")), models, source, overhead)
