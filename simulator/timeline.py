@@ -54,7 +54,8 @@ class Timeline:
 
     def busy(self) -> npt.NDArray[np.float64]:
         """Busy seconds of each lane, shape ``(len(lanes),)``."""
-        return np.bincount(self.lane, weights=self.end - self.start, minlength=len(self.lanes))
+        work = np.bincount(self.lane, weights=self.end - self.start, minlength=len(self.lanes))
+        return work.astype(np.float64)
 
     def utilization(self, window: float, until: float) -> npt.NDArray[np.float64]:
         """Busy fraction of each lane in each window of `window` seconds, shape ``(len(lanes), n_windows)``."""
@@ -111,7 +112,7 @@ class Timeline:
         if ax is None:
             _, ax = plt.subplots(figsize=(9, 0.45 * len(self.lanes) + 1.2), layout="constrained")
         seen = (self.end > start) & (self.start < stop)
-        colours = plt.get_cmap("tab20")(np.arange(len(self.names)) % 20)
+        colours = np.asarray(plt.get_cmap("tab20")(np.arange(len(self.names)) % 20))
         for lane in range(len(self.lanes)):
             mine = seen & (self.lane == lane)
             spans = np.column_stack((self.start[mine], self.end[mine] - self.start[mine]))

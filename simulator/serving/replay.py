@@ -15,7 +15,7 @@ from .tables import ServingTables
 if TYPE_CHECKING:
     from .result import SimulationResult
 
-__all__ = ["Segment", "StageSpans", "stage_spans"]
+__all__ = ["Segment", "StageSpans", "stage_spans", "stage_work"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,3 +109,23 @@ def stage_spans(segment: Segment, result: SimulationResult) -> StageSpans:
         lane, stage, start, end, request,
     )  # fmt: skip
     return StageSpans(lane, stage, start, end, request + segment.low)
+
+
+def stage_work(segment: Segment, result: SimulationResult) -> npt.NDArray[np.float64]:
+    """Busy seconds of each stage of each group in one segment, shape (n_groups, max_stages)."""
+    tables = segment.tables
+    rows = slice(segment.low, segment.high)
+    served = result.group[rows] >= 0
+    group, model = result.group[rows][served].astype(np.int64), result.trace.model[rows][served]
+    batch = np.ones(len(group), dtype=np.int64) if result.batch is None else result.batch[rows][served]
+    n_groups, n_sizes = tables.n_groups, len(tables.sizes)
+    column = np.searchsorted(tables.sizes, batch)
+    cell = (model * n_groups + group) * n_sizes + column
+    requests = np.bincount(cell, minlength=tables.n_models * n_groups * n_sizes)
+    batches = requests.reshape(tables.n_models, n_groups, n_sizes) / tables.sizes
+    work = np.zeros((n_groups, tables.latency.shape[2]))
+    for m in range(tables.n_models):
+        for p in tables.pairs_of(m):
+            g = tables.pair_group[p]
+            work[g] += np.nansum(batches[m, g][:, None] * tables.latency[p], axis=0)
+    return work

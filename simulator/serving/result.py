@@ -14,7 +14,7 @@ from ...traces.trace import Trace
 from ..placement import Placement
 from ..timeline import Timeline
 from .policy import TOLERANCE_S
-from .replay import Segment, stage_spans
+from .replay import Segment, stage_spans, stage_work
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +90,7 @@ class SimulationResult:
 
     @property
     def goodput(self) -> float:
-        """Attained requests per second, over the time between the first and last counted arrival."""
+        """Attained requests per second of the trace (of the time between the counted arrivals after `trim`)."""
         mask = self._mask()
         times = self.trace.arrival[mask]
         span = float(times[-1]) if self.counted is None else float(times[-1] - times[0])
@@ -184,14 +184,33 @@ class SimulationResult:
         return self._by(self.trace.model, len(self.trace.models), "model", list(self.trace.models))
 
     def per_group(self) -> pd.DataFrame:
-        """Metrics per group of the (first) placement, over requests that it served; with its utilization."""
-        n_groups = len(self.placement.groups)
-        frame = self._by(self.group, n_groups, "group", list(range(n_groups)))
+        """Metrics per group, over the requests that it served; with its `utilization` and `offered_load`.
+
+        Indexed by group; under a placement schedule by (window, group), one block for each placement.
+        """
+        import pandas as pd
+
+        groups = [(w, g) for w, s in enumerate(self.segments) for g in range(s.tables.n_groups)]
+        frame = self._by(self._group_number(), len(groups), "group", [g for _, g in groups])
+        if len(self.segments) > 1:
+            frame.index = pd.MultiIndex.from_tuples(groups, names=["window", "group"])
         frame = frame.drop(columns=["rejected", "attainment"])
-        frame.insert(0, "config", [str(g.config) for g in self.placement.groups])
-        frame.insert(1, "models", [len(g.models) for g in self.placement.groups])
+        where = [group for s in self.segments for group in s.placement.groups]
+        frame.insert(0, "config", [str(group.config) for group in where])
+        frame.insert(1, "models", [len(group.models) for group in where])
         frame["utilization"] = self.utilization()
+        frame["offered_load"] = self.offered_load()
         return frame
+
+    def _group_number(self) -> npt.NDArray[np.int32]:
+        """Group of each request, counted over the placements of all segments; -1 where rejected."""
+        number = self.group.copy()
+        before = 0
+        for segment in self.segments:
+            mine = number[segment.low : segment.high]
+            mine[mine >= 0] += before
+            before += segment.tables.n_groups
+        return number
 
     def _by(self, key: npt.NDArray[np.int32], n: int, label: str, names: list[str] | list[int]) -> pd.DataFrame:
         import pandas as pd
@@ -262,19 +281,34 @@ class SimulationResult:
         Returns
         -------
         ndarray of float64
-            Per group of the (first) placement over the whole run, shape ``(n_groups,)``; with `window`, of all
-            devices together in each window, shape ``(n_windows,)``.
+            Without `window`, of each group (under a schedule, of each group of each placement in turn), shape
+            ``(n_groups,)``, from the time that its placement took over until the next one did, or the last event;
+            the stages of a group count equally. Work that outlives its placement (`PlacementSchedule`) is included,
+            so a group of a short window can exceed 1. With `window`, of all devices together in each window, shape
+            ``(n_windows,)``; a device that runs on under the old and the new placement counts twice.
         """
-        timeline = self.timeline()
-        placements = [s.placement for s in self.segments]
         if window is None:
-            busy = timeline.busy()
-            stages = [group.config.pp for group in placements[0].groups]
-            edges = np.concatenate(([0], np.cumsum(stages)))
-            horizon = self.horizon if len(placements) == 1 else self.segments[0].end
-            return np.array(
-                [busy[a:b].sum() / (n * horizon) for a, b, n in zip(edges, edges[1:], stages, strict=False)]
-            )
+            busy = [work.sum(axis=1) / s.tables.stages for s, work in zip(self.segments, self._work(), strict=True)]
+            return np.concatenate([b / span for b, span in zip(busy, self._spans(self.horizon), strict=True)])
+        placements = [s.placement for s in self.segments]
         weight = np.array([g.config.op for p in placements for g in p.groups for _ in range(g.config.pp)], dtype=float)
-        per_lane = timeline.utilization(window, self.horizon)
+        per_lane = self.timeline().utilization(window, self.horizon)
         return (weight[:, None] * per_lane).sum(axis=0) / max(p.n_devices for p in placements)
+
+    def offered_load(self) -> Column:
+        """Work that each group accepted for its busiest stage, over the time in which it arrived; shape as above.
+
+        From 1 on the queue grows as long as the trace goes on: mean latencies then say how long the trace is.
+        """
+        spans = self._spans(self.trace.duration)
+        return np.concatenate([work.max(axis=1) / span for work, span in zip(self._work(), spans, strict=True)])
+
+    def _work(self) -> list[Column]:
+        """Busy seconds of each stage of each group, shape (n_groups, max_stages), for each segment."""
+        return [stage_work(segment, self) for segment in self.segments]
+
+    def _spans(self, until: float) -> list[float]:
+        """Seconds for which each segment's placement held."""
+        begins = [0.0, *(s.end for s in self.segments[:-1])]
+        ends = [*(s.end for s in self.segments[:-1]), max(until, begins[-1])]
+        return [max(b - a, np.finfo(float).tiny) for a, b in zip(begins, ends, strict=True)]
