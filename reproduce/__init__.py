@@ -4,7 +4,7 @@
 """
 
 from .claims import Claim, Expectation, Rule, at_least, at_most, between, within
-from .figures import FIGURES, reproduce
+from .figures import FIGURES, reproduce, titles
 from .report import Report, verdict_table
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "at_most",
     "between",
     "reproduce",
+    "titles",
     "verdict_table",
     "within",
 ]

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from ..errors import InputError
 from .report import Progress, Report, quiet, verdict_table
 
-__all__ = ["FIGURES", "main", "reproduce"]
+__all__ = ["FIGURES", "main", "reproduce", "titles"]
 
 FIGURES: Mapping[str, str] = MappingProxyType(
     {
@@ -57,6 +57,11 @@ def reproduce(
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed: expected an integer >= 0 (got {seed!r})")
     return importlib.import_module(FIGURES[name]).run(fast, Path(out), seed, progress)
+
+
+def titles() -> dict[str, str]:
+    """Name -> what it shows."""
+    return {name: importlib.import_module(module).TITLE for name, module in FIGURES.items()}
 
 
 def main(name: str) -> None:

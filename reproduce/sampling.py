@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import numpy.typing as npt
 
+from ..simulator.metrics import mean_interval
 from .report import Frame
 
 __all__ = ["half_width", "summarise"]
 
 
-def half_width(values: npt.ArrayLike, level: float = 0.95) -> float:
-    """Half the width of Student's confidence interval of the mean; NaN for fewer than two values."""
-    from scipy import stats
-
-    x = np.asarray(values, dtype=np.float64)
-    if len(x) < 2:
-        return float("nan")
-    return float(stats.t.ppf(0.5 + level / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
+def half_width(values: npt.ArrayLike) -> float:
+    """Half the width of the 95 % confidence interval of the mean; NaN for a single value."""
+    return mean_interval(values).half_width
 
 
 def summarise(frame: Frame, by: Sequence[str], values: Sequence[str]) -> Frame:
