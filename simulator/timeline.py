@@ -91,7 +91,7 @@ class Timeline:
             events.append(
                 {
                     "ph": "X",
-                    "name": self.names[self.name[i]],
+                    "name": self.names[int(self.name[i])],
                     "pid": pid[self.processes[lane]],
                     "tid": lane,
                     "ts": float(self.start[i]) * 1e6,
@@ -112,7 +112,7 @@ class Timeline:
         if ax is None:
             _, ax = plt.subplots(figsize=(9, 0.45 * len(self.lanes) + 1.2), layout="constrained")
         seen = (self.end > start) & (self.start < stop)
-        colours = np.asarray(plt.get_cmap("tab20")(np.arange(len(self.names)) % 20))
+        colours = plt.get_cmap("tab20")(np.arange(len(self.names)) % 20)
         for lane in range(len(self.lanes)):
             mine = seen & (self.lane == lane)
             spans = np.column_stack((self.start[mine], self.end[mine] - self.start[mine]))
