@@ -1,0 +1,148 @@
+"""What the planner figures (12 to 15) share: the systems compared, their traffic, and where they cross 99 %."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import planners, traces
+from ..profiles import ModelProfile
+from ..simulator import Cluster
+from ..simulator.placement import Placement, PlacementSchedule
+from ..traces import GammaWindows, Trace
+
+__all__ = ["GOAL", "SYSTEMS", "Traffic", "crossing", "placement"]
+
+GOAL = 0.99
+"""SLO attainment that the paper asks for (§6.1)."""
+
+SYSTEMS: Mapping[str, str] = {
+    "AlpaServe": "alpaserve",
+    "Selective Replication": "selective-replication",
+    "Clockwork++": "clockwork++",
+}
+"""Name in the figures -> planner."""
+
+FINE = 10.0
+"""The bare traces are drawn at this many times the rate, as real ones are far denser than what is replayed."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Traffic of one of the Azure characters, fitted per window and resampled as §6.2 does.
+
+    Parameters
+    ----------
+    character : str
+        ``"MAF1"`` or ``"MAF2"``.
+    windows : GammaWindows
+        Rates and CVs per window and model at `FINE` times the rate.
+    """
+
+    character: str
+    windows: GammaWindows
+
+    @classmethod
+    def of(
+        cls, character: str, models: Sequence[str], rate: float, windows: int, window_s: float, seed: int
+    ) -> Traffic:
+        """Draw and fit.
+
+        Parameters
+        ----------
+        character : str
+            ``"MAF1"``: windows of 60 s; ``"MAF2"``: windows of 5,400 s (§6.2, footnote 5).
+        models : sequence of str
+            Model names.
+        rate : float
+            Requests per second of all models.
+        windows : int
+            Number of windows.
+        window_s : float
+            Seconds of each window that are replayed. Within a window the process is stationary, so less than the
+            whole of it samples the same distribution.
+        seed : int
+            Seed.
+        """
+        length = WINDOW_S[character]
+        make = traces.maf1_like if character == "MAF1" else traces.maf2_like
+        bare = make(FINE * rate, windows * length, models, seed=seed)
+        fitted = traces.fit_gamma(bare, length, duration=windows * length)
+        return cls(character, replace(fitted, edges=fitted.edges * (window_s / length)))
+
+    def hours(self, start: int, stop: int) -> Traffic:
+        """Only the windows from `start` to `stop`, times counted from `start`."""
+        w = self.windows
+        rows = slice(start, stop)
+        columns = {name: getattr(w, name)[rows].copy() for name in ("count", "rate", "cv", "source")}
+        return replace(self, windows=replace(w, edges=w.edges[start : stop + 1] - w.edges[start], **columns))
+
+    @property
+    def window_s(self) -> float:
+        """Replayed seconds of a window."""
+        return float(self.windows.edges[1])
+
+    def trace(
+        self, profiles: Mapping[str, ModelProfile], *, rate_factor: float, cv: float, slo_scale: float, seed: int
+    ) -> Trace:
+        """Resample.
+
+        Parameters
+        ----------
+        profiles : mapping
+            For the SLOs.
+        rate_factor : float
+            Multiple of the rate.
+        cv : float
+            MAF1: the CV itself, which the authors do not fit either; MAF2: a multiple of the fitted CVs.
+        slo_scale : float
+            SLO as a multiple of the latency on one device.
+        seed : int
+            Seed.
+        """
+        scaled = self.windows.scale(rate=rate_factor / FINE)
+        scaled = scaled.with_cv(cv) if self.character == "MAF1" else scaled.scale(cv=cv)
+        return scaled.resample(seed).with_slo_scale(slo_scale, profiles)
+
+
+WINDOW_S = {"MAF1": 60.0, "MAF2": 5400.0}
+
+
+def placement(
+    system: str, devices: int, trace: Trace, profiles: Mapping[str, ModelProfile], *, window_s: float, **options: Any
+) -> Placement | PlacementSchedule:
+    """Plan for a trace with one of `SYSTEMS`; `window_s` is how often Clockwork++ re-places models."""
+    extra = {"window": window_s} if system == "Clockwork++" else {}
+    planner = planners.PLANNERS[SYSTEMS[system]]
+    return planner(Cluster.of(devices), None, trace, profiles, **extra, **options).placement
+
+
+def crossing(x: Sequence[float], attainment: Sequence[float], *, rising: bool) -> float:
+    """Where attainment crosses `GOAL`, linear between points.
+
+    Parameters
+    ----------
+    x : sequence of float
+        Ascending.
+    attainment : sequence of float
+        Attainment at each.
+    rising : bool
+        True: the smallest x from which the goal is kept to the end (devices, SLO); inf if it is missed at the end.
+        False: the largest x up to which it is kept from the beginning (rate, CV); NaN if missed at the first point.
+    """
+    xs, ys = np.asarray(x, dtype=np.float64), np.asarray(attainment, dtype=np.float64)
+    if rising:
+        mirrored = crossing((-xs[::-1]).tolist(), ys[::-1].tolist(), rising=False)
+        return math.inf if math.isnan(mirrored) else -mirrored
+    missed = np.flatnonzero(ys < GOAL)
+    if not len(missed):
+        return float(xs[-1])
+    first = int(missed[0])
+    if first == 0:
+        return math.nan
+    share = (ys[first - 1] - GOAL) / (ys[first - 1] - ys[first])
+    return float(xs[first - 1] + share * (xs[first] - xs[first - 1]))
