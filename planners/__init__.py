@@ -11,6 +11,7 @@ and what they return has ``placement`` (for `meshwright.simulator.simulate`), ``
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ..errors import InputError
 from ..simulator.plan import Plan
@@ -22,6 +23,7 @@ __all__ = ["PLANNERS", "ScheduledPlan", "alpaserve", "planner"]
 
 PLANNERS: dict[str, Callable[..., Plan | ScheduledPlan]] = {
     "alpaserve": alpaserve.plan,
+    "alpaserve-local-search": partial(alpaserve.plan, local_search_iterations=2000),
     "selective-replication": selective_replication,
     "clockwork++": clockwork_pp,
     "round-robin": round_robin,

@@ -20,7 +20,7 @@ from .instance import Instance, build_instance
 from .selection import Room
 from .spare import fill_spare_memory
 
-__all__ = ["dedicated", "greedy_no_partition", "round_robin", "selective_replication"]
+__all__ = ["config_of", "dedicated", "greedy_no_partition", "round_robin", "selective_replication", "uniform_groups"]
 
 Progress = Callable[[str], None]
 
@@ -85,7 +85,7 @@ def greedy_no_partition(
     Devices left over form pipelines of falling powers of two. Other parameters as in `selective_replication`.
     """
     return _uniform(
-        cluster, models, trace, profiles, _config(config), "greedy-no-partition", selection, beam, fill, seed, serving
+        cluster, models, trace, profiles, config_of(config), "greedy-no-partition", selection, beam, fill, seed, serving
     )
 
 
@@ -106,7 +106,7 @@ def round_robin(
     It looks at no traffic. Other parameters as in `selective_replication`.
     """
     begun = time.perf_counter()
-    given = _config(config)
+    given = config_of(config)
     instance = build_instance(cluster, models, trace, profiles, require="any", **serving)
     groups = list(uniform_groups(instance, given))
     held = [0] * len(groups)
@@ -123,7 +123,7 @@ def round_robin(
                     break
     evaluator = Evaluator(instance)
     state = canonical(zip(groups, held, strict=True))
-    return finish(evaluator, state, "round-robin", {"config": str(given)}, begun, seed)
+    return finish(instance, state, evaluator, "round-robin", {"config": str(given)}, begun, seed)
 
 
 def dedicated(
@@ -161,7 +161,7 @@ def dedicated(
     if config is None:
         allowed = [c for c, cfg in enumerate(instance.configs) if cfg.n_devices == each]
     else:
-        allowed = [instance.index(_config(config))]
+        allowed = [instance.index(config_of(config))]
     evaluator = Evaluator(instance)
     state: list[tuple[int, int]] = []
     for m, name in enumerate(instance.models):
@@ -173,9 +173,9 @@ def dedicated(
                 f"dedicated: model {name!r} fits no allowed configuration of its {each} device(s); it would with "
                 f"{smallest.n_devices} devices each ({smallest}): {smallest.n_devices * instance.n_models} in all"
             )
-        state.append(min(((c, 1 << m) for c in options), key=lambda g: (evaluator.unserved((g,)), g)))
-    chosen = "best of each" if config is None else str(_config(config))
-    return finish(evaluator, canonical(state), "dedicated", {"config": chosen}, begun, seed)
+        state.append(min(((c, 1 << m) for c in options), key=lambda g: (evaluator.total((g,)), g)))
+    chosen = "best of each" if config is None else str(config_of(config))
+    return finish(instance, canonical(state), evaluator, "dedicated", {"config": chosen}, begun, seed)
 
 
 def uniform_groups(instance: Instance, config: ParallelConfig) -> tuple[int, ...]:
@@ -226,10 +226,11 @@ def _uniform(
     if fill:
         state = fill_spare_memory(evaluator, state)
     options = {"config": str(config), "selection": selection, "beam": beam, "fill": fill}
-    return finish(evaluator, state, name, options, begun, seed)
+    return finish(instance, state, evaluator, name, options, begun, seed)
 
 
-def _config(config: ParallelConfig | str) -> ParallelConfig:
+def config_of(config: ParallelConfig | str) -> ParallelConfig:
+    """A configuration, given as such or as text."""
     if isinstance(config, ParallelConfig):
         return config
     if isinstance(config, str):

@@ -17,12 +17,12 @@ from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
 from ...simulator.placement import PlacementSchedule
 from ...simulator.plan import PlannerEntry
-from ...simulator.serving.simulate import simulate
 from ...traces.trace import Trace
 from .baselines import select, uniform_groups
-from .bound import upper_bound
 from .evaluator import Evaluator
+from .finish import predict
 from .instance import Instance, build_instance
+from .spare import fill_spare_memory
 
 __all__ = ["ScheduledPlan", "clockwork_pp"]
 
@@ -114,22 +114,15 @@ def clockwork_pp(
             placements.append(placements[-1])  # nothing arrived: no reason to move
             continue
         evaluator = Evaluator(_rows(instance, bounds[seen], bounds[seen + 1]))
-        placements.append(evaluator.placement(select(evaluator, groups, selection, beam)))
+        state = select(evaluator, groups, selection, beam)
+        if not clairvoyant:
+            state = fill_spare_memory(evaluator, state)  # models that were silent may speak in the next window
+        placements.append(evaluator.placement(state))
         evaluations += evaluator.evaluations
         if progress:
             progress(f"window {k + 1} of {len(starts)}")
     schedule = PlacementSchedule(starts, placements, carry=carry)
-    result = simulate(
-        schedule, trace, profiles, dispatch=instance.dispatch, admission=instance.admission, overhead=instance.overhead
-    )
-    bound = upper_bound(instance)
-    predicted = {
-        "attainment": result.attainment,
-        "goodput": result.goodput,
-        "mean_latency": result.mean_latency,
-        "upper_bound": bound,
-        "gap": bound - result.attainment,
-    }
+    predicted = predict(instance, schedule)
     entry = PlannerEntry(
         name="clockwork++",
         options={"window": window, "windows": windows, "clairvoyant": clairvoyant, "carry": carry},
@@ -137,7 +130,7 @@ def clockwork_pp(
         seconds=time.perf_counter() - begun,
         evaluations=evaluations,
     )
-    return ScheduledPlan(cluster, schedule, entry, {k: v for k, v in predicted.items() if math.isfinite(v)})
+    return ScheduledPlan(cluster, schedule, entry, predicted)
 
 
 def _starts(trace: Trace, window: float, windows: str) -> list[float]:

@@ -161,20 +161,29 @@ class Evaluator:
             busy.update(part.busy)
         return Score(int(by_model.sum()), by_model, busy)
 
-    def unserved(self, state: State) -> int:
-        """Requests that miss their SLO under a state."""
+    def unserved(self, state: State, limit: int | None = None) -> int | None:
+        """Requests that miss their SLO under a state; None as soon as they are known to exceed `limit`."""
+        parts = components(state)
         held = 0
-        lost = 0
-        for mask, groups in components(state):
-            part = self.part(groups)
-            assert part is not None
+        for mask, _ in parts:
             held |= mask
+        lost = self.requests(self._all & ~held)
+        for _, groups in parts:
+            part = self.part(groups, None if limit is None else limit - lost)
+            if part is None:
+                return None
             lost += part.unserved
-        return lost + self.requests(self._all & ~held)
+        return None if limit is not None and lost > limit else lost
+
+    def total(self, state: State) -> int:
+        """Requests that miss their SLO under a state."""
+        lost = self.unserved(state)
+        assert lost is not None
+        return lost
 
     def attainment(self, state: State) -> float:
         """Fraction of all requests attained under a state."""
-        return 1.0 - self.unserved(state) / self.instance.n_requests
+        return (self.instance.n_requests - self.total(state)) / self.instance.n_requests
 
     def part(self, groups: tuple[GroupState, ...], limit: int | None = None) -> _Part | None:
         """What one component (groups in canonical order) attains; None if more than `limit` requests are unserved."""

@@ -11,7 +11,12 @@ __all__ = ["fast_selection"]
 
 
 def fast_selection(
-    evaluator: Evaluator, groups: Sequence[int], bucket: int | None = None, *, floor: int = 0
+    evaluator: Evaluator,
+    groups: Sequence[int],
+    bucket: int | None = None,
+    *,
+    floor: int = 0,
+    start: State | None = None,
 ) -> Selection:
     """Select models for groups by the fast heuristic.
 
@@ -30,6 +35,8 @@ def fast_selection(
         Models to place, as a bit mask; all if not given.
     floor : int
         Unserved requests that no placement of the bucket can avoid: once reached, the search ends.
+    start : State, optional
+        Where to begin instead of with empty `groups`.
     """
     instance = evaluator.instance
     everything = (1 << instance.n_models) - 1
@@ -37,7 +44,7 @@ def fast_selection(
     outside = evaluator.requests(everything & ~bucket)
     before = evaluator.evaluations
     room = Room(instance, bucket)
-    state: State = canonical((c, 0) for c in groups)
+    state: State = canonical((c, 0) for c in groups) if start is None else start
     best = (evaluator.requests(everything) + 1, state)
     while True:
         score = evaluator.score(state)

@@ -34,7 +34,7 @@ class Selection:
 
     def score(self, evaluator: Evaluator) -> float:
         """Attainment, fraction of all requests."""
-        return 1.0 - self.unserved / evaluator.instance.n_requests
+        return (evaluator.instance.n_requests - self.unserved) / evaluator.instance.n_requests
 
 
 class Room:

@@ -8,7 +8,7 @@ from .selection import Room
 __all__ = ["fill_spare_memory"]
 
 
-def fill_spare_memory(evaluator: Evaluator, state: State, buckets: dict[int, int] | None = None) -> State:
+def fill_spare_memory(evaluator: Evaluator, state: State) -> State:
     """Add replicas while memory is left and no more requests are unserved.
 
     In each step the model with the most requests per replica that fits somewhere gets one in the group whose models
@@ -21,13 +21,11 @@ def fill_spare_memory(evaluator: Evaluator, state: State, buckets: dict[int, int
         Scores.
     state : State
         Where to begin.
-    buckets : dict[int, int], optional
-        Model -> bit mask of the models that it may share a group with; any if not given.
     """
     instance = evaluator.instance
     counts = instance.counts
     room = Room(instance, (1 << instance.n_models) - 1)
-    unserved = evaluator.unserved(state)
+    unserved = evaluator.total(state)
     barred: set[tuple[int, int, int]] = set()
 
     def load(mask: int) -> float:
@@ -42,9 +40,7 @@ def fill_spare_memory(evaluator: Evaluator, state: State, buckets: dict[int, int
                 (model, group)
                 for model in demand
                 for group in groups
-                if room.free(group) >> model & 1
-                and (model, *group) not in barred
-                and (buckets is None or not group[1] & ~buckets[model])
+                if room.free(group) >> model & 1 and (model, *group) not in barred
             ),
             None,
         )
@@ -54,8 +50,8 @@ def fill_spare_memory(evaluator: Evaluator, state: State, buckets: dict[int, int
         grown = list(state)
         grown.remove((config, held))
         candidate = canonical([*grown, (config, held | 1 << model)])
-        after = evaluator.unserved(candidate)
-        if after <= unserved:
+        after = evaluator.unserved(candidate, limit=unserved)
+        if after is not None:
             state, unserved = candidate, after
         else:
             barred.add((model, config, held))
