@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 from hypothesis import strategies as st
-
 from meshwright.planners.alpaserve.evaluator import Evaluator, State, canonical
 from meshwright.planners.alpaserve.instance import Instance, build_instance
 from meshwright.profiles import DeviceSpec, LinkSpec, ModelProfile, ParallelConfig
@@ -58,7 +57,6 @@ def instances(draw: st.DrawFn) -> Instance:
         )
         for name in names
     }
-    profiles = {name: p for name, p in profiles.items()}
     n = draw(st.integers(1, 60))
     arrival = np.cumsum(random.exponential(draw(st.sampled_from([0.05, 0.3, 1.0])), n))
     model = random.integers(0, n_models, n)

@@ -7,8 +7,6 @@ from math import comb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_problems import problem
-
 from meshwright.errors import InputError
 from meshwright.planners.alpaserve.enumeration import (
     coarsest_buckets,
@@ -21,6 +19,7 @@ from meshwright.planners.alpaserve.enumeration import (
 )
 from meshwright.planners.alpaserve.instance import build_instance
 from meshwright.profiles import ParallelConfig
+from small_problems import problem
 
 
 @pytest.mark.parametrize("types", range(1, 7))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import instances, problem, states
-
 from meshwright.planners.alpaserve.evaluator import Evaluator, canonical, components, members
 from meshwright.planners.alpaserve.instance import build_instance
 from meshwright.simulator import simulate
+from small_problems import instances, problem, states
 
 
 def scratch(instance, state):
