@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from dataclasses import dataclass, replace
@@ -93,6 +94,8 @@ def measure_device(pool: WorkerPool, facts: DeviceFacts, link: LinkSpec, kind: s
     peak, bandwidth = (min(column) for column in zip(*rates, strict=True))
     memory = facts.memory_bytes // os_cores() if kind == "cpu" else facts.memory_bytes
     cited = cited_spec(facts, kind)
+    if math.isinf(link.bandwidth_bytes_per_s):  # no size took longer than another; a plan needs a finite figure
+        link = replace(link, bandwidth_bytes_per_s=cited.intra_node.bandwidth_bytes_per_s)
     return replace(
         cited,
         memory_bytes=memory,
