@@ -48,12 +48,13 @@ class Cluster:
 
     @classmethod
     def of(cls, n_devices: int, device: str | DeviceSpec = "v100-16gb", devices_per_node: int = 8) -> Cluster:
-        """The smallest whole cluster of `n_devices`: one node if they fit in it, else full nodes.
+        """A cluster of exactly `n_devices`: one node if they fit in it, else full nodes if that comes out even, else
+        nodes of one device.
 
         Raises
         ------
         InputError
-            If more than one node is needed and `n_devices` is not a multiple of `devices_per_node`.
+            On a count below one, or an unknown device.
         """
         if n_devices <= devices_per_node:
             return cls(1, n_devices, device)

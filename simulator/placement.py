@@ -179,6 +179,11 @@ class PlacementSchedule:
     carry: bool = False
 
     def __init__(self, starts: Sequence[float], placements: Sequence[Placement], carry: bool = False) -> None:
+        for i, placement in enumerate(placements):
+            if not isinstance(placement, Placement):
+                raise InputError(
+                    f"PlacementSchedule.placements[{i}]: expected a Placement (got {type(placement).__name__})"
+                )
         times = tuple(float(s) for s in starts)
         if len(times) != len(placements) or not times:
             raise InputError(

@@ -144,8 +144,10 @@ class SimulationResult:
         Raises
         ------
         InputError
-            If nothing would be left.
+            On a negative warm-up, or if nothing would be left.
         """
+        if not warmup_s >= 0:
+            raise InputError(f"trim: warmup_s must be >= 0 seconds (got {warmup_s})")
         arrival = self.trace.arrival
         counted = np.zeros(len(self), dtype=bool)
         if by == "requests":
