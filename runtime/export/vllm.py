@@ -15,7 +15,7 @@ from .tree import File, json_text, yaml_text
 
 __all__ = ["vllm"]
 
-IMAGE = "vllm/vllm-openai:v0.10.2"
+IMAGE = "vllm/vllm-openai:v0.8.5"
 MEMORY = 0.9
 """Share of a GPU's memory that all models of a group may take together: vLLM's own default for one."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.specs import ModelSpec
@@ -74,9 +74,11 @@ class LocalStage:
         if len(self.devices) == 1:
             return self._run(0, given)
         futures = [self._pool.submit(self._run, share, given) for share in range(len(self.devices))]
-        try:
-            first, *_ = [future.result() for future in futures]
-            return first
-        finally:
-            if self._barrier.broken:
-                self._barrier.reset()
+        wait(futures)
+        if self._barrier.broken:  # only now that no share is under way: one that came late would wait for ever
+            self._barrier.reset()
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        for error in errors:
+            if not isinstance(error, threading.BrokenBarrierError):  # the cause, not what it did to the others
+                raise error
+        return futures[0].result()
