@@ -27,9 +27,6 @@ SYSTEMS: Mapping[str, str] = {
 }
 """Name in the figures -> planner."""
 
-FINE = 10.0
-"""The bare traces are drawn at this many times the rate, as real ones are far denser than what is replayed."""
-
 
 @dataclass(frozen=True)
 class Traffic:
@@ -40,15 +37,25 @@ class Traffic:
     character : str
         ``"MAF1"`` or ``"MAF2"``.
     windows : GammaWindows
-        Rates and CVs per window and model at `FINE` times the rate.
+        Rates and CVs per window and model at `fine` times the rate.
+    fine : float
+        Real traces are far denser than what is replayed of them, so rates are fitted on denser ones.
     """
 
     character: str
     windows: GammaWindows
+    fine: float
 
     @classmethod
     def of(
-        cls, character: str, models: Sequence[str], rate: float, windows: int, window_s: float, seed: int
+        cls,
+        character: str,
+        models: Sequence[str],
+        rate: float,
+        windows: int,
+        window_s: float,
+        seed: int,
+        fine: float = 10.0,
     ) -> Traffic:
         """Draw and fit.
 
@@ -67,12 +74,14 @@ class Traffic:
             whole of it samples the same distribution.
         seed : int
             Seed.
+        fine : float
+            Multiple of the rate that is fitted.
         """
         length = WINDOW_S[character]
         make = traces.maf1_like if character == "MAF1" else traces.maf2_like
-        bare = make(FINE * rate, windows * length, models, seed=seed)
+        bare = make(fine * rate, windows * length, models, seed=seed)
         fitted = traces.fit_gamma(bare, length, duration=windows * length)
-        return cls(character, replace(fitted, edges=fitted.edges * (window_s / length)))
+        return cls(character, replace(fitted, edges=fitted.edges * (window_s / length)), fine)
 
     def hours(self, start: int, stop: int) -> Traffic:
         """Only the windows from `start` to `stop`, times counted from `start`."""
@@ -104,7 +113,7 @@ class Traffic:
         seed : int
             Seed.
         """
-        scaled = self.windows.scale(rate=rate_factor / FINE)
+        scaled = self.windows.scale(rate=rate_factor / self.fine)
         scaled = scaled.with_cv(cv) if self.character == "MAF1" else scaled.scale(cv=cv)
         return scaled.resample(seed).with_slo_scale(slo_scale, profiles)
 
