@@ -10,7 +10,7 @@ __all__ = ["copy_bandwidth", "matmul_peak"]
 
 
 def copy_bandwidth(device: str = "cpu", *, n_bytes: int = 2**26, budget_s: float = 0.5) -> float:
-    """Memory bandwidth of a large copy, bytes per second (bytes read plus bytes written).
+    """Memory bandwidth of a large copy at its best, bytes per second (read plus written).
 
     Parameters
     ----------
@@ -24,11 +24,11 @@ def copy_bandwidth(device: str = "cpu", *, n_bytes: int = 2**26, budget_s: float
     source = torch.ones(n_bytes // 4, dtype=torch.float32, device=device)
     target = torch.empty_like(source)
     timing = time_callable(lambda: target.copy_(source), device, warmup=2, repeats=50, budget_s=budget_s)
-    return 2.0 * source.numel() * source.element_size() / timing.median_s
+    return 2.0 * source.numel() * source.element_size() / timing.min_s
 
 
 def matmul_peak(device: str = "cpu", *, dtype: str = "float32", size: int = 1024, budget_s: float = 0.5) -> float:
-    """Rate of a large square matrix product, FLOP per second.
+    """Rate of a large square matrix product at its best, FLOP per second.
 
     Parameters
     ----------
@@ -43,4 +43,4 @@ def matmul_peak(device: str = "cpu", *, dtype: str = "float32", size: int = 1024
     b = torch.ones_like(a)
     out = torch.empty_like(a)
     timing = time_callable(lambda: torch.matmul(a, b, out=out), device, warmup=2, repeats=50, budget_s=budget_s)
-    return 2.0 * size**3 / timing.median_s
+    return 2.0 * size**3 / timing.min_s

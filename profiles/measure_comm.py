@@ -22,7 +22,8 @@ __all__ = ["LinkSamples", "Span", "allreduce_spans", "fit_comm", "p2p_spans"]
 Span = tuple[float, float]
 """When one end of a message was ready and when it was done, on the clock that all workers share, seconds."""
 
-REPEATS = 4
+P2P_REPEATS = 3
+ALLREDUCE_REPEATS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class LinkSamples:
 
 
 def p2p_spans(worker: Worker, n_bytes: int, work: Callable[[], object]) -> list[Span]:
-    """Send `n_bytes` from every even worker to the next, `REPEATS` times, each after ``work()``."""
+    """Send `n_bytes` from every even worker to the next, `P2P_REPEATS` times, each after ``work()``."""
     import torch
     import torch.distributed as dist
 
@@ -53,7 +54,7 @@ def p2p_spans(worker: Worker, n_bytes: int, work: Callable[[], object]) -> list[
     buffer = torch.zeros(n_bytes, dtype=torch.uint8, device=worker.device)
     partner = worker.rank ^ 1
     spans: list[Span] = []
-    for _ in range(REPEATS):
+    for _ in range(P2P_REPEATS):
         work()
         synchronize(worker.device)
         began = time.perf_counter()
@@ -68,7 +69,7 @@ def p2p_spans(worker: Worker, n_bytes: int, work: Callable[[], object]) -> list[
 
 
 def allreduce_spans(worker: Worker, op: int, n_bytes: int, work: Callable[[], object]) -> list[Span]:
-    """All-reduce `n_bytes` among every `op` workers, `REPEATS` times, each after ``work()``."""
+    """All-reduce `n_bytes` among every `op` workers, `ALLREDUCE_REPEATS` times, each after ``work()``."""
     import torch
 
     from ..kernels.collective import all_reduce_over
@@ -78,7 +79,7 @@ def allreduce_spans(worker: Worker, op: int, n_bytes: int, work: Callable[[], ob
     mine = worker.groups_of(op)
     add_up = all_reduce_over(mine)
     spans: list[Span] = []
-    for _ in range(REPEATS):
+    for _ in range(ALLREDUCE_REPEATS):
         work()
         synchronize(worker.device)
         began = time.perf_counter()

@@ -27,7 +27,7 @@ SCOUT_ROUNDS = 2
 CALM = 0.98
 """A lap counts as undisturbed if its worker had this share of its core."""
 AT_LEAST = 3
-"""Laps that a figure is the median of, if need be disturbed ones."""
+"""Laps that a figure is the median of."""
 AGAIN = 0.3
 """Share of the time to run stages in, if the scouted partition turns out not to be the best one."""
 
@@ -156,9 +156,13 @@ def _by_kind(spec: ModelSpec, numbers: Sequence[int], rows: Sequence[Sequence[La
 
 
 def _calm(laps: Iterable[Lap]) -> list[float]:
-    """The times of laps during which (next to) no other process had the core, or of the few nearest to that."""
+    """The times of laps during which (next to) no other process had the core.
+
+    If these are too few: the processor time of the laps nearest to it, which leaves out what the others took.
+    """
     best = sorted(laps, key=lambda lap: -lap.share)
-    return [lap.seconds for i, lap in enumerate(best) if i < AT_LEAST or lap.share >= CALM]
+    calm = [lap.seconds for lap in best if lap.share >= CALM]
+    return calm if len(calm) >= AT_LEAST else [lap.seconds * lap.share for lap in best[:AT_LEAST]]
 
 
 def _contention(samples: Sequence[Samples]) -> float:

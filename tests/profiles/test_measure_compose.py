@@ -23,9 +23,9 @@ class MadeUpPool:
 
     size = 2
 
-    def __init__(self, stretch=1.0, first_guess=None, disturbed=False):
+    def __init__(self, stretch=1.0, first_guess=None, disturbed=False, calm_rows=3):
         self.stretch, self.first_guess, self.disturbed = stretch, first_guess or SECONDS, disturbed
-        self.calls = []
+        self.calls, self.calm_rows = [], calm_rows
 
     def call(self, function, **arguments):
         if function is layer_weights:
@@ -43,7 +43,7 @@ class MadeUpPool:
             for op in ops:
                 row = [Lap(kinds[SPEC.kind(i)] * batch / op, 1.0) for i in numbers]
                 slow = [Lap(9 * lap.seconds, 0.4) for lap in row]
-                out.layers[op, batch] = [row] * 3 + [slow] * (5 if self.disturbed else 0)
+                out.layers[op, batch] = [row] * self.calm_rows + [slow] * (5 if self.disturbed else 0)
             if idle and rank == 0:
                 out.idle[batch] = [[Lap(lap.seconds / 2, 1.0) for lap in out.layers[1, batch][0]]]
             for n_bytes in (4096, batch * sizes.output_bytes(SPEC, 0)):
@@ -134,6 +134,11 @@ def test_laps_during_which_another_process_had_the_core_do_not_count():
     # 3 calm rows of t seconds and 5 of 9 t that had 0.4 of the core
     assert found.contention == pytest.approx(5 * 9 * 0.6 / (3 + 5 * 9))
     assert "other processes took 56% of the cores" in found.profile.provenance.notes
+
+
+def test_without_calm_laps_processor_time_stands_in():
+    found = measured(MadeUpPool(disturbed=True, calm_rows=0))
+    assert found.profile.latency(ParallelConfig(1, 1), 1) == (pytest.approx(12.0 * 9 * 0.4),)
 
 
 def test_interference_is_busy_over_idle():
