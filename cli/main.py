@@ -11,7 +11,7 @@ import typer
 
 from .. import __version__
 from ..errors import InputError, MeshwrightError
-from .verbs import COMMANDS, GROUPS, Verbs
+from .verbs import COMMANDS, GROUPS, Stopped, Verbs
 
 __all__ = ["COMMANDS", "GROUPS", "app", "run"]
 
@@ -70,12 +70,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = app(args=words, prog_name="meshwright", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader left (`| head`): let the interpreter's own flush at exit go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", INTERRUPTED)
+    except (Stopped, KeyboardInterrupt, BrokenPipeError, typer.Abort) as error:
+        return _stopped(error)
     except _UsageError as error:
         return _usage(error)
     except Exception as error:
@@ -91,6 +87,14 @@ def _without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
     end = words.index("--") if "--" in words else len(words)
     kept = [word for word in words[:end] if word != "--debug"]
     return kept + words[end:], len(kept) < end or bool(os.environ.get(DEBUG))
+
+
+def _stopped(error: BaseException) -> int:
+    """Ctrl-C is said; a reader that left (``| head``) is not: nobody reads."""
+    if not isinstance(error.__cause__ or error, BrokenPipeError):
+        return _fail("interrupted", INTERRUPTED)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit then goes nowhere
+    return PIPE_CLOSED
 
 
 def _fail(message: str, code: int) -> int:

@@ -12,7 +12,7 @@ import typer.main
 
 from ..errors import InputError
 
-__all__ = ["COMMANDS", "GROUPS", "Verbs"]
+__all__ = ["COMMANDS", "GROUPS", "VERBS", "Stopped", "Verbs"]
 
 GROUPS = {
     "trace": "Read, make, fit and describe request traces.",
@@ -33,6 +33,10 @@ COMMANDS = {
 """Plain verbs: module `.<name>_cmd` holds a function of that name."""
 
 VERBS = {**GROUPS, **COMMANDS}
+
+
+class Stopped(Exception):
+    """A verb was stopped from outside: Ctrl-C, or nobody reads its output any more. Typer must not handle it first."""
 
 
 class Verbs(typer.core.TyperGroup):
@@ -71,6 +75,19 @@ class Verbs(typer.core.TyperGroup):
             hint = f"did you mean {near[0]!r}?" if near else f"the verbs are {', '.join(VERBS)}"
             raise InputError(f"no verb {word!r}; {hint}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb.
+
+        Raises
+        ------
+        Stopped
+            From the KeyboardInterrupt or BrokenPipeError that stopped it.
+        """
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, BrokenPipeError) as error:
+            raise Stopped from error
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of verbs."""
