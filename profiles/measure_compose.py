@@ -84,7 +84,14 @@ def measure_one(
 
     def more(runs: Sequence[StageRun], share: float, rounds: int, batches: Sequence[int], idle: bool) -> list[Samples]:
         return pool.call(
-            measure_model, **common, batches=batches, runs=runs, idle=idle, seconds=share * seconds, min_rounds=rounds
+            measure_model,
+            **common,
+            batches=batches,
+            runs=runs,
+            idle=idle,
+            seconds=share * seconds,
+            min_rounds=rounds,
+            timeout_s=600.0 + 10.0 * seconds,
         )
 
     scout = more((), 0.0, SCOUT_ROUNDS, [min(batches)], False)

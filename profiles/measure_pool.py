@@ -7,6 +7,7 @@ is timed here holds there.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -105,6 +106,7 @@ class Worker:
 
 def _serve(rank: int, size: int, core: int | None, device: str, store: str, pipe: Connection) -> None:
     """Main loop of a worker process: take a job, run it, send back what it returned."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the workers
     if core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
@@ -119,7 +121,7 @@ def _serve(rank: int, size: int, core: int | None, device: str, store: str, pipe
         dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=size)
     worker = Worker(rank, size, device)
     pipe.send(("ready", None))
-    while (job := pipe.recv()) is not None:
+    while (job := _next_job(pipe)) is not None:
         function, arguments = job
         try:
             pipe.send(("done", function(worker, **arguments)))
@@ -127,6 +129,13 @@ def _serve(rank: int, size: int, core: int | None, device: str, store: str, pipe
             pipe.send(("failed", traceback.format_exc()))
     if size > 1:
         dist.destroy_process_group()
+
+
+def _next_job(pipe: Connection) -> Any:
+    try:
+        return pipe.recv()
+    except EOFError:  # the parent is gone
+        return None
 
 
 class WorkerPool:

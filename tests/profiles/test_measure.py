@@ -114,6 +114,7 @@ def test_progress_runs_from_nothing_to_all(found, told):
     assert shares == sorted(shares)
 
 
+@pytest.mark.filterwarnings("ignore::meshwright.profiles.ProfileWarning")  # tiny models: microseconds, noise
 def test_a_measured_set_survives_the_disk(found, tmp_path):
     assert load(save(found.profiles, tmp_path / "here.json")) == found.profiles
 
