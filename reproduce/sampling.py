@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import numpy.typing as npt
 
 from ..simulator.metrics import mean_interval
@@ -13,8 +14,9 @@ __all__ = ["half_width", "summarise"]
 
 
 def half_width(values: npt.ArrayLike) -> float:
-    """Half the width of the 95 % confidence interval of the mean; NaN for a single value."""
-    return mean_interval(values).half_width
+    """Half the width of the 95 % confidence interval of the mean; NaN for a single value, or if one is not finite."""
+    finite = bool(np.isfinite(values).all())
+    return mean_interval(values).half_width if finite else float("nan")
 
 
 def summarise(frame: Frame, by: Sequence[str], values: Sequence[str]) -> Frame:

@@ -169,7 +169,10 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 def _where(row: Frame, column: str) -> str:
-    return f"at scale {row.slo_scale:g}, {row.system} ({row.groups}): paper {row[column]:.1f} %, ours {row.ours:.1f} %"
+    return (
+        f"at scale {row.slo_scale:g}, {row.system} ({row.groups}): paper {row[column]:.1f} %, ours {row.ours:.1f} %; "
+        "the placements are our planner's, which may find a better one than theirs"
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+"""`meshwright reproduce`."""
+
+import json
+
+import pytest
+from meshwright.cli import run
+
+
+def test_list_names_every_figure(capsys):
+    from meshwright.reproduce import FIGURES
+
+    assert run(["reproduce", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in FIGURES)
+
+
+def test_writes_and_prints_verdicts(tmp_path, capsys):
+    assert run(["reproduce", "figure01", "table1", "--fast", "--out", str(tmp_path), "--strict"]) == 0
+    out = capsys.readouterr().out
+    assert "holds" in out
+    assert "7 claims: 7 hold" in out
+    assert (tmp_path / "figure01.png").exists()
+
+
+def test_json_is_one_document(tmp_path, capsys):
+    assert run(["reproduce", "figure01", "--fast", "--out", str(tmp_path), "--json"]) == 0
+    [report] = json.loads(capsys.readouterr().out)
+    assert report["name"] == "figure01"
+    assert [c["verdict"] for c in report["claims"]] == ["holds", "holds"]
+
+
+def test_strict_fails_when_a_claim_does(tmp_path, monkeypatch):
+    from meshwright.reproduce import Expectation, at_least, figure01
+
+    never = Expectation("never", "§0", "1", at_least(1e9))
+    monkeypatch.setitem(figure01.EXPECTED, "simple", never)
+    arguments = ["reproduce", "figure01", "--fast", "--out", str(tmp_path)]
+    assert run(arguments) == 0
+    assert run([*arguments, "--strict"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["figure8"], "did you mean 'figure08'"),
+        ([], "name a figure"),
+        (["figure01", "--seed", "-1"], "seed"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, capsys, arguments, said):
+    assert run(["reproduce", *arguments, "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
