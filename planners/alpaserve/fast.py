@@ -15,15 +15,18 @@ def fast_selection(
     groups: Sequence[int],
     bucket: int | None = None,
     *,
+    order: str = "model",
     floor: int = 0,
     start: State | None = None,
 ) -> Selection:
     """Select models for groups by the fast heuristic.
 
-    In each step the state is simulated once; the model with the most unserved requests (the lower number among equals)
-    that fits some group gets a replica in the one that is utilised least (busy seconds of its average stage; the first
-    in canonical order among equals). It ends when nothing fits or every request of the bucket is attained, and
-    returns the best state that it met; the later one among equals, for it has spare replicas.
+    In each step the state is simulated once. With ``order="model"`` (the paper) the model with the most unserved
+    requests (the lower number among equals) that fits some group gets a replica in the one of them that is utilised
+    least (busy seconds of its average stage; the first in canonical order among equals). With ``order="group"`` (the
+    authors' code) the least utilised group with room gets the most unserved model that fits it. It ends when nothing
+    fits or every request of the bucket is attained, and returns the best state that it met; the later one among
+    equals, for it has spare replicas.
 
     Parameters
     ----------
@@ -33,6 +36,8 @@ def fast_selection(
         Configuration number of each group.
     bucket : int, optional
         Models to place, as a bit mask; all if not given.
+    order : str
+        ``"model"`` or ``"group"``: which is chosen first.
     floor : int
         Unserved requests that no placement of the bucket can avoid: once reached, the search ends.
     start : State, optional
@@ -52,15 +57,20 @@ def fast_selection(
             best = (score.unserved, state)
         if score.unserved <= outside + floor:
             break
-        order = sorted(range(len(state)), key=lambda g: (score.busy.get(state[g], 0.0), g))
+        groups_first = sorted(range(len(state)), key=lambda g: (score.busy.get(state[g], 0.0), g))
         free = [room.free(group) for group in state]
         any_free = 0
         for mask in free:
             any_free |= mask
         if not any_free:
             break
-        model = next(m for m in by_demand(score.by_model) if any_free >> m & 1)
-        g = next(g for g in order if free[g] >> model & 1)
+        wanted = [m for m in by_demand(score.by_model) if any_free >> m & 1]
+        if order == "model":
+            model = wanted[0]
+            g = next(g for g in groups_first if free[g] >> model & 1)
+        else:
+            g = next(g for g in groups_first if free[g])
+            model = next(m for m in wanted if free[g] >> m & 1)
         config, held = state[g]
         state = canonical([*state[:g], (config, held | 1 << model), *state[g + 1 :]])
     return Selection(best[1], best[0], evaluator.evaluations - before)

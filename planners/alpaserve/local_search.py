@@ -50,6 +50,7 @@ def local_search(
     iterations: int | None = None,
     seconds: float | None = None,
     seed: int = 0,
+    shapes: bool = True,
     floor: int = 0,
     objective: Callable[[State, int | None], int | None] | None = None,
     progress: Callable[[str], None] | None = None,
@@ -74,6 +75,8 @@ def local_search(
         Wall-clock limit; with `iterations`, whichever comes first.
     seed : int
         Seed of the moves.
+    shapes : bool
+        Try moves that change groups; False keeps the groups and moves replicas only.
     floor : int
         Unserved requests proven unavoidable; reaching it ends the search.
     objective : callable, optional
@@ -108,7 +111,7 @@ def local_search(
         if since > PATIENCE:
             current, state, since = best, best_state, 0
             score = evaluator.score(state)
-        changes_groups = board.random.random() < SHAPE_SHARE
+        changes_groups = shapes and board.random.random() < SHAPE_SHARE
         kinds = SHAPE_MOVES if changes_groups else REPLICA_MOVES
         candidate = kinds[board.pick(range(len(kinds)))](board, state, score)
         if candidate is None or candidate == state:

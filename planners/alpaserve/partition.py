@@ -181,6 +181,11 @@ class Search:
                 best = (found.unserved - outside, found.state)
             if best[0] == self.floor(bucket, n_devices):
                 break  # proven best
+        if best[0] > self.floor(bucket, n_devices) and best[1]:
+            layout = tuple(config for config, _ in best[1])
+            other = fast_selection(evaluator, layout, bucket, order="group")
+            if other.unserved - outside < best[0]:
+                best = (other.unserved - outside, other.state)
         self._solved[bucket, n_devices] = best
         return best
 

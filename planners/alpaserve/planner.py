@@ -47,6 +47,7 @@ def plan(
     bucketings: str = "coarsest",
     remainder: str = "powers_of_two",
     max_splits: int = 100,
+    polish: int | None = None,
     local_search_iterations: int = 0,
     local_search_seconds: float = 0.0,
     robust: int | Sequence[Trace] | None = None,
@@ -85,6 +86,9 @@ def plan(
         Largest degrees to try; None for whatever is profiled.
     bucket_threshold, bucketings, remainder, max_splits
         See `PartitionOptions`.
+    polish : int, optional
+        Moves of single replicas tried on the answer, kept where they do not harm; by default 300 for ``auto`` and none
+        for the paper's algorithms.
     local_search_iterations, local_search_seconds : int, float
         Improve the answer by local search until either is reached; 0 for no limit of that kind, both 0 for no search.
         With iterations alone the plan depends only on the arguments.
@@ -121,7 +125,10 @@ def plan(
         selection=chosen, beam=beam, bucket_threshold=bucket_threshold, bucketings=bucketings,
         unseparated=algorithm != "algorithm2", remainder=remainder, max_splits=max_splits,
     )  # fmt: skip
-    _check(algorithm, config, robust, criterion, local_search_iterations, local_search_seconds)
+    polish = (300 if algorithm == "auto" else 0) if polish is None else polish
+    _check(algorithm, config, robust, criterion, {"polish": polish, "local_search_iterations": local_search_iterations})
+    if not (math.isfinite(local_search_seconds) and local_search_seconds >= 0):
+        raise InputError(f"local_search_seconds: expected finite seconds >= 0 (got {local_search_seconds})")
     serving: dict[str, Any] = {
         "max_op": max_op, "max_pp": max_pp, "dispatch": dispatch, "admission": admission, "overhead": overhead,
         "memory": memory,
@@ -136,10 +143,13 @@ def plan(
 
     def search(e: Evaluator) -> State:
         solver = Search(e, options, progress)
-        if algorithm != "algorithm1":
-            return solver.run().state
-        groups = uniform_groups(e.instance, config_of(config or ParallelConfig()))
-        return solver.select(groups, (1 << e.instance.n_models) - 1, 0).state
+        everything = (1 << e.instance.n_models) - 1
+        if algorithm == "algorithm1":
+            groups = uniform_groups(e.instance, config_of(config or ParallelConfig()))
+            return solver.select(groups, everything, 0).state
+        found = solver.run()
+        floor = solver.floor(everything, e.instance.n_devices)
+        return local_search(e, found.state, iterations=polish, seed=seed, shapes=False, floor=floor).state
 
     improve = _improver(local_search_iterations, local_search_seconds, seed, progress)
     state = search(evaluator)
@@ -160,7 +170,8 @@ def plan(
     record = {
         "algorithm": algorithm, "selection": chosen, "beam": beam, "config": None if config is None else str(config),
         "max_op": max_op, "max_pp": max_pp, "bucket_threshold": bucket_threshold, "bucketings": bucketings,
-        "remainder": remainder, "max_splits": max_splits, "local_search_iterations": local_search_iterations,
+        "remainder": remainder, "max_splits": max_splits, "polish": polish,
+        "local_search_iterations": local_search_iterations,
         "local_search_seconds": local_search_seconds, "robust": len(traces), "criterion": criterion, "fill": fill,
         "memory": memory,
     }  # fmt: skip
@@ -189,8 +200,7 @@ def _check(
     config: ParallelConfig | str | None,
     robust: int | Sequence[Trace] | None,
     criterion: str | float,
-    iterations: int,
-    seconds: float,
+    counts: Mapping[str, int],
 ) -> None:
     if algorithm not in ALGORITHMS:
         raise InputError(f"algorithm: unknown algorithm {algorithm!r}; expected one of {', '.join(ALGORITHMS)}")
@@ -206,7 +216,6 @@ def _check(
         given = list(robust)
         if not given or not all(isinstance(t, Trace) for t in given):
             raise InputError(f"robust: expected traces or a number of resamples (got {given[:3]})")
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 0:
-        raise InputError(f"local_search_iterations: expected an integer >= 0 (got {iterations!r})")
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise InputError(f"local_search_seconds: expected finite seconds >= 0 (got {seconds})")
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise InputError(f"{name}: expected an integer >= 0 (got {count!r})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import comb
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.planners.alpaserve.enumeration import (
@@ -34,6 +34,7 @@ def test_with_threshold_zero_there_is_one():
     assert list(model_buckets([3.0, 1.0, 2.0, 1.0], 0.0)) == [((1, 3), (2,), (0,))]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.01, 10.0), min_size=1, max_size=7), st.floats(0, 1))
 def test_buckets_partition_the_models_and_separate_what_is_too_far_apart(latency, threshold):
     found = list(model_buckets(latency, threshold))
