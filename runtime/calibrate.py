@@ -22,6 +22,10 @@ from .session import Session
 
 __all__ = ["Calibration", "calibrate"]
 
+UNDISTURBED = 0.98
+"""Share of a stage visit in which its thread must have had its core for the visit to count (on a CPU): what other
+processes on the machine take is no property of the model. Where too few visits count, CPU time stands in."""
+
 Key = tuple[int, int, int]
 """Group, model, batch size."""
 
@@ -70,15 +74,22 @@ class _Pass:
     finish: npt.NDArray[np.float64]
     start: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
+    cpu: npt.NDArray[np.float64]
 
     def medians(self, pp: list[int]) -> dict[Key, tuple[float, ...]]:
+        """Latency of each stage by kind of job: the median of undisturbed visits, or what their threads computed."""
         rows: dict[Key, list[int]] = {}
         for i, job in enumerate(self.jobs):
             rows.setdefault((job.group, job.model, job.batch), []).append(i)
         return {
-            key: tuple(float(x) for x in np.median(self.seconds[mine, : pp[key[0]]], axis=0))
+            key: tuple(_typical(self.seconds[mine, k], self.cpu[mine, k]) for k in range(pp[key[0]]))
             for key, mine in rows.items()
         }
+
+
+def _typical(seconds: npt.NDArray[np.float64], cpu: npt.NDArray[np.float64]) -> float:
+    own = cpu >= UNDISTURBED * seconds
+    return float(np.median(seconds[own]) if own.sum() >= min(3, len(own)) else np.median(cpu))
 
 
 def calibrate(session: Session, *, repeats: int = 6, together_s: float = 3.0, load: float = 0.5) -> Calibration:
@@ -113,12 +124,7 @@ def calibrate(session: Session, *, repeats: int = 6, together_s: float = 3.0, lo
     first = _measure(session, _one_by_one(expected, repeats))
     alone = first.medians(pp)
     together = _measure(session, _all_at_once(alone, together_s)).medians(pp)
-    last = np.array([pp[job.group] - 1 for job in first.jobs])
-    rows = np.arange(len(first.jobs))
-    at = np.array([job.at for job in first.jobs])
-    small = np.array([job.batch == 1 for job in first.jobs])
-    added = first.start[:, 0] - at + first.finish - first.start[rows, last] - first.seconds[rows, last]
-    overhead = float(np.median(added[small]))
+    overhead = _overhead(first, pp)
     hops = {g: _hop(first, g, n) for g, n in enumerate(pp)}
     return Calibration(_profiles(session, alone, together, load, overhead, hops), overhead, hops, alone, together)
 
@@ -164,11 +170,24 @@ def _measure(session: Session, jobs: list[ProbeJob]) -> _Pass:
     if served.controller.failures:
         raise RunError(f"calibrate: {served.controller.failures[0]}")
     width = max(group.config.pp for group in session.placement.groups)
-    start, seconds = np.full((len(jobs), width), np.nan), np.full((len(jobs), width), np.nan)
+    start, seconds, cpu = (np.full((len(jobs), width), np.nan) for _ in range(3))
     for spans in served.spans:
         start[spans.job, spans.stage] = spans.start
         seconds[spans.job, spans.stage] = spans.seconds
-    return _Pass(jobs, probe.finish, start, seconds)
+        cpu[spans.job, spans.stage] = spans.cpu
+    return _Pass(jobs, probe.finish, start, seconds, cpu)
+
+
+def _overhead(measured: _Pass, pp: list[int]) -> float:
+    """Median seconds that dispatch and answer add to a job that found an idle house."""
+    rows = np.arange(len(measured.jobs))
+    last = np.array([pp[job.group] - 1 for job in measured.jobs])
+    at = np.array([job.at for job in measured.jobs])
+    idle = np.concatenate(([True], measured.finish[:-1] < at[1:]))
+    small = np.array([job.batch for job in measured.jobs]) == min(job.batch for job in measured.jobs)
+    end = measured.start[rows, last] + measured.seconds[rows, last]
+    added = measured.start[:, 0] - at + measured.finish - end
+    return float(np.median(added[small & idle]))
 
 
 def _hop(measured: _Pass, group: int, pp: int) -> float:

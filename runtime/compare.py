@@ -15,7 +15,7 @@ from ..simulator.plan import Plan
 from ..simulator.serving.simulate import simulate
 from ..traces.trace import Trace
 from .attribution import Attribution, attribute, stage_ratios
-from .calibrate import Calibration, calibrate
+from .calibrate import UNDISTURBED, Calibration, calibrate
 from .result import RunResult
 from .session import Session
 
@@ -26,9 +26,6 @@ __all__ = ["SLO_SCALES", "Cell", "Comparison", "compare"]
 
 SLO_SCALES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0)
 """The scales of the paper's Table 2."""
-
-UNDISTURBED = 0.98
-"""Share of a stage's time in which its thread must have had its core for a run to count as undisturbed."""
 
 POINTS = 0.02
 """The goal: simulated and real attainment differ by at most two percentage points."""
@@ -142,6 +139,12 @@ class Comparison:
             f"largest difference {100 * self.worst:.1f} points ({'within' if self.within else 'beyond'} 2); "
             f"measured stage times explain {self.explained:.0%} of the differences"
         )
+        disturbed = [cell for cell in self.cells if _undisturbed(cell.result) < UNDISTURBED]
+        if disturbed:
+            lines.append(
+                f"others took the workers' cores in {len(disturbed)} of {len(self.cells)} cells ('cores ours'): these "
+                "say little about the model; run again on a quiet machine, or with more retries"
+            )
         return "\n".join(lines)
 
 

@@ -100,8 +100,8 @@ class Controller:
     ----------
     t0 : float
         The run's time zero on the clock of `time.monotonic`, which workers stamp with too.
-    checks : dict of int to float
-        Job number -> first figure of its answer.
+    answers : dict of int to (float, float, float, float)
+        Job number -> start, end (on the clock of `t0`) and CPU seconds of its last stage, first figure of its answer.
     failures : list of Failure
         Groups lost.
     lateness : list of float
@@ -117,7 +117,7 @@ class Controller:
         progress: Progress | None = None,
     ) -> None:
         self.fleet, self.decisions, self.pp = fleet, decisions, pp
-        self.checks: dict[int, float] = {}
+        self.answers: dict[int, tuple[float, float, float, float]] = {}
         self.failures: list[Failure] = []
         self.lateness: list[float] = []
         self.t0 = 0.0
@@ -272,16 +272,16 @@ class Controller:
         whole = len(unread) // REPORT.size * REPORT.size
         records = bytes(unread[:whole])
         del unread[:whole]
-        for kind, number, _, end, _, check in REPORT.iter_unpack(records):
-            self._report(process.task.group, kind, number, end, check)
+        for kind, number, *answer in REPORT.iter_unpack(records):
+            self._report(process.task.group, kind, number, tuple(answer))
         self._check_done()
 
-    def _report(self, group: int, kind: int, number: int, end: float, check: float) -> None:
+    def _report(self, group: int, kind: int, number: int, answer: tuple[float, float, float, float]) -> None:
         now = self._heard[group] = self._now()
         if kind == DONE:
-            self.checks[number] = check
+            self.answers[number] = answer
             self._under_way[group] -= 1
-            self.decisions.finished(number, end - self.t0, now)
+            self.decisions.finished(number, answer[1] - self.t0, now)
         if kind == FREE or self.pp[group] == 1:
             job = self.decisions.freed(now, group)
             if job is not None:

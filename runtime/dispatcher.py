@@ -87,6 +87,7 @@ class Dispatcher:
         batching: bool = False,
         correct: bool = True,
     ) -> None:
+        self.trace, self.dispatch = trace, dispatch
         kind = BatchingController if batching else Controller
         self.policy: Controller = kind(tables, dispatch, admission, overhead)
         self.jobs: list[Job] = []

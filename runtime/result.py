@@ -12,9 +12,7 @@ from ..errors import RunError
 from ..simulator.placement import Placement
 from ..simulator.serving.replay import Segment
 from ..simulator.serving.result import SimulationResult
-from ..simulator.serving.tables import ServingTables
 from ..simulator.timeline import Timeline
-from ..traces.trace import Trace
 from .controller import Failure
 from .dispatcher import Dispatcher
 
@@ -78,7 +76,7 @@ class RunResult(SimulationResult):
     def heads(self) -> npt.NDArray[np.int64]:
         """One request of each job that finished (the members of a batch share all times), ascending."""
         served = np.flatnonzero(self.group >= 0)
-        key = np.stack((self.group[served], self.start[served]))
+        key = np.stack((self.group[served], self.finish[served]))
         _, first = np.unique(key, axis=1, return_index=True)
         return np.sort(served[first])
 
@@ -95,6 +93,8 @@ class RunResult(SimulationResult):
                 lanes.append(f"stage {k} (device {devices})")
                 processes.append(f"group {g} {group.config}")
         lane, start, length, request = (np.concatenate(column) for column in zip(*parts, strict=True))
+        known = ~np.isnan(start)  # a worker that died took the spans of its earlier stages along
+        lane, start, length, request = lane[known], start[known], length[known], request[known]
         return Timeline(
             lane=lane.astype(np.int32),
             start=start,
@@ -107,11 +107,9 @@ class RunResult(SimulationResult):
         )
 
 
-def collect(
-    trace: Trace, placement: Placement, tables: ServingTables, dispatcher: Dispatcher, served: Served, dispatch: str,
-    overhead: float,
-) -> RunResult:  # fmt: skip
+def collect(placement: Placement, dispatcher: Dispatcher, served: Served) -> RunResult:
     """Put together what the dispatcher decided and what the workers measured."""
+    trace, tables = dispatcher.trace, dispatcher.policy.tables
     n, width = len(trace), tables.latency.shape[2]
     start, seconds, cpu = (np.full((n, width), np.nan) for _ in range(3))
     jobs, controller = dispatcher.jobs, served.controller
@@ -126,11 +124,20 @@ def collect(
         seconds[row[mine], spans.stage] = spans.seconds[at]
         cpu[row[mine], spans.stage] = spans.cpu[at]
     check = np.full(n, np.nan)
-    check[row] = [controller.checks.get(job, np.nan) for job in number.tolist()]
+    if len(row):
+        answers = np.array([controller.answers[job] for job in number.tolist()])
+        check[row] = answers[:, 3]
+        last = tables.stages[dispatcher.group[row]] - 1
+        lost = np.isnan(start[row, last])  # a worker that died took its spans along, but not its answers
+        where = row[lost], last[lost]
+        start[where] = answers[lost, 0] - controller.t0
+        seconds[where] = answers[lost, 1] - answers[lost, 0]
+        cpu[where] = answers[lost, 2]
     segment = Segment(placement, tables, 0, n, float(trace.arrival[-1]), np.zeros((tables.n_groups, width)))
     return RunResult(
-        trace=trace, finish=dispatcher.finish, group=dispatcher.group, segments=(segment,), overhead=overhead,
-        start_column=start[:, 0].copy(), batch=dispatcher.batch, engine="real", dispatch=dispatch,
+        trace=trace, finish=dispatcher.finish, group=dispatcher.group, segments=(segment,),
+        overhead=dispatcher.policy.overhead,
+        start_column=start[:, 0].copy(), batch=dispatcher.batch, engine="real", dispatch=dispatcher.dispatch,
         stage_start=start, stage_s=seconds, cpu_s=cpu, check=check, failed=dispatcher.failed,
         failures=tuple(controller.failures), lateness=np.array(controller.lateness),
     )  # fmt: skip

@@ -40,7 +40,7 @@ def run(
     trace : Trace
         The requests; the run takes as long as the trace does.
     profiles : Mapping[str, ModelProfile], optional
-        What dispatch and admission predict with; the set that the plan names if left out.
+        What dispatch and admission predict with; the costs that the plan carries if left out.
     device : {"auto", "cpu", "cuda"}
         What a device is: a core of this machine, or a GPU. ``auto``: by the plan's device type, else cores.
     dispatch, batching, admission
@@ -72,9 +72,11 @@ def run(
     """
     if not isinstance(trace, Trace):
         raise InputError(f"run: trace: expected a Trace (got {type(trace).__name__})")
-    options = {"device": device, "batching": batching, "startup_timeout_s": startup_timeout_s}
-    with Session(plan, trace.models, profiles, **options) as session:
-        return session.run(
-            trace, dispatch=dispatch, admission=admission, overhead=overhead, correct_clocks=correct_clocks,
-            progress=progress,
-        )  # fmt: skip
+    session = Session(
+        plan, trace.models, profiles, device=device, batching=batching, startup_timeout_s=startup_timeout_s
+    )
+    dispatcher = session.prepare(
+        trace, dispatch=dispatch, admission=admission, overhead=overhead, correct_clocks=correct_clocks
+    )
+    with session:
+        return session.execute(dispatcher, progress)

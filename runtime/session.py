@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import profiles as profile_store
-from ..errors import InputError, MeshwrightError, RunError
+from ..errors import InputError, RunError
 from ..profiles.profile import ModelProfile
 from ..simulator.placement import Placement
 from ..simulator.plan import Plan
@@ -72,7 +72,7 @@ class Session:
     models : sequence of str
         Models as the traces to come list them.
     profiles : Mapping[str, ModelProfile], optional
-        What dispatch and admission predict with; the set that the plan names if left out.
+        What dispatch and admission predict with; the costs that the plan carries if left out.
     device : {"auto", "cpu", "cuda"}
         What a device is: a core of this machine, or a GPU. ``auto``: by the plan's device type, else cores.
     batching : Batching or int, optional
@@ -117,7 +117,7 @@ class Session:
             placement, self.models, self.profiles, self.plan, kind=device_kind(self.plan, device),
             batches=self.batches, report_free=self.batching is not None, timeout_s=startup_timeout_s,
         )  # fmt: skip
-        self._fleet = Fleet(self.tasks, startup_timeout_s)
+        self.fleet = Fleet(self.tasks, startup_timeout_s)
 
     def _batching(self, given: Batching | int | None) -> Batching | None:
         if given is None and self.plan and self.plan.serving.max_batch > 1:
@@ -125,18 +125,18 @@ class Session:
         return Batching(given) if isinstance(given, int) else given
 
     def __enter__(self) -> Session:
-        self._fleet.__enter__()
+        self.fleet.__enter__()
         try:
             self.warm_up()
         except BaseException:
-            self._fleet.close()
+            self.fleet.close()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._fleet.close()
+        self.fleet.close()
 
     def warm_up(self) -> None:
         """Send one job of each model and batch size through each group, so that no request meets a cold path."""
@@ -150,12 +150,12 @@ class Session:
         if jobs:
             served = self.serve([job.at for job in jobs], Probe(jobs))
             if served.controller.failures:
-                self._fleet.close()
+                self.fleet.close()
                 raise RunError(f"run: warm-up: {served.controller.failures[0]}")
 
     def serve(self, arrival: list[float], decisions: Decisions, progress: Progress | None = None) -> Served:
         """Send requests at their arrival times (seconds, ascending) and wait for all of them."""
-        controller = Controller(self._fleet, arrival, decisions, self._pp, progress)
+        controller = Controller(self.fleet, arrival, decisions, self._pp, progress)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -168,36 +168,22 @@ class Session:
                 process.task.group, process.task.stage, table[:, 0].astype(np.int64), table[:, 1] - controller.t0,
                 table[:, 2] - table[:, 1], table[:, 3],
             )
-            for process, table in self._fleet.collect_spans().items()
+            for process, table in self.fleet.collect_spans().items()
             if process.task.share == 0
         )  # fmt: skip
         return Served(spans, controller)
 
-    def run(
+    def prepare(
         self,
         trace: Trace,
         *,
         profiles: Mapping[str, ModelProfile] | None = None,
         dispatch: str | None = None,
-        batching: bool | None = None,
         admission: bool | None = None,
         overhead: float | None = None,
         correct_clocks: bool = True,
-        progress: Progress | None = None,
-    ) -> RunResult:
-        """Serve a trace. See `meshwright.runtime.run`.
-
-        Parameters
-        ----------
-        trace : Trace
-            Its models are the session's.
-        profiles : Mapping[str, ModelProfile], optional
-            Others than the session's to predict with (the same batch sizes).
-        dispatch, admission, overhead, correct_clocks, progress
-            As in `meshwright.runtime.run`.
-        batching : bool, optional
-            False to send requests one by one although the session could batch.
-        """
+    ) -> Dispatcher:
+        """Check the arguments of a run, and make what will decide in it. Needs no worker. See `run`."""
         if trace.models != self.models:
             raise InputError(f"run: the trace's models are {trace.models}, the session was started for {self.models}")
         serving = self.plan.serving if self.plan else None
@@ -206,28 +192,38 @@ class Session:
         if admission is None:
             admission = serving.admission if serving else True
         known = self.profiles if profiles is None else profiles
-        expected = _overhead(self.plan, known, overhead)
-        batched = self.batching is not None and batching is not False
-        tables = build_tables(self.placement, self.models, known, self.batches[-1] if batched else 1)
-        dispatcher = Dispatcher(
-            trace, tables, dispatch=dispatch, admission=admission, overhead=expected, batching=batched,
+        return Dispatcher(
+            trace, build_tables(self.placement, self.models, known, self.batches[-1]), dispatch=dispatch,
+            admission=admission, overhead=_overhead(self.plan, known, overhead), batching=self.batching is not None,
             correct=correct_clocks,
         )  # fmt: skip
-        served = self.serve(trace.arrival.tolist(), dispatcher, progress)
-        return collect(trace, self.placement, tables, dispatcher, served, dispatch, expected)
+
+    def run(self, trace: Trace, *, progress: Progress | None = None, **options: Any) -> RunResult:
+        """Serve a trace.
+
+        Parameters
+        ----------
+        trace : Trace
+            Its models are the session's.
+        profiles : Mapping[str, ModelProfile], optional
+            Others than the session's to predict with.
+        dispatch, admission, overhead, correct_clocks, progress
+            As in `meshwright.runtime.run`.
+        """
+        return self.execute(self.prepare(trace, **options), progress)
+
+    def execute(self, dispatcher: Dispatcher, progress: Progress | None = None) -> RunResult:
+        """Serve the trace of a dispatcher that `prepare` made."""
+        served = self.serve(dispatcher.trace.arrival.tolist(), dispatcher, progress)
+        return collect(self.placement, dispatcher, served)
 
 
 def _profiles(plan: Plan | None, profiles: Mapping[str, ModelProfile] | None) -> Mapping[str, ModelProfile]:
     if profiles is not None:
         return profiles
-    if plan is None or not plan.profile:
-        raise InputError("run: no profiles: give the profile set that predictions are made with")
-    try:
-        return profile_store.load(plan.profile)
-    except MeshwrightError as error:
-        raise InputError(
-            f"run: the plan names profile set {plan.profile!r}, which is not shipped; give it: {error}"
-        ) from None
+    if plan is None:
+        raise InputError("run: a placement carries no costs; give the profiles that predictions are made with")
+    return plan.planned_profiles()
 
 
 def _overhead(plan: Plan | None, profiles: Mapping[str, ModelProfile], given: float | None) -> float:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from ..errors import InputError
 from .protocol import DONE, FLUSH, FREE, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, Assignment, receive_json
 from .slices import DEFAULT, PROMPT_S, request_slice
 
@@ -66,6 +67,11 @@ class Worker:
         self.cuda = task.torch_device.startswith("cuda")
         torch.set_num_threads(1)
         if self.cuda:
+            if torch.cuda.device_count() <= torch.device(task.torch_device).index:
+                raise InputError(
+                    f"run: {task.torch_device} is not there: torch {torch.__version__} finds "
+                    f"{torch.cuda.device_count()} CUDA devices; use device='cpu'"
+                )
             torch.cuda.set_device(task.torch_device)
         self._add_up: Callable[[Tensor], Tensor] | None = None
         if task.op * task.pp > 1:

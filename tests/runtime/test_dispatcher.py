@@ -1,0 +1,162 @@
+"""The runtime's decisions are the simulator's: the same objects, and in exact conditions the same answers."""
+
+import numpy as np
+import pytest
+from meshwright.profiles import ModelProfile, ParallelConfig
+from meshwright.runtime.attribution import attribute, replay, stage_ratios
+from meshwright.runtime.dispatcher import Dispatcher
+from meshwright.runtime.probe import Probe, ProbeJob
+from meshwright.runtime.result import RunResult
+from meshwright.simulator import Group, Placement, simulate
+from meshwright.simulator.serving import reference
+from meshwright.simulator.serving.batching import BatchingController
+from meshwright.simulator.serving.policy import Controller
+from meshwright.simulator.serving.tables import build_tables
+from meshwright.traces import Trace, gamma
+
+MODELS = ("a", "b", "c")
+ONE, PIPELINE = ParallelConfig(1, 1), ParallelConfig(1, 2)
+
+
+def profiles():
+    return {
+        name: ModelProfile.from_stages(
+            name,
+            {
+                ONE: {1: [base], 2: [1.6 * base], 4: [2.9 * base]},
+                PIPELINE: {1: [0.5 * base, 0.55 * base], 2: [0.8 * base, 0.9 * base], 4: [1.5 * base, 1.4 * base]},
+            },
+            hop_s=0.001,
+        )
+        for name, base in zip(MODELS, (0.02, 0.03, 0.05), strict=True)
+    }
+
+
+PLACEMENT = Placement([Group(ONE, ["a", "b"]), Group(PIPELINE, ["a", "b", "c"]), Group(ONE, ["c", "a"])])
+
+
+def bursty(seed=0, slo=0.12):
+    return gamma(60.0, 3.0, 20.0, list(MODELS), slo=slo, seed=seed)
+
+
+def as_run(simulated, factor=1.0):
+    """A real run in which every stage took `factor` times what the profile says."""
+    tables = simulated.segments[0].tables
+    n, width = len(simulated), tables.latency.shape[2]
+    seconds = np.full((n, width), np.nan)
+    sizes = np.ones(n, dtype=int) if simulated.batch is None else simulated.batch
+    for i in np.flatnonzero(~simulated.rejected):
+        group = simulated.group[i]
+        pair = tables.pair(int(simulated.trace.model[i]), int(group))
+        column = int(np.searchsorted(tables.sizes, sizes[i]))
+        stages = int(tables.stages[group])
+        seconds[i, :stages] = factor * tables.latency[pair, column, :stages]
+    return RunResult(
+        simulated.trace, simulated.finish, simulated.group, simulated.segments, simulated.overhead,
+        start_column=simulated.start, batch=np.where(simulated.rejected, 0, sizes), engine="real",
+        dispatch=simulated.dispatch, stage_s=seconds, cpu_s=seconds,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dispatch", ["shortest_queue", "earliest_finish", "earliest_free"])
+@pytest.mark.parametrize("max_batch", [None, 4])
+@pytest.mark.parametrize("overhead", [0.0, 0.002])
+def test_exact_stage_times_replay_to_the_simulation(dispatch, max_batch, overhead):
+    simulated = simulate(
+        PLACEMENT, bursty(), profiles(), engine="simpy", dispatch=dispatch, batching=max_batch, overhead=overhead
+    )
+    finish = replay(as_run(simulated), batching=max_batch is not None)
+    assert 0.2 < simulated.attainment < 0.98
+    # With an overhead, the reference counts a request as outstanding until its answer; here until its last stage ends.
+    if overhead and dispatch == "shortest_queue":
+        assert np.mean(np.isnan(finish)) == pytest.approx(np.mean(simulated.rejected), abs=0.02)
+    else:
+        assert finish == pytest.approx(simulated.finish, abs=1e-6, nan_ok=True)
+
+
+def test_slower_stages_are_blamed_on_the_profile():
+    simulated = simulate(PLACEMENT, bursty(), profiles())
+    slow = as_run(simulated, factor=1.5)
+    parts = attribute(slow, profiles())
+    assert parts.profile < -0.02
+    assert parts.difference == pytest.approx(parts.profile + parts.jitter + parts.rest)
+    ratios = stage_ratios(slow)
+    assert ratios[["p50", "p90", "p99"]].to_numpy() == pytest.approx(1.5)
+    assert ratios["cpu"].to_numpy() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("batching", "kind"), [(False, Controller), (True, BatchingController)])
+def test_the_policy_is_the_reference_engines_own_class(batching, kind):
+    tables = build_tables(PLACEMENT, MODELS, profiles(), 4 if batching else 1)
+    dispatcher = Dispatcher(bursty(), tables, batching=batching)
+    assert type(dispatcher.policy) is kind
+    assert getattr(reference, kind.__name__) is kind
+
+
+def one_device(arrival, slo):
+    known = {"a": ModelProfile.from_stages("a", {ONE: {1: [1.0], 2: [1.5]}})}
+    trace = Trace(arrival, [0] * len(arrival), ["a"], slo)
+    return trace, build_tables(Placement([Group(ONE, ["a"])]), ["a"], known)
+
+
+def test_clocks_follow_a_late_finish():
+    trace, tables = one_device([0.0, 0.1, 1.6], 2.6)
+    dispatcher = Dispatcher(trace, tables)
+    assert dispatcher.arrive(0.0, 0) is not None
+    assert dispatcher.arrive(0.1, 1) is not None  # predicted to end at 2.0
+    dispatcher.finished(0, 1.5, 1.5)  # half a second late, and so will the next one be
+    assert dispatcher.policy.clock[0] == [pytest.approx(2.5)]
+    assert dispatcher.arrive(1.6, 2) is not None  # 3.5 <= 4.2
+    assert dispatcher.policy.clock[0] == [pytest.approx(3.5)]
+
+
+def test_clocks_follow_an_overdue_job():
+    trace, tables = one_device([0.0, 1.7], 2.0)
+    dispatcher = Dispatcher(trace, tables)
+    dispatcher.arrive(0.0, 0)
+    assert dispatcher.arrive(1.7, 1) is not None
+    assert dispatcher.policy.clock[0] == [pytest.approx(2.7)], "the overdue job cannot end before now"
+
+
+def test_without_correction_clocks_are_the_profiles():
+    trace, tables = one_device([0.0, 0.1], 5.0)
+    dispatcher = Dispatcher(trace, tables, correct=False)
+    dispatcher.arrive(0.0, 0)
+    dispatcher.finished(0, 1.5, 1.5)
+    assert dispatcher.policy.clock[0] == [1.0]
+
+
+def test_lost_group_fails_its_requests_and_is_not_chosen_again():
+    trace, tables = one_device([0.0, 0.1, 0.2], 9.0)
+    dispatcher = Dispatcher(trace, tables)
+    dispatcher.arrive(0.0, 0)
+    dispatcher.arrive(0.1, 1)
+    assert sorted(dispatcher.lost(0)) == [0, 1]
+    assert dispatcher.failed.tolist() == [True, True, False]
+    assert dispatcher.arrive(0.2, 2) is None
+    assert dispatcher.undecided == 0
+    dispatcher.finished(0, 1.0, 1.0)  # an answer that was under way
+    assert np.isnan(dispatcher.finish).all()
+
+
+def test_lost_group_fails_requests_that_wait_for_it():
+    known = {"a": ModelProfile.from_stages("a", {ONE: {1: [1.0], 2: [1.5]}})}
+    trace = Trace([0.0, 0.1, 0.2], [0, 0, 0], ["a"], 9.0)
+    tables = build_tables(Placement([Group(ONE, ["a"])]), ["a"], known, 2)
+    dispatcher = Dispatcher(trace, tables, batching=True)
+    assert dispatcher.arrive(0.0, 0) is not None
+    assert dispatcher.arrive(0.1, 1) is None
+    assert dispatcher.arrive(0.2, 2) is None
+    assert sorted(dispatcher.lost(0)) == [0, 1, 2]
+    assert dispatcher.undecided == 0
+
+
+def test_probe_counts_down_whatever_happens():
+    probe = Probe([ProbeJob(0.0, 0, 0), ProbeJob(0.0, 1, 0, 2), ProbeJob(1.0, 1, 0)])
+    first, second = probe.arrive(0.0, 0), probe.arrive(0.0, 1)
+    assert (first.group, len(second.requests)) == (0, 2)
+    probe.finished(0, 0.5, 0.6)
+    assert probe.lost(1) == [1]
+    assert probe.arrive(1.0, 2) is None
+    assert probe.undecided == 0
+    assert probe.finish[0] == 0.6
