@@ -159,7 +159,7 @@ def test_plan_options_are_checked_before_work():
         ({"max_op": 0}, "max_op"), ({"max_pp": -1}, "max_pp"), ({"bucket_threshold": 2.0}, "bucket_threshold"),
         ({"bucketings": "some"}, "bucketings"), ({"remainder": "drop"}, "remainder"), ({"max_splits": 0}, "max_splits"),
         ({"local_search_iterations": -1}, "iterations"), ({"local_search_seconds": -1.0}, "seconds"),
-        ({"config": "op1pp2"}, "algorithm1"), ({"algorithm": "algorithm1"}, "config"),
+        ({"config": "op1pp2"}, "algorithm1"), ({"polish": -1}, "polish"), ({"algorithm": "algorithm1"}, "config"),
         ({"algorithm": "algorithm1", "config": "op1pp8"}, "op1pp8"), ({"robust": 0}, "robust"),
         ({"robust": [1]}, "robust"), ({"criterion": 0.1}, "robust"), ({"robust": 2, "criterion": 2.0}, "criterion"),
         ({"seed": -1, "local_search_iterations": 5}, "seed"),
