@@ -188,7 +188,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     points = 100 * frame.pivot(index="slo_scale", columns="system", values="attainment")
     gain = points.sub(points["replication"], axis=0)
     scales = gain.index.to_numpy(dtype=float)
-    crossing = crossover(scales, gain["model parallel"].to_numpy(dtype=float))
+    crossing = crossover(scales, gain["model parallel"].to_numpy(dtype=float) / 100)
     return session.finish(
         [
             EXPECTED["tight"].judge(gain.loc[5.0, "model parallel"]),
