@@ -33,17 +33,16 @@ def servers(folder: Path) -> list[tuple[str, argparse.Namespace]]:
     """(CUDA_VISIBLE_DEVICES, parsed arguments) of each server that a script starts, as bash reads it."""
     script = folder / "serve.sh"
     subprocess.run(["bash", "-n", script], check=True)
-    # A vllm that prints its arguments instead of serving.
-    stand_in = 'vllm() { printf "%s\\0" "$CUDA_VISIBLE_DEVICES" "$@" END; }; wait() { builtin wait; }\n'
-    done = subprocess.run(
-        ["bash", "-c", stand_in + script.read_text()], capture_output=True, cwd=folder, timeout=30, check=False
+    # A vllm that notes its arguments instead of serving, each server in a file of its own: they run side by side.
+    stand_in = (
+        f'vllm() {{ printf "%s\\0" "$CUDA_VISIBLE_DEVICES" "$@" >"{folder}/said-$BASHPID"; }}\n'
+        "wait() { builtin wait; }\n"
     )
-    words = done.stdout.decode().split("\0")[:-1]
+    subprocess.run(["bash", "-c", stand_in + script.read_text()], cwd=folder, timeout=30, check=False)
     found = []
-    while words:
-        end = words.index("END")
-        devices, serve, *rest = words[:end]
-        words = words[end + 1 :]
+    for path in folder.glob("said-*"):
+        devices, serve, *rest = path.read_bytes().decode().split("\0")[:-1]
+        path.unlink()
         assert serve == "serve"
         found.append((devices, documented().parse_args(rest)))
     return sorted(found, key=lambda item: item[1].port)
