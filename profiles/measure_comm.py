@@ -13,17 +13,22 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ..kernels.timing import Lap
 from .comm import CommModel, fit_line
 from .hardware import DeviceSpec, LinkSpec
 from .measure_pool import Worker
 
-__all__ = ["LinkSamples", "Span", "allreduce_spans", "fit_comm", "p2p_spans"]
+__all__ = ["LinkSamples", "Span", "allreduce_laps", "fit_comm", "p2p_spans"]
 
 Span = tuple[float, float]
 """When one end of a message was ready and when it was done, on the clock that all workers share, seconds."""
 
 P2P_REPEATS = 3
 ALLREDUCE_REPEATS = 8
+CALM = 0.98
+"""A lap counts as undisturbed if its worker had this share of its core."""
+AT_LEAST = 3
+"""Laps that a figure is taken from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,14 @@ def p2p_spans(worker: Worker, n_bytes: int, work: Callable[[], object]) -> list[
     return spans
 
 
-def allreduce_spans(worker: Worker, op: int, n_bytes: int, work: Callable[[], object]) -> list[Span]:
-    """All-reduce `n_bytes` among every `op` workers, `ALLREDUCE_REPEATS` times, each after ``work()``."""
+def allreduce_laps(worker: Worker, op: int, n_bytes: int, work: Callable[[], object]) -> list[Lap]:
+    """All-reduce `n_bytes` among every `op` workers, `ALLREDUCE_REPEATS` times, each after ``work()``.
+
+    Returns
+    -------
+    list of Lap
+        Seconds from when this worker was there to when it had the sum, and its share of its core during ``work()``.
+    """
     import torch
 
     from ..kernels.collective import all_reduce_over
@@ -78,21 +89,23 @@ def allreduce_spans(worker: Worker, op: int, n_bytes: int, work: Callable[[], ob
     buffer = torch.zeros(n_bytes // 4, dtype=torch.float32, device=worker.device)
     mine = worker.groups_of(op)
     add_up = all_reduce_over(mine)
-    spans: list[Span] = []
+    laps: list[Lap] = []
     for _ in range(ALLREDUCE_REPEATS):
+        start, had = time.perf_counter(), time.thread_time()
         work()
         synchronize(worker.device)
-        began = time.perf_counter()
+        began, had = time.perf_counter(), time.thread_time() - had
         if mine is not None:
             add_up(buffer)
             synchronize(worker.device)
-            spans.append((began, time.perf_counter()))
-    return spans
+            share = 1.0 if worker.device.startswith("cuda") else min(1.0, had / (began - start))
+            laps.append(Lap(time.perf_counter() - began, share))
+    return laps
 
 
 def fit_comm(
     p2p: Sequence[dict[int, list[Span]]],
-    allreduce: Sequence[dict[tuple[int, int], list[Span]]],
+    allreduce: Sequence[dict[tuple[int, int], list[Lap]]],
     ops: Iterable[int],
     cited: DeviceSpec,
 ) -> tuple[CommModel, dict[str, LinkSamples]]:
@@ -103,7 +116,7 @@ def fit_comm(
     p2p : sequence of dict
         For each worker: message bytes -> spans.
     allreduce : sequence of dict
-        For each worker: (op degree, message bytes) -> spans.
+        For each worker: (op degree, message bytes) -> laps.
     ops : iterable of int
         Intra-op degrees; those above 1 get a line.
     cited : DeviceSpec
@@ -158,10 +171,17 @@ def _one_way(p2p: Sequence[dict[int, list[Span]]], n_bytes: int) -> list[float]:
     ]
 
 
-def _waits(allreduce: Sequence[dict[tuple[int, int], list[Span]]], op: int, n_bytes: int) -> list[float]:
+def _waits(allreduce: Sequence[dict[tuple[int, int], list[Lap]]], op: int, n_bytes: int) -> list[float]:
     """From the moment when a worker is there to the moment when it has the sum.
 
-    The others did the same work before it, but not in exactly the same time: waiting for them is part of the
-    cost.
+    The others did the same work before it, but not in exactly the same time: waiting for them is part of the cost.
+    Waiting for one from whom another process took the core is not; such rounds are left out, if others are left.
     """
-    return [done - began for worker in allreduce for began, done in worker.get((op, n_bytes), ())]
+    rounds = [
+        laps
+        for base in range(0, len(allreduce) - op + 1, op)
+        for laps in zip(*(allreduce[base + r][op, n_bytes] for r in range(op)), strict=True)
+    ]
+    best = sorted(rounds, key=lambda laps: -min(lap.share for lap in laps))
+    kept = [laps for i, laps in enumerate(best) if i < AT_LEAST or min(lap.share for lap in laps) >= CALM]
+    return [lap.seconds for laps in kept for lap in laps]

@@ -15,7 +15,7 @@ from .compose import compose
 from .config import ParallelConfig
 from .hardware import DeviceSpec
 from .layers import Layer, LayerTable
-from .measure_comm import LinkSamples, fit_comm
+from .measure_comm import AT_LEAST, CALM, LinkSamples, fit_comm
 from .measure_model import Samples, StageRun, forget_models, layer_weights, measure_model
 from .measure_pool import WorkerPool
 from .measurement import Interference, MeasuredModel, StageCheck
@@ -24,10 +24,6 @@ from .profile import ModelProfile, Provenance
 __all__ = ["measure_one"]
 
 SCOUT_ROUNDS = 2
-CALM = 0.98
-"""A lap counts as undisturbed if its worker had this share of its core."""
-AT_LEAST = 3
-"""Laps that a figure is the median of."""
 AGAIN = 0.3
 """Share of the time to run stages in, if the scouted partition turns out not to be the best one."""
 

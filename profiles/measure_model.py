@@ -15,7 +15,7 @@ from ..kernels.sizes import output_bytes
 from ..kernels.specs import ModelSpec, hidden_shape
 from ..kernels.timing import Lap
 from .config import ParallelConfig
-from .measure_comm import Span, allreduce_spans, p2p_spans
+from .measure_comm import Span, allreduce_laps, p2p_spans
 from .measure_pool import Worker
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Samples:
         (run, batch) -> (begin, end) on the clock that all workers share, one per request; empty where this
         worker's stage does not send or receive.
     p2p, allreduce : dict
-        Bytes, or (op degree, bytes) -> (begin, end), one per message timed by itself.
+        Bytes -> (begin, end), and (op degree, bytes) -> laps, one per message timed by itself.
     """
 
     layers: dict[tuple[int, int], list[list[Lap]]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Samples:
     sends: dict[tuple[StageRun, int], list[Span]] = field(default_factory=dict)
     receives: dict[tuple[StageRun, int], list[Span]] = field(default_factory=dict)
     p2p: dict[int, list[Span]] = field(default_factory=dict)
-    allreduce: dict[tuple[int, int], list[Span]] = field(default_factory=dict)
+    allreduce: dict[tuple[int, int], list[Lap]] = field(default_factory=dict)
 
     def joined(self, later: Samples) -> Samples:
         """These samples followed by `later` ones."""
@@ -216,8 +216,8 @@ def _steps(
                 if op == min(models):
                     out.p2p.setdefault(n_bytes, []).extend(p2p_spans(worker, n_bytes, work))
                 if op > 1:
-                    spans = allreduce_spans(worker, op, n_bytes, work)
-                    out.allreduce.setdefault((op, n_bytes), []).extend(spans)
+                    laps = allreduce_laps(worker, op, n_bytes, work)
+                    out.allreduce.setdefault((op, n_bytes), []).extend(laps)
 
     steps = [chain(op) for op in models]
     if worker.size > 1:

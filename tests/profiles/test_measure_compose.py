@@ -49,7 +49,7 @@ class MadeUpPool:
             for n_bytes in (4096, batch * sizes.output_bytes(SPEC, 0)):
                 transfer = LATENCY_S + n_bytes / BYTES_PER_S
                 out.p2p[n_bytes] = [(20.0 - rank, 20.0 + transfer)]
-                out.allreduce[2, n_bytes] = [(0.0, transfer)]
+                out.allreduce[2, n_bytes] = [Lap(transfer, 1.0)] * 3 + [Lap(9.0, 0.5 + rank / 2)]
             for run in runs:
                 op, pp = run.config.op, run.config.pp
                 k = rank // op if pp > 1 else 0
