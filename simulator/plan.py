@@ -44,7 +44,7 @@ __all__ = [
 
 FORMAT = "meshwright-plan"
 VERSION = 1
-SCHEMA_ID = "https://meshwright.dev/schema/plan-1.json"
+SCHEMA_ID = "urn:meshwright:schema:plan:1"
 
 
 class Plan(Entry):
