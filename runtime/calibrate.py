@@ -76,6 +76,12 @@ class _Pass:
     seconds: npt.NDArray[np.float64]
     cpu: npt.NDArray[np.float64]
 
+    @property
+    def undisturbed(self) -> npt.NDArray[np.bool_]:
+        """Jobs in which every thread had its core all the time, shape (n,)."""
+        took = np.nansum(self.seconds, axis=1)
+        return np.nansum(self.cpu, axis=1) >= UNDISTURBED * took
+
     def medians(self, pp: list[int]) -> dict[Key, tuple[float, ...]]:
         """Latency of each stage by kind of job: the median of undisturbed visits, or what their threads computed."""
         rows: dict[Key, list[int]] = {}
@@ -179,23 +185,31 @@ def _measure(session: Session, jobs: list[ProbeJob]) -> _Pass:
 
 
 def _overhead(measured: _Pass, pp: list[int]) -> float:
-    """Median seconds that dispatch and answer add to a job that found an idle house."""
+    """Seconds that dispatch and answer add to a job that found an idle house."""
     rows = np.arange(len(measured.jobs))
     last = np.array([pp[job.group] - 1 for job in measured.jobs])
     at = np.array([job.at for job in measured.jobs])
     idle = np.concatenate(([True], measured.finish[:-1] < at[1:]))
-    small = np.array([job.batch for job in measured.jobs]) == min(job.batch for job in measured.jobs)
+    batch = np.array([job.batch for job in measured.jobs])
     end = measured.start[rows, last] + measured.seconds[rows, last]
     added = measured.start[:, 0] - at + measured.finish - end
-    return float(np.median(added[small & idle]))
+    kept = idle & (batch == batch.min())
+    return _quiet_median(added[kept], measured.undisturbed[kept])
 
 
 def _hop(measured: _Pass, group: int, pp: int) -> float:
-    rows = [i for i, job in enumerate(measured.jobs) if job.group == group and job.batch == 1]
+    batch = min(job.batch for job in measured.jobs)
+    rows = [i for i, job in enumerate(measured.jobs) if job.group == group and job.batch == batch]
     if pp == 1 or not rows:
         return 0.0
     gaps = measured.start[rows, 1:pp] - measured.start[rows, : pp - 1] - measured.seconds[rows, : pp - 1]
-    return max(float(np.median(gaps)), 0.0)
+    quiet = np.repeat(measured.undisturbed[rows], pp - 1)
+    return max(_quiet_median(gaps.ravel(), quiet), 0.0)
+
+
+def _quiet_median(values: npt.NDArray[np.float64], quiet: npt.NDArray[np.bool_]) -> float:
+    """Median of jobs that nobody disturbed; the lower quartile of all where there are none to speak of."""
+    return float(np.median(values[quiet]) if quiet.sum() >= 3 else np.percentile(values, 25))
 
 
 def _profiles(
