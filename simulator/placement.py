@@ -152,7 +152,7 @@ class Placement:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"group {g}: {group.config} on devices {_ranges(group.devices or ())}: {', '.join(group.models) or '—'}"
+            f"group {g}: {group.config} on devices {_ranges(group.devices or ())}: {_runs(group.models) or '—'}"
             for g, group in enumerate(self.groups)
         )
 
@@ -216,3 +216,21 @@ def _ranges(devices: Sequence[int]) -> str:
             parts.append(str(start) if start == previous else f"{start}-{previous}")
         start = previous = d
     return ",".join(parts)
+
+
+def _runs(names: Sequence[str]) -> str:
+    """``("a-0", "a-1", "a-2", "b")`` -> ``"a-0…2, b"``: instances of one model that follow one another as a run."""
+    parts: list[tuple[str, int | None, int | None]] = []
+    for name in names:
+        stem, dash, number = name.rpartition("-")
+        if not (dash and number.isdecimal() and str(int(number)) == number):
+            parts.append((name, None, None))
+            continue
+        if parts and parts[-1][0] == stem and parts[-1][2] is not None and parts[-1][2] + 1 == int(number):
+            parts[-1] = (stem, parts[-1][1], int(number))
+        else:
+            parts.append((stem, int(number), int(number)))
+    return ", ".join(
+        stem if first is None else f"{stem}-{first}" if first == last else f"{stem}-{first}…{last}"
+        for stem, first, last in parts
+    )
