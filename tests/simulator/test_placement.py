@@ -68,3 +68,8 @@ def test_tables_sort_pairs_by_model_then_group_and_leave_out_what_nobody_asks_fo
     assert tables.pair(0, 1) == 1
     with pytest.raises(InputError, match="group 1 does not hold model 1"):
         tables.pair(1, 1)
+
+
+def test_consecutive_instances_of_a_model_are_printed_as_a_run() -> None:
+    group = Group(ParallelConfig(1, 2), ["m-0", "m-1", "m-2", "x", "m-4", "m-00", "y-2", "y-1"])
+    assert str(Placement([group])) == "group 0: op1pp2 on devices 0-1: m-0…2, x, m-4, m-00, y-2, y-1"
