@@ -4,51 +4,93 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["whole_file", "write_bytes", "write_text"]
+from .errors import InputError
+
+__all__ = ["check_target", "whole_file", "write_bytes", "write_text"]
+
+
+def check_target(path: str | Path) -> Path:
+    """Refuse a path that no file can be written to; asked before the work whose result goes there.
+
+    Returns
+    -------
+    Path
+        The file that will be written: `path`, or what it links to.
+
+    Raises
+    ------
+    InputError
+        If `path` is a folder or a device, lies below a file, or nothing may be written there.
+    """
+    target = Path(path)
+    try:
+        if target.exists() and not target.is_file():
+            what = "a folder" if target.is_dir() else "a device, pipe or socket"
+            raise InputError(f"{target}: expected a file to write (got {what}); give the name of a file")
+        parent = next(p for p in target.absolute().parents if p.exists())
+        if not parent.is_dir():
+            raise InputError(f"{target}: expected a folder above it (got the file {parent}); give another path")
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise InputError(f"{target}: nothing may be written to {parent}; give another path")
+        return target.resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, links in a circle, a NUL
+        if isinstance(error, InputError):
+            raise
+        raise _cannot(path, error) from None
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
+def whole_file(path: str | Path) -> Generator[Path, None, None]:
     """A temporary path beside `path`, to be written piece by piece; renamed to `path` if the block ends well.
 
-    If it does not, `path` is left as it was. Folders that are missing are made.
+    If it does not, `path` is left as it was. Folders that are missing are made; a link is followed.
+
+    Raises
+    ------
+    InputError
+        If no file can be written there.
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
+    target = check_target(path)
     try:
-        yield Path(temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
+    except OSError as error:
+        raise _cannot(path, error) from None
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(target)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink()
         raise
 
 
 def write_bytes(path: str | Path, data: bytes) -> Path:
     """Write `data` to `path` so that a reader sees the old file or the new one, never a half of either.
 
-    Folders that are missing are made. Returns the path.
+    Folders that are missing are made; a link is followed. Returns the path.
+
+    Raises
+    ------
+    InputError
+        If no file can be written there.
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return target
+    with whole_file(path) as temporary:
+        temporary.write_bytes(data)
+    return Path(path)
 
 
 def write_text(path: str | Path, text: str) -> Path:
     """`write_bytes` for UTF-8 text."""
     return write_bytes(path, text.encode("utf-8"))
+
+
+def _cannot(path: str | Path, error: Exception) -> InputError:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return InputError(f"{str(path)[:200]}: cannot be written: {why}; give another path")

@@ -38,12 +38,15 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 percentage points."""
-    from ..files import write_text
+    from ..files import check_target, write_text
     from ..runtime import compare as hold_against
     from ..runtime.chart import save_png
     from ..simulator import Plan
 
     scales = _scales(slo_scales)
+    for target in (csv, png):
+        if target is not None:
+            check_target(target)
     loaded = {str(path): Plan.load(path) for path in plans}
     first = next(iter(loaded.values()))
     for path, plan in loaded.items():

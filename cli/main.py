@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -67,6 +69,13 @@ def run(arguments: Sequence[str]) -> int:
         nobody reads the output any more.
     """
     words, debug = _without_debug(arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = partial(_show_warning, warnings.showwarning)
+        return _guarded(words, debug)
+
+
+def _guarded(words: list[str], debug: bool) -> int:
+    """`run`, with every error as one line and an exit code."""
     try:
         code = app(args=words, prog_name="meshwright", standalone_mode=False)
         sys.stdout.flush()
@@ -79,6 +88,14 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return _fail(*_line(error))
     return code if isinstance(code, int) else 0
+
+
+def _show_warning(default: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """A warning of ours in one line, without the line of code that it comes from; others as they are."""
+    if category.__module__.startswith(__name__.partition(".")[0] + "."):
+        print(f"warning: {message}", file=sys.stderr)
+    else:
+        default(message, category, *where)
 
 
 def _without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:

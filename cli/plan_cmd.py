@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InputError
 from .status import status
 from .trace_io import print_json
-from .workload import cluster_from, profiles_from, trace_from
+from .workload import check_device, cluster_from, profiles_from, trace_from, warn_of_hopeless
+
+if TYPE_CHECKING:
+    from ..profiles import ModelProfile, ParallelConfig
 
 __all__ = ["plan"]
 
@@ -46,6 +49,7 @@ def plan(
 ) -> None:
     """Search a placement of models on a cluster for a trace."""
     from ..errors import InfeasibleError
+    from ..files import check_target
     from ..planners import PLANNERS
     from ..planners import planner as planner_by_name
     from ..simulator import Plan
@@ -53,12 +57,16 @@ def plan(
     names = list(PLANNERS) if planner == "all" else [name.strip() for name in planner.split(",")]
     chosen = {name: planner_by_name(name) for name in names}
     options = _options(option or [])
+    if out is not None:
+        check_target(out)
     profiles = profiles_from(models, profile)
     where = cluster_from(cluster, devices, device, profiles.device)
+    check_device(profiles, where.spec.name)
     traffic, source = trace_from(
         trace, profiles, profiles, rate=rate, cv=cv, duration=duration, split=split, seed=seed, slo_scale=slo_scale,
         slo=slo,
     )  # fmt: skip
+    warn_of_hopeless(traffic, profiles, {name: _within(profiles[name], where.n_devices) for name in profiles})
     found: dict[str, Any] = {}
     failed: dict[str, InfeasibleError] = {}
     for name, search in chosen.items():
@@ -89,6 +97,10 @@ def plan(
         typer.echo(f"plan written: {out}")
 
 
+def _within(profile: ModelProfile, n_devices: int) -> list[ParallelConfig]:
+    return [config for config in profile.configs if config.n_devices <= n_devices]
+
+
 def _workload(plan: Any, source: str) -> Any:
     return None if plan.workload is None else plan.workload.model_copy(update={"source": source})
 
@@ -117,6 +129,8 @@ def _options(words: list[str]) -> dict[str, Any]:
             options[name] = json.loads(value)
         except json.JSONDecodeError:
             options[name] = value
+        except (RecursionError, ValueError):
+            raise InputError(f"--option: {name}: expected a value of ordinary size (got {value[:40]!r}…)") from None
     return options
 
 

@@ -41,13 +41,16 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times."""
-    from ..files import write_text
+    from ..files import check_target, write_text
     from ..runtime import run as serve
     from ..runtime.attribution import stage_ratios
     from ..simulator import Plan
 
     if max_batch is not None and max_batch < 1:
         raise InputError(f"--max-batch: expected a positive integer (got {max_batch})")
+    for target in (out, timeline):
+        if target is not None:
+            check_target(target)
     loaded = Plan.load(plan)
     traffic, source = traffic_for(
         loaded, profile, trace, slo=slo, slo_scale=slo_scale, rate=rate, cv=cv,

@@ -9,9 +9,12 @@ import typer
 
 from ..errors import InputError
 from .trace_io import print_frame, print_json
-from .workload import profiles_for, trace_from
+from .workload import check_device, check_models, profiles_for, trace_from, warn_of_hopeless
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..profiles import ModelProfile
     from ..simulator import Plan, SimulationResult
 
 __all__ = ["simulate"]
@@ -53,6 +56,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Score a plan, or several on the same traffic, in simulation."""
+    from ..files import check_target
     from ..simulator import Plan
     from ..simulator import simulate as run
 
@@ -60,6 +64,13 @@ def simulate(
         raise InputError(f"--timeline: shows one plan (got {len(plans)})")
     if not warmup >= 0:
         raise InputError(f"--warmup: expected seconds >= 0 (got {warmup})")
+    if max_batch is not None and max_batch < 1:
+        raise InputError(f"--max-batch: expected a positive integer (got {max_batch})")
+    for target in (timeline, png):
+        if target is not None:
+            check_target(target)
+    if slo is not None and slo_scale is not None:
+        raise InputError("--slo, --slo-scale: give one of the two: seconds, or a multiple of single-device latency")
     loaded = {str(path): Plan.load(path) for path in plans}
     first = next(iter(loaded.values()))
     names = tuple(m.name for m in first.models)
@@ -71,14 +82,19 @@ def simulate(
         trace, slo_base, names, rate=rate, cv=cv, duration=duration, split=split, seed=seed, slo_scale=slo_scale,
         slo=slo, default_scale=None,
     )  # fmt: skip
+    check_models(traffic, names, source)
     known = {m.name: m.slo_s for m in first.models if m.slo_s is not None}
     if trace is None and slo is None and slo_scale is None and set(known) == set(names):
         traffic, source = traffic.with_slo(known), f"{source}, SLOs of {plans[0]}"
+    costs = {path: _costs(plan, path, profile) for path, plan in loaded.items()}
+    for path, plan in loaded.items():
+        held = {name: [g.config for g in plan.groups if name in g.models] for name in plan.placement.models}
+        warn_of_hopeless(traffic, costs[path], held, "" if len(loaded) == 1 else f"{path}: ")
     results = {
         path: run(
             plan.placement,
             traffic,
-            profiles_for(names, profile) if profile else plan.planned_profiles(),
+            costs[path],
             engine=engine,
             dispatch=dispatch or plan.serving.dispatch,
             batching=_batching(max_batch or plan.serving.max_batch),
@@ -122,9 +138,26 @@ def _base(plan: Plan, profile: str | None) -> str:
     return name
 
 
+def _costs(plan: Plan, path: str, profile: str | None) -> Mapping[str, ModelProfile]:
+    """The costs to simulate with: the plan's own, or those of a profile set for the plan's device."""
+    own = plan.planned_profiles()
+    if profile is None:
+        plan.validate_for(plan.cluster_spec, own)
+        return own
+    given = profiles_for((m.name for m in plan.models), profile)
+    check_device(given, plan.cluster.device.name)
+    cells = [(name, group.config) for group in plan.groups for name in group.models]
+    other = [(name, c) for name, c in cells if given[name].latency(c) != own[name].latency(c)]
+    if other:
+        typer.echo(
+            f"warning: {path}: was planned with other latencies than {profile} holds ({other[0][0]}, {other[0][1]}"
+            f"{f' and {len(other) - 1} more' if len(other) > 1 else ''}); simulated with the latter",
+            err=True,
+        )
+    return given
+
+
 def _batching(max_batch: int) -> int | None:
-    if max_batch < 1:
-        raise InputError(f"--max-batch: expected a positive integer (got {max_batch})")
     return None if max_batch == 1 else max_batch
 
 

@@ -57,7 +57,9 @@ def generate(
 ) -> None:
     """Make a synthetic trace."""
     from .. import traces
+    from ..files import check_target
 
+    check_target(out)
     names = model_list(models)
     if names is None or process not in PROCESSES:
         raise InputError(f"--process: unknown process {process!r}; expected one of {', '.join(PROCESSES)}")
@@ -97,8 +99,11 @@ def info(
     seed: ReadSeed = None,
 ) -> None:
     """Print counts, rates, CVs and burstiness of a trace."""
+    from ..files import check_target
     from ..traces import report
 
+    if png is not None:
+        check_target(png)
     trace = read_trace(
         files,
         format,
@@ -167,8 +172,10 @@ def convert(
     seed: ReadSeed = None,
 ) -> None:
     """Read a trace of any format and write it as CSV or Parquet."""
+    from ..files import check_target
     from ..traces import write
 
+    check_target(out)
     trace = read_trace(
         files,
         format,
@@ -205,9 +212,12 @@ def fit(
     slo: Annotated[float | None, typer.Option(help="SLO of resampled requests, seconds.")] = None,
 ) -> None:
     """Fit a Gamma process per window and model; scale it and draw a new trace from it."""
-    from ..files import write_text
+    from ..files import check_target, write_text
     from ..traces import fit_gamma, write
 
+    for target in (resample, table):
+        if target is not None:
+            check_target(target)
     trace = read_trace(files, format, models=model_list(models), start=start, stop=stop)
     windows = fit_gamma(trace, window, slo=slo).scale(rate, cv)
     summary: dict[str, Any] = {

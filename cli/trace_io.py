@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
     from ..traces import Trace
 
-__all__ = ["model_list", "print_frame", "print_json", "progress_bar", "read_trace", "said", "split_of"]
+__all__ = ["MAX_MODELS", "model_list", "print_frame", "print_json", "progress_bar", "read_trace", "said", "split_of"]
+
+
+MAX_MODELS = 100_000
+"""More models than this on a command line are taken for a slip of the keyboard."""
 
 
 def model_list(text: str | None) -> list[str] | None:
@@ -28,9 +32,9 @@ def model_list(text: str | None) -> list[str] | None:
     if text is None:
         return None
     if text.strip().isdecimal():
-        count = int(text)
-        if count < 1:
-            raise InputError(f"--models: expected at least one model (got {text})")
+        count = int(text) if len(text.strip()) < 9 else MAX_MODELS + 1
+        if not 1 <= count <= MAX_MODELS:
+            raise InputError(f"--models: expected 1 … {MAX_MODELS} models, or their names (got {text[:40]})")
         return [f"model-{i}" for i in range(count)]
     return [name.strip() for name in text.split(",")]
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from ..errors import InputError
-from .trace_io import read_trace, split_of
+from .trace_io import MAX_MODELS, read_trace, split_of
 
 if TYPE_CHECKING:
-    from ..profiles import ProfileSet
+    from ..profiles import ModelProfile, ParallelConfig, ProfileSet
     from ..simulator import Cluster
     from ..traces import Trace
 
-__all__ = ["DEFAULT_PROFILE", "cluster_from", "profiles_from", "profiles_for", "trace_from"]
+__all__ = [
+    "DEFAULT_PROFILE",
+    "check_device",
+    "check_models",
+    "cluster_from",
+    "profiles_for",
+    "profiles_from",
+    "trace_from",
+    "warn_of_hopeless",
+]
 
 DEFAULT_PROFILE = "alpaserve-v100"
 SLO_SCALE = 5.0
@@ -72,10 +83,10 @@ def profiles_from(models: str | None, profile: str | None) -> ProfileSet:
             raise InputError(f"--models: {name!r} is named twice")
         if not count:
             chosen[name] = loaded[name].renamed(name)
-        elif count.isdecimal() and int(count) > 0:
+        elif count.isdecimal() and len(count) < 9 and 0 < int(count) <= MAX_MODELS:
             chosen.update(loaded.instances({name: int(count)}))
         else:
-            raise InputError(f"--models: expected NAME or NAME=COUNT (got {word.strip()!r})")
+            raise InputError(f"--models: expected NAME or NAME=COUNT, COUNT 1 … {MAX_MODELS} (got {word.strip()!r})")
     return replace(loaded, models=chosen, aliases={})
 
 
@@ -91,6 +102,66 @@ def profiles_for(names: Iterable[str], profile: str) -> ProfileSet:
             raise InputError(f"--profile: {profile} holds neither {name!r} nor {base!r}; it holds {', '.join(loaded)}")
         found[name] = loaded[name if name in loaded else base].renamed(name)
     return replace(loaded, models=found, aliases={})
+
+
+def check_device(profiles: ProfileSet, device: str) -> None:
+    """Refuse profiles that were taken on another device type than the cluster's.
+
+    Raises
+    ------
+    InputError
+        Naming both.
+    """
+    if profiles.device and profiles.device != device:
+        raise InputError(
+            f"--profile: {profiles.name!r} holds for {profiles.device!r} (got a cluster of {device!r}); take the "
+            "cluster's own profile, or plan for the profile's device"
+        )
+
+
+def check_models(trace: Trace, models: Sequence[str], where: str) -> None:
+    """Refuse requests of models that a plan does not serve.
+
+    Raises
+    ------
+    InputError
+        Naming the first such model, and those that the plan serves.
+    """
+    from ..traces.columns import unknown_model
+
+    for name, count in zip(trace.models, trace.counts(), strict=True):
+        if count and name not in models:
+            raise InputError(
+                f"{where}: {unknown_model(name, models)}; keep only theirs with "
+                "`meshwright trace convert --models … --ignore-unknown`"
+            )
+
+
+def warn_of_hopeless(
+    trace: Trace, profiles: Mapping[str, ModelProfile], configs: Mapping[str, Sequence[ParallelConfig]], where: str = ""
+) -> None:
+    """Say on standard error which models cannot attain any SLO of the trace, even on idle devices.
+
+    `configs` are the parallel configurations that each model may run under; a model without one is left out.
+    """
+    import numpy as np
+
+    longest = np.full(len(trace.models), -np.inf)
+    np.maximum.at(longest, trace.model, trace.slo)
+    worst: list[tuple[str, float, float]] = []
+    for name, slo in zip(trace.models, longest.tolist(), strict=True):
+        stages = [profiles[name].stages[c] for c in configs.get(name, ())]
+        totals = [sum(s.latency[1]) + s.hop_s * (len(s.latency[1]) - 1) for s in stages if 1 in s.latency]
+        if totals and 0 < slo < min(totals):
+            worst.append((name, slo, min(totals)))
+    if worst:
+        name, slo, best = worst[0]
+        more = f" (and {len(worst) - 1} more models)" if len(worst) > 1 else ""
+        typer.echo(
+            f"warning: {where}SLO {slo:.4g} s of {name!r} is below its best latency, {best:.4g} s: no request of it "
+            f"can be in time{more}",
+            err=True,
+        )
 
 
 def trace_from(

@@ -135,8 +135,10 @@ def _data() -> Traversable:
 
 
 def _not_found(name: str) -> str:
+    if Path(name).is_dir():
+        return f"{name}: expected a profile file (got a folder)"
     near = difflib.get_close_matches(name, shipped(), n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else "give a path or one of the shipped sets:"
+    hint = f"did you mean {near[0]!r}?" if near else "give a path or the name of a shipped set;"
     return f"profile {name!r}: no shipped set and no file of that name; {hint} shipped: {', '.join(shipped())}"
 
 
@@ -156,10 +158,12 @@ def _parse(text: str, where: str) -> Any:
         raise InputError(
             f"{where}:{error.lineno}: column {error.colno}: not valid JSON: {error.msg}; is the file whole?"
         ) from None
-    except (RecursionError, ValueError) as error:  # nested too deep, or an integer of thousands of digits
+    except RecursionError:
+        raise InputError(f"{where}: not a profile: nested too deep") from None
+    except ValueError as error:  # Python reads no integer of more than 4300 digits
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{where}: not a profile: {error}") from None
+        raise InputError(f"{where}: not a profile: holds an integer of thousands of digits") from None
 
 
 def _unique(pairs: Iterable[tuple[str, Any]], where: str) -> dict[str, Any]:

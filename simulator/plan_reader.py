@@ -83,6 +83,8 @@ def _parse(text: str, where: str) -> tuple[Any, list[Problem]]:
         raise InputError(f"{where}:{error.lineno}: not JSON: {error.msg} ({cut})") from None
     except RecursionError:
         raise InputError(f"{where}: not a Meshwright plan: nested too deep") from None
+    except ValueError:  # Python reads no integer of more than 4300 digits
+        raise InputError(f"{where}: not a Meshwright plan: holds an integer of thousands of digits") from None
 
 
 def _problem(error: Any, plan: type[BaseModel]) -> Problem:

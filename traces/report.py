@@ -19,6 +19,7 @@ __all__ = ["draw_rates", "rates", "report"]
 
 ALL = "(all)"
 DRAWN = 8
+MAX_WINDOWS = 10_000_000
 
 
 def report(trace: Trace, window: float = 60.0) -> pd.DataFrame:
@@ -77,6 +78,10 @@ def _windows(trace: Trace, window: float) -> int:
     """Whole windows in a trace, at least 1."""
     if not (math.isfinite(window) and window > 0):
         raise InputError(f"window: expected positive and finite seconds (got {window})")
+    if trace.duration / window > MAX_WINDOWS:
+        raise InputError(
+            f"window: {window:g} s cut {trace.duration:g} s into more than {MAX_WINDOWS:.0e} windows; take longer ones"
+        )
     return max(1, int(trace.duration // window))
 
 

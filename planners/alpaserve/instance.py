@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import InfeasibleError, InputError
+from ...errors import InfeasibleError, InputError, OutOfProfileError
 from ...profiles.config import ParallelConfig
 from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
@@ -155,6 +155,8 @@ def build_instance(
     ------
     InputError
         On anything wrong with the arguments.
+    OutOfProfileError
+        If a model was profiled at no batch of 1.
     InfeasibleError
         If a model fits nowhere; the message names the smallest change that makes it fit.
     """
@@ -218,6 +220,12 @@ def _names(models: Iterable[str] | None, trace: Trace, profiles: Mapping[str, Mo
             raise InputError(f"models: {name!r} is listed twice")
         if name not in profiles:
             raise InputError(f"models: no profile for {name!r}; profiled: {', '.join(list(profiles)[:10])}")
+        batches = sorted({b for stage in profiles[name].stages.values() for b in stage.latency})
+        if 1 not in batches:
+            raise OutOfProfileError(
+                f"profile {name!r}: no entry for batch 1 in any configuration; profiled batches: "
+                f"{', '.join(map(str, batches))}"
+            )
     counts = trace.counts()
     foreign = [n for n, c in zip(trace.models, counts, strict=True) if c and n not in names]
     if foreign:
