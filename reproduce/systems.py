@@ -131,7 +131,7 @@ def placement(
 
 
 def crossing(x: Sequence[float], attainment: Sequence[float], *, rising: bool) -> float:
-    """Where attainment crosses `GOAL`, linear between points.
+    """Where attainment crosses `GOAL`, linear between points: §6.1's minimal devices and SLO, maximum rate and CV.
 
     Parameters
     ----------
@@ -140,18 +140,18 @@ def crossing(x: Sequence[float], attainment: Sequence[float], *, rising: bool) -
     attainment : sequence of float
         Attainment at each.
     rising : bool
-        True: the smallest x from which the goal is kept to the end (devices, SLO); inf if it is missed at the end.
-        False: the largest x up to which it is kept from the beginning (rate, CV); NaN if missed at the first point.
+        True: the smallest x with the goal attained (devices, SLO); inf if there is none. False: the largest one (rate,
+        CV); NaN if there is none.
     """
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(attainment, dtype=np.float64)
     if rising:
         mirrored = crossing((-xs[::-1]).tolist(), ys[::-1].tolist(), rising=False)
         return math.inf if math.isnan(mirrored) else -mirrored
-    missed = np.flatnonzero(ys < GOAL)
-    if not len(missed):
-        return float(xs[-1])
-    first = int(missed[0])
-    if first == 0:
+    attained = np.flatnonzero(ys >= GOAL)
+    if not len(attained):
         return math.nan
-    share = (ys[first - 1] - GOAL) / (ys[first - 1] - ys[first])
-    return float(xs[first - 1] + share * (xs[first] - xs[first - 1]))
+    last = int(attained[-1])
+    if last == len(xs) - 1:
+        return float(xs[-1])
+    share = (ys[last] - GOAL) / (ys[last] - ys[last + 1])
+    return float(xs[last] + share * (xs[last + 1] - xs[last]))

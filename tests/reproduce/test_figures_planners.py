@@ -15,10 +15,11 @@ def test_crossing():
     x = [1.0, 2.0, 3.0, 4.0]
     assert crossing(x, [1.0, 1.0, 0.98, 0.5], rising=False) == pytest.approx(2.5)
     assert crossing(x, [1.0, 1.0, 1.0, 1.0], rising=False) == 4.0
-    assert math.isnan(crossing(x, [0.9, 1.0, 1.0, 1.0], rising=False))
+    assert crossing(x, [0.9, 1.0, 0.98, 0.5], rising=False) == pytest.approx(2.5)
+    assert math.isnan(crossing(x, [0.9, 0.8, 0.7, 0.6], rising=False))
     assert crossing(x, [0.5, 0.98, 1.0, 1.0], rising=True) == pytest.approx(2.5)
     assert crossing(x, [1.0, 1.0, 1.0, 1.0], rising=True) == 1.0
-    assert crossing(x, [1.0, 1.0, 1.0, 0.9], rising=True) == math.inf
+    assert crossing(x, [0.9, 0.9, 0.9, 0.9], rising=True) == math.inf
 
 
 def test_figure12_has_every_system_at_every_point_and_goes_on_where_it_was(tmp_path):
