@@ -174,8 +174,8 @@ def _gain(name: str, partitioned: float, greedy: float, least: float) -> Claim:
 
 
 WHY = (
-    "near 99 % greedy placement's curve is nearly flat here, so where it crosses is ill-conditioned; the paper ran this on "
-    "its testbed"
+    "near 99 % greedy placement's curve is nearly flat here, so where it crosses is ill-conditioned; the paper ran "
+    "this on its testbed"
 )
 WHY_ROUND_ROBIN = "with few requests even models dealt out blindly are served in time"
 WHY_ORDER = "a search over the same trace can only gain, but two heuristics need not be ordered at every point"
