@@ -21,7 +21,6 @@ from ..errors import RunError
 from .dispatcher import Job
 from .processes import Fleet, Process
 from .protocol import DONE, FREE, JOB, REPORT
-from .slices import DEFAULT, PROMPT_S, request_slice
 
 __all__ = ["Controller", "Decisions", "Failure", "Progress"]
 
@@ -151,7 +150,6 @@ class Controller:
         gc.collect()
         gc.freeze()
         gc.disable()
-        request_slice(PROMPT_S)
         try:
             self.t0 = self._loop.time() + START_AFTER_S
             for process in self.fleet.processes:
@@ -170,7 +168,6 @@ class Controller:
                 raise RunError("run: terminated (SIGTERM); every worker was stopped") from None
             raise
         finally:
-            request_slice(DEFAULT)
             gc.enable()
             gc.unfreeze()
             for process in self.fleet.processes:

@@ -40,7 +40,8 @@ class RunResult(SimulationResult):
     stage_start, stage_s : ndarray of float64, shape (n, max_stages)
         When each stage of each request began and how long it computed, seconds; NaN where it did not run.
     cpu_s : ndarray of float64, shape (n, max_stages)
-        CPU time of the stage's thread, seconds; where it is much below `stage_s`, others had the core (on CPU).
+        CPU time of the stage's thread, seconds; where it is much below `stage_s`, others had the core. On a GPU it
+        equals `stage_s`.
     check : ndarray of float64, shape (n,)
         First figure of each answer: equal for equal models whatever the placement. NaN where there is none.
     failed : ndarray of bool, shape (n,)

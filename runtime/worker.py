@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from .protocol import DONE, FLUSH, FREE, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, Assignment, receive_json
-from .slices import DEFAULT, PROMPT_S, request_slice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,16 +74,14 @@ class Worker:
             torch.cuda.set_device(task.torch_device)
         self._add_up: Callable[[Tensor], Tensor] | None = None
         if task.op * task.pp > 1:
-            request_slice(PROMPT_S)  # for the communication threads; this one computes
             self._join()
-            request_slice(DEFAULT)
         self.is_first, self.is_last = task.stage == 0, task.stage == task.pp - 1
         self.before, self.after = task.rank - task.op, task.rank + task.op
         self.reports_done = self.is_last and task.share == 0
         self.reports_free = task.report_free and self.is_first and task.share == 0
         self._torch, self._dist = torch, dist
         self._build()
-        self.ahead = 1 if self.cuda else AHEAD  # a posted NCCL receive holds multiprocessors
+        self.ahead = 1 if self.cuda else AHEAD
         self._more, self._flush = True, False
         self._unread = bytearray()
         self._jobs: deque[tuple[int, int, int]] = deque()
@@ -188,7 +185,8 @@ class Worker:
                 work.wait()
             if self._more:
                 self._take(socket.MSG_DONTWAIT)
-            self._post_ahead()
+            if not self.cuda:  # a posted NCCL receive holds multiprocessors
+                self._post_ahead()
             out, start, end, cpu = run(self.stages[model], given)
             if self.reports_free:
                 self._report(FREE, number, start, end, cpu, 0.0)
@@ -206,20 +204,22 @@ class Worker:
         self._spans = array("d")
         self._flush = False
 
+    # Both return the output, start, end, and for how long the stage had its device.
+
     def _run_cpu(self, stage: Any, given: Tensor) -> tuple[Tensor, float, float, float]:
         start, cpu = time.monotonic(), time.thread_time()
         out = stage(given)
         return out, start, time.monotonic(), time.thread_time() - cpu
 
     def _run_cuda(self, stage: Any, given: Tensor) -> tuple[Tensor, float, float, float]:
-        torch, cpu = self._torch, time.thread_time()
+        torch = self._torch
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()  # after the receive, on which the current stream waits
         out = stage(given)
         end.record()
         end.synchronize()
-        now = time.monotonic()
-        return out, now - begin.elapsed_time(end) * 1e-3, now, time.thread_time() - cpu
+        now, seconds = time.monotonic(), begin.elapsed_time(end) * 1e-3
+        return out, now - seconds, now, seconds
 
     def _pass_on(self, out: Tensor) -> None:
         """Send to the next stage without waiting for it; keep the tensor alive until it has gone."""
