@@ -1,7 +1,7 @@
 """Profiles: what models cost on devices: hardware, measured and cited latencies and memory, cost models."""
 
 from .alpaserve_v100 import model_set
-from .autoparallel import Partition, auto_partition, equal_layers
+from .autoparallel import Partition, auto_partition, computation_partition, equal_layers
 from .comm import CommModel, fit_line
 from .compose import compose
 from .config import ParallelConfig
@@ -26,6 +26,7 @@ __all__ = [
     "Provenance",
     "StageProfile",
     "auto_partition",
+    "computation_partition",
     "compose",
     "device",
     "doubts",

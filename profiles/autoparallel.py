@@ -14,7 +14,7 @@ from .comm import CommModel
 from .config import ParallelConfig
 from .layers import LayerTable
 
-__all__ = ["Partition", "auto_partition", "equal_layers", "minimax_starts", "partition_at"]
+__all__ = ["Partition", "auto_partition", "computation_partition", "equal_layers", "minimax_starts", "partition_at"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -127,6 +127,17 @@ def equal_layers(table: LayerTable, config: ParallelConfig, comm: CommModel | No
     begins = [first[block] for block in sorted(first)]
     starts = (0, *(begins[s * n // config.pp] for s in range(1, config.pp)))
     return partition_at(table, config, starts, comm, batch)
+
+
+def computation_partition(
+    table: LayerTable, config: ParallelConfig, comm: CommModel | None = None, batch: int = 1
+) -> Partition:
+    """The partition that balances computation alone, the paper's formula to the letter; `comm` is paid all the same.
+
+    Where transfers are dear (stages on different nodes) `auto_partition` gives the stages that send less more layers,
+    which evens latency and unevens memory; this one keeps both near even.
+    """
+    return partition_at(table, config, auto_partition(table, config, None, batch).starts, comm, batch)
 
 
 def partition_at(

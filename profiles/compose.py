@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 from ..errors import InputError
-from .autoparallel import Partition, auto_partition, equal_layers, partition_at
+from .autoparallel import Partition, auto_partition, computation_partition, equal_layers, partition_at
 from .comm import CommModel
 from .config import ParallelConfig
 from .layers import LayerTable
@@ -16,10 +16,11 @@ from .profile import ModelProfile, StageProfile
 
 __all__ = ["compose", "compose_stage", "default_configs"]
 
-Partitioner = Literal["auto", "equal"]
+Partitioner = Literal["auto", "computation", "equal"]
 
 _PARTITIONERS: dict[str, Callable[[LayerTable, ParallelConfig, CommModel, int], Partition]] = {
     "auto": auto_partition,
+    "computation": computation_partition,
     "equal": equal_layers,
 }
 
@@ -42,8 +43,9 @@ def compose(
         Point-to-point and all-reduce costs.
     configs : iterable of ParallelConfig, optional
         What to compose; `default_configs` if left out.
-    partition : {"auto", "equal"}
-        `auto_partition` or the manual `equal_layers`; decided at the smallest batch size and kept for all.
+    partition : {"auto", "computation", "equal"}
+        `auto_partition`, `computation_partition` or the manual `equal_layers`; decided at
+        the smallest batch size and kept for all.
     name : str, optional
         Name of the profile; the table's model if left out.
 
