@@ -43,7 +43,7 @@ class Calibration:
     hop_s : Mapping[int, float]
         Group -> median seconds from the end of a stage to the start of the next, all devices otherwise idle.
     alone, together : Mapping[Key, tuple of float]
-        Median latency of each stage, seconds, with one job in the house and with all devices at work.
+        Mean latency of each stage, seconds, with one job in the house and with all devices at work.
     """
 
     profiles: ProfileSet
@@ -82,8 +82,8 @@ class _Pass:
         took = np.nansum(self.seconds, axis=1)
         return np.nansum(self.cpu, axis=1) >= UNDISTURBED * took
 
-    def medians(self, pp: list[int]) -> dict[Key, tuple[float, ...]]:
-        """Latency of each stage by kind of job: the median of undisturbed visits, or what their threads computed."""
+    def latencies(self, pp: list[int]) -> dict[Key, tuple[float, ...]]:
+        """Latency of each stage by kind of job: the mean of undisturbed visits (queues add them up)."""
         rows: dict[Key, list[int]] = {}
         for i, job in enumerate(self.jobs):
             rows.setdefault((job.group, job.model, job.batch), []).append(i)
@@ -95,7 +95,7 @@ class _Pass:
 
 def _typical(seconds: npt.NDArray[np.float64], cpu: npt.NDArray[np.float64]) -> float:
     own = cpu >= UNDISTURBED * seconds
-    return float(np.median(seconds[own]) if own.sum() >= min(3, len(own)) else np.median(cpu))
+    return float(np.mean(seconds[own]) if own.sum() >= min(3, len(own)) else np.median(cpu))
 
 
 def calibrate(session: Session, *, repeats: int = 6, together_s: float = 3.0, load: float = 0.5) -> Calibration:
@@ -128,8 +128,8 @@ def calibrate(session: Session, *, repeats: int = 6, together_s: float = 3.0, lo
     if not expected:
         raise InputError("calibrate: the session holds none of its models")
     first = _measure(session, _one_by_one(expected, repeats))
-    alone = first.medians(pp)
-    together = _measure(session, _all_at_once(alone, together_s)).medians(pp)
+    alone = first.latencies(pp)
+    together = _measure(session, _back_to_back(alone, together_s)).latencies(pp)
     overhead = _overhead(first, pp)
     hops = {g: _hop(first, g, n) for g, n in enumerate(pp)}
     return Calibration(_profiles(session, alone, together, load, overhead, hops), overhead, hops, alone, together)
@@ -160,14 +160,20 @@ def _one_by_one(expected: Mapping[Key, float], repeats: int) -> list[ProbeJob]:
     return jobs
 
 
-def _all_at_once(alone: Mapping[Key, tuple[float, ...]], seconds: float) -> list[ProbeJob]:
-    """Enough jobs of every kind to keep every group's slowest stage busy for `seconds`."""
+def _back_to_back(alone: Mapping[Key, tuple[float, ...]], seconds: float) -> list[ProbeJob]:
+    """Jobs of every kind that keep every group's slowest stage busy for `seconds`.
+
+    They arrive one by one, a little faster than they are served: handling arrivals takes cores too.
+    """
     jobs: list[ProbeJob] = []
     for group in sorted({key[0] for key in alone}):
         kinds = [key for key in alone if key[0] == group]
-        rounds = max(3, round(seconds / sum(max(alone[key]) for key in kinds)))
-        jobs += [ProbeJob(0.0, *key) for _ in range(rounds) for key in kinds]
-    return jobs
+        at = 0.0
+        for _ in range(max(3, round(seconds / sum(max(alone[key]) for key in kinds)))):
+            for key in kinds:
+                jobs.append(ProbeJob(at, *key))
+                at += 0.97 * max(alone[key])
+    return sorted(jobs, key=lambda job: job.at)
 
 
 def _measure(session: Session, jobs: list[ProbeJob]) -> _Pass:
@@ -240,7 +246,7 @@ def _profiles(
         )  # fmt: skip
         models[name] = replace(profile, stages={**profile.stages, config: stage})
     source = Provenance(
-        "meshwright.runtime.calibrate: medians through the real serving path",
+        "meshwright.runtime.calibrate: undisturbed stage visits through the real serving path",
         device=str(getattr(given, "device", "")),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         notes=f"stage latencies {load:.0%} of the way from one job in the house to all devices at work; others: "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,13 +80,15 @@ class Comparison:
         """A row per cell; attainments and parts of the difference in percent (points)."""
         import pandas as pd
 
-        rows = []
+        rows: list[dict[str, str | float]] = []
         for cell in self.cells:
             parts = cell.attribution
             ratios = stage_ratios(cell.result)
-            weight = ratios["jobs"].to_numpy(dtype=float)
+            weight = np.asarray(ratios["jobs"], dtype=np.float64)
             jitter = {
-                name: float(np.average(ratios[name], weights=weight)) if weight.sum() else float("nan")
+                name: float(np.average(np.asarray(ratios[name], dtype=np.float64), weights=weight))
+                if weight.sum()
+                else float("nan")
                 for name in ("p50", "p90", "p99")
             }
             rows.append(
@@ -122,7 +126,7 @@ class Comparison:
         return max(0.0, 1.0 - rest / whole) if whole > 0 else 1.0
 
     def __str__(self) -> str:
-        frame = self.to_frame()
+        frame: Any = self.to_frame()
         width = max(4, *(len(name) for name in frame["plan"]))
         lines = [
             f"{'plan':<{width}} | SLO scale | simulated |  real  | difference | of which profile, jitter, rest | "
@@ -200,7 +204,7 @@ def compare(
         raise InputError(
             f"compare: expected at least one plan and positive SLO scales (got {len(plans)}, {list(slo_scales)})"
         )
-    tell = progress or (lambda line: None)
+    tell = progress or _silent
     cells: list[Cell] = []
     found: dict[str, Calibration] = {}
     curves: list[dict[str, object]] = []
@@ -217,7 +221,7 @@ def compare(
                 found[name] = calibrate(session, load=_load(session, trace, profiles, dispatch))
                 known = found[name].profiles
             overhead = float(getattr(known, "overhead_s", 0.0))
-            options = {"dispatch": dispatch, "admission": admission, "overhead": overhead}
+            options: dict[str, Any] = {"dispatch": dispatch, "admission": admission, "overhead": overhead}
             for scale in slo_scales:
                 asked = trace.with_slo_scale(scale, profiles)
                 attempts: list[RunResult] = []
@@ -229,11 +233,19 @@ def compare(
                 result = max(attempts, key=_undisturbed)
                 parts = attribute(result, known, admission=admission, max_batch=max_batch)
                 cells.append(Cell(name, float(scale), parts, result, len(attempts)))
+                tell(
+                    f"{name}: SLO scale {scale:g}: simulated {parts.simulated:.1%}, real {parts.real:.1%}, cores ours "
+                    f"{_undisturbed(result):.1%}"
+                )
             for scale in grid:
                 asked = trace.with_slo_scale(float(scale), profiles)
                 simulated = simulate(session.placement, asked, known, batching=batching, **options)
                 curves.append({"plan": name, "slo_scale": float(scale), "simulated": simulated.attainment})
     return Comparison(tuple(cells), found, pd.DataFrame(curves))
+
+
+def _silent(line: str) -> None:
+    """No progress wanted."""
 
 
 def _undisturbed(result: RunResult) -> float:
