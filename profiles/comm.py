@@ -45,7 +45,7 @@ class CommModel:
     """
 
     p2p: LinkSpec
-    allreduce: Mapping[int, LinkSpec] = field(default_factory=dict)
+    allreduce: Mapping[int, LinkSpec] = field(default_factory=dict[int, LinkSpec])
     p2p_occupies_stage: bool = True
     stage_overhead_s: float = 0.0
     p2p_inter_node: LinkSpec | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,7 +37,7 @@ class Provenance:
     source: str
     device: str = ""
     date: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
     notes: str = ""
 
 
@@ -64,11 +66,11 @@ class StageProfile:
 
     latency: Mapping[int, tuple[float, ...]]
     weight_bytes: tuple[float, ...]
-    activation_bytes: Mapping[int, float] = field(default_factory=dict)
+    activation_bytes: Mapping[int, float] = field(default_factory=dict[int, float])
     hop_s: float = 0.0
     partition: tuple[int, ...] = ()
     source: str = ""
-    measured: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    measured: Mapping[int, tuple[float, ...]] = field(default_factory=dict[int, tuple[float, ...]])
 
     def composition_error(self, batch: int = 1) -> tuple[float, ...]:
         """Relative error of each composed stage latency against the stage run whole; positive if composed is longer.
@@ -184,7 +186,7 @@ class ModelProfile:
         unknown = [str(c) for c in weights if c not in latency]
         if unknown:
             raise InputError(f"profile {name!r}: weight_bytes for {', '.join(unknown)}, which have no latency")
-        stages = {}
+        stages: dict[ParallelConfig, StageProfile] = {}
         for config, by_batch in latency.items():
             hop = hop_s if isinstance(hop_s, int | float) else hop_s.get(config, 0.0)
             stages[config] = StageProfile(

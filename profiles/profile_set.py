@@ -53,7 +53,7 @@ class ProfileSet(Mapping[str, ModelProfile]):
     models: Mapping[str, ModelProfile]
     provenance: Provenance
     overhead_s: float = 0.0
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.overhead_s) and self.overhead_s >= 0):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from ..errors import InputError
 
@@ -48,7 +48,7 @@ class Reader:
             raise self.failure()
 
     @contextmanager
-    def building(self, path: str) -> Iterator[None]:
+    def building(self, path: str) -> Generator[None, None, None]:
         """Note the `InputError` of an object that is made from what was read, and go on."""
         try:
             yield
@@ -59,12 +59,13 @@ class Reader:
         self, document: object, form: str, version: int, required: Iterable[str], optional: Iterable[str] = ()
     ) -> Mapping[str, Any]:
         """The top level; with a wrong format or version nothing else would make sense, so it raises at once."""
-        if not isinstance(document, dict):
+        given = _object(document)
+        if given is None:
             self.error("top level", "expected an object", document, f"write a {form} file")
-        elif document.get("format") != form:
-            self.error("format", f"expected {form!r}", document.get("format"), "is this the right file?")
-        elif document.get("version") != version:
-            found = document.get("version")
+        elif given.get("format") != form:
+            self.error("format", f"expected {form!r}", given.get("format"), "is this the right file?")
+        elif given.get("version") != version:
+            found = given.get("version")
             mend = "update meshwright" if isinstance(found, int) and found > version else "save it again"
             self.error("version", f"expected schema version {version}", found, mend)
         self.raise_errors()
@@ -74,19 +75,20 @@ class Reader:
         self, value: object, path: str, required: Iterable[str], optional: Iterable[str] = ()
     ) -> Mapping[str, Any]:
         """An object with these fields and no others."""
-        if not isinstance(value, dict):
+        given = _object(value)
+        if given is None:
             self.error(path, "expected an object", value, f"give {', '.join(sorted(required))}")
             return {}
         allowed = [*required, *optional]
         for key in required:
-            if key not in value:
-                self.error(path, f"missing field {key!r}", sorted(value), "add it")
-        for key in value:
+            if key not in given:
+                self.error(path, f"missing field {key!r}", sorted(given), "add it")
+        for key in given:
             if key not in allowed:
                 near = difflib.get_close_matches(key, allowed, n=1)
                 mend = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(sorted(allowed))}"
                 self.error(path, "unknown field", key, mend)
-        return value
+        return given
 
     def text(self, parent: Mapping[str, Any], key: str, path: str, default: str | None = None) -> str:
         """A string; non-empty unless there is a default."""
@@ -107,8 +109,9 @@ class Reader:
     ) -> dict[str, Any]:
         """An object with arbitrary keys."""
         value = parent.get(key, default)
-        if isinstance(value, dict):
-            return value
+        given = _object(value)
+        if given is not None:
+            return given
         if key in parent:  # `fields` has told of a missing one
             self.error(_join(path, key), "expected an object", value, "write {…}")
         return {}
@@ -119,7 +122,7 @@ class Reader:
         """A list."""
         value = parent.get(key, default)
         if isinstance(value, list):
-            return value
+            return cast("list[Any]", value)
         if key in parent:  # `fields` has told of a missing one
             self.error(_join(path, key), "expected a list", value, "write […]")
         return []
@@ -172,3 +175,8 @@ def _join(path: str, key: str) -> str:
 def _printable(path: str) -> str:
     """The path in one line whatever its keys hold."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in path)
+
+
+def _object(value: object) -> dict[str, Any] | None:
+    """A JSON object, None if it is something else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None

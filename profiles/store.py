@@ -10,7 +10,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..errors import InputError
 from ..files import write_bytes, write_text
@@ -177,14 +177,22 @@ def _unique(pairs: Iterable[tuple[str, Any]], where: str) -> dict[str, Any]:
 
 def _dump(document: object, indent: int = 0) -> str:
     """JSON with one line for every list and for every object without objects in it: small, and diffs by cell."""
-    if isinstance(document, dict) and any(isinstance(v, dict | list) for v in document.values()):
+    if isinstance(document, dict):
+        return _dump_object(cast("dict[str, object]", document), indent)
+    if isinstance(document, list):
+        items = cast("list[object]", document)
+        if any(isinstance(v, dict) for v in items):
+            pad = " " * (indent + 1)
+            body = ",\n".join(f"{pad}{_dump(v, indent + 1)}" for v in items)
+            return f"[\n{body}\n{' ' * indent}]"
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
+def _dump_object(document: dict[str, object], indent: int) -> str:
+    if any(isinstance(v, dict | list) for v in document.values()):
         pad = " " * (indent + 1)
         body = ",\n".join(
             f"{pad}{json.dumps(k, ensure_ascii=False)}: {_dump(v, indent + 1)}" for k, v in document.items()
         )
         return f"{{\n{body}\n{' ' * indent}}}" + ("\n" if indent == 0 else "")
-    if isinstance(document, list) and any(isinstance(v, dict) for v in document):
-        pad = " " * (indent + 1)
-        body = ",\n".join(f"{pad}{_dump(v, indent + 1)}" for v in document)
-        return f"[\n{body}\n{' ' * indent}]"
     return json.dumps(document, ensure_ascii=False, allow_nan=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -133,7 +135,7 @@ class Placement:
         OutOfProfileError
             If a model was not profiled under its group's configuration.
         """
-        problems = []
+        problems: list[str] = []
         for g, group in enumerate(self.groups):
             over = [d for d in group.devices or () if d < 0 or d >= cluster.n_devices]
             if over:

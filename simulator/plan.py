@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -241,10 +241,12 @@ def _layout(value: Any, indent: str) -> str:
     """JSON for people: one line per key, lists of plain values on one line."""
     inner = indent + "  "
     if isinstance(value, dict) and value:
-        rows = [f"{inner}{_plain(key)}: {_layout(item, inner)}" for key, item in value.items()]
+        entries = cast("dict[str, Any]", value)
+        rows = [f"{inner}{_plain(key)}: {_layout(item, inner)}" for key, item in entries.items()]
         return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
-    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        return "[\n" + ",\n".join(inner + _layout(item, inner) for item in value) + f"\n{indent}]"
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    if any(isinstance(item, dict | list) for item in items):
+        return "[\n" + ",\n".join(inner + _layout(item, inner) for item in items) + f"\n{indent}]"
     return _plain(value)
 
 

@@ -32,8 +32,9 @@ def cluster_entry(cluster: Cluster) -> ClusterEntry:
 def cluster_of(entry: ClusterEntry) -> Cluster:
     """The cluster again; a shipped device type by its name, another by its specification."""
     fields = entry.device.model_dump()
-    links = {key: LinkSpec(*fields[key]) for key in ("intra_node", "inter_node")}
-    spec = DeviceSpec(**{**fields, **links})
+    for link in ("intra_node", "inter_node"):
+        fields[link] = LinkSpec(*fields[link])
+    spec = DeviceSpec(**fields)
     shipped = DEVICES.get(spec.name) == spec
     return Cluster(entry.nodes, entry.devices_per_node, spec.name if shipped else spec)
 
@@ -44,7 +45,7 @@ def model_entries(
     """The models of the trace and of the placement, with what they cost where they are placed."""
     asked = trace.models if trace is not None else ()
     slos = {} if trace is None else {name: _common_slo(trace, m) for m, name in enumerate(trace.models)}
-    entries = []
+    entries: list[ModelEntry] = []
     for seed, name in enumerate(dict.fromkeys([*asked, *placement.models])):
         configs = sorted({group.config for group in placement.groups if name in group.models})
         entries.append(
@@ -108,7 +109,7 @@ def profiles_of(models: Sequence[ModelEntry], groups: Sequence[GroupEntry], sour
         If the plan lacks a placed model's stages.
     """
     starts = {(name, group.config): group.partition.get(name, ()) for group in groups for name in group.models}
-    profiles = {}
+    profiles: dict[str, ModelProfile] = {}
     for model in models:
         stages = {
             config: StageProfile(

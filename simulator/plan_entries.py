@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
 
@@ -152,8 +152,8 @@ def _is_finite(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
-        return all(_is_finite(v) for v in value.values())
-    return all(_is_finite(v) for v in value) if isinstance(value, list) else True
+        return all(map(_is_finite, cast("dict[str, Any]", value).values()))
+    return all(map(_is_finite, cast("list[Any]", value))) if isinstance(value, list) else True
 
 
 def contradictions(

@@ -6,7 +6,7 @@ import difflib
 import json
 import typing
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -37,8 +37,9 @@ def read(text: str, where: str, plan: type[M], format: str, version: int) -> M:
     InputError
         One line for each error: ``file:line: path: what is wrong (got value); how to mend``.
     """
-    data, problems = _parse(text, where)
-    if not isinstance(data, dict) or data.get("format") != format:
+    parsed, problems = _parse(text, where)
+    data = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
+    if data.get("format") != format:
         raise InputError(f'{where}: not a Meshwright plan: no "format": "{format}" in it')
     if type(data.get("version")) is not int or data["version"] != version:
         raise InputError(
@@ -132,7 +133,7 @@ def _piece(kind: type[M], value: Any) -> M | None:
 
 
 def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _path(loc: Sequence[str | int]) -> str:
@@ -151,7 +152,8 @@ def _line_numbers(text: str, locations: Sequence[Sequence[str | int]]) -> list[i
     import yaml
 
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        reader: Any = yaml
+        root: Any = reader.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
         return [None] * len(locations)
     return [_line(root, loc) for loc in locations]

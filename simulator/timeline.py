@@ -111,13 +111,14 @@ class Timeline:
 
         if ax is None:
             _, ax = plt.subplots(figsize=(9, 0.45 * len(self.lanes) + 1.2), layout="constrained")
+        axes: Any = ax
         seen = (self.end > start) & (self.start < stop)
         colours = plt.get_cmap("tab20")(np.arange(len(self.names)) % 20)
         for lane in range(len(self.lanes)):
             mine = seen & (self.lane == lane)
             spans = np.column_stack((self.start[mine], self.end[mine] - self.start[mine]))
-            ax.broken_barh(spans.tolist(), (lane - 0.4, 0.8), facecolors=colours[self.name[mine]])
-        ax.set_yticks(range(len(self.lanes)), [f"{p} · {s}" for p, s in zip(self.processes, self.lanes, strict=True)])
+            axes.broken_barh(spans.tolist(), (lane - 0.4, 0.8), facecolors=colours[self.name[mine]])
+        axes.set_yticks(range(len(self.lanes)), [f"{p} · {s}" for p, s in zip(self.processes, self.lanes, strict=True)])
         ax.invert_yaxis()
-        ax.set_xlabel("time (s)")
+        axes.set_xlabel("time (s)")
         return ax

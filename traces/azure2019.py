@@ -10,7 +10,7 @@ Source: https://github.com/Azure/AzurePublicDataset/blob/master/AzureFunctionsDa
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +158,10 @@ def _add_day(calls: LongArray, file: Path, low: int, high: int, dealer: Dealer, 
     first, last = max(low, 0), min(high, len(minutes))
     kinds = dict.fromkeys(IDS, TEXT) | dict.fromkeys(minutes, COUNT)
     for chunk in read_chunks(file, header, kinds, CHUNK, progress):
-        counts = chunk[minutes[first:last]].to_numpy()
+        table: Any = chunk
+        counts: LongArray = table[minutes[first:last]].to_numpy()
         active = np.flatnonzero(counts.sum(axis=1))
-        keys = zip(*(chunk[name].to_numpy()[active] for name in IDS), strict=True)
+        keys: Iterable[tuple[str, ...]] = zip(*(table[name].to_numpy()[active] for name in IDS), strict=True)
         index = np.array([dealer.model(*key) for key in keys], dtype=np.int64)
         if len(index) == 0:
             continue
@@ -179,7 +180,7 @@ def _spread(
     """Turn calls per model and minute into arrival times."""
     calls = calls[: len(models)]
     if thin < 1:
-        kept = [
+        kept: list[LongArray] = [
             generator(seed, "azure2019", "thin", low + minute).binomial(column, thin)
             for minute, column in enumerate(calls.T)
         ]

@@ -8,6 +8,8 @@ Source: https://github.com/Azure/AzurePublicDataset/blob/master/AzureFunctionsIn
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,11 +88,12 @@ def read_azure2021(
         require_columns(file, header, COLUMNS)
         kinds = {"app": TEXT, "func": TEXT, "end_timestamp": TIME, "duration": TIME}
         for chunk in read_chunks(file, header, kinds, CHUNK, progress):
-            times = chunk["end_timestamp"].to_numpy() - chunk["duration"].to_numpy()
+            table: Any = chunk
+            times: FloatArray = table["end_timestamp"].to_numpy() - table["duration"].to_numpy()
             early += int((times < 0).sum())
             inside = (times >= start) & (times < end)
             arrivals.append(times[inside] - start)
-            indices.append(_deal(chunk["app"].to_numpy()[inside], chunk["func"].to_numpy()[inside], dealer))
+            indices.append(_deal(table["app"].to_numpy()[inside], table["func"].to_numpy()[inside], dealer))
     arrival, index = np.concatenate(arrivals or [np.empty(0)]), np.concatenate(indices or [np.empty(0, np.int32)])
     if len(arrival) == 0:
         raise InputError(f"{files[0]}: no call arrives between {start:g} and {end:g} s")
@@ -108,10 +111,11 @@ def read_azure2021(
 
 def _deal(app: Any, func: Any, dealer: Dealer) -> IntArray:
     """The model of each call of a chunk; functions are dealt in the order in which they appear."""
-    from pandas import factorize
+    import pandas as pd
 
-    app_code, apps = factorize(app)
-    func_code, funcs = factorize(func)
-    pair_code, pairs = factorize(app_code * max(len(funcs), 1) + func_code)
+    library: Any = pd
+    app_code, apps = library.factorize(app)
+    func_code, funcs = library.factorize(func)
+    pair_code, pairs = library.factorize(app_code * max(len(funcs), 1) + func_code)
     dealt = [dealer.model(str(apps[pair // len(funcs)]), str(funcs[pair % len(funcs)])) for pair in pairs.tolist()]
     return np.array(dealt, dtype=np.int32)[pair_code]

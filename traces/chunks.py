@@ -6,6 +6,8 @@ slowly, and says what is wrong on which line.
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

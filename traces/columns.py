@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -141,7 +141,8 @@ def slo_column(slo: Any, names: tuple[str, ...], index: IntArray) -> FloatArray:
         missing = [name for name in names if name not in slo]
         if missing:
             raise InputError(f"Trace.slo: no SLO for model {missing[0]!r}")
-        column = _numbers([slo[name] for name in names], "Trace.slo", np.float64)[index]
+        by_model = cast("Mapping[str, Any]", slo)
+        column = _numbers([by_model[name] for name in names], "Trace.slo", np.float64)[index]
     else:
         given = _numbers(slo, "Trace.slo", np.float64)
         if given.ndim == 0:

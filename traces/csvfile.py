@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 import csv
 import gzip
 import io
@@ -48,7 +50,8 @@ def read_csv(
     require_columns(file, header, required, optional="; another name: columns={'arrival': 'its name', …}")
     rows = Rows()
     for chunk in read_chunks(file, header, shape.kinds, CHUNK, progress):
-        rows.add({name: chunk[column].to_numpy() for name, column in shape.column.items()})
+        table: Any = chunk
+        rows.add({name: table[column].to_numpy() for name, column in shape.column.items()})
 
     def blame(name: str, wrong: Callable[[str], str | None], more: str) -> str:
         return lines_where(file, header, shape.column[name], wrong, more)
@@ -67,12 +70,12 @@ def _stored_models(path: Path, header: Header) -> list[str] | None:
     for number, comment in enumerate(header.comments, start=1):
         if comment.startswith(MODELS_COMMENT):
             try:
-                names = json.loads(comment[len(MODELS_COMMENT) :])
+                names: Any = json.loads(comment[len(MODELS_COMMENT) :])
             except json.JSONDecodeError as error:
                 raise InputError(f"{path}:{number}: the list of models is no JSON ({error})") from None
-            if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            if not (isinstance(names, list) and all(isinstance(name, str) for name in cast("list[Any]", names))):
                 raise InputError(f"{path}:{number}: expected a JSON list of model names (got {comment[:80]!r})")
-            return names
+            return cast("list[str]", names)
     return None
 
 
@@ -114,5 +117,6 @@ def _write_rows(trace: Trace, stream: BinaryIO, appearing: list[str]) -> None:
         rows = slice(low, low + CHUNK)
         block = {"arrival": trace.arrival[rows], "model": names[trace.model[rows]]}
         block |= {name: column[rows] for name, column in fields.items()}
-        pd.DataFrame(block).to_csv(text, index=False, header=low == 0, lineterminator="\n", quoting=quoting)
+        frame: Any = pd.DataFrame(block)
+        frame.to_csv(text, index=False, header=low == 0, lineterminator="\n", quoting=quoting)
     text.detach()

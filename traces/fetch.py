@@ -155,7 +155,7 @@ def _present(source: Source, folder: Path) -> list[Path]:
 def _download(
     name: str, source: Source, archive: Path, timeout: float, progress: Callable[[int, int], None] | None
 ) -> None:
-    reasons = []
+    reasons: list[str] = []
     for url in source.urls:
         try:
             with urllib.request.urlopen(url, timeout=timeout) as answer, whole_file(archive) as temporary:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -67,7 +69,8 @@ def read_parquet(
                     f"{', '.join(map(repr, missing))}; found: {', '.join(found[:12])}; expected: "
                     f"{', '.join(required)}; another name: columns={{'arrival': 'its name', …}}"
                 )
-            stored = (source.schema_arrow.metadata or {}).get(MODELS_KEY)
+            metadata: dict[bytes, bytes] = source.schema_arrow.metadata or {}
+            stored = metadata.get(MODELS_KEY)
             rows, total, done = Rows(), source.metadata.num_rows, 0
             for batch in source.iter_batches(CHUNK, columns=list(shape.column.values())):
                 cells = {k: _cells(arrow, batch.column(c), shape.kinds[c]) for k, c in shape.column.items()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,7 +58,7 @@ def report(trace: Trace, window: float = 60.0) -> pd.DataFrame:
     rows.append((ALL, len(trace), *_character(trace.arrival, trace.duration, window, n), _median(trace.slo)))
     columns = ["model", "requests", "rate", "cv", "peak_rate", "peak_to_mean", "median_slo"]
     frame = pd.DataFrame(rows, columns=columns)
-    frame.insert(2, "share", frame["requests"] / len(trace))
+    frame.insert(2, "share", np.array([row[1] for row in rows]) / len(trace))
     return frame
 
 
@@ -98,15 +100,17 @@ def rates(trace: Trace, window: float = 60.0) -> pd.DataFrame:
 
 def draw_rates(frame: pd.DataFrame, ax: Axes) -> Axes:
     """Draw what `rates` gives: the rate of all models together, and of the eight busiest, over time."""
-    total = frame.sum(axis=1)
+    axes: Any = ax
+    table: Any = frame
+    total = table.sum(axis=1)
     mean = float(total.mean())
-    ax.plot(frame.index, total, color="black", linewidth=1.2, label="all models")
-    for name in frame.sum().sort_values(ascending=False).index[:DRAWN]:
-        ax.plot(frame.index, frame[name], linewidth=0.8, label=str(name))
-    ax.axhline(mean, color="grey", linestyle=":", linewidth=1.0, label=f"mean {mean:.3g}/s")
-    ax.set_xlabel("time (s)")
-    ax.set_ylabel("arrivals per second")
-    ax.set_ylim(bottom=0)
-    ax.set_title(f"peak {float(total.max()) / mean:.2g} × mean" if mean > 0 else "no arrivals")
-    ax.legend(fontsize="small", ncols=2)
+    axes.plot(table.index, total, color="black", linewidth=1.2, label="all models")
+    for name in table.sum().sort_values(ascending=False).index[:DRAWN]:
+        axes.plot(table.index, table[name], linewidth=0.8, label=str(name))
+    axes.axhline(mean, color="grey", linestyle=":", linewidth=1.0, label=f"mean {mean:.3g}/s")
+    axes.set_xlabel("time (s)")
+    axes.set_ylabel("arrivals per second")
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"peak {float(total.max()) / mean:.2g} × mean" if mean > 0 else "no arrivals")
+    axes.legend(fontsize="small", ncols=2)
     return ax

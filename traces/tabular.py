@@ -6,6 +6,8 @@ and ``id`` (checked to be distinct, then left behind). Others are ignored.
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,22 +113,22 @@ def layout(
 class Rows:
     """Columns as they are gathered, chunk by chunk; model names become numbers in order of first appearance."""
 
-    parts: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
-    names: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict[str, list[npt.NDArray[Any]]])
+    names: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, chunk: Mapping[str, npt.NDArray[Any]]) -> None:
         """Append one chunk: field -> its cells."""
         import pandas as pd
 
-        hash_array: Any = getattr(pd, "util").hash_array  # noqa: B009  (its type stub does not show it)
+        library: Any = pd
 
         for name, cells in chunk.items():
             if name == "model":
-                codes, uniques = pd.factorize(cells)
+                codes, uniques = library.factorize(cells)
                 numbers = [self.names.setdefault(str(u), len(self.names)) for u in uniques]
                 cells = np.array(numbers, dtype=np.int32)[codes]
             elif name == "id":
-                cells = hash_array(np.asarray(cells, dtype=object))
+                cells = library.util.hash_array(np.asarray(cells, dtype=object))
             self.parts.setdefault(name, []).append(cells)
 
     def take(self, name: str) -> npt.NDArray[Any] | None:

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +55,7 @@ class Header:
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
+def open_bytes(path: Path) -> Generator[BinaryIO, None, None]:
     """The content of `path` as a binary stream, unpacked if it is gzip (by its first bytes, not its name)."""
     with open(path, "rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
@@ -85,7 +85,7 @@ def line_count(path: Path) -> int:
 
 
 @contextmanager
-def translated_errors(path: Path) -> Iterator[None]:
+def translated_errors(path: Path) -> Generator[None, None, None]:
     """Turn what the operating system, gzip and the decoder raise into an `InputError` that names the file."""
     try:
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -225,8 +227,11 @@ class Trace:
         """One row per request: ``arrival``, ``model`` (categorical names), ``slo``, and tokens if any."""
         import pandas as pd
 
+        library: Any = pd
+        categorical = library.Categorical.from_codes
+
         columns = {name: getattr(self, name) for name in _COLUMNS if getattr(self, name) is not None}
-        columns["model"] = pd.Categorical.from_codes(self.model, categories=list(self.models))
+        columns["model"] = categorical(self.model, categories=list(self.models))
         return pd.DataFrame(columns)
 
     def _derived(self, models: tuple[str, ...], rows: Any = None, **replaced: npt.NDArray[Any]) -> Trace:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -144,17 +146,20 @@ class GammaWindows:
         """One row per window and model: ``window, start, stop, model, count, rate, cv, cv_source``."""
         import pandas as pd
 
-        w, m = self.rate.shape
-        window = np.repeat(np.arange(w), m)
+        library: Any = pd
+        categorical = library.Categorical.from_codes
+
+        w, m = len(self), len(self.models)
+        window: LongArray = np.repeat(np.arange(w), m)
         return pd.DataFrame(
             {
                 "window": window,
                 "start": self.edges[window],
                 "stop": self.edges[window + 1],
-                "model": pd.Categorical.from_codes(np.tile(np.arange(m), w), categories=list(self.models)),
+                "model": categorical(np.tile(np.arange(m), w), categories=list(self.models)),
                 "count": self.count.ravel(),
                 "rate": self.rate.ravel(),
                 "cv": self.cv.ravel(),
-                "cv_source": pd.Categorical.from_codes(self.source.ravel(), categories=list(SOURCES)),
+                "cv_source": categorical(self.source.ravel(), categories=list(SOURCES)),
             }
         )

@@ -87,7 +87,7 @@ class Scenarios:
     """
 
     def __init__(self, instance: Instance, traces: Sequence[Trace]) -> None:
-        self.evaluators = []
+        self.evaluators: list[Evaluator] = []
         low = 0
         for trace in traces:
             rows = slice(low, low + len(trace))

@@ -84,7 +84,7 @@ class Controller:
 
     def predict(self, now: float, group: int, latency: list[float], hop: float) -> list[float]:
         """When each stage of `group` would finish a request that enters at `now`, seconds."""
-        ends = []
+        ends: list[float] = []
         t = now
         for free, work in zip(self.clock[group], latency, strict=False):
             t = (t if t > free else free) + work

@@ -9,6 +9,8 @@ Sources: L. Kleinrock, Queueing Systems I, ch. 3 and 5, and II, ch. 3 (prioritie
 
 from __future__ import annotations
 
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
 from collections.abc import Sequence
 from typing import NamedTuple
 

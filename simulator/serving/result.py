@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# pandas, scipy and pyarrow bring no type stubs.
+# pyright: reportMissingTypeStubs=false
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -196,7 +198,8 @@ class SimulationResult:
         frame = self._by(self._group_number(), len(groups), "group", [g for _, g in groups])
         if len(self.segments) > 1:
             frame.index = pd.MultiIndex.from_tuples(groups, names=["window", "group"])
-        frame = frame.drop(columns=["rejected", "attainment"])
+        for name in ("rejected", "attainment"):
+            del frame[name]
         where = [group for s in self.segments for group in s.placement.groups]
         frame.insert(0, "config", [str(group.config) for group in where])
         frame.insert(1, "models", [len(group.models) for group in where])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +24,10 @@ from .tables import ServingTables, build_tables
 __all__ = ["simulate"]
 
 ENGINES = ("compiled", "simpy")
+
+Columns = tuple[npt.NDArray[Any], ...]
+Requests = tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.float64]]
+"""Arrival, model and SLO."""
 
 
 def simulate(
@@ -96,7 +103,7 @@ def _run(
     batching: bool, admission: bool, overhead: float,
 ) -> SimulationResult:  # fmt: skip
     bounds = [*np.searchsorted(trace.arrival, schedule.starts, side="left").tolist(), len(trace)]
-    columns: list[tuple[npt.NDArray, ...]] = []
+    columns: list[Columns] = []
     segments: list[Segment] = []
     free = np.zeros(0)
     for s, (placement, table) in enumerate(zip(schedule.placements, tables, strict=True)):
@@ -126,9 +133,9 @@ def _run(
 
 
 def _serve(
-    rows: tuple[npt.NDArray, npt.NDArray, npt.NDArray], table: ServingTables, engine: str, dispatch: str,
+    rows: Requests, table: ServingTables, engine: str, dispatch: str,
     batching: bool, admission: bool, overhead: float, clock: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray, ...]:  # fmt: skip
+) -> Columns:  # fmt: skip
     """Columns of one segment: finish, group, and (where the engine records them) start, batch."""
     options = (dispatch, admission, overhead)
     if engine == "simpy":

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError, OutOfProfileError
-from ...profiles.profile import ModelProfile
+from ...profiles.profile import ModelProfile, StageProfile
 from ..placement import Placement
 
 __all__ = ["ServingTables", "build_tables"]
@@ -78,7 +78,7 @@ def build_tables(
         (index[name], g) for g, group in enumerate(placement.groups) for name in group.models if name in index
     )
     max_stages = max(group.config.pp for group in placement.groups)
-    entries = []
+    entries: list[StageProfile] = []
     sizes = {1}
     for m, g in held:
         name, config = models[m], placement.groups[g].config
