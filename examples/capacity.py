@@ -17,17 +17,15 @@ def traffic(cv: float) -> traces.Trace:
     return traces.gamma(rate=16.0, cv=cv, duration=120.0, models=names, slo=5 * latency_s, seed=0)
 
 
+TRACE = traffic(4.0)
+QUESTIONS = {
+    "fewest devices": lambda p: inverse.fewest_devices(names, TRACE, models, high=16, planner=p),
+    "highest rate (1/s)": lambda p: inverse.highest_rate(cluster, names, TRACE, models, low=2.0, high=128.0, planner=p),
+    "highest CV": lambda p: inverse.highest_cv(cluster, names, traffic, models, planner=p),
+    "tightest SLO scale": lambda p: inverse.tightest_slo(cluster, names, TRACE, models, planner=p),
+}
+
 for name in ("alpaserve", "selective-replication"):
-    planner = planners.planner(name)
-    trace = traffic(4.0)
-    questions = {
-        "fewest devices": lambda p=planner: inverse.fewest_devices(names, trace, models, high=16, planner=p),
-        "highest rate (1/s)": lambda p=planner: inverse.highest_rate(
-            cluster, names, trace, models, low=2.0, high=128.0, planner=p
-        ),
-        "highest CV": lambda p=planner: inverse.highest_cv(cluster, names, traffic, models, planner=p),
-        "tightest SLO scale": lambda p=planner: inverse.tightest_slo(cluster, names, trace, models, planner=p),
-    }
-    for question, ask in questions.items():
-        answer = ask()
+    for question, ask in QUESTIONS.items():
+        answer = ask(planners.planner(name))
         print(f"{name:24s} {question:24s} {answer.value:8.3g}   {answer.plan.predicted['attainment']:.2%} attained")

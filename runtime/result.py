@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +85,9 @@ class RunResult(SimulationResult):
         """Every stage visit as measured, one lane per pipeline stage of each group, as in a simulated timeline."""
         groups = self.placement.groups
         heads = self.heads()
-        lanes, processes, parts = [], [], []
+        lanes: list[str] = []
+        processes: list[str] = []
+        parts: list[tuple[npt.NDArray[Any], ...]] = []
         for g, group in enumerate(groups):
             mine = heads[self.group[heads] == g]
             for k in range(group.config.pp):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
 from collections.abc import Mapping
 
 from ..errors import InputError
