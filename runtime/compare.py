@@ -17,7 +17,7 @@ from ..simulator.plan import Plan
 from ..simulator.serving.simulate import simulate
 from ..traces.trace import Trace
 from .attribution import Attribution, attribute, stage_ratios
-from .calibrate import UNDISTURBED, Calibration, calibrate
+from .calibrate import Calibration, calibrate
 from .result import RunResult
 from .session import Session
 
@@ -28,6 +28,9 @@ __all__ = ["SLO_SCALES", "Cell", "Comparison", "compare"]
 
 SLO_SCALES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0)
 """The scales of the paper's Table 2."""
+
+UNDISTURBED = 0.99
+"""Share of the stages' time in which the workers' threads must have had their cores for a run to say something."""
 
 POINTS = 0.02
 """The goal: simulated and real attainment differ by at most two percentage points."""
@@ -186,7 +189,7 @@ def compare(
     calibrated : bool
         Measure each placement once it runs (`calibrate`), and let simulation and admission use that; else `profiles`.
     retries : int
-        How often to run a cell again if others took the workers' cores meanwhile (their threads had less than 98 % of
+        How often to run a cell again if others took the workers' cores meanwhile (their threads had less than 99 % of
         their stages' time; on a CPU). Of all attempts the least disturbed counts, whatever it attained.
     progress : callable, optional
         Called with a line that says what is being done.
