@@ -22,9 +22,13 @@ from .session import Session
 
 __all__ = ["Calibration", "calibrate"]
 
+OWN = 0.9
+"""Share of a stage visit in which its thread must have had its core for the visit to count (on a CPU). What other
+processes take is no property of the model; the little that the controller and the system take on the same core is
+part of serving, and is there in every run. Where too few visits count, CPU time stands in."""
+
 UNDISTURBED = 0.98
-"""Share of a stage visit in which its thread must have had its core for the visit to count (on a CPU): what other
-processes on the machine take is no property of the model. Where too few visits count, CPU time stands in."""
+"""The same for jobs that overhead and hops are read from: those are small beside what an interruption adds."""
 
 Key = tuple[int, int, int]
 """Group, model, batch size."""
@@ -83,7 +87,10 @@ class _Pass:
         return np.nansum(self.cpu, axis=1) >= UNDISTURBED * took
 
     def latencies(self, pp: list[int]) -> dict[Key, tuple[float, ...]]:
-        """Latency of each stage by kind of job: the mean of undisturbed visits (queues add them up)."""
+        """Latency of each stage by kind of job: the mean of visits (queues add them up) that nobody else held up.
+
+        What takes less than a tenth of a visit, the controller and the system on the same core, is part of serving.
+        """
         rows: dict[Key, list[int]] = {}
         for i, job in enumerate(self.jobs):
             rows.setdefault((job.group, job.model, job.batch), []).append(i)
@@ -94,7 +101,7 @@ class _Pass:
 
 
 def _typical(seconds: npt.NDArray[np.float64], cpu: npt.NDArray[np.float64]) -> float:
-    own = cpu >= UNDISTURBED * seconds
+    own = cpu >= OWN * seconds
     return float(np.mean(seconds[own]) if own.sum() >= min(3, len(own)) else np.median(cpu))
 
 
