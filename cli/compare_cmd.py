@@ -12,7 +12,7 @@ from .real import single_device, traffic_for
 from .status import status
 from .trace_io import print_json
 
-__all__ = ["compare"]
+__all__ = ["compare", "parse_scales"]
 
 
 def compare(
@@ -43,7 +43,7 @@ def compare(
     from ..runtime.chart import save_png
     from ..simulator import Plan
 
-    scales = _scales(slo_scales)
+    scales = parse_scales(slo_scales)
     for target in (csv, png):
         if target is not None:
             check_target(target)
@@ -91,7 +91,8 @@ def compare(
         )
 
 
-def _scales(text: str) -> list[float]:
+def parse_scales(text: str) -> list[float]:
+    """SLO scales from a list with commas."""
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:

@@ -59,11 +59,11 @@ def demo(
     from ..runtime import compare, export
     from ..runtime.chart import save_png
     from ..simulator import Cluster, simulate
-    from .compare_cmd import _scales
+    from .compare_cmd import parse_scales
 
     if devices < 1 or not seconds > 0:
         raise InputError(f"--devices, --seconds: expected at least 1 and more than 0 (got {devices} and {seconds})")
-    scales = _scales(slo_scales)
+    scales = parse_scales(slo_scales)
     began = time.monotonic()
 
     def say(text: str) -> None:
