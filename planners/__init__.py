@@ -18,8 +18,10 @@ from ..simulator.plan import Plan
 from . import alpaserve
 from .alpaserve.baselines import dedicated, greedy_no_partition, round_robin, selective_replication
 from .alpaserve.clockwork import ScheduledPlan, clockwork_pp
+from .problem import Problem
+from .source import PlannerSource
 
-__all__ = ["PLANNERS", "ScheduledPlan", "alpaserve", "planner"]
+__all__ = ["PLANNERS", "PlannerSource", "Problem", "ScheduledPlan", "alpaserve", "planner"]
 
 PLANNERS: dict[str, Callable[..., Plan | ScheduledPlan]] = {
     "alpaserve": alpaserve.plan,

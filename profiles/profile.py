@@ -151,6 +151,10 @@ class ModelProfile:
             _check(self.name, config, stage)
         object.__setattr__(self, "stages", MappingProxyType(dict(self.stages)))
 
+    def __reduce__(self) -> tuple[type[ModelProfile], tuple[object, ...]]:
+        """Copied between our own processes; a read-only view alone cannot be."""
+        return ModelProfile, (self.name, dict(self.stages), self.provenance, self.architecture)
+
     @classmethod
     def from_stages(
         cls,

@@ -66,6 +66,11 @@ class ProfileSet(Mapping[str, ModelProfile]):
         object.__setattr__(self, "models", MappingProxyType(dict(self.models)))
         object.__setattr__(self, "aliases", MappingProxyType(dict(self.aliases)))
 
+    def __reduce__(self) -> tuple[type[ProfileSet], tuple[object, ...]]:
+        """Copied between our own processes; a read-only view alone cannot be."""
+        plain = (self.name, self.device, dict(self.models), self.provenance, self.overhead_s, dict(self.aliases))
+        return ProfileSet, plain
+
     def __getitem__(self, key: str) -> ModelProfile:
         profile = self.models.get(self.aliases.get(key, key))
         if profile is None:

@@ -1,0 +1,1 @@
+"""The report of a study: one page that works offline, figures as PNG, tables as CSV and Parquet."""

@@ -1,0 +1,7 @@
+"""The worlds that a study can be about. A later world plugs in with one module and one line in `WORLDS`."""
+
+from __future__ import annotations
+
+from .world import Case, Panel, World, world
+
+__all__ = ["Case", "Panel", "World", "world"]

@@ -1,0 +1,105 @@
+"""What a case of the serving world says: cluster, models, traffic, serving, planner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ..units import parse_bytes, parse_fraction
+from .world import Case
+
+__all__ = ["ClusterCase", "PlannerCase", "ServingCase", "ServingOptions", "WorkloadCase"]
+
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
+Fraction = Annotated[float, BeforeValidator(parse_fraction)]
+Scale = Annotated[float, Field(gt=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ClusterCase(_Part):
+    """The devices. `devices` fill nodes of `devices_per_node` as `Cluster.of` says."""
+
+    devices: int = Field(gt=0, description="number of devices")
+    devices_per_node: int = Field(default=8, gt=0, description="devices in a full node")
+    device: str = Field(default="v100-16gb", description="device type")
+    memory: Bytes | None = Field(default=None, description="usable memory per device, such as 13 GiB; else the type's")
+    price_per_hour: float | None = Field(default=None, ge=0, description="of one device; else the type's")
+
+
+class WorkloadCase(_Part):
+    """The traffic: generated from a rate, or measured."""
+
+    rate: Annotated[float, Field(gt=0)] | None = Field(default=None, description="requests per second, all models")
+    cv: Scale = Field(default=1.0, description="coefficient of variation of inter-arrival times, generated traffic")
+    duration: Scale = Field(default=300.0, description="seconds of generated traffic")
+    split: Literal["uniform"] | Mapping[str, float] | tuple[float, ...] = Field(
+        default="uniform", description="uniform, {power_law: EXPONENT}, shares by model or in order"
+    )
+    trace: str | None = Field(default=None, description="measured traffic: a trace file")
+    resample: bool = Field(default=False, description="draw new traffic from Gamma windows fitted to the trace")
+    window: Scale = Field(default=60.0, description="seconds of a fitted window")
+    rate_scale: Scale = Field(default=1.0, description="multiplies every rate")
+    cv_scale: Scale = Field(default=1.0, description="multiplies every CV; a trace must be resampled for it")
+    slo: Annotated[float, Field(gt=0)] | None = Field(default=None, description="SLO of every request, seconds")
+    slo_scale: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="SLO as a multiple of single-device latency; 5 if neither is given and none is read"
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> WorkloadCase:
+        if (self.rate is None) == (self.trace is None):
+            raise ValueError("give one of rate (generated traffic) and trace (a file)")
+        if self.slo is not None and self.slo_scale is not None:
+            raise ValueError("give one of slo (seconds) and slo_scale (multiple of single-device latency)")
+        if self.trace is None and self.resample:
+            raise ValueError("resample: needs a trace to fit; generated traffic is drawn anew anyway")
+        if self.trace is not None and not self.resample and self.cv_scale != 1:
+            raise ValueError("cv_scale: a trace's CV changes only when it is resampled; set resample: true")
+        return self
+
+
+class ServingOptions(_Part):
+    """How requests are served."""
+
+    dispatch: Literal["shortest_queue", "earliest_finish", "earliest_free"] = "shortest_queue"
+    admission: bool = Field(default=True, description="reject requests that would miss their deadline")
+    max_batch: int = Field(default=1, gt=0, description="largest dynamic batch")
+    overhead: float | None = Field(default=None, ge=0, description="seconds added to every finish; else the profile's")
+
+
+class PlannerCase(_Part):
+    """Who plans: a planner by name with its options, or a plan that exists."""
+
+    name: str = Field(default="alpaserve", description="planner, path/to/file.py:name, or plan")
+    label: str = Field(default="", description="how the study calls it; by default its name")
+    options: Mapping[str, Any] = Field(default_factory=dict, description="options of the planner")
+    plan: str | None = Field(default=None, description="an existing plan file, evaluated as it stands")
+    plan_on: Literal["same", "history"] = Field(
+        default="same",
+        description="plan on the traffic that is scored (as AlpaServe does), or on another draw of the same process",
+    )
+
+
+class ServingCase(Case):
+    """One case of the serving world."""
+
+    cluster: ClusterCase
+    models: str | tuple[str, ...] | Mapping[str, int] | None = Field(
+        default=None, description="S1 … S4, names, or instances by name; all of the profile if left out"
+    )
+    profile: str | Mapping[str, str] = Field(
+        default="alpaserve-v100", description="profile set, shipped or a file; or one for each device type"
+    )
+    speed: Mapping[str, float] = Field(
+        default_factory=dict,
+        description="device type -> assumed speed relative to the profile's device, where it has no profile of its own",
+    )
+    workload: WorkloadCase
+    serving: ServingOptions = ServingOptions()
+    planner: PlannerCase = PlannerCase()
+    warmup: float = Field(default=0.0, ge=0, description="seconds left out of the metrics at each end of the traffic")
