@@ -7,59 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...errors import InfeasibleError
-from ...planners import Problem, ScheduledPlan
+from ...planners import ScheduledPlan
 from ...simulator.metrics import instability, tail
 from ...simulator.plan import Plan
-from ...simulator.serving import SimulationResult, simulate
 from ..outcome import Outcome
 from .serving_case import ServingCase
-from .serving_data import ServingData, cluster_of, load_data
-from .serving_traffic import traffic
+from .serving_data import ServingData, load_data
+from .serving_solve import Solved, solve
 from .world import Panel
 
 __all__ = ["WORLD", "ServingWorld", "Solved", "solve"]
 
 
-class Solved:
-    """A case solved in full: what was decided and how every request fared."""
-
-    def __init__(
-        self, case: ServingCase, problem: Problem, plan: Plan | ScheduledPlan, result: SimulationResult
-    ) -> None:
-        self.case, self.problem, self.plan, self.result = case, problem, plan, result
-
-
-def solve(case: ServingCase, data: ServingData) -> Solved:
-    """Plan a case and score the plan.
-
-    Raises
-    ------
-    InfeasibleError
-        If nothing can be planned.
-    """
-    profiles = data.profiles_for(case)
-    cluster = cluster_of(case)
-    overhead = profiles.overhead_s if case.serving.overhead is None else case.serving.overhead
-    scored = traffic(case, data, profiles, case.seed, "scored")
-    planned = scored
-    if case.planner.plan_on == "history":
-        planned = traffic(case, data, profiles, case.seed, "history")
-    problem = Problem(
-        cluster, tuple(profiles), planned, profiles, dispatch=case.serving.dispatch, admission=case.serving.admission,
-        overhead=overhead, seed=case.seed, options=case.planner.options,
-    )  # fmt: skip
-    plan = data.planner_of(case)(problem)
-    batching = case.serving.max_batch if case.serving.max_batch > 1 else None
-    result = simulate(
-        plan.placement, scored, profiles, dispatch=case.serving.dispatch, batching=batching,
-        admission=case.serving.admission, overhead=overhead,
-    )  # fmt: skip
-    return Solved(case, problem, plan, result.trim(case.warmup) if case.warmup else result)
-
-
 def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     """Metrics of a solved case, and what must be said with them."""
-    result, cluster, case = solved.result, solved.problem.cluster, solved.case
+    result, cluster = solved.result, solved.problem.cluster
     price = cluster.spec.price_per_hour * cluster.n_devices
     p99 = tail(result.latencies, 99.0)
     values = {
@@ -80,6 +42,8 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     unstable = instability(result)
     if unstable:
         notes.append(unstable)
+    if solved.lost:
+        notes.append(f"lost: group {', '.join(map(str, solved.lost))}")
     return {name: value for name, value in values.items() if math.isfinite(value)}, tuple(notes)
 
 

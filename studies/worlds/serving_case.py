@@ -83,6 +83,14 @@ class PlannerCase(_Part):
         default="same",
         description="plan on the traffic that is scored (as AlpaServe does), or on another draw of the same process",
     )
+    planned_for: Mapping[str, Any] = Field(
+        default_factory=dict,
+        description="plan for the case with these fields (path -> value), then score that plan on the case as it is",
+    )
+    lost_groups: Literal["worst"] | tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        default=(),
+        description="groups of the plan that have failed, by index; worst: the one whose loss hurts attainment most",
+    )
 
 
 class ServingCase(Case):
