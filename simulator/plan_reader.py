@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
 from ..errors import InputError
+from ..wording import dotted, fields_at, nearest, short
 from .plan_entries import ClusterEntry, GroupEntry, ModelEntry, Problem, contradictions
 
 __all__ = ["problem_line", "read"]
@@ -43,7 +42,7 @@ def read(text: str, where: str, plan: type[M], format: str, version: int) -> M:
         raise InputError(f'{where}: not a Meshwright plan: no "format": "{format}" in it')
     if type(data.get("version")) is not int or data["version"] != version:
         raise InputError(
-            f"{where}: version: this Meshwright reads version {version} (got {_short(data.get('version'))}); "
+            f"{where}: version: this Meshwright reads version {version} (got {short(data.get('version'))}); "
             "plan again, or use the Meshwright that wrote it"
         )
     try:
@@ -61,7 +60,7 @@ def read(text: str, where: str, plan: type[M], format: str, version: int) -> M:
     lines = _line_numbers(text, [loc for loc, _ in problems])
     raise InputError(
         "\n".join(
-            f"{where}{f':{line}' if line else ''}: {_path(loc)}: {what}"
+            f"{where}{f':{line}' if line else ''}: {dotted(loc) or 'plan'}: {what}"
             for (loc, what), line in zip(problems, lines, strict=True)
         )
     )
@@ -93,35 +92,19 @@ def _problem(error: Any, plan: type[BaseModel]) -> Problem:
     if kind == "missing":
         return loc, "is missing"
     if kind == "extra_forbidden":
-        known = _fields_at(plan, loc[:-1])
-        near = difflib.get_close_matches(str(loc[-1]), known, n=1)
-        return loc, "unknown key; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}")
+        known = fields_at(plan, loc[:-1])
+        near = nearest(str(loc[-1]), known)
+        return loc, "unknown key; " + (f"did you mean {near!r}?" if near else f"known: {', '.join(known)}")
     message = error["msg"].removeprefix("Value error, ")
     if kind == "value_error":
         return loc, message
-    return loc, f"{message[0].lower()}{message[1:]} (got {_short(error['input'])})"
+    return loc, f"{message[0].lower()}{message[1:]} (got {short(error['input'])})"
 
 
 def problem_line(error: Any) -> str:
     """One of pydantic's errors about a plan as one line."""
     loc, what = _problem(error, BaseModel)
-    return f"{_path(loc)}: {what}"
-
-
-def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """Names of the fields of the entry at `loc`."""
-    for step in loc:
-        field = model.model_fields.get(str(step)) if isinstance(step, str) else None
-        if field is not None:  # an index, or a key of a mapping, leads to an entry of the same kind
-            model = next(iter(_models_in(field.annotation)), model)
-    return list(model.model_fields)
-
-
-def _models_in(annotation: Any) -> Iterable[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in typing.get_args(annotation):
-        yield from _models_in(inner)
+    return f"{dotted(loc) or 'plan'}: {what}"
 
 
 def _piece(kind: type[M], value: Any) -> M | None:
@@ -134,17 +117,6 @@ def _piece(kind: type[M], value: Any) -> M | None:
 
 def _list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def _path(loc: Sequence[str | int]) -> str:
-    """``("groups", 3, "op")`` -> ``"groups[3].op"``."""
-    text = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in loc).lstrip(".")
-    return text or "plan"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def _line_numbers(text: str, locations: Sequence[Sequence[str | int]]) -> list[int | None]:

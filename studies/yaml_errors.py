@@ -1,0 +1,98 @@
+"""pydantic's errors, as lines that who wrote the file understands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from ..wording import fields_at, nearest, short
+
+__all__ = ["explain", "unknown_key"]
+
+Location = tuple[str | int, ...]
+
+WORDS = {
+    "int_type": "should be a whole number", "int_from_float": "should be a whole number",
+    "int_parsing": "should be a whole number", "float_type": "should be a number",
+    "float_parsing": "should be a number", "string_type": "should be text", "bool_type": "should be true or false",
+    "tuple_type": "should be a list", "list_type": "should be a list", "dict_type": "should be a mapping",
+    "mapping_type": "should be a mapping", "model_type": "should be a mapping",
+    "model_attributes_type": "should be a mapping", "finite_number": "should be a finite number",
+}  # fmt: skip
+"""Type of an error -> what was expected."""
+
+
+def explain(error: ValidationError, model: type[BaseModel], data: Any) -> list[tuple[Location, str]]:
+    """Path to each thing that is wrong, and what is.
+
+    Parameters
+    ----------
+    error : ValidationError
+        What pydantic says.
+    model : type
+        The model that was built.
+    data : plain data
+        What it was built from; tells which steps of pydantic's paths are real.
+    """
+    expected: dict[Location, list[str]] = {}
+    got: dict[Location, str] = {}
+    choices: set[Location] = set()  # where several types were tried
+    for one in error.errors(include_url=False):
+        raw = tuple(one["loc"])
+        loc = _real(raw, data, one["type"])
+        if len(loc) < len(raw):
+            choices.add(loc)
+        what, value = _say(one, loc, model)
+        if what not in expected.setdefault(loc, []):
+            expected[loc].append(what)
+        got[loc] = value
+    # Of the types that were tried, the one that got furthest is the one that was meant.
+    inner = {loc for loc in choices if any(len(o) > len(loc) and o[: len(loc)] == loc for o in expected)}
+    return [(loc, _joined(expected[loc]) + got[loc]) for loc in expected if loc not in inner]
+
+
+def unknown_key(name: str, known: Sequence[str]) -> str:
+    """What to say of a key that nobody knows."""
+    near = nearest(name, known)
+    return "unknown key; " + (f"did you mean {near!r}?" if near else f"known: {', '.join(known)}")
+
+
+def _real(raw: Location, data: Any, kind: str) -> Location:
+    """A path without the steps that name a type tried, which are not in the data."""
+    loc: Location = ()
+    for i, step in enumerate(raw):
+        if isinstance(data, dict) and isinstance(step, str) and step in data:
+            data = cast("dict[str, Any]", data)[step]
+        elif isinstance(data, list) and isinstance(step, int) and step < len(cast("list[Any]", data)):
+            data = cast("list[Any]", data)[step]
+        elif not (i == len(raw) - 1 and kind == "missing"):
+            continue
+        loc += (step,)
+    return loc
+
+
+def _say(one: Any, loc: Location, model: type[BaseModel]) -> tuple[str, str]:
+    """What is wrong, and what was got (empty where the first says it)."""
+    kind = one["type"]
+    if kind == "missing":
+        return "is missing", ""
+    if kind == "extra_forbidden":
+        return unknown_key(str(loc[-1]), fields_at(model, loc[:-1])), ""
+    message = str(one["msg"])
+    if kind == "value_error":
+        return message.removeprefix("Value error, "), ""
+    got = " (got nothing)" if one["input"] is None else f" (got {short(one['input'])})"
+    if kind == "literal_error":
+        return f"should be {one['ctx']['expected']}", got
+    if kind in WORDS:
+        return WORDS[kind], got
+    message = message.removeprefix("Input ")
+    return message[0].lower() + message[1:], got
+
+
+def _joined(said: Sequence[str]) -> str:
+    """``should be text`` and ``should be a list`` -> ``should be text or a list``."""
+    first, *others = said
+    return " or ".join([first, *(o.removeprefix("should be ") for o in others)])
