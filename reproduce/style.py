@@ -8,15 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..simulator.palette import BLACK, BLUE, CYCLE, GREEN, GREY, ORANGE, PURPLE, SETTINGS, SKY, VERMILLION
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "MARKERS", "canvas", "lighter", "lines", "outside_legend", "plain_ticks"]
-
-# Okabe and Ito's palette (Color Universal Design, 2008).
-BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-ORANGE, SKY, GREY, BLACK = "#E69F00", "#56B4E9", "#7F7F7F", "#222222"
+__all__ = [
+    "BLACK",
+    "BLUE",
+    "COLOURS",
+    "GREEN",
+    "GREY",
+    "MARKERS",
+    "ORANGE",
+    "PURPLE",
+    "VERMILLION",
+    "canvas",
+    "lighter",
+    "lines",
+    "outside_legend",
+    "plain_ticks",
+]
 
 COLOURS: Mapping[str, str] = {
     "AlpaServe": BLUE,
@@ -49,31 +62,6 @@ MARKERS: Mapping[str, str] = {
     "Round robin": "D",
     "Greedy placement": "v",
     "Greedy placement + group partitioning": "o",
-}
-
-CYCLE = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY, BLACK)
-
-SETTINGS: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#555555",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#E4E4E4",
-    "grid.linewidth": 0.7,
-    "xtick.color": "#333333",
-    "ytick.color": "#333333",
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
 }
 
 

@@ -15,7 +15,7 @@ from ..profiles.config import ParallelConfig
 from ..profiles.profile import ModelProfile
 from .cluster import Cluster
 
-__all__ = ["Group", "ParallelConfig", "Placement", "PlacementSchedule"]
+__all__ = ["Group", "ParallelConfig", "Placement", "PlacementSchedule", "device_ranges", "model_runs"]
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,8 @@ class Placement:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"group {g}: {group.config} on devices {_ranges(group.devices or ())}: {_runs(group.models) or '—'}"
+            f"group {g}: {group.config} on devices {device_ranges(group.devices or ())}: "
+            f"{', '.join(model_runs(group.models)) or '—'}"
             for g, group in enumerate(self.groups)
         )
 
@@ -206,8 +207,8 @@ def _profile(profiles: Mapping[str, ModelProfile], name: str) -> ModelProfile:
         raise InputError(f"no profile for model {name!r}; profiled models: {known}") from None
 
 
-def _ranges(devices: Sequence[int]) -> str:
-    """``(0, 1, 2, 5)`` -> ``"0-2,5"``."""
+def device_ranges(devices: Sequence[int]) -> str:
+    """Devices in words: ``(0, 1, 2, 5)`` -> ``"0-2,5"``."""
     parts: list[str] = []
     start = previous = None
     for d in [*devices, None]:
@@ -220,8 +221,8 @@ def _ranges(devices: Sequence[int]) -> str:
     return ",".join(parts)
 
 
-def _runs(names: Sequence[str]) -> str:
-    """``("a-0", "a-1", "a-2", "b")`` -> ``"a-0…2, b"``: instances of one model that follow one another as a run."""
+def model_runs(names: Sequence[str]) -> list[str]:
+    """``("a-0", "a-1", "a-2", "b")`` -> ``["a-0…2", "b"]``: instances of one model that follow one another as a run."""
     parts: list[tuple[str, int | None, int | None]] = []
     for name in names:
         stem, dash, number = name.rpartition("-")
@@ -232,7 +233,7 @@ def _runs(names: Sequence[str]) -> str:
             parts[-1] = (stem, parts[-1][1], int(number))
         else:
             parts.append((stem, int(number), int(number)))
-    return ", ".join(
+    return [
         stem if first is None else f"{stem}-{first}" if first == last else f"{stem}-{first}…{last}"
         for stem, first, last in parts
-    )
+    ]
