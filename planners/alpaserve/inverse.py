@@ -9,10 +9,9 @@ the side that was tried, not for what lies between.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ...errors import InfeasibleError, InputError
 from ...profiles.hardware import DeviceSpec
@@ -20,6 +19,7 @@ from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
 from ...simulator.plan import Plan
 from ...traces.trace import Trace
+from ..bisection import Bisection
 from .clockwork import ScheduledPlan
 from .planner import plan
 
@@ -200,53 +200,29 @@ def _bisect(
     high: float,
     target: float,
     *,
-    hard: str,
+    hard: Literal["low", "high"],
     tolerance: float,
     whole: bool = False,
 ) -> Answer:
-    """Bisect between the easy end, which must attain the target, and the hard end.
-
-    Continuous quantities are bisected on a logarithmic scale until the ratio is within `tolerance`.
-    """
-    if not (math.isfinite(low) and math.isfinite(high) and 0 < low <= high):
-        raise InputError(f"{quantity}: expected a range 0 < low <= high (got {low} to {high})")
+    """Try what `Bisection` says: the easy end, which must attain the target, the hard end, then between."""
+    rule = Bisection(low, high, hard, 0.0 if whole else tolerance, whole, quantity)
     if not 0 < target <= 1:
         raise InputError(f"{quantity}: target must be an attainment in (0, 1] (got {target})")
-    if not (math.isfinite(tolerance) and tolerance > 0):
-        raise InputError(f"{quantity}: tolerance must be finite and > 0 (got {tolerance})")
-    probes: list[Probe] = []
-
-    def attempt(value: float) -> Plan | ScheduledPlan | None:
+    made: dict[float, Plan | ScheduledPlan] = {}
+    attained: dict[float, float] = {}
+    known: dict[float, bool] = {}
+    while (value := rule.next(known)) is not None:
         try:
-            made = at(value)
+            made[value] = at(value)
+            attained[value] = made[value].predicted["attainment"]
         except InfeasibleError:
-            probes.append(Probe(value, 0.0))
-            return None
-        attained = made.predicted["attainment"]
-        probes.append(Probe(value, attained))
-        return made if attained >= target else None
-
-    easy, far = (high, low) if hard == "low" else (low, high)
-    best = attempt(easy)
-    if best is None:
+            attained[value] = 0.0
+        known[value] = attained[value] >= target
+    reached = rule.reached(known)
+    if reached is None:
         raise InfeasibleError(
-            f"{quantity}: even {easy:g} attains only {probes[-1].attainment:.2%} of the {target:.2%} asked for; "
-            f"{'raise high' if hard == 'low' else 'lower low'} or the resources"
+            f"{quantity}: even {rule.easy_end:g} attains only {attained[rule.easy_end]:.2%} of the {target:.2%} asked "
+            f"for; {'raise high' if hard == 'low' else 'lower low'} or the resources"
         )
-    reached = easy
-    if far != easy:
-        end = attempt(far)
-        if end is not None:
-            best, reached = end, far
-        else:
-            while abs(far - reached) > 1 if whole else max(far, reached) / min(far, reached) > 1 + tolerance:
-                middle = float((reached + far) // 2) if whole else math.sqrt(reached * far)
-                found = attempt(middle)
-                if found is not None:
-                    best, reached = found, middle
-                else:
-                    far = middle
-    ordered = sorted(probes, key=lambda p: p.value, reverse=hard == "low")  # the easy side first
-    misses = [p.attainment < target for p in ordered]
-    monotone = misses == sorted(misses)
-    return Answer(quantity, reached, target, best, tuple(sorted(probes, key=lambda p: p.value)), monotone)
+    probes = tuple(Probe(v, attained[v]) for v in sorted(attained))
+    return Answer(quantity, reached, target, made[reached], probes, not rule.contradictions(known))
