@@ -26,6 +26,7 @@ COMMANDS = {
     "export": "Write the files that start a plan elsewhere.",
     "run": "Run a plan for real on this machine.",
     "compare": "Hold real runs against the simulation.",
+    "study": "Answer what-if questions and run sweeps, with a report.",
     "reproduce": "Make the paper's figures and tables and check its claims.",
     "demo": "The whole loop on this machine, in about two minutes.",
     "doctor": "Say what is installed and what works here.",

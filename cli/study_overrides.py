@@ -1,0 +1,58 @@
+"""What the command line says instead of a study's file: other planners, other replications."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..studies import Study
+
+__all__ = ["overridden"]
+
+
+def overridden(study: Study, file: Path, planners: list[str], replications: int | None) -> Study:
+    """A study with other planners or replications than its file's; it is another study, with a store of its own.
+
+    Parameters
+    ----------
+    study : Study
+        As its file says it.
+    file : Path
+        The file.
+    planners : list of str
+        Names, or ``path/to/file.py:name`` from the current folder; empty for the file's.
+    replications : int, optional
+        At least 1.
+
+    Raises
+    ------
+    InputError
+        If a planner is named twice.
+    """
+    from ..studies import Study
+    from ..studies.document import read_document
+
+    changes: dict[str, object] = {}
+    if planners:
+        names = [_from(name, file.parent) for name in planners]
+        if len(set(names)) < len(names):
+            raise InputError(f"--planner: each once (got {', '.join(planners)})")
+        changes["planners"] = names
+    if replications is not None:
+        changes["replications"] = replications
+    if not changes:
+        return study
+    document = read_document(study.text, str(file))
+    return Study.of(document.model_copy(update=changes), study.folder, study.text)
+
+
+def _from(name: str, folder: Path) -> str:
+    """A planner's file as seen from the study's folder, so that no path of this machine gets into the store."""
+    path, colon, function = name.rpartition(":")
+    if not colon or not path.endswith(".py"):
+        return name
+    return f"{os.path.relpath(path, folder or Path())}:{function}"
