@@ -39,9 +39,20 @@ def plan(
         float | None, typer.Option(help="SLO as a multiple of single-device latency; default 5 if generated.")
     ] = None,
     slo: Annotated[float | None, typer.Option(help="SLO of every request, seconds.")] = None,
-    planner: Annotated[str, typer.Option(help="Planner, or several with commas to compare, or all.")] = "alpaserve",
+    planner: Annotated[
+        str,
+        typer.Option(
+            help="Planner: a shipped one, one that an installed package brings, or path/to/file.py:name; several with "
+            "commas to compare; all: the shipped ones."
+        ),
+    ] = "alpaserve",
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", help="Planner option, NAME=VALUE; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            help="Planner option, NAME=VALUE, or how it is served: admission, overhead, max_batch; may be repeated.",
+        ),
     ] = None,
     dispatch: Annotated[str, typer.Option(help="shortest_queue, earliest_finish or earliest_free.")] = "shortest_queue",
     out: Annotated[Path | None, typer.Option(help="Write the plan here (of several, the best).")] = None,
@@ -50,32 +61,36 @@ def plan(
     """Search a placement of models on a cluster for a trace."""
     from ..errors import InfeasibleError
     from ..files import check_target
-    from ..planners import PLANNERS
-    from ..planners import planner as planner_by_name
+    from ..planners import PLANNERS, PlannerSource, Problem
+    from ..planners.source import split_names
     from ..simulator import Plan
 
-    names = list(PLANNERS) if planner == "all" else [name.strip() for name in planner.split(",")]
-    chosen = {name: planner_by_name(name) for name in names}
+    names = list(PLANNERS) if planner == "all" else split_names(planner)
+    chosen = {name: PlannerSource.find(name) for name in names}
     options = _options(option or [])
+    serving = {name: options.pop(name) for name in ("admission", "overhead", "max_batch") if name in options}
+    for source in chosen.values():
+        source.check_options(options, "--option")
     if out is not None:
         check_target(out)
     profiles = profiles_from(models, profile)
     where = cluster_from(cluster, devices, device, profiles.device)
     check_device(profiles, where.spec.name)
-    traffic, source = trace_from(
+    traffic, said = trace_from(
         trace, profiles, profiles, rate=rate, cv=cv, duration=duration, split=split, seed=seed, slo_scale=slo_scale,
         slo=slo,
     )  # fmt: skip
     warn_of_hopeless(traffic, profiles, {name: _within(profiles[name], where.n_devices) for name in profiles})
+    serving = {"overhead": profiles.overhead_s} | serving
+    problem = Problem(
+        where, tuple(profiles), traffic, profiles, dispatch=dispatch, seed=seed, options=options, **serving
+    )
     found: dict[str, Any] = {}
     failed: dict[str, InfeasibleError] = {}
     for name, search in chosen.items():
         with status(f"planning with {name}") as say:
             try:
-                found[name] = _call(
-                    search, name, (where, tuple(profiles), traffic, profiles), options,
-                    dispatch=dispatch, seed=seed, progress=say,
-                )  # fmt: skip
+                found[name] = search.plan(problem, say, "--option")
             except InfeasibleError as error:
                 if len(chosen) == 1:
                     raise
@@ -87,7 +102,7 @@ def plan(
     if out is not None:
         if best not in plans:
             raise InputError(f"--out: {best} changes its placement over time, which no plan file holds")
-        plans[best].model_copy(update={"workload": _workload(plans[best], source)}).save(out)
+        plans[best].model_copy(update={"workload": _workload(plans[best], said)}).save(out)
     if as_json:
         print_json(_document(found, failed, best, out))
         return
@@ -103,17 +118,6 @@ def _within(profile: ModelProfile, n_devices: int) -> list[ParallelConfig]:
 
 def _workload(plan: Any, source: str) -> Any:
     return None if plan.workload is None else plan.workload.model_copy(update={"source": source})
-
-
-def _call(search: Any, name: str, problem: tuple[Any, ...], options: dict[str, Any], **common: Any) -> Any:
-    """Call a planner; an option that it does not know is the user's slip."""
-    try:
-        return search(*problem, **common, **options)
-    except TypeError as error:
-        unknown = [key for key in options if f"'{key}'" in str(error)]
-        if not unknown:
-            raise
-        raise InputError(f"--option: planner {name!r} has no option {unknown[0]!r}") from None
 
 
 def _options(words: list[str]) -> dict[str, Any]:
@@ -160,9 +164,9 @@ def _print(found: dict[str, Any], failed: dict[str, Any]) -> None:
     for name, p in found.items():
         m = p.predicted
         mean = m.get("mean_latency", float("nan")) * 1e3
+        gap = f"{m['gap']:.2%}" if "gap" in m else "—"  # no bound is known with batching
         typer.echo(
-            f"{name:<24}{m['attainment']:>12.2%}{m['goodput']:>12.4g}{mean:>10.1f}{m['gap']:>8.2%}"
-            f"{p.planner.seconds:>9.2f}"
+            f"{name:<24}{m['attainment']:>12.2%}{m['goodput']:>12.4g}{mean:>10.1f}{gap:>8}{p.planner.seconds:>9.2f}"
         )
     for name, error in failed.items():
         typer.echo(f"{name:<24}{'infeasible':>12}  {error}")

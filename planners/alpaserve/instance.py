@@ -16,7 +16,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.serving.policy import check_dispatch
 from ...traces.trace import Trace
 
-__all__ = ["MEMORY_RULES", "Instance", "build_instance"]
+__all__ = ["MEMORY_RULES", "Instance", "build_instance", "no_room"]
 
 MEMORY_RULES = ("per_stage", "max_stage")
 """``per_stage``: on every stage, the weights of the group's models sum to at most a device's usable memory (the paper).
@@ -194,7 +194,7 @@ def build_instance(
     fits = arrays[3]
     lost = [m for m in range(len(names)) if not fits[:, m].any()]
     if lost and (require == "all" or len(lost) == len(names)):
-        raise InfeasibleError(_no_room([names[m] for m in lost], cluster, profiles, max_op, max_pp, memory))
+        raise InfeasibleError(no_room([names[m] for m in lost], cluster, profiles, max_op, max_pp, memory))
     number = {name: m for m, name in enumerate(names)}
     model = np.array([number.get(name, -1) for name in trace.models], dtype=np.int32)[trace.model]
     return Instance(
@@ -259,7 +259,7 @@ def _tables(
     return latency, hop, weight, np.all(weight <= memory_bytes, axis=2)
 
 
-def _no_room(
+def no_room(
     lost: Sequence[str], cluster: Cluster, profiles: Mapping[str, ModelProfile],
     max_op: int | None, max_pp: int | None, memory: str,
 ) -> str:  # fmt: skip
