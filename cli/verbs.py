@@ -27,6 +27,7 @@ COMMANDS = {
     "run": "Run a plan for real on this machine.",
     "compare": "Hold real runs against the simulation.",
     "study": "Answer what-if questions and run sweeps, with a report.",
+    "regress": "Hold planners against a baseline; fails where one got worse.",
     "reproduce": "Make the paper's figures and tables and check its claims.",
     "demo": "The whole loop on this machine, in about two minutes.",
     "doctor": "Say what is installed and what works here.",

@@ -1,1 +1,46 @@
-"""The gate: a suite of planning cases, planned and scored, held pairwise against a baseline."""
+"""The gate: a suite of planning cases, planned and scored, held pairwise against a baseline.
+
+`regress` does it; `load_suite` and `read_baseline` read what it needs; `text`, `markdown`, `junit` and
+`github_annotations` write what it says. ``meshwright regress`` is the same on the command line; docs/gate.md says how
+it decides.
+"""
+
+from __future__ import annotations
+
+from .baseline import Baseline, BaselineCase, Update, read_baseline, updated
+from .decision import Decision
+from .diff import describe
+from .github import github_annotations
+from .junit_xml import junit
+from .run import Report, default_baseline, held_against, regress, run_suite
+from .scoring import CaseRun
+from .suite import Suite, SuiteCase, load_suite
+from .verdict import CaseReport, Difference, Finding, judge
+from .words import markdown, text
+
+__all__ = [
+    "Baseline",
+    "BaselineCase",
+    "CaseReport",
+    "CaseRun",
+    "Decision",
+    "Difference",
+    "Finding",
+    "Report",
+    "Suite",
+    "SuiteCase",
+    "Update",
+    "github_annotations",
+    "default_baseline",
+    "describe",
+    "held_against",
+    "judge",
+    "junit",
+    "load_suite",
+    "markdown",
+    "read_baseline",
+    "regress",
+    "run_suite",
+    "text",
+    "updated",
+]

@@ -1,0 +1,222 @@
+"""`Baseline`: the plans that planners are held against, their scores, and why they were taken; as a JSON file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import Field, ValidationError
+
+from .. import __version__
+from ..errors import InputError
+from ..files import write_text
+from ..wording import dotted, short
+from .decision import Decision, Entry
+from .scoring import CaseRun
+from .suite import Suite
+
+__all__ = ["Baseline", "BaselineCase", "Update", "read_baseline", "updated"]
+
+FORMAT = "meshwright-baseline"
+VERSION = 1
+
+
+class BaselineCase(Entry):
+    """What is kept of a case.
+
+    Parameters
+    ----------
+    problem : dict
+        What decides the problem and its scores (`SuiteCase.problem`).
+    planner : str
+        Who planned it.
+    decision : Decision, optional
+        The plan; None if there was none.
+    infeasible : str
+        Why there was none.
+    evaluations : int
+        What the planner needed.
+    scores : dict
+        Metric -> its value in each replication, as scored when the baseline was made.
+    digests : dict
+        SHA-256 of the profile set and files that the case reads.
+    package : str
+        Version of Meshwright that made the entry.
+    """
+
+    problem: dict[str, Any]
+    planner: str
+    decision: Decision | None = None
+    infeasible: str = ""
+    evaluations: int = Field(default=0, ge=0)
+    scores: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
+    digests: dict[str, str] = Field(default_factory=dict)
+    package: str = __version__
+
+
+class Update(Entry):
+    """One change of a baseline: why, by which version, and of which cases."""
+
+    reason: str
+    package: str
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class Baseline(Entry):
+    """A baseline."""
+
+    format: Literal["meshwright-baseline"] = FORMAT
+    version: Literal[1] = VERSION
+    suite: str
+    updates: tuple[Update, ...] = Field(min_length=1)
+    cases: dict[str, BaselineCase]
+
+    def to_json(self) -> str:
+        """The file's text: the same bytes for the same baseline, a line for each group and metric."""
+        return layout(self.model_dump(mode="json"), "") + "\n"
+
+    def save(self, path: str | Path) -> Path:
+        """Write it, whole."""
+        return write_text(path, self.to_json())
+
+
+def read_baseline(path: str | Path, suite: Suite) -> Baseline:
+    """Read the baseline of a suite.
+
+    Raises
+    ------
+    InputError
+        If it is missing, cut off, of another version or of another suite.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f'{file}: there is no such baseline; create it with --update --reason "why"') from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot read the baseline: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not a Meshwright baseline: not UTF-8 text") from None
+    baseline = _parse(text, str(file))
+    if baseline.suite != suite.name:
+        raise InputError(
+            f"{file}: the baseline of another suite: {baseline.suite!r} (the suite is {suite.name!r}); "
+            "give that one's, or create one in another file with --update --reason"
+        )
+    return baseline
+
+
+def _parse(text: str, where: str) -> Baseline:
+    mend = "take it from version control, or create it anew with --update --reason once it is deleted"
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise InputError(f"{where}{line}: the baseline is not JSON; was it cut off or merged? {mend}") from None
+    said = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    if said.get("format") != FORMAT:
+        raise InputError(f'{where}: not a Meshwright baseline: no "format": "{FORMAT}" in it')
+    if type(said.get("version")) is not int or said["version"] != VERSION:
+        raise InputError(
+            f"{where}: version: this Meshwright reads version {VERSION} (got {short(said.get('version'))}); "
+            "use the Meshwright that wrote it, or create it anew with --update --reason once it is deleted"
+        )
+    try:
+        return Baseline.model_validate_json(text)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        first = errors[0]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InputError(
+            f"{where}: {dotted(first['loc'])}: {first['msg']} (got {short(first['input'])}){more}; {mend}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class _Change:
+    """How an entry of a baseline comes about."""
+
+    old: BaselineCase | None
+    new: BaselineCase
+
+    @property
+    def kept(self) -> bool:
+        """Whether nothing but the package version is new: then the old entry stays."""
+        return self.old is not None and self.old == self.new.model_copy(update={"package": self.old.package})
+
+
+def updated(old: Baseline | None, suite: Suite, runs: Sequence[CaseRun], reason: str, whole: bool = True) -> Baseline:
+    """The baseline that holds what was planned now.
+
+    Parameters
+    ----------
+    old : Baseline, optional
+        The one before; its history is kept, and its entries of cases that did not change.
+    suite : Suite
+        What was run.
+    runs : sequence of CaseRun
+        What came of it.
+    reason : str
+        Why it is taken; kept.
+    whole : bool
+        Whether all cases of the suite were run; those that were not keep their entries, and none is dropped.
+
+    Raises
+    ------
+    InputError
+        If a planner crashed or made an invalid plan: nothing to be held against.
+    """
+    broken = [run for run in runs if run.failure in ("error", "invalid")]
+    if broken:
+        raise InputError(
+            f"--update: case {broken[0].case!r} gave no valid plan: {broken[0].why}; mend it first"
+            + (f" (and {len(broken) - 1} more)" if len(broken) > 1 else "")
+        )
+    before = {} if old is None else dict(old.cases)
+    problems = {case.name: case.problem() for case in suite.cases}
+    changes = {run.case: _Change(before.get(run.case), _entry(run, problems[run.case])) for run in runs}
+    now = {name: cast(BaselineCase, c.old) if c.kept else c.new for name, c in changes.items()}
+    cases = now if whole else before | now
+    update = Update(
+        reason=reason, package=__version__,
+        added=tuple(n for n in now if n not in before),
+        changed=tuple(n for n, c in changes.items() if n in before and not c.kept),
+        removed=tuple(n for n in before if n not in cases),
+    )  # fmt: skip
+    return Baseline(suite=suite.name, updates=(*(() if old is None else old.updates), update), cases=cases)
+
+
+def _entry(run: CaseRun, problem: Mapping[str, Any]) -> BaselineCase:
+    return BaselineCase(
+        problem=json.loads(json.dumps(problem)), planner=run.planner, decision=run.decision,
+        infeasible=run.why if run.failure == "infeasible" else "", evaluations=run.evaluations,
+        scores=dict(run.scores), digests=dict(run.digests),
+    )  # fmt: skip
+
+
+def layout(value: Any, indent: str) -> str:
+    """JSON that version control shows well: what holds no lists or objects of its own stands on one line."""
+    inner = indent + " "
+    if isinstance(value, dict):
+        entries = cast("dict[str, Any]", value)
+        if any(isinstance(v, dict | list) for v in entries.values()) and not _is_group(entries):
+            rows = [f"{inner}{_plain(key)}: {layout(item, inner)}" for key, item in entries.items()]
+            return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    elif isinstance(value, list):
+        items = cast("list[Any]", value)
+        if any(isinstance(item, dict | list) for item in items):
+            return "[\n" + ",\n".join(inner + layout(item, inner) for item in items) + f"\n{indent}]"
+    return _plain(value)
+
+
+def _is_group(entries: Mapping[str, Any]) -> bool:
+    return set(entries) == {"config", "devices", "models"}
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
