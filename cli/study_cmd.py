@@ -114,7 +114,6 @@ def _run(chosen: Study, how: How) -> None:
 
     for name in (STORE, RUN, "report.html"):
         check_target(how.out / name)
-    how.out.mkdir(parents=True, exist_ok=True)
     shower, began = Shower(chosen, how.executor, how.workers), now()
     try:
         with Session.open(

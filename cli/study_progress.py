@@ -26,16 +26,12 @@ ENOUGH = 3
 
 
 def span(seconds: float) -> str:
-    """A span of time in words: ``12 s``, ``6 min``, ``3 h 20 min``, ``11 days``."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    if minutes < 100:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 10:
-        return f"{hours} h {minutes} min"
-    return f"{hours} h" if hours < 72 else f"{hours / 24:.0f} days"
+    """A span of time in words, to two digits: ``12 s``, ``6 min``, ``3.4 h``, ``11 days``."""
+    for unit, length, least in (("days", 86_400.0, 72 * 3600.0), ("h", 3600.0, 5700.0), ("min", 60.0, 119.5)):
+        if seconds >= least:
+            n = seconds / length
+            return f"{n:.0f} {unit}" if n >= 9.95 else f"{n:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s"
 
 
 def _cores() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import sys
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 
     from ..studies import Session, Study
 
-__all__ = ["column", "count", "describe", "print_results", "warnings_of"]
+__all__ = ["column", "count", "describe", "kinds", "print_results", "warnings_of"]
 
 MAX_ROWS = 40
 MAX_ERRORS = 5
 LINE = 118
+DULL = ("requests", "rejected", "evaluations", "p50_latency", "devices")
+"""Metrics that stay in the files: nobody reads them first."""
 
 
 def count(number: int, what: str = "point") -> str:
@@ -102,87 +105,65 @@ def print_results(session: Session, frame: pd.DataFrame, files: list[Path]) -> N
 
 def table(summary: pd.DataFrame, study: Study) -> str:
     """The summary as text: values, planner, and as many metrics with intervals as the line holds."""
-    short = {axis.path: _last(axis.path, [a.path for a in study.axes]) for axis in study.axes}
+    from ..studies.report.words import plain, short_names
+
+    short = short_names([axis.path for axis in study.axes])
     keys = [c for c in summary.columns if c in short]
     keys = [c for c in keys if len(set(map(str, summary[c]))) > 1] or keys
-    metrics = [c for c in summary.columns if f"{c}_half_width" in summary.columns and c not in _dull(summary, study)]
-    columns = {short[key]: [_value(v) for v in summary[key]] for key in keys}
-    columns["planner"] = [str(p) for p in summary["planner"]]
+    columns = {short[key]: [plain(v) for v in column(summary, key)] for key in keys}
+    columns["planner"] = [str(p) for p in column(summary, "planner")]
     room = max(shutil.get_terminal_size((LINE, 40)).columns if sys.stdout.isatty() else LINE, 60)
-    for name in metrics:
+    for name in summary.columns:
+        if f"{name}_half_width" not in summary.columns or name in DULL or name in short.values():
+            continue
         head, cells = _metric(name, column(summary, name), column(summary, f"{name}_half_width"))
-        if _width(columns | {head: cells}) > room:
-            break
-        columns[head] = cells
+        if _width(columns | {head: cells}) <= room:
+            columns[head] = cells
     rows = list(zip(*columns.values(), strict=True))
-    left = len(rows) - MAX_ROWS
-    widths = [max(len(head), *(len(row[i]) for row in rows)) for i, head in enumerate(columns)]
-    named = len(keys) + 1
-    lines = [_row(tuple(columns), widths, named), *(_row(row, widths, named) for row in rows[:MAX_ROWS])]
-    if left > 0:
-        lines.append(f"… {left:,} more rows in summary.csv")
+    widths = [max(map(len, (head, *cells))) for head, cells in columns.items()]
+    lines = [_row(row, widths, len(keys)) for row in (tuple(columns), *rows[:MAX_ROWS])]
+    if len(rows) > MAX_ROWS:
+        lines.append(f"… {len(rows) - MAX_ROWS:,} more rows in summary.csv")
     return "\n".join(lines)
 
 
 def _width(columns: Mapping[str, list[str]]) -> int:
-    return sum(max(len(head), *map(len, cells)) + 2 for head, cells in columns.items())
+    return sum(max(map(len, (head, *cells))) + 2 for head, cells in columns.items()) - 2
 
 
-def _row(cells: tuple[str, ...], widths: list[int], named: int) -> str:
+def _row(cells: tuple[str, ...], widths: list[int], planner: int) -> str:
     """Planner to the left, figures to the right."""
-    parts = [
-        cell.ljust(w) if i == named - 1 else cell.rjust(w)
-        for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "  ".join(parts).rstrip()
-
-
-def _last(path: str, paths: list[str]) -> str:
-    """The last word of a path, where that is unique."""
-    word = path.rpartition(".")[2]
-    return word if sum(p.rpartition(".")[2] == word for p in paths) == 1 else path
-
-
-def _dull(summary: pd.DataFrame, study: Study) -> set[str]:
-    """Metrics that say what an axis says, or what nobody reads first."""
-    return {"requests", "evaluations", "p50_latency"} | {axis.path.rpartition(".")[2] for axis in study.axes}
-
-
-def _value(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else _flat(value)
+    return "  ".join(
+        cell.ljust(width) if i == planner else cell.rjust(width)
+        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ).rstrip()
 
 
 def _metric(name: str, means: list[float], halves: list[float]) -> tuple[str, list[str]]:
-    """Heading and cells of a metric: fractions in percent, latencies in milliseconds."""
-    scale, unit, form = 1.0, "", ".4g"
-    if name in ("attainment", "utilization"):
-        scale, unit, form = 100.0, " %", ".2f"
-    elif name.endswith("latency"):
-        scale, unit, form = 1e3, " ms", ".1f"
-    cells: list[str] = []
+    """Heading and cells of a metric; ``-`` where it was refused, or no point has it."""
+    from ..studies.report.words import label, number, scale
+
+    factor, cells = scale(name), list[str]()
     for mean, half in zip(means, halves, strict=True):
-        if mean != mean:  # NaN: refused, infeasible or failed
-            cells.append("-")
-        else:
-            interval = "" if half != half else f" ± {scale * half:.2g}"
-            cells.append(f"{scale * mean:{form}}{interval}")
-    return f"{name}{unit}", cells
+        interval = f" ± {number(half * factor, 2)}" if math.isfinite(half) else ""
+        cells.append(f"{number(mean * factor)}{interval}" if math.isfinite(mean) else "-")
+    return label(name), cells
 
 
 def warnings_of(session: Session, frame: pd.DataFrame) -> list[str]:
     """What a reader must know: notes of points, points that failed or have no plan, answers that are not monotone."""
     status, errors = column(frame, "status"), column(frame, "error")
     notes = [note for text in column(frame, "notes") for note in str(text).split("; ") if note]
-    lines = [f"{n:,} of {count(len(status))}: {first}" for first, n in _kinds(notes)]
+    lines = [f"{n:,} of {count(len(status))}: {first}" for first, n in kinds(notes)]
     for what, said in (("infeasible", "have no feasible plan"), ("failed", "failed")):
-        kinds = _kinds([error for s, error in zip(status, errors, strict=True) if s == what])
+        kinds = kinds([error for s, error in zip(status, errors, strict=True) if s == what])
         lines += [f"{n:,} of {count(len(status))} {said}: {first}" for first, n in kinds[:MAX_ERRORS]]
         if len(kinds) > MAX_ERRORS:
             lines.append(f"{len(kinds) - MAX_ERRORS} more kinds of points that {said}: see points.csv")
     return lines + [f"not monotone: {a.sentence}" for a in session.answers if not a.monotone]
 
 
-def _kinds(texts: list[str]) -> list[tuple[str, int]]:
+def kinds(texts: list[str]) -> list[tuple[str, int]]:
     """Texts that differ by numbers only are one kind: its first text and how many there are, most frequent first."""
     first: dict[str, str] = {}
     number: dict[str, int] = {}

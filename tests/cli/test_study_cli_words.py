@@ -1,0 +1,79 @@
+"""What `meshwright study` says while it works: spans of time, estimates, what an interrupt left, one line per kind."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from meshwright.cli.study_overrides import overridden
+from meshwright.cli.study_progress import Shower, span
+from meshwright.cli.study_words import kinds
+from meshwright.errors import InputError
+from meshwright.studies import load
+from meshwright.studies.progress import Progress
+
+STUDY = """study: 1
+name: tiny
+cluster: {devices: 2}
+models: {bert-1.3b: 2}
+workload: {rate: 4, duration: 20}
+planners: [{name: alpaserve, options: {beam_size: 2}}, selective-replication]
+axes: {devices: [1, 2]}
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY)
+    return load(path), path
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (119, "119 s"), (120, "2 min"), (360, "6 min"), (400, "6.7 min"),
+     (5699, "95 min"), (6000, "1.7 h"), (36_000, "10 h"), (86_400, "24 h"), (1e6, "12 days")],
+)  # fmt: skip
+def test_spans_are_said_as_people_say_them(seconds: float, words: str) -> None:
+    assert span(seconds) == words
+
+
+@given(st.floats(0, 1e7))
+def test_a_span_is_short_and_never_wrong_by_more_than_a_twentieth(seconds: float) -> None:
+    units = {"s": 1, "min": 60, "h": 3600, "days": 86_400}
+    words = span(seconds).split()
+    said = sum(float(n) * units[u] for n, u in zip(words[::2], words[1::2], strict=True))
+    assert abs(said - seconds) <= max(0.05 * seconds, 0.06)
+
+
+def test_the_estimate_counts_only_what_was_evaluated_here(study) -> None:
+    shower = Shower(study[0], "processes", 2)
+    words = shower.estimate(Progress(done=900, kept=800, failed=0, total=1024, elapsed_s=60.0))
+    assert words == "1,024 points (800 are in the store): about 2 min on 2 processes"
+    assert "on dask://h:1" in Shower(study[0], "dask://h:1", None).estimate(Progress(3, 0, 0, 4, 1.0))
+
+
+def test_an_interrupt_says_what_is_kept_and_what_to_do(study) -> None:
+    shower = Shower(study[0], "processes", 1)
+    assert shower.interrupted() == "interrupted; nothing was evaluated; the same command begins again"
+    shower(Progress(37, 0, 0, 100, 5.0))
+    assert shower.interrupted() == "interrupted; 37 of 100 points kept; the same command goes on from there"
+    shower.finished = True
+    assert shower.interrupted() == "interrupted; every point is kept; the same command writes the report"
+
+
+def test_messages_that_differ_by_numbers_are_one_kind() -> None:
+    texts = ["p99 needs 10000, there are 5", "unstable at 1.2e+00", "p99 needs 10000, there are 17"]
+    assert kinds(texts) == [("p99 needs 10000, there are 5", 2), ("unstable at 1.2e+00", 1)]
+
+
+def test_other_planners_bring_neither_options_nor_labels_of_the_files_first(study) -> None:
+    loaded, path = study
+    other = overridden(loaded, path, ["selective-replication"], 3)
+    assert list(other.planners) == ["selective-replication"]
+    assert other.replications == 3
+    assert not other.case(next(iter(other.points()))).planner.options
+    assert other.digest != loaded.digest
+    assert overridden(loaded, path, [], None) is loaded
+    with pytest.raises(InputError, match="each once"):
+        overridden(loaded, path, ["alpaserve", "alpaserve"], None)
