@@ -1,16 +1,93 @@
-"""Questions: the extreme value of a field that still attains a target."""
+"""Questions of a study: what is the least, the most, the cheapest that still attains a target, and what breaks first.
+
+`answers` follows the searches of all questions side by side on a session, so that every point that they try lands in
+the store, is taken from there when the study goes on, and runs wherever the session runs.
+"""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Question"]
+from . import headroom, questions_cheapest, sensitivity
+from .answer import Answer, Effect, Probe, headline
+from .bisection import Rule, Search, drive
+from .point import Point
+from .questions_kinds import CheapestCluster, Headroom, Question, WhatBreaksFirst
+from .questions_quantity import quantity_of
+from .questions_words import answer_of, title
+from .worlds import Case
+
+if TYPE_CHECKING:
+    from .session import Session
+    from .study import Study
+
+__all__ = ["Answer", "Effect", "Probe", "Question", "answer", "answers", "cases", "headline"]
+
+Searches = Callable[[Any, Any], tuple[Search, ...]]
+Answers = Callable[[Any, Any, Sequence[Search]], tuple[Answer, ...]]
 
 
-class Question(BaseModel):
-    """What a study asks."""
+def _searches(study: Study, question: Any) -> tuple[Search, ...]:
+    """The searches of a question about one quantity: one for each planner."""
+    quantity, rule = quantity_of(study, question), Rule.of(question)
+    return tuple(Search(planner, quantity, rule, study.replications, study.confidence) for planner in study.planners)
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    find: str
-    target: float = 0.99
+def _answers(study: Study, question: Any, done: Sequence[Search]) -> tuple[Answer, ...]:
+    what = title(question, f"{question.find} {question.field}" if hasattr(question, "field") else "")
+    return tuple(answer_of(search, what) for search in done)
+
+
+OWN: dict[type[Any], tuple[Searches, Answers]] = {
+    CheapestCluster: (questions_cheapest.searches, questions_cheapest.answers),
+    WhatBreaksFirst: (sensitivity.searches, sensitivity.answers),
+    Headroom: (headroom.searches, headroom.answers),
+}
+"""Kind of question -> what it searches, and what the searches come to; the others search one quantity."""
+
+
+def cases(study: Study) -> Iterator[Case]:
+    """Cases at the ends of all that the questions of a study will try.
+
+    They name all files, device types and profiles that the questions need, so that these are found missing before any
+    work.
+
+    Raises
+    ------
+    InputError
+        If a question asks for something that the study's cases do not have, or a range ends at no valid case.
+    """
+    for question in study.questions:
+        start, _ = OWN.get(type(question), (_searches, _answers))
+        for search in start(study, question):
+            ends = (search.bisection.easy_end, search.bisection.hard_end)
+            for value in dict.fromkeys((*ends, *search.first)):
+                yield study.case(Point(0, tuple(search.quantity.values(value).items()), search.planner))
+
+
+def answers(session: Session, questions: Sequence[Any]) -> tuple[Answer, ...]:
+    """Answer several questions, their searches side by side.
+
+    Parameters
+    ----------
+    session : Session
+        Where points are asked for and evaluated.
+    questions : sequence of Question
+        What is asked.
+
+    Returns
+    -------
+    tuple of Answer
+        In the order of the questions; for each, in the order of the planners.
+    """
+    study = session.study
+    started = [(q, *OWN.get(type(q), (_searches, _answers))) for q in questions]
+    followed = [(q, start(study, q), finish) for q, start, finish in started]
+    drive(session, [search for _, searches, _ in followed for search in searches])
+    return tuple(a for q, searches, finish in followed for a in finish(study, q, searches))
+
+
+def answer(session: Session, question: Any) -> tuple[Answer, ...]:
+    """Answer one question: an answer for each planner, and its parts where it has any."""
+    return answers(session, [question])
