@@ -95,13 +95,10 @@ def profiles_for(names: Iterable[str], profile: str) -> ProfileSet:
     from ..profiles import load
 
     loaded = load(profile)
-    found = {}
-    for name in names:
-        base = re.sub(r"-\d+$", "", name)
-        if name not in loaded and base not in loaded:
-            raise InputError(f"--profile: {profile} holds neither {name!r} nor {base!r}; it holds {', '.join(loaded)}")
-        found[name] = loaded[name if name in loaded else base].renamed(name)
-    return replace(loaded, models=found, aliases={})
+    try:
+        return loaded.named(names)
+    except InputError as error:
+        raise InputError(f"--profile: {error}") from None
 
 
 def check_device(profiles: ProfileSet, device: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -99,6 +100,24 @@ class ProfileSet(Mapping[str, ModelProfile]):
                 raise InputError(f"profile set {self.name!r}: count of {name!r} must be >= 0 (got {count})")
             for i in range(count):
                 models[f"{name}-{i}"] = self[name].renamed(f"{name}-{i}")
+        return replace(self, models=models, aliases={})
+
+    def named(self, names: Iterable[str]) -> ProfileSet:
+        """A set with models of these names, each its own or that of what it is an instance of (``bert-1.3b-7``).
+
+        Raises
+        ------
+        InputError
+            On a name that is neither, or one given twice.
+        """
+        models: dict[str, ModelProfile] = {}
+        for name in names:
+            base = re.sub(r"-\d+$", "", name)
+            if name not in self and base not in self:
+                raise InputError(f"profile set {self.name!r}: {_unknown_model(name, self.models)}")
+            if name in models:
+                raise InputError(f"profile set {self.name!r}: {name!r} is named twice")
+            models[name] = self[name if name in self else base].renamed(name)
         return replace(self, models=models, aliases={})
 
     def digest(self) -> str:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .world import Case, Panel, World, world
+from .world import WORLDS, Case, Panel, World, world
 
-__all__ = ["Case", "Panel", "World", "world"]
+__all__ = ["WORLDS", "Case", "Panel", "World", "world"]

@@ -25,7 +25,11 @@ class ClusterCase(_Part):
     """The devices. `devices` fill nodes of `devices_per_node` as `Cluster.of` says."""
 
     devices: int = Field(gt=0, description="number of devices")
-    devices_per_node: int = Field(default=8, gt=0, description="devices in a full node")
+    devices_per_node: int = Field(
+        default=8,
+        gt=0,
+        description="devices in a node; a number that fills no whole nodes stands in nodes of one device",
+    )
     device: str = Field(default="v100-16gb", description="device type")
     memory: Bytes | None = Field(default=None, description="usable memory per device, such as 13 GiB; else the type's")
     price_per_hour: float | None = Field(default=None, ge=0, description="of one device; else the type's")
@@ -38,16 +42,22 @@ class WorkloadCase(_Part):
     cv: Scale = Field(default=1.0, description="coefficient of variation of inter-arrival times, generated traffic")
     duration: Scale = Field(default=300.0, description="seconds of generated traffic")
     split: Literal["uniform"] | Mapping[str, float] | tuple[float, ...] = Field(
-        default="uniform", description="uniform, {power_law: EXPONENT}, shares by model or in order"
+        default="uniform",
+        description="generated traffic: uniform, {power_law: EXPONENT} by position, shares by model, or in order",
     )
     trace: str | None = Field(default=None, description="measured traffic: a trace file")
     resample: bool = Field(default=False, description="draw new traffic from Gamma windows fitted to the trace")
-    window: Scale = Field(default=60.0, description="seconds of a fitted window")
-    rate_scale: Scale = Field(default=1.0, description="multiplies every rate")
+    window: Scale = Field(default=60.0, description="seconds of a window that is fitted to a trace")
+    rate_scale: Scale = Field(
+        default=1.0, description="multiplies every rate; a trace that is not resampled is squeezed in time by it"
+    )
     cv_scale: Scale = Field(default=1.0, description="multiplies every CV; a trace must be resampled for it")
     slo: Annotated[float, Field(gt=0)] | None = Field(default=None, description="SLO of every request, seconds")
     slo_scale: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="SLO as a multiple of single-device latency; 5 if neither is given and none is read"
+    )
+    slo_device: str | None = Field(
+        default=None, description="device type whose latency slo_scale multiplies, where profile names several"
     )
 
     @model_validator(mode="after")
@@ -58,6 +68,11 @@ class WorkloadCase(_Part):
             raise ValueError("give one of slo (seconds) and slo_scale (multiple of single-device latency)")
         if self.trace is None and self.resample:
             raise ValueError("resample: needs a trace to fit; generated traffic is drawn anew anyway")
+        if self.trace is None and "window" in self.model_fields_set:
+            raise ValueError("window: is fitted to a trace, and none is given")
+        shaped = [name for name in ("cv", "duration", "split") if name in self.model_fields_set]
+        if self.trace is not None and shaped:
+            raise ValueError(f"{shaped[0]}: shapes generated traffic, but a trace is given; leave it out")
         if self.trace is not None and not self.resample and self.cv_scale != 1:
             raise ValueError("cv_scale: a trace's CV changes only when it is resampled; set resample: true")
         return self
@@ -75,7 +90,7 @@ class ServingOptions(_Part):
 class PlannerCase(_Part):
     """Who plans: a planner by name with its options, or a plan that exists."""
 
-    name: str = Field(default="alpaserve", description="planner, path/to/file.py:name, or plan")
+    name: str = Field(default="alpaserve", description="a planner's name, or path/to/file.py:name")
     label: str = Field(default="", description="how the study calls it; by default its name")
     options: Mapping[str, Any] = Field(default_factory=dict, description="options of the planner")
     plan: str | None = Field(default=None, description="an existing plan file, evaluated as it stands")
@@ -94,18 +109,25 @@ class PlannerCase(_Part):
 
 
 class ServingCase(Case):
-    """One case of the serving world."""
+    """One case of the serving world.
+
+    A replication draws the same arrivals for every planner and every value of what leaves the traffic alone (cluster,
+    serving, SLOs). Another rate stretches the same draw in time; another CV draws other gaps from the same stream.
+    """
 
     cluster: ClusterCase
     models: str | tuple[str, ...] | Mapping[str, int] | None = Field(
-        default=None, description="S1 … S4, names, or instances by name; all of the profile if left out"
+        default=None,
+        description="S1 … S4, names (bert-1.3b, or bert-1.3b-7 for an instance), or a number of instances by name; if "
+        "left out the trace's models, or for generated traffic all of the profile",
     )
     profile: str | Mapping[str, str] = Field(
         default="alpaserve-v100", description="profile set, shipped or a file; or one for each device type"
     )
-    speed: Mapping[str, float] = Field(
+    speed: Mapping[str, Scale] = Field(
         default_factory=dict,
-        description="device type -> assumed speed relative to the profile's device, where it has no profile of its own",
+        description="device type -> assumed speed relative to the device that its profile holds for: divides every "
+        "latency, the communication in it too; SLOs that slo_scale gives stay those of the profile",
     )
     workload: WorkloadCase
     serving: ServingOptions = ServingOptions()

@@ -1,19 +1,17 @@
-"""What the points of a serving study share: profiles, traces, plans and planners, loaded and checked once."""
+"""What the points of a serving study share: profiles, traces, plans and planners, by the names that cases use."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
-
-import numpy as np
 
 from ... import traces
 from ...errors import InputError
-from ...planners import PlannerSource, Problem, ScheduledPlan
-from ...profiles import ProfileSet, load, model_set
+from ...planners import PlannerSource
+from ...profiles import ModelProfile, ProfileSet
+from ...profiles.alpaserve_v100 import MODEL_SETS
 from ...profiles.hardware import device as device_by_name
 from ...simulator.cluster import Cluster
 from ...simulator.plan import Plan
@@ -21,15 +19,26 @@ from ...traces import GammaWindows
 from ...traces.trace import Trace
 from .serving_case import ServingCase
 
-__all__ = ["ServingData", "cluster_of", "load_data"]
-
-PLAN = "plan"
-"""Name of the planner that plans nothing: the plan exists."""
+__all__ = ["ServingData", "cluster_of", "profile_name", "slo_profile_name", "takes_slo_scale"]
 
 
 @dataclass(frozen=True)
 class ServingData:
-    """Everything that cases name, by the name that they use."""
+    """Everything that cases name, loaded once; travels to every worker.
+
+    Parameters
+    ----------
+    profiles : Mapping[str, ProfileSet]
+        By the name or file that `profile` says.
+    traces : Mapping[str, Trace]
+        By file; only models with requests.
+    plans : Mapping[str, Plan]
+        By file.
+    planners : Mapping[str, PlannerSource]
+        By name.
+    digests : Mapping[str, str]
+        SHA-256 of each profile, trace, plan and planner file; what is equal in digest is equal.
+    """
 
     profiles: Mapping[str, ProfileSet]
     traces: Mapping[str, Trace] = field(default_factory=dict[str, Trace])
@@ -39,44 +48,163 @@ class ServingData:
 
     def profiles_for(self, case: ServingCase) -> ProfileSet:
         """The models of a case, with what they cost on its devices."""
-        chosen = _chosen(case, self.profiles)
-        speed = case.speed.get(case.cluster.device)
-        if speed is None:
-            return chosen
-        return replace(chosen, models={name: p.scaled(1 / speed) for name, p in chosen.models.items()}, device="")
+        return self._chosen(case, profile_name(case), case.speed.get(case.cluster.device))
 
     def latencies_for(self, case: ServingCase) -> ProfileSet:
-        """What SLO scales multiply: latencies on the profile's own device, so that a faster one has the same SLO."""
-        return _chosen(case, self.profiles)
+        """What SLO scales multiply: the case's models on one device type, as profiled, whatever the case's cluster.
 
-    def windows_of(self, trace: str, window: float) -> GammaWindows:
-        """Gamma windows fitted to a trace."""
-        return _fitted(_Held(self.digests[trace], self.traces[trace]), window)
+        Raises
+        ------
+        InputError
+            If the case names profiles of several device types and does not say which.
+        """
+        return self._chosen(case, slo_profile_name(case), None)
 
-    def planner_of(self, case: ServingCase) -> Callable[[Problem], Plan | ScheduledPlan]:
-        """Who plans the case."""
-        if case.planner.plan is not None:
-            plan = self.plans[case.planner.plan]
-            return lambda problem: plan
-        return self.planners[case.planner.name].plan
+    def _chosen(self, case: ServingCase, profile: str, speed: float | None) -> ProfileSet:
+        wanted: object = case.models
+        if wanted is None and case.workload.trace is not None:
+            wanted = self.traces[case.workload.trace].models
+        said = json.dumps(wanted if not isinstance(wanted, Mapping) else dict(wanted))
+        return _choose(_Wanted(self.digests[profile], said, speed, self.profiles[profile]))
+
+    def costs_of(self, case: ServingCase, names: Sequence[str]) -> ProfileSet:
+        """Models by name on the case's devices, whether or not the case has traffic for them.
+
+        Raises
+        ------
+        InputError
+            On a model that the profile does not know.
+        """
+        profile = profile_name(case)
+        speed = case.speed.get(case.cluster.device)
+        return _choose(_Wanted(self.digests[profile], json.dumps(list(names)), speed, self.profiles[profile]))
+
+    def windows_of(self, case: ServingCase) -> GammaWindows:
+        """Gamma windows fitted to the case's trace; without SLOs where the case gives its own.
+
+        Raises
+        ------
+        InputError
+            If requests of a model have several SLOs, and the case gives none.
+        """
+        w = case.workload
+        trace = str(w.trace)
+        own = w.slo is not None or w.slo_scale is not None
+        return _fitted(_Held(self.digests[trace], own, self.traces[trace]), w.window)
 
     def digests_of(self, case: ServingCase) -> dict[str, str]:
         """SHA-256 of all that the case reads."""
-        read = [_profile_name(case), case.workload.trace, case.planner.plan, case.planner.name]
+        read = [profile_name(case), case.workload.trace]
+        read += [case.planner.name] if case.planner.plan is None else [case.planner.plan]
+        if takes_slo_scale(case, self):
+            read.append(slo_profile_name(case))
         return {name: self.digests[name] for name in read if name is not None and name in self.digests}
 
 
 @dataclass(frozen=True)
-class _Held:
-    """A trace that is the same as another of the same digest."""
+class _Wanted:
+    """Models of a profile set; equal to another if digest, names and speed are."""
 
     digest: str
+    models: str
+    speed: float | None
+    whole: ProfileSet = field(compare=False)
+
+
+@lru_cache(maxsize=32)
+def _choose(wanted: _Wanted) -> ProfileSet:
+    whole, names = wanted.whole, json.loads(wanted.models)
+    if isinstance(names, str) and names in MODEL_SETS:
+        chosen = replace(whole.instances(MODEL_SETS[names]), name=f"{whole.name}/{names}")
+    elif isinstance(names, str):
+        if names not in whole:
+            raise InputError(
+                f"{names!r} is neither a model set ({', '.join(MODEL_SETS)}) nor a model of profile {whole.name!r} "
+                f"({', '.join(whole)})"
+            )
+        chosen = whole.named([names])
+    elif isinstance(names, dict):
+        chosen = whole.instances(names)
+    else:
+        chosen = whole if names is None else whole.named(names)
+    if not chosen:
+        raise InputError("expected at least one model")
+    if wanted.speed is None:
+        return chosen
+    faster = {name: _faster(p, wanted.speed) for name, p in chosen.models.items()}
+    return replace(chosen, name=f"{chosen.name} at {wanted.speed:g} x speed", models=faster, device="")
+
+
+def _faster(profile: ModelProfile, speed: float) -> ModelProfile:
+    """Every stage and every hop takes 1/speed of the time; weights stay."""
+    shorter = profile.scaled(1 / speed)
+    return replace(shorter, stages={c: replace(s, hop_s=s.hop_s / speed) for c, s in shorter.stages.items()})
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A trace to fit; equal to another of the same digest, with SLOs or without."""
+
+    digest: str
+    bare: bool
     trace: Trace = field(compare=False)
 
 
 @lru_cache(maxsize=4)
 def _fitted(held: _Held, window: float) -> GammaWindows:
-    return traces.fit_gamma(held.trace, window=window)
+    return traces.fit_gamma(held.trace, window=window, slo=float("inf") if held.bare else None)
+
+
+def profile_name(case: ServingCase) -> str:
+    """The profile set for the case's devices.
+
+    Raises
+    ------
+    InputError
+        If it names none for them.
+    """
+    device = case.cluster.device
+    if isinstance(case.profile, str):
+        return case.profile
+    if device not in case.profile:
+        raise InputError(f"profile: none for device {device!r}; it names one for {', '.join(case.profile) or 'none'}")
+    return case.profile[device]
+
+
+def takes_slo_scale(case: ServingCase, data: ServingData) -> bool:
+    """Whether the case's SLOs are multiples of profiled latencies."""
+    w = case.workload
+    if w.slo is not None:
+        return False
+    if w.slo_scale is not None or w.trace is None:
+        return True
+    return not _has_slos(_Held(data.digests[w.trace], False, data.traces[w.trace]))
+
+
+@lru_cache(maxsize=16)
+def _has_slos(held: _Held) -> bool:
+    return bool((held.trace.slo < float("inf")).any())
+
+
+def slo_profile_name(case: ServingCase) -> str:
+    """The profile set whose latencies an SLO scale multiplies.
+
+    Raises
+    ------
+    InputError
+        If there are several and the case does not say which.
+    """
+    device = case.workload.slo_device
+    if isinstance(case.profile, str):
+        return case.profile
+    if device is None and len(set(case.profile.values())) == 1:
+        return next(iter(case.profile.values()))
+    if device is None or device not in case.profile:
+        raise InputError(
+            f"workload.slo_device: profile names several device types ({', '.join(case.profile)}); say whose latency "
+            f"an SLO scale multiplies (got {device!r})"
+        )
+    return case.profile[device]
 
 
 def cluster_of(case: ServingCase) -> Cluster:
@@ -88,82 +216,3 @@ def cluster_of(case: ServingCase) -> Cluster:
     if c.price_per_hour is not None:
         spec = replace(spec, price_per_hour=c.price_per_hour)
     return Cluster.of(c.devices, spec if spec != device_by_name(c.device) else c.device, c.devices_per_node)
-
-
-def load_data(cases: Sequence[ServingCase], folder: Path) -> ServingData:
-    """Load what cases name.
-
-    Raises
-    ------
-    InputError
-        On what is missing, or profiles of another device type than the cluster's.
-    """
-    profiles: dict[str, ProfileSet] = {}
-    read: dict[str, Trace] = {}
-    plans: dict[str, Plan] = {}
-    planners: dict[str, PlannerSource] = {}
-    digests: dict[str, str] = {}
-    for case in cases:
-        name = _profile_name(case)
-        if name not in profiles:
-            profiles[name] = load(_path(name, folder))
-            digests[name] = profiles[name].digest()
-        chosen = _chosen(case, profiles)
-        _check_device(case, chosen)
-        w, p = case.workload, case.planner
-        if w.trace is not None and w.trace not in read:
-            read[w.trace] = traces.read(folder / w.trace)
-            digests[w.trace] = _trace_digest(read[w.trace])
-        if p.plan is not None:
-            if p.plan not in plans:
-                plans[p.plan] = Plan.load(folder / p.plan)
-                digests[p.plan] = hashlib.sha256(plans[p.plan].to_json().encode()).hexdigest()
-        elif p.name not in planners:
-            planners[p.name] = PlannerSource.find(p.name, folder)
-            if planners[p.name].digest:
-                digests[p.name] = planners[p.name].digest
-    return ServingData(profiles, read, plans, planners, digests)
-
-
-def _profile_name(case: ServingCase) -> str:
-    if isinstance(case.profile, str):
-        return case.profile
-    if case.cluster.device not in case.profile:
-        raise InputError(
-            f"profile: none for device {case.cluster.device!r}; it names one for {', '.join(case.profile)}"
-        )
-    return case.profile[case.cluster.device]
-
-
-def _path(name: str, folder: Path) -> str:
-    """A profile file is looked for beside the study; a shipped set by its name."""
-    return str(folder / name) if name.endswith(".json") else name
-
-
-def _chosen(case: ServingCase, profiles: Mapping[str, ProfileSet]) -> ProfileSet:
-    whole = profiles[_profile_name(case)]
-    wanted = case.models
-    if wanted is None:
-        return whole
-    if isinstance(wanted, str):
-        return model_set(wanted)
-    if isinstance(wanted, Mapping):
-        return whole.instances(wanted)
-    return replace(whole, models={name: whole[name] for name in wanted}, aliases={})
-
-
-def _check_device(case: ServingCase, profiles: ProfileSet) -> None:
-    device = case.cluster.device
-    device_by_name(device)
-    if profiles.device and profiles.device != device and device not in case.speed:
-        raise InputError(
-            f"cluster.device: profile {profiles.name!r} holds for {profiles.device!r} (got {device!r}); name a profile "
-            f"of that device under profile, or say what you assume under speed: {{{device}: FACTOR}}"
-        )
-
-
-def _trace_digest(trace: Trace) -> str:
-    held = hashlib.sha256("\0".join(trace.models).encode())
-    for column in (trace.arrival, trace.model, trace.slo):
-        held.update(np.ascontiguousarray(column).tobytes())
-    return held.hexdigest()

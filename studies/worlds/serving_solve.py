@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...errors import InfeasibleError, InputError
 from ...planners import Problem, ScheduledPlan
+from ...profiles import ModelProfile
+from ...simulator.cluster import Cluster
 from ...simulator.placement import Group, Placement, PlacementSchedule
 from ...simulator.plan import Plan
 from ...simulator.serving import SimulationResult, simulate
@@ -58,8 +60,9 @@ def solve(case: ServingCase, data: ServingData) -> Solved:
     """
     plan, problem = _plan(case, data), problem_of(case, data)
     if case.planner.plan is not None or case.planner.planned_for:
-        check_fit(plan, problem)
-    scored = traffic(case, data, data.profiles_for(case), case.seed, "scored")
+        held = dict.fromkeys(name for p in _placements(plan) for name in p.models)
+        check_fit(plan, problem.cluster, data.costs_of(case, tuple(held)))
+    scored = traffic(case, data)
 
     def score(lost: Sequence[int]) -> SimulationResult:
         result = simulate(
@@ -80,12 +83,12 @@ def solve(case: ServingCase, data: ServingData) -> Solved:
 def problem_of(case: ServingCase, data: ServingData) -> Problem:
     """The case as its planner sees it."""
     profiles = data.profiles_for(case)
-    serving, role = case.serving, "history" if case.planner.plan_on == "history" else "scored"
+    serving = case.serving
+    planned_on = traffic(case, data, "history" if case.planner.plan_on == "history" else "scored")
     return Problem(
-        cluster_of(case), tuple(profiles), traffic(case, data, profiles, case.seed, role), profiles,
-        dispatch=serving.dispatch, admission=serving.admission,
-        overhead=profiles.overhead_s if serving.overhead is None else serving.overhead, seed=case.seed,
-        options=case.planner.options,
+        cluster_of(case), tuple(profiles), planned_on, profiles, dispatch=serving.dispatch,
+        admission=serving.admission, overhead=profiles.overhead_s if serving.overhead is None else serving.overhead,
+        max_batch=serving.max_batch, seed=case.seed, options=case.planner.options,
     )  # fmt: skip
 
 
@@ -114,20 +117,20 @@ def _plan(case: ServingCase, data: ServingData) -> Plan | ScheduledPlan:
         return data.plans[case.planner.plan]
     asked = planning_case(case)
     seen = [asked.model_dump(mode="json"), data.digests_of(asked), data.planners[asked.planner.name].digest]
-    return _solved(_Planning(json.dumps(seen, sort_keys=True), asked, data))
+    return _solved(_Planning(json.dumps(seen), asked, data))
 
 
 @lru_cache(maxsize=CACHED_PLANS)
 def _solved(planning: _Planning) -> Plan | ScheduledPlan:
     case, data = planning.case, planning.data
-    return data.planners[case.planner.name].plan(problem_of(case, data))
+    return data.planners[case.planner.name].plan(problem_of(case, data), where="planner.options")
 
 
 def _placements(plan: Plan | ScheduledPlan) -> tuple[Placement, ...]:
     return plan.placement.placements if isinstance(plan, ScheduledPlan) else (plan.placement,)
 
 
-def check_fit(plan: Plan | ScheduledPlan, problem: Problem) -> None:
+def check_fit(plan: Plan | ScheduledPlan, cluster: Cluster, profiles: Mapping[str, ModelProfile]) -> None:
     """Refuse to score a plan on a cluster that it does not fit.
 
     Raises
@@ -137,16 +140,15 @@ def check_fit(plan: Plan | ScheduledPlan, problem: Problem) -> None:
     InputError
         If it was made for another device type.
     """
-    cluster = problem.cluster
     for placement in _placements(plan):
         used = 1 + max(d for g in placement.groups for d in g.devices or ())
         if used > cluster.n_devices:
             raise InfeasibleError(f"the plan uses {used} devices, the cluster has {cluster.n_devices}")
     if isinstance(plan, Plan):
-        plan.validate_for(cluster, problem.profiles)
+        plan.validate_for(cluster, profiles)
     else:
         for placement in _placements(plan):
-            placement.check(cluster, problem.profiles)
+            placement.check(cluster, profiles)
 
 
 def _n_groups(plan: Plan | ScheduledPlan) -> int:

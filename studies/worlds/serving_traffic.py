@@ -2,55 +2,90 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
 from ... import traces
-from ...profiles.profile_set import ProfileSet
+from ...seeds import seed_sequence
 from ...traces.trace import Trace
 from .serving_case import ServingCase
+from .serving_data import ServingData, takes_slo_scale
 
-if TYPE_CHECKING:
-    from .serving_data import ServingData
-
-__all__ = ["HISTORY", "traffic"]
+__all__ = ["DEFAULT_SLO_SCALE", "Role", "span_s", "traffic"]
 
 DEFAULT_SLO_SCALE = 5.0
-HISTORY = 1_000_003
-"""Added to the seed of traffic that is planned on but not scored: the two never share a draw."""
+"""SLO scale of traffic that has no SLO of its own."""
+
+Role = Literal["scored", "history"]
+"""Two independent draws of the same process: what a plan is scored on, and what an honest planner has seen."""
 
 
-def traffic(case: ServingCase, data: ServingData, profiles: ProfileSet, seed: int, role: str) -> Trace:
+def traffic(case: ServingCase, data: ServingData, role: Role = "scored") -> Trace:
     """The requests of a case.
+
+    Common random numbers: the arrivals depend on the seed and on what `workload` and `models` say. Another rate
+    stretches the very same draw in time (in a fixed duration more of it is seen), SLOs are put on top.
 
     Parameters
     ----------
     case : ServingCase
         What to draw or read.
     data : ServingData
-        Traces that were read, and what was fitted to them.
-    profiles : ProfileSet
-        The case's models; SLO scales multiply their latencies.
-    seed : int
-        The same seed gives the same arrivals whatever else the case says: rates stretch time, SLOs are put on top.
+        Traces that were read, and the profiles that SLO scales multiply.
     role : {"scored", "history"}
-        Two independent draws of the same process.
+        A measured trace that is not resampled is its own scored traffic; its history is resampled from it.
     """
     w = case.workload
-    drawn = seed + (HISTORY if role == "history" else 0)
+    scale = takes_slo_scale(case, data)
+    latency = data.latencies_for(case) if scale else {}
+    slos = {name: (w.slo_scale or DEFAULT_SLO_SCALE) * p.single_device_latency() for name, p in latency.items()}
+    read = "" if w.trace is None else data.digests[w.trace]
+    models = tuple(data.profiles_for(case))
+    said = (w.model_dump_json(exclude={"slo_scale", "slo_device"}), read, models, tuple(slos.items()), case.seed, role)
+    return _draw(_Asked(said, case, data, slos))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Traffic to draw; equal to another if all that decides it is."""
+
+    said: tuple[object, ...]
+    case: ServingCase = field(compare=False)
+    data: ServingData = field(compare=False)
+    slos: Mapping[str, float] = field(compare=False)
+
+
+@lru_cache(maxsize=2)  # what one point plans on and what it is scored on
+def _draw(asked: _Asked) -> Trace:
+    case, data, role = asked.case, asked.data, asked.said[-1]
+    w = case.workload
+    seed = case.seed
+    if role == "history":
+        seed = int(seed_sequence(case.seed, "history").generate_state(1, np.uint64)[0])
     if w.trace is None:
         split = None if w.split == "uniform" else w.split
-        trace = traces.gamma(
-            float(w.rate or 0) * w.rate_scale, w.cv * w.cv_scale, w.duration, list(profiles), split, seed=drawn
-        )
+        models = list(data.profiles_for(case))
+        trace = traces.gamma(float(w.rate or 0) * w.rate_scale, w.cv * w.cv_scale, w.duration, models, split, seed=seed)
     elif w.resample or role == "history":
-        trace = data.windows_of(w.trace, w.window).scale(w.rate_scale, w.cv_scale).resample(drawn)
+        trace = data.windows_of(case).scale(w.rate_scale, w.cv_scale).resample(seed)
     else:
         measured = data.traces[w.trace]
         trace = Trace(measured.arrival / w.rate_scale, measured.model, measured.models, measured.slo)
     if w.slo is not None:
         return trace.with_slo(w.slo)
-    if w.slo_scale is not None or bool(np.isinf(trace.slo).all()):
-        return trace.with_slo_scale(w.slo_scale or DEFAULT_SLO_SCALE, data.latencies_for(case))
-    return trace
+    return trace.with_slo({name: asked.slos[name] for name in trace.models}) if asked.slos else trace
+
+
+def span_s(case: ServingCase, data: ServingData) -> float:
+    """Seconds that the traffic lasts, about: what a warm-up must leave something of."""
+    w = case.workload
+    if w.trace is None:
+        return w.duration
+    measured = data.traces[w.trace]
+    if w.resample:
+        return measured.duration
+    return float(measured.arrival[-1] - measured.arrival[0]) / w.rate_scale

@@ -1,0 +1,97 @@
+"""The metrics of a solved serving case, and what must be said with them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...errors import InfeasibleError, OutOfProfileError
+from ...planners import ScheduledPlan
+from ...planners.alpaserve.bound import upper_bound
+from ...planners.alpaserve.instance import build_instance
+from ...planners.problem import Problem
+from ...simulator.metrics import instability, tail
+from ...simulator.plan import Plan
+from ...simulator.serving import SimulationResult
+from ...simulator.serving.replay import stage_work
+from .serving_solve import Solved
+
+__all__ = ["decision", "device_utilization", "measures"]
+
+
+def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Metrics of a solved case by name, finite ones only, and notes.
+
+    attainment, goodput (per second), mean_latency, p50_latency, p99_latency (seconds, of served requests; p99 only from
+    10,000 of them on), requests and rejected leave out both ends where the case has a warm-up. utilization is of the
+    whole cluster from time 0 to the last finish; offered_load is that of the busiest stage of any group. upper_bound is
+    on the attainment of any placement on this cluster and traffic, gap what is missing to it; they are left out where
+    the bound does not hold (batching, schedules of placements) or counts other requests (warm-up). evaluations are
+    simulations that the planner made.
+    """
+    result, problem, case = solved.result, solved.problem, solved.case
+    cluster, counted = problem.cluster, np.ones(len(result), bool) if result.counted is None else result.counted
+    p99 = tail(result.latencies, 99.0)
+    values = {
+        "attainment": result.attainment,
+        "goodput": result.goodput,
+        "mean_latency": result.mean_latency,
+        "p50_latency": result.latency(50.0),
+        "p99_latency": p99.value,
+        "utilization": device_utilization(result, cluster.n_devices),
+        "offered_load": float(result.offered_load().max()),
+        "requests": float(counted.sum()),
+        "rejected": float((result.rejected & counted).sum()),
+        "devices": float(cluster.n_devices),
+    }
+    if cluster.spec.price_per_hour > 0 or case.cluster.price_per_hour is not None:
+        values["cost_per_hour"] = cluster.spec.price_per_hour * cluster.n_devices
+    if not (isinstance(solved.plan, ScheduledPlan) or case.serving.max_batch > 1 or case.warmup):
+        values["upper_bound"] = _bound(problem, result)
+        values["gap"] = values["upper_bound"] - result.attainment
+    if case.planner.plan is None:
+        values["evaluations"] = float(solved.plan.planner.evaluations)
+    notes = [f"p99_latency refused: {p99.why}"] if p99.why else []
+    unstable = instability(result)
+    if unstable:
+        notes.append(unstable)
+    if solved.lost:
+        notes.append(f"lost: group {', '.join(map(str, solved.lost))}")
+    return {name: value for name, value in values.items() if math.isfinite(value)}, tuple(notes)
+
+
+def device_utilization(result: SimulationResult, n_devices: int) -> float:
+    """Busy device-seconds over those that the cluster had until the last event.
+
+    A stage of intra-operator degree op keeps op devices busy; idle devices of the cluster count.
+    """
+    busy = 0.0
+    for segment in result.segments:
+        op = np.array([group.config.op for group in segment.placement.groups], dtype=np.float64)
+        busy += float(op @ stage_work(segment, result).sum(axis=1))
+    return busy / (n_devices * result.horizon) if result.horizon > 0 else 0.0
+
+
+def _bound(problem: Problem, result: SimulationResult) -> float:
+    """Attainment of the scored traffic that no placement exceeds; NaN where the planning problem has none."""
+    try:
+        instance = build_instance(
+            problem.cluster, problem.models, result.trace, problem.profiles, dispatch=problem.dispatch,
+            admission=problem.admission, overhead=problem.overhead, require="any",
+        )  # fmt: skip
+    except (InfeasibleError, OutOfProfileError):
+        return math.nan
+    return upper_bound(instance)
+
+
+def decision(plan: Plan | ScheduledPlan) -> str:
+    """The placement in one line."""
+    if isinstance(plan, ScheduledPlan):
+        placements = plan.placement.placements
+        return f"{len(placements)} window(s); first: {_one_line(str(placements[0]))}"
+    return _one_line(str(plan.placement))
+
+
+def _one_line(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
