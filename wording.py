@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 __all__ = ["dotted", "fields_at", "models_in", "nearest", "short"]
 
@@ -41,9 +42,21 @@ def models_in(annotation: Any) -> Iterable[type[BaseModel]]:
 
 
 def fields_at(model: type[BaseModel], loc: Location) -> list[str]:
-    """Names of the fields of the entry at `loc` below `model`."""
+    """Names of the fields of the entry at `loc` below `model`. Steps that choose one model of a union, by its class or
+    by what a literal field of it says, may stand in `loc`; where they do not, the fields of all are given."""
+    models = [model]
     for step in loc:
-        field = model.model_fields.get(str(step)) if isinstance(step, str) else None
-        if field is not None:  # an index, or a key of a mapping, leads to an entry of the same kind
-            model = next(iter(models_in(field.annotation)), model)
-    return list(model.model_fields)
+        inner = [m for one in models for field in _named(one, step) for m in models_in(field.annotation)]
+        chosen = [one for one in models if step == one.__name__ or step in _tags(one)]
+        models = inner or chosen or models  # an index, or a key of a mapping, leads to an entry of the same kind
+    return list(dict.fromkeys(field.alias or name for one in models for name, field in one.model_fields.items()))
+
+
+def _named(model: type[BaseModel], step: str | int) -> list[FieldInfo]:
+    return [field for name, field in model.model_fields.items() if step in (name, field.alias)]
+
+
+def _tags(model: type[BaseModel]) -> list[Any]:
+    """What the literal fields of a model say."""
+    literals = (f.annotation for f in model.model_fields.values() if typing.get_origin(f.annotation) is typing.Literal)
+    return [tag for literal in literals for tag in typing.get_args(literal)]

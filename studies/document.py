@@ -1,60 +1,75 @@
-"""`StudyDocument`: what a study file says, checked."""
+"""`StudyDocument`: the keys of a study file that are the same for every world, as they are written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from .axes import Axis
-from .fields import find_field
-from .questions import Question
-from .worlds import Case, world
+from .questions_kinds import Question
+from .units import parse_fraction
 
-__all__ = ["StudyDocument", "read_document"]
+__all__ = ["VERSION", "LatinHypercubeEntry", "RangeEntry", "StudyDocument"]
+
+VERSION = 1
+
+Quantity = int | float | str
+"""A number, or text with a unit such as ``13 GiB``."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class RangeEntry(_Entry):
+    """An axis from one value to another."""
+
+    start: Quantity = Field(alias="from", description="first value")
+    to: Quantity = Field(description="last value; with a step, the largest that a value may be")
+    points: Annotated[int, Field(ge=2)] | None = Field(default=None, description="number of values, the ends included")
+    step: Quantity | None = Field(default=None, description="difference between values; linear scale only")
+    scale: Literal["linear", "log"] = Field(default="linear", description="equal differences, or equal ratios")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> RangeEntry:
+        if self.points is not None and self.step is not None:
+            raise ValueError("give one of points and step")
+        if self.step is not None and self.scale == "log":
+            raise ValueError("a log scale has no step; give points")
+        return self
+
+
+class LatinHypercubeEntry(_Entry):
+    """A random sample that covers each axis evenly."""
+
+    latin_hypercube: int = Field(gt=0, description="number of combinations")
 
 
 class StudyDocument(BaseModel):
-    """A study file."""
+    """What a study says beside its base case, whose keys stand next to these."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
-    study: int
-    name: str
-    world: str = "serving"
-    planners: Sequence[str | Mapping[str, Any]] = ("alpaserve",)
-    axes: Mapping[str, Any] = Field(default_factory=dict)
-    design: Any = "grid"
-    points: Sequence[Mapping[str, Any]] | None = None
-    question: Question | None = None
-    questions: Sequence[Question] = ()
-    replications: int = 1
-    seed: int = 0
-    confidence: float = 0.95
-
-    def base_case(self) -> Case:
-        """The base case, under the first planner."""
-        said = dict(self.model_extra or {}) | {"seed": self.seed}
-        said["planner"] = next(iter(self.planner_fields().values()))
-        return world(self.world).case.model_validate(said)
-
-    def planner_fields(self) -> dict[str, dict[str, Any]]:
-        """Label -> fields of the case's planner."""
-        given = [{"name": p} if isinstance(p, str) else dict(p) for p in self.planners]
-        return {p.get("label") or p["name"]: p for p in given}
-
-    def question_list(self) -> tuple[Question, ...]:
-        """What is asked."""
-        return (*(() if self.question is None else (self.question,)), *self.questions)
-
-    def axis_list(self) -> tuple[Axis, ...]:
-        """The axes, with full paths."""
-        case = world(self.world).case
-        return tuple(Axis(find_field(case, name), tuple(values)) for name, values in self.axes.items())
-
-
-def read_document(text: str, where: str) -> StudyDocument:
-    """Check the text of a study file."""
-    return StudyDocument.model_validate(yaml.safe_load(text))
+    study: int = Field(description="version of this form: 1")
+    name: str = Field(default="", description="what the report calls it; the file's name if left out")
+    world: str = Field(default="serving", description="what is simulated")
+    planners: tuple[str | Mapping[str, Any], ...] = Field(
+        default=("alpaserve",), description="who plans: names, or mappings with name, label, options, plan, plan_on, …"
+    )
+    axes: Mapping[str, tuple[Any, ...] | RangeEntry] = Field(
+        default_factory=dict, description="field (its path, or its unique last word) -> list of values, or a range"
+    )
+    design: Literal["grid", "list"] | LatinHypercubeEntry = Field(
+        default="grid", description="which combinations of the axes' values: all, one after another, or a sample"
+    )
+    points: tuple[Mapping[str, Any], ...] | None = Field(
+        default=None, description="the combinations themselves, each field -> value; instead of axes and design"
+    )
+    question: Question | None = Field(default=None, description="what is asked")
+    questions: tuple[Question, ...] = Field(default=(), description="what is asked, several")
+    replications: int = Field(default=1, ge=1, description="draws of every point; intervals need two or more")
+    seed: int = Field(default=0, ge=0, description="seed of the first replication; the others count up from it")
+    confidence: Annotated[float, BeforeValidator(parse_fraction), Field(gt=0, lt=1)] = Field(
+        default=0.95, description="coverage of intervals: 0.95, or 95 %"
+    )

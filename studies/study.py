@@ -5,23 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError
-from .axes import Axis, Design, design_of
-from .document import StudyDocument, read_document
-from .fields import set_fields
+from ..wording import dotted
+from .axes import Axis, Values
+from .build import Parts, build
+from .designs import Design, Grid, Listed
+from .document import VERSION
+from .fields import checked, find_field, place, plain, set_fields, steps, value_at
 from .point import Point
-from .questions import Question
-from .worlds import Case, World, world
+from .questions_kinds import Question
+from .worlds import Case, World
+from .yaml_text import to_yaml
+from .yamlfile import YamlDocument, parse
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Study", "load"]
+
+MANY = 100_000
+"""More points than this are run only when asked for twice."""
+LARGEST_FILE = 32 * 2**20
+"""Bytes; a study file is written by a person."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,7 @@ class Study:
     """
 
     name: str
-    world: World
+    world: World = field(compare=False)
     base: Case
     planners: Mapping[str, Mapping[str, Any]]
     axes: tuple[Axis, ...]
@@ -66,14 +77,68 @@ class Study:
     text: str = ""
 
     @classmethod
-    def of(cls, document: StudyDocument, folder: Path = Path(), text: str = "") -> Study:
-        """From a checked document."""
-        axes = document.axis_list()
-        return cls(
-            document.name, world(document.world), document.base_case(), document.planner_fields(), axes,
-            design_of(axes, document.design, document.points, document.seed), document.question_list(),
-            document.replications, document.seed, document.confidence, folder, text,
+    def from_dict(cls, said: Mapping[str, Any], folder: str | Path = ".") -> Study:
+        """A study without a file: the same keys as in one, and the same checks.
+
+        Parameters
+        ----------
+        said : mapping
+            What a study file says: text, numbers, booleans, lists, mappings; numpy's numbers too.
+        folder : path
+            Where files that the study names are looked for.
+
+        Raises
+        ------
+        InputError
+            All that is wrong, each with its path.
+        """
+        data = cast("dict[str, Any]", plain(said))
+        return cls._of(build(YamlDocument(data, "study")), "study", Path(folder), None)
+
+    @classmethod
+    def from_text(cls, text: str, where: str = "study.yaml", folder: str | Path = ".") -> Study:
+        """From the text of a study file; `where` is its name, for errors."""
+        return cls._of(build(parse(text, where)), Path(where).stem, Path(folder), text)
+
+    @classmethod
+    def _of(cls, parts: Parts, name: str, folder: Path, text: str | None) -> Study:
+        said = parts.document
+        questions = (*(() if said.question is None else (said.question,)), *said.questions)
+        study = cls(
+            said.name or name, parts.world, parts.base, parts.planners, parts.axes, parts.design, questions,
+            said.replications, said.seed, said.confidence, folder, text or "",
         )  # fmt: skip
+        return study if text is not None else replace(study, text=study.to_yaml())
+
+    def document(self) -> dict[str, Any]:
+        """The study as plain data: what `from_dict` takes."""
+        base = self.base.model_dump(mode="json", exclude_unset=True, exclude={"planner", "seed"})
+        said: dict[str, Any] = {"study": VERSION, "name": self.name, "world": self.world.name, **base}
+        said["planners"] = [
+            fields["name"] if set(fields) == {"name"} else dict(fields) for fields in self.planners.values()
+        ]
+        if isinstance(self.design, Listed):
+            said["points"] = [dict(values) for values in self.design]
+        elif self.axes:
+            said["axes"] = {axis.path: axis.document() for axis in self.axes}
+            said["design"] = self.design.document()
+        if self.questions:
+            said["questions"] = [q.model_dump(mode="json", by_alias=True, exclude_unset=True) for q in self.questions]
+        return said | {"replications": self.replications, "seed": self.seed, "confidence": self.confidence}
+
+    def to_yaml(self) -> str:
+        """The study as a file says it; reading it gives the same study."""
+        return to_yaml(self.document())
+
+    def but(self, **keys: Any) -> Study:
+        """The same study with other top-level keys, checked anew: ``study.but(planners=["greedy"], replications=3)``.
+
+        Raises
+        ------
+        InputError
+            If that makes no study.
+        """
+        return Study.from_dict(self.document() | keys, self.folder)
 
     def __len__(self) -> int:
         """Points of the design: combinations x planners x replications."""
@@ -88,6 +153,28 @@ class Study:
                     yield Point(index, values, planner, replication)
                     index += 1
 
+    def point(self, index: int) -> Point:
+        """The point of the design at an index, as `points` gives it."""
+        index = range(len(self))[index]
+        rest, replication = divmod(index, self.replications)
+        i, planner = divmod(rest, len(self.planners))
+        return Point(index, self.design[i], next(islice(self.planners, planner, None)), replication)
+
+    def check_size(self, yes: bool) -> None:
+        """Refuse a study of more than 100,000 points that nobody has said yes to.
+
+        Raises
+        ------
+        InputError
+            If it is that large, and not `yes`.
+        """
+        if len(self) > MANY and not yes:
+            raise InputError(
+                f"{self.name}: the study has {len(self):,} points ({len(self.design):,} combinations x "
+                f"{len(self.planners)} planners x {self.replications} replications); "
+                "take fewer values, or a Latin hypercube, or say --yes to run them all"
+            )
+
     def case(self, point: Point) -> Case:
         """What a point says in full.
 
@@ -96,16 +183,57 @@ class Study:
         InputError
             If the values make no valid case together.
         """
-        values: dict[str, Any] = {"seed": self.seed + point.replication}
-        values |= {f"planner.{name}": value for name, value in self.planners[point.planner].items()}
-        return set_fields(self.base, values | dict(point.values))
+        kind = self.world.case
+        said = {**self._said, "planner": self.planners[point.planner], "seed": self.seed + point.replication}
+        for path, value in point.values:
+            said = place(said, steps(kind, path), value)
+        built, wrong = checked(kind, said)
+        if built is None:
+            raise InputError("; ".join(f"{dotted(loc) or 'case'}: {what}" for loc, what in wrong))
+        return built
+
+    def values_of(self, values: Mapping[str, Any]) -> Values:
+        """Values for a point, by the fields' paths or unique last words: checked, with full paths, in one order.
+
+        Raises
+        ------
+        InputError
+            On a field that does not exist, is named twice, or makes no valid case with the base.
+        """
+        kind = self.world.case
+        named = [(find_field(kind, name), name) for name in values]
+        found = {path: plain(values[name]) for path, name in named}
+        if len(found) < len(named):
+            raise InputError(f"the same field twice: {', '.join(name for _, name in named)}; keep one")
+        case = set_fields(self.base, found)
+        order = [axis.path for axis in self.axes]
+        ranked = sorted(found, key=lambda path: (order.index(path) if path in order else len(order), path))
+        return tuple((path, value_at(case, path)) for path in ranked)
+
+    def reach(self) -> list[Case]:
+        """Cases that together name every file, device and planner that points of the design can: under each planner
+        the base case, and each value of each axis that is not a number; whole points where the design pairs values."""
+        named = {axis.path for axis in self.axes if not axis.numeric}
+        if isinstance(self.design, Grid):
+            rows = [((axis.path, value),) for axis in self.axes if axis.path in named for value in axis.values]
+        else:
+            picked = (tuple((p, v) for p, v in values if p in named) for values in self.design)
+            rows = list({json.dumps(row): row for row in picked}.values()) if named else []
+        return [self.case(Point(0, row, planner)) for planner in self.planners for row in [(), *rows]]
+
+    @cached_property
+    def _said(self) -> dict[str, Any]:
+        """The base case as plain data, what it leaves to defaults left out."""
+        return self.base.model_dump(mode="json", exclude_unset=True)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that decides what its points are; a store belongs to one study."""
         said = {
-            "world": self.world.name, "base": self.base.model_dump(mode="json"), "planners": self.planners,
-            "axes": [a.path for a in self.axes], "design": self.design.document(),
+            "world": self.world.name, "base": self.base.model_dump(mode="json"),
+            "planners": list(self.planners.items()),
+            "axes": [(a.path, a.document()) for a in self.axes], "design": self.design.document(),
+            "points": list(self.design) if isinstance(self.design, Listed) else None,
             "questions": [q.model_dump(mode="json") for q in self.questions],
             "replications": self.replications, "seed": self.seed, "confidence": self.confidence,
         }  # fmt: skip
@@ -139,7 +267,16 @@ def load(path: str | Path) -> Study:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    return Study.of(read_document(text, str(file)), file.parent, text)
+        with file.open("rb") as handle:
+            raw = handle.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{file}: cannot be read: {why}; give the name of a study file") from None
+    if len(raw) > LARGEST_FILE:
+        raise InputError(f"{file}: larger than {LARGEST_FILE >> 20} MiB; no study file is")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{file}:{line}: not UTF-8 (byte {raw[error.start]:#04x}); save it as UTF-8") from None
+    return Study.from_text(text, str(file), file.parent)

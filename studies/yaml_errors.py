@@ -44,7 +44,7 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any) -> list[t
         loc = _real(raw, data, one["type"])
         if len(loc) < len(raw):
             choices.add(loc)
-        what, value = _say(one, loc, model)
+        what, value = _say(one, raw, model)
         if what not in expected.setdefault(loc, []):
             expected[loc].append(what)
         got[loc] = value
@@ -73,13 +73,13 @@ def _real(raw: Location, data: Any, kind: str) -> Location:
     return loc
 
 
-def _say(one: Any, loc: Location, model: type[BaseModel]) -> tuple[str, str]:
+def _say(one: Any, raw: Location, model: type[BaseModel]) -> tuple[str, str]:
     """What is wrong, and what was got (empty where the first says it)."""
     kind = one["type"]
     if kind == "missing":
         return "is missing", ""
     if kind == "extra_forbidden":
-        return unknown_key(str(loc[-1]), fields_at(model, loc[:-1])), ""
+        return unknown_key(str(raw[-1]), fields_at(model, raw[:-1])), ""
     message = str(one["msg"])
     if kind == "value_error":
         return message.removeprefix("Value error, "), ""
