@@ -94,6 +94,9 @@ class Answer:
         Whether this belongs to another answer: a device type of the cheapest cluster, a factor of what breaks first.
     table : tuple of Effect
         What changes of each factor do; of "what breaks first".
+    change : float or None
+        Of a factor of "what breaks first": the smallest change that was tried and misses the target, relative to the
+        base case; None if none does.
     error : str
         Why there is no answer, where a point failed or does not know the metric; one line.
     """
@@ -114,6 +117,7 @@ class Answer:
     part: bool = False
     table: tuple[Effect, ...] = ()
     error: str = ""
+    change: float | None = None
 
 
 def headline(answers: Sequence[Answer]) -> str:

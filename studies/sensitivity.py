@@ -212,7 +212,9 @@ def _part(factor: _Factor, search: Search, base: Case, what: str) -> Answer:
         worst = measured(rule, search.probes[1.0].estimate)
         devices = value_of(base, "cluster.devices")
         said = f"{worst} when one of {devices} devices fails and takes the group whose loss hurts most with it"
-        return replace(found, sentence=f"{search.planner}: {said}.", short=said)
+        return replace(
+            found, sentence=f"{search.planner}: {said}.", short=said, change=None if at is None else -1 / devices
+        )
     if at is None:
         said = f"{WORDS[factor.name]}: nothing is missed up to {search.quantity.say(search.bisection.hard_end)}"
     elif at == factor.base:
@@ -220,7 +222,8 @@ def _part(factor: _Factor, search: Search, base: Case, what: str) -> Answer:
     else:
         said = f"{WORDS[factor.name]} {_way(at / factor.base - 1)} ({search.quantity.say(at)}): "
         said += measured(rule, search.probes[at].estimate)
-    return replace(found, sentence=f"{search.planner}: {said}. {found.sentence}", short=said)
+    change = None if at is None else at / factor.base - 1
+    return replace(found, sentence=f"{search.planner}: {said}. {found.sentence}", short=said, change=change)
 
 
 def _way(change: float) -> str:
