@@ -42,19 +42,31 @@ def _cut(fraction: float) -> str:
 
 
 def interval_of(search: Search) -> tuple[float | None, float | None]:
-    """Values at which the metric's interval contains the bound; None where it reaches beyond the range, or is none."""
+    """Values at which the metric's interval contains the bound; None where it reaches beyond the range, or is none.
+
+    The true ends lie between two probes; the outer ones are given, so that the interval covers at least what it says.
+    """
     if search.replications == 1:
         return None, None
-    easy, hard = search.bisection.reached(search.surely()), search.bisection.reached(search.possibly())
+    rule, whole = search.bisection, search.quantity.whole
+    easy, possibly = rule.reached(search.surely()), search.possibly()
+    hard = rule.reached(possibly) if whole else rule.missed(possibly)
+    if possibly.get(rule.hard_end) and not _natural(search, rule.hard_end):
+        hard = None
     return (hard, easy) if search.quantity.hard == "low" else (easy, hard)
+
+
+def _natural(search: Search, value: float) -> bool:
+    """Whether nothing lies beyond a value, whatever the range."""
+    return search.quantity.whole and value == 1 and search.quantity.hard == "low"
 
 
 def _interval(search: Search, low: float | None, high: float | None) -> str:
     if search.replications == 1:
         return "one replication, no interval"
-    figure = search.quantity.figure
-    left = "below the range" if low is None else figure(low)
-    right = "above the range" if high is None else figure(high)
+    q = search.quantity
+    left = f"{q.figure(q.low)} or less" if low is None else q.figure(low)
+    right = f"{q.figure(q.high)} or more" if high is None else q.figure(high)
     return f"{percent(search.confidence)} interval {left} … {right}"
 
 
@@ -101,7 +113,7 @@ def _reached(search: Search, value: float) -> str:
     """``9 devices (95 % interval 8 … 10)``."""
     q = search.quantity
     said = f"{q.say(value)} ({_interval(search, *interval_of(search))})"
-    if value == search.bisection.hard_end and not (q.whole and value == 1):
+    if value == search.bisection.hard_end and not _natural(search, value):
         return f"at {'most' if q.hard == 'low' else 'least'} {said}, the end of the range that was asked"
     return said
 
