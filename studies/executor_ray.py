@@ -1,0 +1,158 @@
+"""Studies on a Ray cluster: ``ray`` for the one of this machine, or a new one; ``ray://HOST:PORT`` for another."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from ..errors import InputError
+from .executors import Crew, check_versions, knock
+from .work import Cargo, evaluate_points
+
+__all__ = ["RayExecutor", "ray_crew"]
+
+ANSWER_S = 9.0
+
+
+class RayExecutor(Executor):
+    """Ray tasks as an executor: one CPU each, never run twice by Ray itself."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._remote: dict[Callable[..., Any], Any] = {}
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Send a task."""
+        if fn not in self._remote:
+            self._remote[fn] = self._ray.remote(num_cpus=1, max_retries=0)(fn)
+        reference = self._remote[fn].remote(*args, **kwargs)
+        return reference.future()
+
+
+def ray_crew(name: str, place: tuple[str, int] | None, workers: int | None, cargo: Cargo) -> Crew:
+    """Connect to a Ray cluster, or start one here, and check its nodes.
+
+    Parameters
+    ----------
+    place : (host, port), optional
+        Of a Ray client server. If not given: the cluster of ``RAY_ADDRESS`` or of this machine; else a new one,
+        which ends with the study.
+    workers : int, optional
+        CPUs of a new one; one or none takes all.
+
+    Raises
+    ------
+    InputError
+        If Ray is not installed, nobody answers, or a node lacks this version of the package.
+    """
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming default; says nothing on stderr
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError:
+        raise InputError(f"executor: {name} needs Ray; pip install 'meshwright[ray]'") from None
+    if place is not None:
+        knock(name, place)
+    ours = not ray.is_initialized()
+    if ours:
+        _connect(ray, name, place, workers)
+    try:
+        check_versions(name, _versions(ray))
+        executor = RayExecutor(ray)
+        held = ray.put(cargo)
+    except BaseException:
+        if ours:
+            ray.shutdown()
+        raise
+
+    def cpus() -> int:
+        return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def died(future: Future[Any], error: BaseException) -> str:
+        kinds = ("WorkerCrashedError", "OutOfMemoryError", "NodeDiedError", "LocalRayletDiedError")
+        found = next((k for k in kinds if isinstance(error, getattr(ray.exceptions, k, ()))), "")
+        if not found:
+            return ""
+        return "worker process died" + (" (out of memory)" if found == "OutOfMemoryError" else "")
+
+    def close(at_once: bool) -> None:
+        if ours:
+            ray.shutdown()
+
+    return Crew(name, executor, _evaluate, [cargo.digest, [held]], cpus, close, 1, died)
+
+
+def _evaluate(cargo: Any, points: Any, budget_s: float) -> Any:
+    """In a worker: fetch the data, once in its life."""
+    import ray
+
+    digest, (held,) = cargo
+    done = evaluate_points(digest, points, budget_s)
+    return evaluate_points(ray.get(held), points, budget_s) if done is None else done
+
+
+def _connect(ray: Any, name: str, place: tuple[str, int] | None, workers: int | None) -> None:
+    said: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if place is not None:
+        _in_time(lambda: ray.init(f"ray://{place[0]}:{place[1]}", **said), name)
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    try:
+        if address:
+            _in_time(lambda: ray.init(**said), f"{name} (RAY_ADDRESS={address})")
+            return
+        try:
+            ray.init("auto", **said)
+        except ConnectionError:
+            count = workers if workers and workers > 1 else None
+            ray.init("local", num_cpus=count, include_dashboard=False, **said)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"executor: Ray cannot start here: {' '.join(str(error).split())[:200]}") from None
+
+
+def _in_time(connect: Callable[[], Any], name: str) -> None:
+    """Call `connect` and wait for it `ANSWER_S` at most; Ray itself would try for minutes."""
+    result: Future[Any] = Future()
+
+    def call() -> None:
+        try:
+            result.set_result(connect())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    try:
+        result.result(ANSWER_S)
+    except TimeoutError:
+        raise InputError(f"executor: no Ray cluster answers at {name} within {ANSWER_S:.0f} s") from None
+    except Exception as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"executor: no Ray cluster answers at {name}: {why}") from None
+
+
+def _versions(ray: Any) -> dict[str, Any]:
+    """Node -> version of the package there, or the error of asking; a standard library function asks."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    ask = ray.remote(num_cpus=0, max_retries=0)(importlib.metadata.version)
+    nodes = [node for node in ray.nodes() if node.get("Alive") and node.get("Resources", {}).get("CPU")]
+    asked = {
+        str(node["NodeManagerAddress"]): ask.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote("meshwright")
+        for node in nodes
+    }
+    found: dict[str, Any] = {}
+    for node, reference in asked.items():
+        try:
+            found[node] = ray.get(reference, timeout=60)
+        except Exception as error:
+            found[node] = getattr(error, "cause", None) or error
+    return found
