@@ -68,7 +68,9 @@ def plan(
     names = list(PLANNERS) if planner == "all" else split_names(planner)
     chosen = {name: PlannerSource.find(name) for name in names}
     options = _options(option or [])
-    serving = {name: options.pop(name) for name in ("admission", "overhead", "max_batch") if name in options}
+    serving: dict[str, Any] = {
+        name: options.pop(name) for name in ("admission", "overhead", "max_batch") if name in options
+    }
     for source in chosen.values():
         source.check_options(options, "--option")
     if out is not None:
@@ -81,7 +83,7 @@ def plan(
         slo=slo,
     )  # fmt: skip
     warn_of_hopeless(traffic, profiles, {name: _within(profiles[name], where.n_devices) for name in profiles})
-    serving = {"overhead": profiles.overhead_s} | serving
+    serving.setdefault("overhead", profiles.overhead_s)
     problem = Problem(
         where, tuple(profiles), traffic, profiles, dispatch=dispatch, seed=seed, options=options, **serving
     )

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..simulator.plan import Plan
-from . import alpaserve
+from . import alpaserve, trivial
 from .alpaserve.clockwork import ScheduledPlan
 from .problem import Problem
 from .shipped import PLANNERS
 from .source import PlannerSource
 
-__all__ = ["PLANNERS", "PlannerSource", "Problem", "ScheduledPlan", "alpaserve", "planner"]
+__all__ = ["PLANNERS", "PlannerSource", "Problem", "ScheduledPlan", "alpaserve", "planner", "trivial"]
 
 
 def planner(name: str) -> Callable[..., Plan | ScheduledPlan]:

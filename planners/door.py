@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from ..errors import InputError, MeshwrightError, RunError
 from ..simulator.placement import Placement, PlacementSchedule
 from ..simulator.plan import Plan
 from ..simulator.plan_build import cluster_entry
+from ..wording import nearest
 from .alpaserve.clockwork import ScheduledPlan
 from .planner_file import line_of
 from .problem import Problem
@@ -86,8 +86,8 @@ def refuse_options(given: Iterable[str], known: Iterable[str], name: str, where:
     has = sorted(known)
     for option in given:
         if option not in has:
-            near = difflib.get_close_matches(option, has, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(has) or 'none'}"
+            near = nearest(option, has)
+            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(has) or 'none'}"
             raise InputError(f"{where}: planner {name!r} has no option {option!r}; {hint}")
 
 

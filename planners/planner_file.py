@@ -6,7 +6,6 @@ So the file must be complete in itself, or import what is installed; what lies b
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib.abc
 import importlib.util
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from ..errors import InputError
+from ..wording import nearest
 
 __all__ = ["FORM", "function_of", "line_of", "read", "split"]
 
@@ -78,8 +78,8 @@ def function_of(name: str, code: str) -> object:
     if not function:
         raise InputError(f"planner: {name}: expected {FORM}; {has}")
     if function not in vars(module):
-        near = difflib.get_close_matches(function, own, n=1)
-        hint = f"did you mean {file}:{near[0]}?" if near else has
+        near = nearest(function, own)
+        hint = f"did you mean {file}:{near}?" if near else has
         raise InputError(f"planner: {file}: no function {function!r} in it; {hint}")
     found = vars(module)[function]
     if not callable(found):
@@ -155,5 +155,5 @@ def _beside(path: Path) -> str:
         others = [other.name for other in path.parent.glob("*.py")]
     except OSError:
         others = []
-    near = difflib.get_close_matches(path.name, others, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; write {FORM}"
+    near = nearest(path.name, others)
+    return f"; did you mean {near}?" if near else f"; write {FORM}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from ..simulator.serving.policy import check_dispatch
 from ..simulator.serving.result import SimulationResult
 from ..simulator.serving.simulate import simulate
 from ..traces.trace import Trace
+from ..wording import nearest
 from .alpaserve.bound import upper_bound
 from .alpaserve.clockwork import ScheduledPlan
 from .alpaserve.instance import build_instance, no_room
@@ -259,8 +259,8 @@ class Problem:
                 raise InputError(f"{where}: expected a Placement (got {type(one).__name__})")
             for model in one.models:
                 if model not in self.models:
-                    near = difflib.get_close_matches(model, self.models, n=1)
-                    hint = f"did you mean {near[0]!r}?" if near else f"the problem's are {', '.join(self.models[:10])}"
+                    near = nearest(model, self.models)
+                    hint = f"did you mean {near!r}?" if near else f"the problem's are {', '.join(self.models[:10])}"
                     raise InputError(f"{where}: holds {model!r}, which is not among the problem's models; {hint}")
             try:
                 one.check(self.cluster, self.profiles)
@@ -289,8 +289,8 @@ def _check_models(models: tuple[str, ...], trace: Trace, profiles: Mapping[str, 
         if name in seen:
             raise InputError(f"models: {name!r} is listed twice")
         if name not in profiles:
-            near = difflib.get_close_matches(name, list(profiles), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"profiled: {', '.join(list(profiles)[:10])}"
+            near = nearest(name, list(profiles))
+            hint = f"did you mean {near!r}?" if near else f"profiled: {', '.join(list(profiles)[:10])}"
             raise InputError(f"models: no profile for {name!r}; {hint}")
         seen.add(name)
     for name, count in zip(trace.models, trace.counts().tolist(), strict=True):

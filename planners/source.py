@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from ..profiles.profile import ModelProfile
 from ..simulator.cluster import Cluster
 from ..simulator.plan import Plan
 from ..traces.trace import Trace
+from ..wording import nearest
 from . import door, installed, planner_file
 from .alpaserve.clockwork import ScheduledPlan
 from .alpaserve.instance import build_instance
@@ -77,8 +77,8 @@ class PlannerSource:
             source = cls(name, "", installed.digest_of(name))
         else:
             known = [*PLANNERS, *(other for other in installed.names() if other not in PLANNERS)]
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, known)
+            hint = f"; did you mean {near!r}?" if near else ""
             raise InputError(
                 f"planner: unknown planner {name!r}; expected one of {', '.join(known)}, or {planner_file.FORM}{hint}"
             )

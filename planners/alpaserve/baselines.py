@@ -20,7 +20,15 @@ from .instance import Instance, build_instance
 from .selection import Room
 from .spare import fill_spare_memory
 
-__all__ = ["config_of", "dedicated", "greedy_no_partition", "round_robin", "selective_replication", "uniform_groups"]
+__all__ = [
+    "check_room",
+    "config_of",
+    "dedicated",
+    "greedy_no_partition",
+    "round_robin",
+    "selective_replication",
+    "uniform_groups",
+]
 
 Progress = Callable[[str], None]
 
@@ -215,18 +223,29 @@ def _uniform(
     begun = time.perf_counter()
     instance = build_instance(cluster, models, trace, profiles, require="any", **serving)
     groups = uniform_groups(instance, config)
-    if not instance.fits[sorted(set(groups))].any():
-        least = min(float(instance.weight[c].max(axis=1).min()) for c in set(groups))
-        raise InfeasibleError(
-            f"{name}: no model fits a group of {config}; it would with {least / 2**30:.2f} GiB usable on each device "
-            f"({instance.memory_bytes / 2**30:.2f} GiB now)"
-        )
+    check_room(instance, groups, config, name)
     evaluator = Evaluator(instance)
     state = select(evaluator, groups, selection, beam)
     if fill:
         state = fill_spare_memory(evaluator, state)
     options = {"config": str(config), "selection": selection, "beam": beam, "fill": fill}
     return finish(instance, state, evaluator, name, options, begun, seed)
+
+
+def check_room(instance: Instance, groups: tuple[int, ...], config: ParallelConfig, name: str) -> None:
+    """Refuse groups that no model fits.
+
+    Raises
+    ------
+    InfeasibleError
+        Saying how much memory would do.
+    """
+    if not instance.fits[sorted(set(groups))].any():
+        least = min(float(instance.weight[c].max(axis=1).min()) for c in set(groups))
+        raise InfeasibleError(
+            f"{name}: no model fits a group of {config}; it would with {least / 2**30:.2f} GiB usable on each device "
+            f"({instance.memory_bytes / 2**30:.2f} GiB now)"
+        )
 
 
 def config_of(config: ParallelConfig | str) -> ParallelConfig:

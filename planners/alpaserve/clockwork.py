@@ -18,7 +18,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.placement import PlacementSchedule
 from ...simulator.plan import PlannerEntry
 from ...traces.trace import Trace
-from .baselines import select, uniform_groups
+from .baselines import check_room, select, uniform_groups
 from .evaluator import Evaluator
 from .finish import predict
 from .instance import Instance, build_instance
@@ -106,6 +106,7 @@ def clockwork_pp(
     starts = _starts(trace, window, windows)
     bounds = [*np.searchsorted(trace.arrival, starts, side="left").tolist(), len(trace)]
     groups = uniform_groups(instance, ParallelConfig(1, 1))
+    check_room(instance, groups, ParallelConfig(1, 1), "clockwork++")
     placements = []
     evaluations = 0
     for k in range(len(starts)):
