@@ -45,6 +45,11 @@ def _nearest(what: str, given: str, known: tuple[str, ...]) -> ValueError:
     return ValueError(f"unknown {what} {given!r}; {hint}")
 
 
+def _tuple(value: Any) -> Any:
+    """A list as a tuple: whoever validates strictly takes no list for one."""
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
 def _factor(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -137,7 +142,9 @@ class CheapestCluster(_Ranged):
     """The device type whose fewest devices cost least."""
 
     find: Literal["cheapest cluster"]
-    devices: tuple[str, ...] = Field(default=(), description="device types; the base case's if left out")
+    devices: Annotated[tuple[str, ...], BeforeValidator(_tuple)] = Field(
+        default=(), description="device types; the base case's if left out"
+    )
     prices: Mapping[str, Annotated[float, Field(ge=0)]] = Field(
         default_factory=dict, description="device type -> price of one device-hour, where it is not the spec's"
     )
@@ -156,10 +163,12 @@ class WhatBreaksFirst(QuestionBase):
     """Which factor's smallest change makes attainment fall below the target."""
 
     find: Literal["what breaks first"]
-    factors: tuple[Annotated[Factor, BeforeValidator(_factor)], ...] = Field(
+    factors: Annotated[tuple[Annotated[Factor, BeforeValidator(_factor)], ...], BeforeValidator(_tuple)] = Field(
         default=(), description="what is changed, one at a time; all that the case has if left out"
     )
-    changes: tuple[Change, ...] = Field(default=(0.1, 0.25), description="changes, up and down, in the table")
+    changes: Annotated[tuple[Change, ...], BeforeValidator(_tuple)] = Field(
+        default=(0.1, 0.25), description="changes, up and down, in the table"
+    )
     limit: Annotated[float, Field(gt=1)] = Field(default=4.0, description="greatest factor by which one is changed")
     replan: StrictBool = Field(default=False, description="plan anew for each change, rather than keep the base's plan")
 
@@ -169,7 +178,9 @@ class Headroom(QuestionBase):
 
     find: Literal["headroom"]
     plan: str | None = Field(default=None, description="a plan file; else each planner's plan for the traffic as it is")
-    of: tuple[Literal["rate", "cv", "slo"], ...] = Field(default=("rate", "cv", "slo"), description="what is scaled")
+    of: Annotated[tuple[Literal["rate", "cv", "slo"], ...], BeforeValidator(_tuple)] = Field(
+        default=("rate", "cv", "slo"), description="what is scaled"
+    )
     limit: Annotated[float, Field(gt=1)] = Field(default=8.0, description="greatest factor that is tried, either way")
 
 

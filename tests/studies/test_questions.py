@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,17 +144,19 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
             0.9 + 0.01 * (truth - c.workload.rate) + spread * generator(10_000 * k + c.seed, "noise").normal(), 2.0
         )
 
+    def few(noise):
+        at_truth = {"workload": Workload(rate=truth)}
+        return lambda c, p: 0.03 * (c.cluster.devices - 6) + noise(c.model_copy(update=at_truth), p)
+
     covered = {"rate": 0, "devices": 0}
     for k in range(studies):
         rate = ToySession(noisy(k), replications=5, confidence=0.9)
         (answer,) = ask(rate, "highest rate", target=0.9, low=1, high=40)
         covered["rate"] += answer.low <= truth <= answer.high
 
-        def few(c, _, noise=noisy(k)):
-            slope = 0.03 * (c.cluster.devices - 6)
-            return 0.9 + slope + noise(c.model_copy(update={"workload": Workload(rate=truth)}), _) - 0.9
-
-        (answer,) = ask(ToySession(few, replications=5, confidence=0.9), "fewest devices", target=0.9, high=12)
+        (answer,) = ask(
+            ToySession(few(noisy(k)), replications=5, confidence=0.9), "fewest devices", target=0.9, high=12
+        )
         covered["devices"] += (answer.low or 1) <= 6 <= (answer.high or 12)
     # Outward by at most the tolerance, so not far above 90 % either.
     error = 3 * math.sqrt(0.9 * 0.1 / studies)
@@ -285,7 +286,7 @@ def test_unstable_answers_say_so():
     ],
 )
 def test_questions_that_make_no_sense_are_refused(question, says):
-    with pytest.raises(ValueError, match="question|validation") as caught:
+    with pytest.raises(ValueError, match="validation error") as caught:
         TypeAdapter(questions.Question).validate_python(question)
     assert says in str(caught.value)
 
