@@ -1,0 +1,192 @@
+"""The KV memory of the paper's vLLM: a pool of counted blocks, block tables, copy-on-write, a swap pool on the host.
+
+PagedAttention §5.4.2-5.4.4 and §5.5.2: fork shares every block, append writes in place, into a new block, or into a
+copy of a shared one, free drops the shares.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ...errors import InputError, RunError
+from .request import Sequence, SequenceGroup, Status
+
+__all__ = ["Allocation", "Block", "BlockManager", "BlockPool"]
+
+
+class Block:
+    """One block of key and value memory, shared by `shares` sequences."""
+
+    __slots__ = ("number", "shares")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.shares = 0
+
+
+class BlockPool:
+    """Blocks of one memory; the block that was freed last is given out first.
+
+    Parameters
+    ----------
+    size : int
+        Number of blocks.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._free = [Block(i) for i in range(size)]
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that nobody holds."""
+        return len(self._free)
+
+    def allocate(self) -> Block:
+        """Take a block, with one share."""
+        if not self._free:
+            raise RunError("block pool: no block is free; the policy must check before it allocates")
+        block = self._free.pop()
+        block.shares = 1
+        return block
+
+    def free(self, block: Block) -> None:
+        """Give back one share of a block."""
+        if block.shares < 1:
+            raise RunError(f"block pool: block {block.number} is freed twice")
+        block.shares -= 1
+        if not block.shares:
+            self._free.append(block)
+
+
+class Allocation(Enum):
+    """Whether a prompt can have its blocks."""
+
+    OK = "ok"
+    LATER = "later"
+    NEVER = "never"
+
+
+class BlockManager:
+    """Block tables of all sequences, on the device and swapped out.
+
+    Parameters
+    ----------
+    block_size : int
+        Tokens in a block.
+    num_gpu_blocks, num_cpu_blocks : int
+        Sizes of the two pools.
+    watermark : float
+        Share of the device's blocks that admission leaves free, so that new prompts do not cause preemptions at once.
+
+    Raises
+    ------
+    InputError
+        On a block size or pool below one block, or a watermark outside [0, 1).
+    """
+
+    def __init__(self, block_size: int, num_gpu_blocks: int, num_cpu_blocks: int = 0, watermark: float = 0.01) -> None:
+        for name, value, least in (
+            ("block_size", block_size, 1),
+            ("num_gpu_blocks", num_gpu_blocks, 1),
+            ("num_cpu_blocks", num_cpu_blocks, 0),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
+        if not 0 <= watermark < 1:
+            raise InputError(f"watermark: expected a share of the blocks in [0, 1) (got {watermark})")
+        self.block_size = block_size
+        self.gpu = BlockPool(num_gpu_blocks)
+        self.cpu = BlockPool(num_cpu_blocks)
+        self.watermark_blocks = int(watermark * num_gpu_blocks)
+        self.tables: dict[int, list[Block]] = {}
+
+    def can_allocate(self, group: SequenceGroup) -> Allocation:
+        """Whether the prompt's blocks fit now, later, or never, beside the watermark."""
+        need = group.having(Status.WAITING)[0].blocks(self.block_size)
+        if self.gpu.size - need < self.watermark_blocks:
+            return Allocation.NEVER
+        return Allocation.OK if self.gpu.free_blocks - need >= self.watermark_blocks else Allocation.LATER
+
+    def allocate(self, group: SequenceGroup) -> None:
+        """Give the prompt its blocks, one share for every sequence of the group."""
+        waiting = group.having(Status.WAITING)
+        table = [self.gpu.allocate() for _ in range(waiting[0].blocks(self.block_size))]
+        for block in table:
+            block.shares = len(group.sequences)
+        for sequence in waiting:
+            self.tables[sequence.number] = list(table)
+
+    def can_append(self, group: SequenceGroup) -> bool:
+        """Whether a block is free for every running sequence, needed or not (the paper's conservative test)."""
+        return len(group.having(Status.RUNNING)) <= self.gpu.free_blocks
+
+    def append(self, sequence: Sequence) -> tuple[int, int] | None:
+        """Make room for the sequence's newest token.
+
+        Returns
+        -------
+        (int, int) or None
+            The block to copy from and to, if the last block was shared (copy-on-write).
+        """
+        table = self.tables[sequence.number]
+        if len(table) < sequence.blocks(self.block_size):
+            table.append(self.gpu.allocate())
+            return None
+        last = table[-1]
+        if last.shares == 1:
+            return None
+        table[-1] = self.gpu.allocate()
+        self.gpu.free(last)
+        return last.number, table[-1].number
+
+    def fork(self, parent: Sequence, child: Sequence) -> None:
+        """Let `child` share every block of `parent`; nothing is allocated."""
+        table = self.tables[parent.number]
+        self.tables[child.number] = list(table)
+        for block in table:
+            block.shares += 1
+
+    def free(self, sequence: Sequence) -> None:
+        """Drop a sequence's shares; one that holds none is left alone."""
+        for block in self.tables.pop(sequence.number, ()):
+            (self.cpu if sequence.status is Status.SWAPPED else self.gpu).free(block)
+
+    def held(self, group: SequenceGroup) -> list[Block]:
+        """The distinct blocks of a group's unfinished sequences, in order of their first use."""
+        blocks = (b for s in group.sequences if not s.finished for b in self.tables[s.number])
+        return list({id(b): b for b in blocks}.values())
+
+    def can_swap_in(self, group: SequenceGroup) -> bool:
+        """Whether the group's blocks and one more for each sequence fit beside the watermark."""
+        need = len(self.held(group)) + len(group.having(Status.SWAPPED))
+        return self.gpu.free_blocks - need >= self.watermark_blocks
+
+    def can_swap_out(self, group: SequenceGroup) -> bool:
+        """Whether the host has room for the group's blocks."""
+        return len(self.held(group)) <= self.cpu.free_blocks
+
+    def swap_in(self, group: SequenceGroup) -> list[tuple[int, int]]:
+        """Move a group's blocks to the device; pairs of host and device block."""
+        return self._move(group.having(Status.SWAPPED), self.cpu, self.gpu)
+
+    def swap_out(self, group: SequenceGroup) -> list[tuple[int, int]]:
+        """Move a group's blocks to the host; pairs of device and host block."""
+        return self._move(group.having(Status.RUNNING), self.gpu, self.cpu)
+
+    def _move(self, sequences: list[Sequence], source: BlockPool, target: BlockPool) -> list[tuple[int, int]]:
+        """Move block tables from pool to pool; what sequences share there, they share here."""
+        moved: dict[int, Block] = {}
+        pairs: list[tuple[int, int]] = []
+        for sequence in sequences:
+            table: list[Block] = []
+            for block in self.tables[sequence.number]:
+                if id(block) in moved:
+                    moved[id(block)].shares += 1
+                else:
+                    moved[id(block)] = target.allocate()
+                    pairs.append((block.number, moved[id(block)].number))
+                table.append(moved[id(block)])
+                source.free(block)
+            self.tables[sequence.number] = table
+        return pairs

@@ -1,0 +1,206 @@
+"""`drive`: a scheduler without any clock, one iteration at a time; a record of every decision.
+
+What it is for: holding a policy against the real scheduler, step by step (DESIGN §1.2).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from ...errors import InputError
+from .request import LLMRequest
+from .vllm02 import Vllm02Config, Vllm02Scheduler
+from .vllm_v1 import V1Config, V1Scheduler
+
+__all__ = ["drive"]
+
+MAX_STEPS = 1_000_000
+
+C = TypeVar("C", Vllm02Config, V1Config)
+Record = dict[str, Any]
+
+
+def drive(
+    policy: str,
+    config: Vllm02Config | V1Config | Mapping[str, Any],
+    requests: Iterable[LLMRequest | Mapping[str, Any]],
+    *,
+    max_steps: int = MAX_STEPS,
+) -> list[Record]:
+    """Run a scheduling policy until every request is finished.
+
+    Parameters
+    ----------
+    policy : {"vllm-0.2", "vllm-v1"}
+        The paper's scheduler (vLLM 0.2.7) or today's (V1).
+    config : mapping, Vllm02Config or V1Config
+        Engine arguments, by vLLM's own names.
+    requests : iterable of mapping or LLMRequest
+        ``id, arrive_step, prompt, output, best_of=1, priority=0, tokens=None``. A request arrives before the decision
+        of its step; requests of one step arrive in the order given.
+    max_steps : int
+        Raise rather than go on beyond this many.
+
+    Returns
+    -------
+    list of dict
+        One record per step, read right after its decision. ``vllm-0.2``: ``step, kind, scheduled, num_batched_tokens,
+        swap_out, swap_in, copies, ignored, waiting, running, swapped, free_gpu, free_cpu, finished``. ``vllm-v1``:
+        ``step, scheduled, preempted, running, waiting, free_blocks, new, new_computed, finished``. ``finished`` lists
+        the requests that the step finishes.
+
+    Raises
+    ------
+    InputError
+        On an unknown policy, option or field, a request that can never run, or two of one id.
+    """
+    doors = {"vllm-0.2": _drive_02, "vllm-v1": _drive_v1}
+    if policy not in doors:
+        raise InputError(f"policy: unknown policy {policy!r}; expected one of {', '.join(doors)}")
+    arrivals = [_request(r) for r in requests]
+    seen: set[str | int] = set()
+    for request in arrivals:
+        if request.id in seen:
+            raise InputError(f"requests: two have the id {request.id!r}")
+        seen.add(request.id)
+    arrivals.sort(key=lambda r: r.arrival)
+    return doors[policy](config, arrivals, max_steps)
+
+
+def _drive_02(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
+    options = _config(Vllm02Config, config)
+    for request in arrivals:
+        if request.best_of > options.max_num_seqs:
+            raise InputError(
+                f"request {request.id!r}: best_of {request.best_of} is above max_num_seqs {options.max_num_seqs}: "
+                "it would wait for ever"
+            )
+    scheduler = Vllm02Scheduler(options)
+    records: list[Record] = []
+    for step in _steps(scheduler, arrivals, max_steps):
+        decision = scheduler.schedule()
+        if decision.kind == "idle" and not decision.ignored and scheduler.swapped:
+            group = scheduler.swapped[0]
+            raise InputError(
+                f"request {group.request.id!r}: swapped out, and the whole pool of {options.num_gpu_blocks} blocks has "
+                f"no room for its {len(scheduler.memory.held(group))} and one more for each of its sequences; raise "
+                "num_gpu_blocks"
+            )
+        record = {
+            "step": step,
+            "kind": decision.kind,
+            "scheduled": [g.request.id for g in decision.scheduled],
+            "num_batched_tokens": decision.num_batched_tokens,
+            "swap_out": len(decision.swap_out),
+            "swap_in": len(decision.swap_in),
+            "copies": len(decision.copies),
+            "ignored": [g.request.id for g in decision.ignored],
+            "waiting": [g.request.id for g in scheduler.waiting],
+            "running": [g.request.id for g in scheduler.running],
+            "swapped": [g.request.id for g in scheduler.swapped],
+            "free_gpu": scheduler.memory.gpu.free_blocks,
+            "free_cpu": scheduler.memory.cpu.free_blocks,
+        }
+        record["finished"] = [g.request.id for g in scheduler.complete(decision)]
+        records.append(record)
+    return records
+
+
+def _drive_v1(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
+    options = _config(V1Config, config)
+    for request in arrivals:
+        need = -(-min(request.prompt + request.output - 1, options.max_model_len) // options.block_size)
+        if request.prompt >= options.max_model_len:
+            raise InputError(
+                f"request {request.id!r}: its prompt of {request.prompt} tokens leaves no room for an output in "
+                f"max_model_len {options.max_model_len}"
+            )
+        if need > options.num_blocks - 1:
+            raise InputError(
+                f"request {request.id!r}: needs {need} blocks, num_blocks {options.num_blocks} leaves "
+                f"{options.num_blocks - 1}"
+            )
+        if not options.enable_chunked_prefill and request.prompt > options.max_num_batched_tokens:
+            raise InputError(
+                f"request {request.id!r}: its prompt of {request.prompt} tokens does not fit max_num_batched_tokens "
+                f"{options.max_num_batched_tokens} whole; enable chunked prefill"
+            )
+        if request.best_of != 1:
+            raise InputError(f"request {request.id!r}: best_of: today's vLLM takes samples as requests of their own")
+    scheduler = V1Scheduler(options)
+    records: list[Record] = []
+    for step in _steps(scheduler, arrivals, max_steps):
+        decision = scheduler.schedule()
+        if not (decision.scheduled or decision.preempted or scheduler.running) and scheduler.waiting:
+            stuck = scheduler.waiting[0]
+            raise InputError(
+                f"request {stuck.request.id!r}: its {stuck.length} tokens fit neither the step nor the pool, with "
+                "nothing else running; raise max_num_batched_tokens or num_blocks"
+            )
+        record = {
+            "step": step,
+            "scheduled": {r.request.id: tokens for r, tokens in decision.scheduled.items()},
+            "preempted": [r.request.id for r in decision.preempted],
+            "running": [r.request.id for r in scheduler.running],
+            "waiting": [r.request.id for r in scheduler.waiting],
+            "free_blocks": scheduler.pool.free_blocks,
+            "new": [r.request.id for r in decision.new],
+            "new_computed": {r.request.id: decision.cached[r] for r in decision.new},
+        }
+        record["finished"] = [r.request.id for r in scheduler.complete(decision)]
+        records.append(record)
+    return records
+
+
+def _steps(scheduler: Vllm02Scheduler | V1Scheduler, arrivals: list[LLMRequest], max_steps: int) -> Iterable[int]:
+    """Steps until nothing is left, with what arrives before each added."""
+    step, arrived = 0, 0
+    while True:
+        while arrived < len(arrivals) and arrivals[arrived].arrival <= step:
+            scheduler.add(arrivals[arrived])
+            arrived += 1
+        swapped = scheduler.swapped if isinstance(scheduler, Vllm02Scheduler) else []
+        if arrived == len(arrivals) and not (scheduler.waiting or scheduler.running or swapped):
+            return
+        if step >= max_steps:
+            raise InputError(f"drive: {max_steps} steps did not finish the requests; raise max_steps")
+        yield step
+        step += 1
+
+
+def _request(given: LLMRequest | Mapping[str, Any]) -> LLMRequest:
+    if isinstance(given, LLMRequest):
+        return given
+    said = dict(given)
+    known = ["id", "arrive_step", "prompt", "output", "best_of", "priority", "tokens"]
+    for name in said:
+        if name not in known:
+            raise InputError(f"requests: unknown field {name!r}{_near(name, known)}")
+    missing = [name for name in ("id", "prompt", "output") if name not in said]
+    if missing:
+        raise InputError(f"requests: a request without {missing[0]} (got {given})")
+    tokens = said.pop("tokens", None)
+    return LLMRequest(arrival=said.pop("arrive_step", 0), tokens=None if tokens is None else tuple(tokens), **said)
+
+
+def _config(kind: type[C], given: Any) -> C:
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise InputError(f"config: expected a mapping or {kind.__name__} (got {type(given).__name__})")
+    known = [f.name for f in fields(kind)]
+    for name in given:
+        if name not in known:
+            raise InputError(f"config: unknown option {name!r}{_near(str(name), known)}")
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise InputError(f"config: {str(error).partition(') ')[2] or error}") from None
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; expected one of {', '.join(known)}"

@@ -1,0 +1,301 @@
+"""The scheduler of today's vLLM (V1): one token budget a step, shared by prefills and decodes; prefix caching.
+
+Every request has tokens, and tokens whose keys and values are computed; a step hands out the difference, running
+requests first. Preemption is by recomputation; what the prefix cache still holds need not be computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from ...errors import InputError
+from .prefix_blocks import HashedBlock, HashedPool, block_hashes
+from .request import LLMRequest
+
+__all__ = ["V1Config", "V1Request", "V1Scheduler", "V1Step"]
+
+POLICIES = ("fcfs", "priority")
+
+
+@dataclass(frozen=True, slots=True)
+class V1Config:
+    """Engine arguments, by vLLM's own names.
+
+    Parameters
+    ----------
+    num_blocks : int
+        Blocks of KV memory, the null block included.
+    block_size : int
+        Tokens in a block.
+    max_model_len, max_num_batched_tokens, max_num_seqs : int
+        Tokens of a sequence, of a step; running requests.
+    enable_prefix_caching, enable_chunked_prefill : bool
+        Find full blocks again by their content; split prompts over steps.
+    policy : {"fcfs", "priority"}
+        Who goes first, and who is preempted last.
+    scheduler_reserve_full_isl : bool
+        Admit a prompt only where all of it fits, not just its first chunk.
+    long_prefill_token_threshold : int
+        Most tokens of one request in a step; 0 for no limit.
+    watermark : float
+        Share of blocks that admission leaves free while something runs.
+    """
+
+    num_blocks: int
+    block_size: int = 16
+    max_model_len: int = 8192
+    max_num_batched_tokens: int = 8192
+    max_num_seqs: int = 1024
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    policy: str = "fcfs"
+    scheduler_reserve_full_isl: bool = True
+    long_prefill_token_threshold: int = 0
+    watermark: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("num_blocks", "block_size", "max_model_len", "max_num_batched_tokens", "max_num_seqs"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
+        if self.policy not in POLICIES:
+            raise InputError(f"policy: expected one of {', '.join(POLICIES)} (got {self.policy!r})")
+        if self.long_prefill_token_threshold < 0:
+            raise InputError(
+                f"long_prefill_token_threshold: expected an integer >= 0 (got {self.long_prefill_token_threshold!r})"
+            )
+        if not 0 <= self.watermark < 1:
+            raise InputError(f"watermark: expected a share of the blocks in [0, 1) (got {self.watermark})")
+
+
+@dataclass(slots=True, eq=False)
+class V1Request:
+    """A request under way.
+
+    Parameters
+    ----------
+    request : LLMRequest
+        What was asked.
+    order : int
+        Counts requests in order of arrival.
+    length, computed : int
+        Tokens that it has, and tokens whose keys and values are in the cache.
+    tokens : list
+        Its tokens' identities; generated ones are its own.
+    contents : list
+        Contents of its full blocks.
+    blocks : list of HashedBlock
+        Its block table.
+    published : int
+        Blocks of it that can be found by others.
+    resumed : bool
+        Whether it was preempted before.
+    """
+
+    request: LLMRequest
+    order: int
+    length: int
+    computed: int = 0
+    tokens: list[Hashable] = field(default_factory=list[Hashable])
+    contents: list[Hashable] = field(default_factory=list[Hashable])
+    blocks: list[HashedBlock] = field(default_factory=list[HashedBlock])
+    published: int = 0
+    resumed: bool = False
+
+    @property
+    def output(self) -> int:
+        """Tokens that were generated."""
+        return self.length - self.request.prompt
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What the priority policy sorts by."""
+        return self.request.priority, self.order
+
+
+@dataclass(slots=True)
+class V1Step:
+    """What one scheduling decision asks of the engine.
+
+    Parameters
+    ----------
+    scheduled : dict of V1Request to int
+        Tokens of each request to compute, in order.
+    preempted : list of V1Request
+        Who lost its blocks.
+    new, resumed : list of V1Request
+        Who was admitted: for the first time, or again.
+    cached : dict of V1Request to int
+        Of those admitted, tokens that the prefix cache held.
+    """
+
+    scheduled: dict[V1Request, int] = field(default_factory=dict[V1Request, int])
+    preempted: list[V1Request] = field(default_factory=list[V1Request])
+    new: list[V1Request] = field(default_factory=list[V1Request])
+    resumed: list[V1Request] = field(default_factory=list[V1Request])
+    cached: dict[V1Request, int] = field(default_factory=dict[V1Request, int])
+
+
+class V1Scheduler:
+    """The policy: knows requests, blocks and steps, and no clock. Life cycle: `add`, `schedule`, `complete`."""
+
+    def __init__(self, config: V1Config) -> None:
+        self.config = config
+        self.pool = HashedPool(config.num_blocks, config.enable_prefix_caching)
+        self.waiting: list[V1Request] = []
+        self.running: list[V1Request] = []
+        self._watermark = int(config.watermark * config.num_blocks)
+        self._count = 0
+
+    def add(self, request: LLMRequest) -> V1Request:
+        """A request arrives."""
+        tokens: list[Hashable] = list(request.tokens) if request.tokens is not None else [
+            (request.id, i) for i in range(request.prompt)
+        ]  # fmt: skip
+        new = V1Request(request, self._count, request.prompt, tokens=tokens)
+        new.contents = block_hashes(new.tokens, self.config.block_size) if self.pool.caching else []
+        self._count += 1
+        self.waiting.append(new)
+        self._sort_waiting()
+        return new
+
+    def schedule(self) -> V1Step:
+        """Decide the next step."""
+        step = V1Step()
+        budget = self._running(step, self.config.max_num_batched_tokens)
+        if not step.preempted:
+            self._admit(step, budget)
+        for request, tokens in step.scheduled.items():
+            request.computed += tokens
+        return step
+
+    def complete(self, step: V1Step) -> list[V1Request]:
+        """Requests whose tokens are all computed got a new one. Those that finished."""
+        finished: list[V1Request] = []
+        for request in step.scheduled:
+            if request.computed < request.length:
+                continue
+            request.tokens.append((request.request.id, "output", request.length))
+            request.length += 1
+            if self.pool.caching:
+                request.contents = block_hashes(request.tokens, self.config.block_size, request.contents)
+            if request.output >= request.request.output or request.length >= self.config.max_model_len:
+                finished.append(request)
+                self._free(request)
+                self.running.remove(request)
+        return finished
+
+    def _running(self, step: V1Step, budget: int) -> int:
+        """Tokens for the running requests, in order; returns what is left of the budget."""
+        i = 0
+        while i < len(self.running) and budget > 0:
+            request = self.running[i]
+            tokens = self._limited(request.length - request.computed, budget)
+            tokens = min(tokens, self.config.max_model_len - 1 - request.computed)
+            if tokens <= 0:
+                i += 1
+                continue
+            while (fits := self._grow(request, tokens)) is False:
+                victim = self._victim()
+                self.running.remove(victim)
+                if victim in step.scheduled:  # only under priorities: it gives its budget back
+                    budget += step.scheduled.pop(victim)
+                    i -= 1
+                self._preempt(victim, step)
+                if victim is request:
+                    break
+            if not fits and self.config.policy == "priority":
+                continue  # it preempted itself: the next one stands in its place
+            if not fits:
+                break
+            step.scheduled[request] = tokens
+            budget -= tokens
+            i += 1
+        return budget
+
+    def _admit(self, step: V1Step, budget: int) -> None:
+        """Waiting requests, in order, until one does not fit."""
+        c = self.config
+        while self.waiting and budget > 0 and len(self.running) < c.max_num_seqs:
+            request = self.waiting[0]
+            found = self._cached(request)
+            hit = len(found) * c.block_size
+            tokens = request.length - hit
+            if 0 < c.long_prefill_token_threshold < tokens:
+                tokens = c.long_prefill_token_threshold
+            if not c.enable_chunked_prefill and tokens > budget:
+                break
+            tokens = min(tokens, budget)
+            room = self.pool.free_blocks - (self._watermark if self.running else 0)
+            if c.scheduler_reserve_full_isl and self._need(request, request.length, found) > room:
+                break
+            if self._need(request, hit + tokens, found) > room:
+                break
+            self.waiting.pop(0)
+            self.pool.touch(found)
+            request.blocks = list(found)
+            request.published = len(found)
+            request.computed = hit
+            self._grow(request, tokens)
+            self.running.append(request)
+            (step.resumed if request.resumed else step.new).append(request)
+            step.cached[request] = hit
+            step.scheduled[request] = tokens
+            budget -= tokens
+
+    def _limited(self, tokens: int, budget: int) -> int:
+        if 0 < self.config.long_prefill_token_threshold < tokens:
+            tokens = self.config.long_prefill_token_threshold
+        return min(tokens, budget)
+
+    def _cached(self, request: V1Request) -> list[HashedBlock]:
+        """Blocks of the longest cached prefix that leaves at least one token to compute."""
+        found: list[HashedBlock] = []
+        if self.pool.caching:
+            for content in request.contents[: (request.length - 1) // self.config.block_size]:
+                block = self.pool.find(content)
+                if block is None:
+                    break
+                found.append(block)
+        return found
+
+    def _need(self, request: V1Request, tokens: int, found: list[HashedBlock]) -> int:
+        """Blocks that leave the free queue for the request to have room for so many tokens."""
+        blocks = -(-min(tokens, self.config.max_model_len) // self.config.block_size)
+        return max(0, blocks - len(found) - len(request.blocks)) + sum(not block.shares for block in found)
+
+    def _grow(self, request: V1Request, tokens: int) -> bool:
+        """Room for the next tokens, whose full blocks can be found from now on; False if too few blocks are free."""
+        end = request.computed + tokens
+        need = self._need(request, end, [])
+        if need > self.pool.free_blocks:
+            return False
+        request.blocks += self.pool.take(need)
+        if self.pool.caching:
+            full = min(end, request.length) // self.config.block_size
+            for k in range(request.published, full):
+                self.pool.publish(request.blocks[k], request.contents[k])
+            request.published = max(request.published, full)
+        return True
+
+    def _victim(self) -> V1Request:
+        if self.config.policy == "priority":
+            return max(self.running, key=lambda r: r.rank)
+        return self.running[-1]
+
+    def _preempt(self, request: V1Request, step: V1Step) -> None:
+        self._free(request)
+        request.computed, request.resumed = 0, True
+        self.waiting.insert(0, request)
+        self._sort_waiting()
+        step.preempted.append(request)
+
+    def _free(self, request: V1Request) -> None:
+        """The end of a sequence is evicted before its beginning."""
+        self.pool.release(request.blocks[::-1])
+        request.blocks, request.published = [], 0
+
+    def _sort_waiting(self) -> None:
+        if self.config.policy == "priority":
+            self.waiting.sort(key=lambda r: r.rank)
