@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
-
-from pydantic import ValidationError
 
 from ..errors import InputError
 from ..wording import nearest
 from .axes import Axis, Values
 from .axis_reader import AxisReader
 from .designs import Design, Grid, LatinHypercube, Listed, Zipped
-from .document import VERSION, LatinHypercubeEntry, RangeEntry, StudyDocument
+from .document import LatinHypercubeEntry, RangeEntry, StudyDocument, read_form
 from .fields import checked, find_field, paths, place, steps
 from .worlds import Case, World, world
 from .worlds.world import WORLDS
-from .yaml_errors import Location, explain, unknown_key
+from .yaml_errors import Location, unknown_key
 from .yamlfile import YamlDocument, problems
 
 __all__ = ["Parts", "build"]
@@ -69,7 +67,7 @@ class _Builder:
         self.found.append((loc, what))
 
     def build(self) -> Parts | None:
-        form = self._form()
+        form = read_form(self.data, self.report)
         if form.world not in WORLDS:
             near = nearest(form.world, WORLDS)
             hint = f"did you mean {near!r}?" if near else f"known: {', '.join(WORLDS)}"
@@ -83,6 +81,8 @@ class _Builder:
         reader.whole_case = False  # until the base case is known to be right
         varied = self._varied(form, reader)
         filled, missing = self._filled(here.case, reader.said, varied)
+        if checked(here.case, filled)[0] is None and checked(here.case, reader.said)[0] is not None:
+            filled, missing = dict(reader.said), set[Location]()  # complete; it is an axis that does not go with it
         base = self._cases(here.case, filled, planners, missing)
         if form.points is None:
             reader.said = filled
@@ -107,27 +107,6 @@ class _Builder:
             self.report((), f"the study has {size:.1e} points, which no machine evaluates; take fewer")
             return None
         return Parts(form, here, base, planners, axes, design)
-
-    def _form(self) -> StudyDocument:
-        """The keys that are the same for every world; those that are wrong are reported, and as if left out."""
-        if "study" not in self.data:
-            self.report(("study",), f"is missing; write study: {VERSION}, the version of this form")
-        elif self.data["study"] != VERSION or isinstance(self.data["study"], bool):
-            self.report(("study",), f"this Meshwright reads version {VERSION} (got {self.data['study']!r})")
-        said = {k: v for k, v in self.data.items() if k in StudyDocument.model_fields} | {"study": VERSION}
-        try:
-            return StudyDocument.model_validate_json(json.dumps(said), strict=True)
-        except ValidationError as error:
-            wrong = explain(error, StudyDocument, said)
-        for loc, what in wrong:
-            if loc[0] == "axes" and len(loc) == 2:
-                got = what[what.find(" (got") :] if " (got" in what else ""
-                what = f"should be a list of values, or a range such as {{from: 1, to: 8, points: 8}}{got}"
-            if loc == ("design",):
-                what = f"{what}; write grid, list, or {{latin_hypercube: 100}}"
-            self.report(loc, what)
-        said = {key: value for key, value in said.items() if key not in {loc[0] for loc, _ in wrong}}
-        return StudyDocument.model_validate_json(json.dumps(said), strict=True)
 
     def _base(self, kind: type[Case]) -> dict[str, Any]:
         """What the file says of the base case."""
@@ -175,7 +154,7 @@ class _Builder:
 
     def _filled(
         self, kind: type[Case], said: Mapping[str, Any], varied: Mapping[str, str]
-    ) -> tuple[dict[str, Any], set[tuple[str, ...]]]:
+    ) -> tuple[dict[str, Any], set[Location]]:
         """The base case: what the file leaves to the axes (or points) has its first value there."""
         first: dict[str, Any] = {}
         axes = self.data.get("axes")
@@ -194,7 +173,7 @@ class _Builder:
                     first[find_field(kind, name)] = value
                 except InputError:
                     continue
-        filled, missing = dict(said), set[tuple[str, ...]]()
+        filled, missing = dict(said), set[Location]()
         for path, value in first.items():
             at = steps(kind, path)
             if not _holds(said, at):
@@ -203,7 +182,7 @@ class _Builder:
         return filled, missing
 
     def _cases(
-        self, kind: type[Case], filled: Mapping[str, Any], planners: Mapping[str, Any], missing: set[tuple[str, ...]]
+        self, kind: type[Case], filled: Mapping[str, Any], planners: Mapping[str, Any], missing: set[Location]
     ) -> Case | None:
         """The base case, if it is right under every planner."""
         base: list[Case] = []
@@ -234,8 +213,11 @@ class _Builder:
         """The combinations that the file lists."""
         found: list[Values] = []
         seen: dict[str, int] = {}
-        for i, row in enumerate(form.points or ()):
+        for i, row in enumerate(cast("Sequence[Mapping[str, Any] | str | float | None]", form.points or ())):
             loc: Location = ("points", i)
+            if not isinstance(row, Mapping):
+                self.report(loc, f"should be a mapping such as {{devices: 8, rate: 10}} (got {row!r})")
+                continue
             names = reader.fields(list(row), loc)
             values = reader.row(names, row, loc) if len(names) == len(row) else None
             if values is None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from .questions_kinds import Question
 from .units import parse_fraction
+from .yaml_errors import Location, explain
 
-__all__ = ["VERSION", "LatinHypercubeEntry", "RangeEntry", "StudyDocument"]
+__all__ = ["VERSION", "LatinHypercubeEntry", "RangeEntry", "StudyDocument", "read_form"]
 
 VERSION = 1
 
 Quantity = int | float | str
 """A number, or text with a unit such as ``13 GiB``."""
+
+
+POINTS = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1}}
 
 
 class _Entry(BaseModel):
@@ -43,7 +48,7 @@ class RangeEntry(_Entry):
 class LatinHypercubeEntry(_Entry):
     """A random sample that covers each axis evenly."""
 
-    latin_hypercube: int = Field(gt=0, description="number of combinations")
+    latin_hypercube: int = Field(gt=0, le=1_000_000, description="number of combinations")
 
 
 class StudyDocument(BaseModel):
@@ -63,7 +68,7 @@ class StudyDocument(BaseModel):
     design: Literal["grid", "list"] | LatinHypercubeEntry = Field(
         default="grid", description="which combinations of the axes' values: all, one after another, or a sample"
     )
-    points: tuple[Mapping[str, Any], ...] | None = Field(
+    points: Annotated[tuple[Any, ...], WithJsonSchema(POINTS)] | None = Field(
         default=None, description="the combinations themselves, each field -> value; instead of axes and design"
     )
     question: Question | None = Field(default=None, description="what is asked")
@@ -73,3 +78,30 @@ class StudyDocument(BaseModel):
     confidence: Annotated[float, BeforeValidator(parse_fraction), Field(gt=0, lt=1)] = Field(
         default=0.95, description="coverage of intervals: 0.95, or 95 %"
     )
+
+
+def read_form(data: Mapping[str, Any], report: Callable[[Location, str], None]) -> StudyDocument:
+    """The keys that are the same for every world; those that are wrong are reported, and as if left out."""
+    if "study" not in data:
+        report(("study",), f"is missing; write study: {VERSION}, the version of this form")
+    elif data["study"] != VERSION or isinstance(data["study"], bool):
+        report(("study",), f"this Meshwright reads version {VERSION} (got {data['study']!r})")
+    said: dict[str, Any] = {k: v for k, v in data.items() if k in StudyDocument.model_fields}
+    said["study"] = VERSION
+    try:
+        return StudyDocument.model_validate_json(json.dumps(said), strict=True)
+    except ValidationError as error:
+        wrong = explain(error, StudyDocument, said)
+    for loc, what in wrong:
+        if loc[0] == "axes" and len(loc) == 2 and what.startswith("should be a list"):
+            got = what[what.find(" (got") :].partition("; write")[0]
+            what = f"should be a list of values, or a range such as {{from: 1, to: 8, points: 8}}{got}"
+        if loc == ("design",):
+            what = f"{what}; write grid, list, or {{latin_hypercube: 100}}"
+        report(loc, what)
+        key, *inner = loc
+        if key == "axes" and inner:
+            said["axes"] = {name: entry for name, entry in said["axes"].items() if name != inner[0]}
+        else:
+            said.pop(str(key), None)
+    return StudyDocument.model_validate_json(json.dumps(said), strict=True)

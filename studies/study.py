@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import InputError
 from ..wording import dotted
 from .axes import Axis, Values
-from .build import Parts, build
+from .build import build
 from .designs import Design, Grid, Listed
 from .document import VERSION
 from .fields import checked, find_field, place, plain, set_fields, steps, value_at
+from .located import located
 from .point import Point
 from .questions_kinds import Question
 from .worlds import Case, World
+from .yaml_errors import Location
 from .yaml_text import to_yaml
-from .yamlfile import YamlDocument, parse
+from .yamlfile import YamlDocument, parse, problems, read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +33,6 @@ __all__ = ["Study", "load"]
 
 MANY = 100_000
 """More points than this are run only when asked for twice."""
-LARGEST_FILE = 32 * 2**20
-"""Bytes; a study file is written by a person."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class Study:
         Where files that the study names are looked for.
     text : str
         The file, for the report.
+    where : str
+        Its name, for errors; empty for a study without one.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Study:
     confidence: float
     folder: Path
     text: str = ""
+    where: str = field(default="", compare=False)
 
     @classmethod
     def from_dict(cls, said: Mapping[str, Any], folder: str | Path = ".") -> Study:
@@ -93,22 +96,42 @@ class Study:
             All that is wrong, each with its path.
         """
         data = cast("dict[str, Any]", plain(said))
-        return cls._of(build(YamlDocument(data, "study")), "study", Path(folder), None)
+        return cls._of(YamlDocument(data, "study"), "study", Path(folder), None)
 
     @classmethod
     def from_text(cls, text: str, where: str = "study.yaml", folder: str | Path = ".") -> Study:
         """From the text of a study file; `where` is its name, for errors."""
-        return cls._of(build(parse(text, where)), Path(where).stem, Path(folder), text)
+        return cls._of(parse(text, where), Path(where).stem, Path(folder), text)
 
     @classmethod
-    def _of(cls, parts: Parts, name: str, folder: Path, text: str | None) -> Study:
+    def _of(cls, document: YamlDocument, name: str, folder: Path, text: str | None) -> Study:
+        parts = build(document)
         said = parts.document
-        questions = (*(() if said.question is None else (said.question,)), *said.questions)
+        asked = {} if said.question is None else {("question",): said.question}
+        asked |= {("questions", i): question for i, question in enumerate(said.questions)}
         study = cls(
-            said.name or name, parts.world, parts.base, parts.planners, parts.axes, parts.design, questions,
-            said.replications, said.seed, said.confidence, folder, text or "",
+            said.name or name, parts.world, parts.base, parts.planners, parts.axes, parts.design, tuple(asked.values()),
+            said.replications, said.seed, said.confidence, folder, text or "", "" if text is None else document.where,
         )  # fmt: skip
+        study._check_questions(document, tuple(asked))
         return study if text is not None else replace(study, text=study.to_yaml())
+
+    def _check_questions(self, document: YamlDocument, locs: tuple[Location, ...]) -> None:
+        from . import questions
+
+        wrong: list[tuple[Location, str]] = []
+        for loc, question in zip(locs, self.questions, strict=True):
+            try:
+                for _ in questions.cases(replace(self, questions=(question,))):
+                    pass
+            except InputError as error:
+                wrong += [(loc, line) for line in str(error).splitlines()]
+        if wrong:
+            raise problems(document, wrong)
+
+    def located(self, error: InputError) -> InputError:
+        """An error that begins with a field's path, such as a file that is not there, with the study file's line."""
+        return located(error, parse(self.text, self.where), self.world.case) if self.where else error
 
     def document(self) -> dict[str, Any]:
         """The study as plain data: what `from_dict` takes."""
@@ -131,14 +154,16 @@ class Study:
         return to_yaml(self.document())
 
     def but(self, **keys: Any) -> Study:
-        """The same study with other top-level keys, checked anew: ``study.but(planners=["greedy"], replications=3)``.
+        """The same study with other top-level keys, checked anew: ``study.but(planners=["greedy"], replications=3)``;
+        None leaves a key out.
 
         Raises
         ------
         InputError
             If that makes no study.
         """
-        return Study.from_dict(self.document() | keys, self.folder)
+        said = {key: value for key, value in (self.document() | keys).items() if value is not None}
+        return Study.from_dict(said, self.folder)
 
     def __len__(self) -> int:
         """Points of the design: combinations x planners x replications."""
@@ -212,14 +237,18 @@ class Study:
 
     def reach(self) -> list[Case]:
         """Cases that together name every file, device and planner that points of the design can: under each planner
-        the base case, and each value of each axis that is not a number; whole points where the design pairs values."""
+        the base case, and each value of each axis that is not a number; whole points where the design pairs values.
+        Then those at the ends of what the questions try, which checks that these can be asked."""
+        from .questions import cases
+
         named = {axis.path for axis in self.axes if not axis.numeric}
         if isinstance(self.design, Grid):
             rows = [((axis.path, value),) for axis in self.axes if axis.path in named for value in axis.values]
         else:
             picked = (tuple((p, v) for p, v in values if p in named) for values in self.design)
             rows = list({json.dumps(row): row for row in picked}.values()) if named else []
-        return [self.case(Point(0, row, planner)) for planner in self.planners for row in [(), *rows]]
+        designed = [self.case(Point(0, row, planner)) for planner in self.planners for row in [(), *rows]]
+        return [*designed, *cases(self)]
 
     @cached_property
     def _said(self) -> dict[str, Any]:
@@ -266,17 +295,4 @@ def load(path: str | Path) -> Study:
         mend``.
     """
     file = Path(path)
-    try:
-        with file.open("rb") as handle:
-            raw = handle.read(LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"{file}: cannot be read: {why}; give the name of a study file") from None
-    if len(raw) > LARGEST_FILE:
-        raise InputError(f"{file}: larger than {LARGEST_FILE >> 20} MiB; no study file is")
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{file}:{line}: not UTF-8 (byte {raw[error.start]:#04x}); save it as UTF-8") from None
-    return Study.from_text(text, str(file), file.parent)
+    return Study.from_text(read(file), str(file), file.parent)

@@ -38,6 +38,7 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any) -> list[t
     """
     expected: dict[Location, list[str]] = {}
     got: dict[Location, str] = {}
+    ours: set[Location] = set()  # where the model itself says what is wrong
     choices: set[Location] = set()  # where several types were tried
     for one in error.errors(include_url=False):
         raw = tuple(one["loc"])
@@ -45,9 +46,12 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any) -> list[t
         if len(loc) < len(raw):
             choices.add(loc)
         what, value = _say(one, raw, model)
-        if what not in expected.setdefault(loc, []):
+        if one["type"] == "value_error" and loc not in ours:
+            ours.add(loc)
+            expected[loc], got[loc] = [what], value
+        elif (loc not in ours or one["type"] == "value_error") and what not in expected.setdefault(loc, []):
             expected[loc].append(what)
-        got[loc] = value
+            got[loc] = value
     # Of the types that were tried, the one that got furthest is the one that was meant.
     inner = {loc for loc in choices if any(len(o) > len(loc) and o[: len(loc)] == loc for o in expected)}
     return [(loc, _joined(expected[loc]) + got[loc]) for loc in expected if loc not in inner]
@@ -87,6 +91,8 @@ def _say(one: Any, raw: Location, model: type[BaseModel]) -> tuple[str, str]:
     if kind == "literal_error":
         return f"should be {one['ctx']['expected']}", got
     if kind in WORDS:
+        if WORDS[kind] == "should be a list" and isinstance(one["input"], str | int | float):
+            got += f"; write [{one['input']}]"
         return WORDS[kind], got
     message = message.removeprefix("Input ")
     return message[0].lower() + message[1:], got

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import yaml
@@ -19,13 +20,15 @@ from ..wording import dotted
 from .yaml_errors import explain
 from .yaml_values import Trap, scalar
 
-__all__ = ["Location", "YamlDocument", "parse", "problems", "validate"]
+__all__ = ["Location", "YamlDocument", "parse", "problems", "read", "validate"]
 
 Location = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 
 DEPTH = 40
 """Deepest nesting that is read; a person's file has a tenth of it."""
+LARGEST = 32 * 2**20
+"""Bytes of a file that a person writes, at most."""
 GROWTH = 10
 """A file whose anchors make it more than this many times longer than it is written is a bomb."""
 
@@ -53,7 +56,7 @@ class YamlDocument:
         if node is None:
             return None
         for step in loc:
-            if node.id == "sequence" and isinstance(step, int) and step < len(node.value):
+            if node.id == "sequence" and isinstance(step, int) and 0 <= step < len(node.value):
                 node = node.value[step]
                 line = node.start_mark.line + 1
             elif node.id == "mapping":
@@ -61,6 +64,29 @@ class YamlDocument:
                 if found is not None:
                     node, line = found[1], found[0].start_mark.line + 1
         return line or self.root.start_mark.line + 1
+
+
+def read(path: str | Path) -> str:
+    """The text of a file that a person wrote.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is too large for that, or is not UTF-8.
+    """
+    try:
+        with Path(path).open("rb") as handle:
+            raw = handle.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be read: {why}; give the name of a YAML file") from None
+    if len(raw) > LARGEST:
+        raise InputError(f"{path}: larger than {LARGEST >> 20} MiB; no such file is")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}:{line}: not UTF-8 (byte {raw[error.start]:#04x}); save it as UTF-8") from None
 
 
 def parse(text: str, where: str) -> YamlDocument:
