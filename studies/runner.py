@@ -26,6 +26,9 @@ MOST = 64
 DEATHS = 2
 """So often may a point kill its worker, alone there, before it counts as failed."""
 
+DIED = "worker process died, twice, with this point alone on it (a crash, or out of memory)"
+"""The same words on every executor: what each knows of a death goes to `Runner.deaths`."""
+
 QUIET_S = 5.0
 """Seconds without a result after which the executor is looked after."""
 
@@ -40,6 +43,8 @@ class Runner:
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
         self._size = 1
+        self.deaths: list[str] = []
+        """How workers died so far, in words."""
 
     def run(self, items: Iterable[Point | Row]) -> Iterator[Row]:
         """Evaluate points, in the order in which they finish; rows that are known pass through.
@@ -81,6 +86,8 @@ class Runner:
                     return
                 points, alone, back = flight.land()
                 if isinstance(back, str):
+                    which = ", ".join(str(p.index) for p in points[:3]) + (", …" if len(points) > 3 else "")
+                    self.deaths.append(f"{back} with point {which}")
                     if not alone:
                         suspects.extend(points)
                         continue
@@ -88,7 +95,7 @@ class Runner:
                     if deaths[points[0].index] < DEATHS:
                         suspects.append(points[0])
                     else:
-                        yield points[0], Outcome("failed", error=back)
+                        yield points[0], Outcome("failed", error=DIED)
                     continue
                 if back.version != __version__:
                     raise InputError(

@@ -16,6 +16,7 @@ from .. import __version__
 from ..errors import InputError, RunError
 from ..wording import nearest
 from .executors import crew
+from .fields import value_at
 from .outcome import Outcome
 from .point import Point
 from .progress import OnProgress, Progress
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .answer import Answer
+    from .worlds import Case
 
 __all__ = ["Session", "SessionFacts"]
 
@@ -47,6 +49,8 @@ class SessionFacts:
         Points that an earlier run left in the store, points that this one put there, points there that failed.
     elapsed_s : float
         Since the session was opened.
+    deaths : tuple of str
+        How workers died on the way, in words.
     """
 
     executor: str
@@ -55,6 +59,7 @@ class SessionFacts:
     evaluated: int
     failed: int
     elapsed_s: float
+    deaths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +162,7 @@ class Session:
         """What was done so far."""
         return SessionFacts(
             self._crew.name, self._crew.workers(), self._kept, len(self.store) - self._kept, self.store.failed,
-            time.monotonic() - self._began,
+            time.monotonic() - self._began, tuple(self._runner.deaths),
         )  # fmt: skip
 
     @property
@@ -172,14 +177,12 @@ class Session:
         """Evaluate what is missing of the design, then answer the questions, then seal the store."""
         for _ in self.evaluate(self.study.points()):
             pass
-        answers: list[Answer] = []
-        for question in self.study.questions:
-            from .questions import answer
+        from .questions import answers
 
-            self._what = str(getattr(question, "name", None) or getattr(question, "find", ""))
-            answers.extend(answer(self, question))
+        self._what = "; ".join(str(getattr(q, "find", "")) for q in self.study.questions)
+        found = answers(self, self.study.questions)
         self._what = ""
-        self.answers = tuple(answers)
+        self.answers = found
         self.store.seal()
 
     def ask(
@@ -345,17 +348,21 @@ class Session:
                     )
 
     def frame(self) -> pd.DataFrame:
-        """A row per point: values that vary, planner, replication, status, metrics, notes, decision, error."""
+        """A row per point: values that vary, planner, replication, status, metrics, notes, decision, error.
+
+        A field that varies among other points has the base case's value.
+        """
         import pandas as pd
 
         rows = list(self.store.rows())
         paths = dict.fromkeys(a.path for a in self.study.axes) | dict.fromkeys(p for r, _ in rows for p, _ in r.values)
         metrics = dict.fromkeys(name for _, o in rows for name in o.metrics)
+        bases = {label: self.study.case(Point(0, (), label)) for label in self.study.planners}
+        defaults = {label: {path: _said_at(base, path) for path in paths} for label, base in bases.items()}
         columns: dict[str, list[Any]] = {path: [] for path in paths}
         for point, _ in rows:
-            values = dict(point.values)
-            for path in paths:
-                columns[path].append(values.get(path))
+            for path, value in (defaults[point.planner] | dict(point.values)).items():
+                columns[path].append(value)
         columns["planner"] = [p.planner for p, _ in rows]
         columns["replication"] = [p.replication for p, _ in rows]
         columns["status"] = [o.status for _, o in rows]
@@ -364,6 +371,14 @@ class Session:
         columns["decision"] = [o.decision for _, o in rows]
         columns["error"] = [o.error for _, o in rows]
         return pd.DataFrame(columns, index=pd.Index([p.index for p, _ in rows], name="point", dtype="int64"))
+
+
+def _said_at(case: Case, path: str) -> Any:
+    """The value of a field; None where the case does not say it, such as an option of another planner."""
+    try:
+        return value_at(case, path)
+    except (AttributeError, KeyError):
+        return None
 
 
 def _generator(rows: Iterator[Row]) -> Generator[Row]:
