@@ -15,7 +15,7 @@ from .serving_data import ServingData, cluster_of, profile_name
 from .serving_solve import check_fit
 from .serving_traffic import span_s
 
-__all__ = ["check_alike", "check_case", "check_plan"]
+__all__ = ["check_alike", "check_case", "check_plan", "under"]
 
 
 def check_case(case: ServingCase, data: ServingData) -> Iterator[str]:
@@ -24,10 +24,17 @@ def check_case(case: ServingCase, data: ServingData) -> Iterator[str]:
         try:
             check(case, data)
         except (InputError, OutOfProfileError) as error:
-            for line in str(error).splitlines():
-                yield f"{field}: {line.removeprefix(field.rpartition('.')[2] + ': ')}"
+            yield from under(field, str(error))
             if field in _FIRST:
                 return
+
+
+def under(field: str, message: str) -> Iterator[str]:
+    """The lines of an error with the field in front that they are about, said once."""
+    for line in message.splitlines():
+        for said in (field, field.rpartition(".")[2], "device"):
+            line = line.removeprefix(f"{said}: ")
+        yield f"{field}: {line.removeprefix(f'{field} ')}"
 
 
 def _device(case: ServingCase, data: ServingData) -> None:
@@ -102,7 +109,7 @@ def _rate(case: ServingCase, data: ServingData) -> None:
 
 def _cv(case: ServingCase, data: ServingData) -> None:
     w = case.workload
-    if w.cv * w.cv_scale > MAX_CV:
+    if w.trace is None and w.cv * w.cv_scale > MAX_CV:
         raise InputError(f"expected at most {MAX_CV:g} after scaling (got {w.cv * w.cv_scale:g})")
 
 

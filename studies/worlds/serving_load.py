@@ -17,7 +17,7 @@ from ...profiles import ProfileSet, load, shipped
 from ...simulator.plan import Plan
 from ...traces.trace import Trace
 from .serving_case import ServingCase
-from .serving_check import check_alike, check_case, check_plan
+from .serving_check import check_alike, check_case, check_plan, under
 from .serving_data import ServingData, profile_name, slo_profile_name
 from .serving_solve import planning_case
 
@@ -86,10 +86,7 @@ class _Problems:
 
     def add(self, field: str, message: str) -> None:
         """Note a problem."""
-        for line in message.splitlines():
-            said = f"{field}: {line.removeprefix(field.rpartition('.')[2] + ': ')}" if field else line
-            if said not in self.lines:
-                self.lines.append(said)
+        self.lines += [s for s in (under(field, message) if field else message.splitlines()) if s not in self.lines]
 
 
 @dataclass
@@ -143,6 +140,8 @@ class _Loader:
             trace = traces.read(self.folder / name)
         except OSError as error:
             raise InputError(f"{self.folder / name}: cannot be read: {error.strerror}") from None
+        except InputError as error:
+            raise InputError("; ".join(str(error).splitlines())) from None
         spoken = [m for m, count in zip(trace.models, trace.counts(), strict=True) if count]
         self.traces[name] = trace = trace.select(spoken)
         held = hashlib.sha256("\0".join(trace.models).encode())
