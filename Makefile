@@ -5,12 +5,12 @@ BIN    := $(VENV)/bin
 # torch's CPU build where the pinned release is at hand; see constraints.txt
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint types bench clean reproduce install-torch install-dev
+.PHONY: demo test lint types gate bench clean reproduce install-torch install-dev
 
 demo: $(VENV)/.torch
 	$(BIN)/meshwright demo --out demo-out
 
-test: $(VENV)/.dev lint types
+test: $(VENV)/.dev lint types gate
 	$(BIN)/python -m pytest -q
 
 lint: $(VENV)/.dev
@@ -19,6 +19,10 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/pyright
+
+# the project's own planners, held against their baseline; docs/gate.md says how to update it
+gate: $(VENV)/.dev
+	$(BIN)/meshwright regress standard --baseline gate/data/standard.baseline.json --workers 2
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -s -o addopts= --import-mode=importlib tests/benchmarks

@@ -12,7 +12,7 @@ from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 
-from ..errors import RunError
+from ..errors import InputError, RunError
 from ..planners import PlannerSource
 from ..studies.worlds.serving import WORLD
 from .baseline import Baseline
@@ -111,6 +111,8 @@ def run_suite(
 ) -> tuple[CaseRun, ...]:
     """Plan and score all cases of a suite; the baseline's plans too, on the same traffic. See `regress`."""
     shared = Shared(WORLD.share(_named(suite.cases, planner), suite.folder), planner)
+    if planner is None:
+        _check_options(suite, shared)
     kept = {} if baseline is None else baseline.cases
     jobs: list[tuple[SuiteCase, Decision | None]] = []
     for case in suite.cases:
@@ -130,6 +132,25 @@ def _named(cases: Sequence[SuiteCase], planner: PlannerSource | None) -> list[Su
     if planner is None:
         return list(cases)
     return [case.model_copy(update={"planner": type(case.planner)()}) for case in cases]
+
+
+def _check_options(suite: Suite, shared: Shared) -> None:
+    """Refuse options that a case's planner does not have, before any work.
+
+    Raises
+    ------
+    InputError
+        A line for each case.
+    """
+    found: list[str] = []
+    for case in suite.cases:
+        try:
+            if case.planner.plan is None:
+                shared.data.planners[case.planner.name].check_options(case.planner.options, "planner.options")
+        except InputError as error:
+            found.append(f"{suite.where or suite.name}:{suite.lines.get(case.name, 1)}: case {case.name!r}: {error}")
+    if found:
+        raise InputError("\n".join(found))
 
 
 def held_against(suite: Suite, runs: Sequence[CaseRun], baseline: Baseline, only: Sequence[str] = ()) -> Report:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..errors import InfeasibleError, MeshwrightError
-from ..planners import PLANNERS, PlannerSource, Problem, ScheduledPlan
+from ..errors import InfeasibleError, InputError, MeshwrightError, RunError
+from ..planners import PlannerSource, Problem, ScheduledPlan
 from ..seeds import generator
 from ..simulator.metrics import tail
 from ..simulator.plan import Plan
@@ -25,6 +25,9 @@ Scores = Mapping[str, tuple[float | None, ...]]
 """Metric -> its value in every replication; None where it has none (the mean latency of no request)."""
 
 Failure = Literal["infeasible", "invalid", "error"]
+
+FOREIGN = "options of the case"
+"""How errors begin that are about options which a planner does not have."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +103,8 @@ def run_case(shared: Shared, case: SuiteCase, baseline: Decision | None) -> Case
         done = _with_baseline(done, scorer, baseline)
     try:
         plan = _plan(shared, case, problem)
-    except InfeasibleError as error:
-        return replace(done, failure="infeasible", why=one_line(error))
     except Exception as error:
-        said = one_line(error) if isinstance(error, MeshwrightError) else f"{type(error).__name__}: {one_line(error)}"
-        return replace(done, failure="error", why=said)
+        return replace(done, failure=_kind(error), why=_said(error))
     try:
         decision = _decision(plan)
         scorer.check(decision)
@@ -129,15 +129,33 @@ def _with_baseline(done: CaseRun, scorer: _Scorer, baseline: Decision) -> CaseRu
 
 
 def _plan(shared: Shared, case: SuiteCase, problem: Problem) -> Any:
-    """Run the planner. Options of a case are its own planner's: another one that is shipped does not know them."""
+    """Run the planner. Options of a case are for its own planner: one that takes its place may not know them."""
     source = shared.planner
     if source is None and case.planner.plan is not None:
         return shared.data.plans[case.planner.plan]
     if source is None:
         return shared.data.planners[case.planner.name].plan(problem)
-    if source.name in PLANNERS and source.name != case.planner.name:
-        problem = replace(problem, options={})
-    return source.plan(problem)
+    try:
+        return source.plan(problem, where=FOREIGN)
+    except InputError as error:
+        if not (problem.options and str(error).startswith(FOREIGN)):
+            raise
+    return source.plan(replace(problem, options={}))
+
+
+def _kind(error: Exception) -> Failure:
+    """How planning failed.
+
+    A planner that puts too much on a device is not told so before its plan is made, by the same error that says that
+    nothing can be planned; only the words tell the two apart.
+    """
+    if isinstance(error, InfeasibleError):
+        return "invalid" if str(error).startswith("Placement does not fit") else "infeasible"
+    return "invalid" if isinstance(error, MeshwrightError) and not isinstance(error, RunError) else "error"
+
+
+def _said(error: Exception) -> str:
+    return one_line(error) if isinstance(error, MeshwrightError) else f"{type(error).__name__}: {one_line(error)}"
 
 
 def _decision(plan: Any) -> Decision:

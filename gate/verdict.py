@@ -147,6 +147,8 @@ def judge(case: SuiteCase, run: CaseRun, entry: BaselineCase | None) -> CaseRepo
     worse = tuple(Finding("worse", str(d)) for d in differences if d.verdict == "worse")
     better = tuple(f"better: {d}; {UPDATE}" for d in differences if d.verdict == "better")
     spent, spent_said = _evaluations(case, run, entry)
+    if run.decision == entry.decision:
+        notes = ()
     return CaseReport(
         case.name, run.planner, differences, counts, (*worse, *unknown, *spent, *moved),
         (*notes, *better, *spent_said, *said), describe(entry.decision, run.decision), run.decision == entry.decision,
@@ -159,7 +161,7 @@ def _failure(run: CaseRun, entry: BaselineCase | None) -> Finding:
     text = {
         "infeasible": f"{became}infeasible: {run.why}",
         "invalid": f"the plan {'became' if had else 'is'} invalid: {run.why}",
-        "error": f"the planner failed: {run.why}",
+        "error": f"failed: {run.why}",
     }[run.failure or "error"]
     return Finding(run.failure or "error", text)
 
