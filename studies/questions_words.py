@@ -8,7 +8,7 @@ from ..simulator.metrics import Estimate
 from .answer import Answer, Probe
 from .bisection import Rule, Search
 
-__all__ = ["answer_of", "asked", "interval_of", "measured", "percent", "title"]
+__all__ = ["answer_of", "asked", "bounds_of", "interval_of", "measured", "percent", "title"]
 
 
 def percent(fraction: float) -> str:
@@ -61,12 +61,21 @@ def _natural(search: Search, value: float) -> bool:
     return search.quantity.whole and value == 1 and search.quantity.hard == "low"
 
 
+def bounds_of(search: Search) -> str:
+    """The interval in words: ``95 % interval 8 … 10``."""
+    return _interval(search, *interval_of(search))
+
+
 def _interval(search: Search, low: float | None, high: float | None) -> str:
     if search.replications == 1:
         return "one replication, no interval"
     q = search.quantity
     left = f"{q.figure(q.low)} or less" if low is None else q.figure(low)
     right = f"{q.figure(q.high)} or more" if high is None else q.figure(high)
+    if right.startswith(left) and high is None:
+        return f"{percent(search.confidence)} interval {right}"
+    if left.startswith(right) and low is None:
+        return f"{percent(search.confidence)} interval {left}"
     return f"{percent(search.confidence)} interval {left} … {right}"
 
 
@@ -112,9 +121,9 @@ def answer_of(search: Search, question: str, who: str = "", *, part: bool = Fals
 def _reached(search: Search, value: float) -> str:
     """``9 devices (95 % interval 8 … 10)``."""
     q = search.quantity
-    said = f"{q.say(value)} ({_interval(search, *interval_of(search))})"
+    said = f"{q.say(value)} ({bounds_of(search)})"
     if value == search.bisection.hard_end and not _natural(search, value):
-        return f"at {'most' if q.hard == 'low' else 'least'} {said}, the end of the range that was asked"
+        return f"at {'most' if q.hard == 'low' else 'least'} {said}"
     return said
 
 
@@ -139,6 +148,8 @@ def _warnings(search: Search, value: float, against: tuple[float, ...]) -> list[
     """What must be said with an answer."""
     q, rule = search.quantity, search.rule
     found: list[str] = []
+    if value == search.bisection.hard_end and not _natural(search, value):
+        found.append("that is the end of the range that was tried")
     missed = search.bisection.missed(search.known())
     if missed is not None and search.probes[missed].infeasible:
         found.append(f"with {q.say(missed)} no plan exists")

@@ -8,7 +8,7 @@ the group whose loss hurts most, since a group does not work without one of its 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from .answer import Answer, Effect
 from .bisection import Rule, Search
 from .questions_kinds import FACTORS, WhatBreaksFirst
 from .questions_quantity import DEFAULT_SLO_SCALE, Quantity, base_of, given, has_field, number, slo_path, value_of
-from .questions_words import answer_of, asked, measured, title
+from .questions_words import answer_of, asked, bounds_of, measured, title
 from .worlds import Case
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _base_value(base: Case, name: str, path: str) -> float | str:
 
 def _quantity(study: Study, question: WhatBreaksFirst, base: Case, factor: _Factor, planner: str) -> Quantity:
     """A factor as something to search: from the base case towards what hurts."""
-    path, fixed, figure, words = factor.path, given(study, question), number, f"{WORDS[factor.name]} at {{}}"
+    path, fixed, figure = factor.path, given(study, question), number
     if factor.name == "device fails":
         return Quantity(
             path, "{} failed devices", "bears", "high", 1, 1, True, lambda _: {path: "worst"}, 0.0, fixed, 0.0, {}
@@ -111,12 +111,13 @@ def _quantity(study: Study, question: WhatBreaksFirst, base: Case, factor: _Fact
         low, high = factor.base / question.limit, factor.base
         low = max(1, math.ceil(low)) if factor.whole else low
     if factor.name == "memory":
-        figure = _gib
-    elif factor.name != "devices":
-        figure = _times(factor.base)
-        words = f"{{}} × {WORDS[factor.name]}"
+        words, figure = "{} of memory per device", _gib
+    elif factor.name == "devices":
+        words = "{} devices"
+    else:
+        words, figure = f"{WORDS[factor.name]} {{}}", _way_from(factor.base)
     return Quantity(
-        path, "{} devices" if factor.name == "devices" else words, "bears", "low" if factor.down else "high", low, high,
+        path, words, "bears", "low" if factor.down else "high", low, high,
         factor.whole, write, 0.0 if factor.name == "devices" else question.tolerance, fixed, factor.base, {}, figure,
     )  # fmt: skip
 
@@ -125,12 +126,17 @@ def _gib(value: float) -> str:
     return f"{value / GIB:.3g} GiB"
 
 
-def _times(base: float) -> Any:
-    return lambda value: number(value / base)
+def _way(change: float) -> str:
+    """A relative change in words: ``+25 %``."""
+    return f"{'+' if change > 0 else '−'}{100 * abs(change):.3g} %" if change else "as it is"
 
 
-def _factors(study: Study, question: WhatBreaksFirst, base: Case) -> list[_Factor]:
-    """The factors that are asked for; of all, those that the base case has.
+def _way_from(base: float) -> Callable[[float], str]:
+    return lambda value: _way(value / base - 1)
+
+
+def _factors(study: Study, question: WhatBreaksFirst, base: Case, planner: str) -> list[_Factor]:
+    """The factors that are asked for; of all, those that the base case has, and devices only where one plans for them.
 
     Raises
     ------
@@ -138,7 +144,8 @@ def _factors(study: Study, question: WhatBreaksFirst, base: Case) -> list[_Facto
         If one that is named is none of the base case.
     """
     found: list[_Factor] = []
-    for name in dict.fromkeys(question.factors or FACTORS):
+    every = [f for f in FACTORS if f != "devices" or study.planners[planner].get("plan") is None]
+    for name in dict.fromkeys(question.factors or every):
         factor = _factor(study, base, name)
         if isinstance(factor, _Factor):
             found.append(factor)
@@ -171,16 +178,16 @@ def searches(study: Study, question: WhatBreaksFirst) -> tuple[Search, ...]:
             first=tuple(_changed(question, factor).values()),
         )
         for planner in study.planners
-        for factor in _factors(study, question, base)
+        for factor in _factors(study, question, base, planner)
     )  # fmt: skip
 
 
 def answers(study: Study, question: WhatBreaksFirst, done: Sequence[Search]) -> tuple[Answer, ...]:
     """For each planner what breaks first, then each factor, the most fragile first."""
     base, what = base_of(study, question), title(question)
-    factors = _factors(study, question, base)
     found: list[Answer] = []
     for planner in study.planners:
+        factors = _factors(study, question, base, planner)
         own = list(zip(factors, [s for s in done if s.planner == planner], strict=True))
         ranked = sorted(own, key=lambda pair: _change(study, base, *pair))
         parts = [_part(f, s, base, what) for f, s in ranked]
@@ -204,30 +211,29 @@ def _change(study: Study, base: Case, factor: _Factor, search: Search) -> float:
 
 
 def _part(factor: _Factor, search: Search, base: Case, what: str) -> Answer:
+    """The answer of one factor."""
     found = answer_of(search, what, part=True)
-    at, rule = _breaks_at(search), search.rule
-    if search.error:
+    at, rule, name = _breaks_at(search), search.rule, WORDS[factor.name]
+    value = found.value
+    if factor.name == "device fails" and not search.error:
+        n, attained = value_of(base, "cluster.devices"), measured(rule, search.probes[1.0].estimate)
+        said = f"one failed device of {n}, which takes its group with it ({attained})"
+        sentence = f"{search.planner} gives {attained} with one failed device of {n}, which takes its group with it"
+        change = None if at is None else -1 / n
+        return replace(found, sentence=f"{sentence}: the one whose loss hurts most.", short=said, change=change)
+    if value is None:  # the base case misses, or a point failed
         return found
-    if factor.name == "device fails":
-        worst = measured(rule, search.probes[1.0].estimate)
-        devices = value_of(base, "cluster.devices")
-        said = f"{worst} when one of {devices} devices fails and takes the group whose loss hurts most with it"
-        return replace(
-            found, sentence=f"{search.planner}: {said}.", short=said, change=None if at is None else -1 / devices
-        )
+    end = search.bisection.hard_end if at is None else at
+    said = f"{name} {_way(end / factor.base - 1)}"
+    if factor.whole:
+        said += f", {search.quantity.figure(end)}" + (" left" if factor.name == "devices" else "")
+    said += f" ({measured(rule, search.probes[end].estimate)})"
     if at is None:
-        said = f"{WORDS[factor.name]}: nothing is missed up to {search.quantity.say(search.bisection.hard_end)}"
-    elif at == factor.base:
-        return found
-    else:
-        said = f"{WORDS[factor.name]} {_way(at / factor.base - 1)} ({search.quantity.say(at)}): "
-        said += measured(rule, search.probes[at].estimate)
-    change = None if at is None else at / factor.base - 1
-    return replace(found, sentence=f"{search.planner}: {said}. {found.sentence}", short=said, change=change)
-
-
-def _way(change: float) -> str:
-    return f"{'+' if change > 0 else '−'}{100 * abs(change):.3g} %"
+        return replace(found, sentence=f"{search.planner} bears {said}, the most that was tried.", short=said)
+    bounds = f" ({bounds_of(search)})" if search.replications > 1 else ""
+    extra = "" if found.monotone else found.sentence[found.sentence.index("; not monotone") :].removesuffix(".")
+    sentence = f"{search.planner} misses it with {said}; it bears {search.quantity.say(value)}{bounds}{extra}."
+    return replace(found, sentence=sentence, short=said, change=at / factor.base - 1)
 
 
 def _summary(
@@ -236,31 +242,39 @@ def _summary(
 ) -> Answer:  # fmt: skip
     """What breaks first, in one answer."""
     planner, rule = ranked[0][1].planner, ranked[0][1].rule
-    changes = [_change(study, base, f, s) for f, s in ranked]
-    table = tuple(
-        Effect(factor.name, change, value, search.probes[value].estimate)
-        for factor, search in ranked
-        for change, value in _changed(question, factor).items()
-        if value in search.probes
-    )
-    table += tuple(
-        Effect(f.name, -1 / value_of(base, "cluster.devices"), 1.0, s.probes[1.0].estimate)
-        for f, s in ranked
-        if f.name == "device fails" and 1.0 in s.probes
-    )
-    first, breaks = parts[0], changes[0]
-    plan = "planned anew for each change" if question.replan else "the base case's plan kept where it can be"
+    first, breaks = parts[0], _change(study, base, *ranked[0])
+    shown = [a.short for a in parts if a.change is not None]
+    kept = [a.short for a in parts if a.change is None and not a.error]
     errors = [a.error for a in parts if a.error]
-    shown = [a.short for a, c in zip(parts, changes, strict=True) if math.isfinite(c)]
     bases = [s.probes[f.base].estimate for f, s in ranked if f.base in s.probes and f.name != "device fails"]
     if bases and not rule.holds(bases[0].mean):
         short = f"misses it in the base case already: {measured(rule, bases[0])} {asked(rule)}"
+        breaks = 0.0
     elif not shown:
-        short = f"nothing breaks it, changed by up to a factor of {number(question.limit)}"
+        short = f"is not broken {asked(rule)} by any factor, changed by up to {number(question.limit)} times"
     else:
-        short = f"breaks first by {shown[0]}" + (f"; then by {'; '.join(shown[1:])}" if shown[1:] else "")
+        short = f"breaks first with {shown[0]}" + (f"; then with {', '.join(shown[1:])}" if shown[1:] else "")
+    plan = "planned anew for each change" if question.replan else "the base case's plan kept where it can be"
+    short += f"; not answered: {'; '.join(errors)}" if errors else ""
+    full = short + (f"; not with {', '.join(kept)}" if kept and shown and breaks else "")
+    known = math.isfinite(breaks)
     return Answer(
-        what, planner, first.quantity if math.isfinite(breaks) else "", breaks if math.isfinite(breaks) else None, None,
-        None, rule.bound, bases[0] if bases else first.estimate, (), all(a.monotone for a in parts),
-        f"{planner} {short} ({plan}).", first.point, short, False, table, errors[0] if errors else "",
+        what, planner, first.quantity if known else "", breaks if known else None, None, None, rule.bound,
+        bases[0] if bases else first.estimate, (), all(a.monotone for a in parts), f"{planner} {full} ({plan}).",
+        first.point, short, False, _table(study, question, base, ranked), errors[0] if errors else "",
     )  # fmt: skip
+
+
+def _table(
+    study: Study, question: WhatBreaksFirst, base: Case, ranked: Sequence[tuple[_Factor, Search]]
+) -> tuple[Effect, ...]:
+    """What each change of each factor does; a failed device has the change of one device."""
+    found: list[Effect] = []
+    for factor, search in ranked:
+        changes = _changed(question, factor)
+        if factor.name == "device fails":
+            changes = {-1 / value_of(base, "cluster.devices"): 1.0}
+        found += [
+            Effect(factor.name, c, v, search.probes[v].estimate) for c, v in changes.items() if v in search.probes
+        ]
+    return tuple(found)

@@ -107,7 +107,7 @@ def test_a_question_with_nothing_between_its_ends():
     (answer,) = ask(session, "fewest devices", low=4, high=4)
     assert answer.value == 4
     assert "at most 4 devices" in answer.sentence
-    assert "the end of the range" in answer.sentence
+    assert "that is the end of the range" in answer.sentence
     (answer,) = ask(session, "highest rate", low=2, high=2)
     assert "at least 2 requests/s" in answer.sentence
 
