@@ -67,39 +67,31 @@ def reach_of(planner: PlannerSource | Callable[..., object]) -> Reach:
     return Reach(name[0], None, name[1], file)
 
 
-def plan_afresh(reach: Reach, problems: Mapping[str, Problem], seeds: tuple[int, ...]) -> list[dict[str, str]]:
-    """What a planner decides on each problem in fresh processes, one for each ``PYTHONHASHSEED``.
+def plan_afresh(reach: Reach, problems: Mapping[str, Problem]) -> dict[str, str]:
+    """What a planner decides on each problem in a fresh process that hashes text in another way.
 
     Raises
     ------
     Unreachable
-        If the planner was not found there; says why.
+        If the planner was not found there, or failed; says why.
     """
-    work = pickle.dumps((reach, dict(problems)))
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": str(seed)},
-        )
-        for seed in seeds
-    ]
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+        "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
+    }
     try:
-        found = [process.communicate(work, timeout=TIMEOUT_S) for process in running]
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-    answers: list[dict[str, str]] = []
-    for out, err in found:
-        lines = out.decode(errors="replace").splitlines()
-        if not lines or not lines[-1].startswith("{"):
-            raise Unreachable(next(reversed(err.decode(errors="replace").splitlines()), "the process ended early"))
-        answers.append(cast("dict[str, str]", json.loads(lines[-1])))
-    return answers
+        done = subprocess.run(
+            [sys.executable, "-m", __name__],
+            input=pickle.dumps((reach, dict(problems))), env=env, capture_output=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Unreachable(f"no answer within {TIMEOUT_S:g} s") from None
+    lines = done.stdout.decode(errors="replace").splitlines()
+    if not lines or not lines[-1].startswith("{"):
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise Unreachable(said[-1] if said else "the process ended early")
+    return cast("dict[str, str]", json.loads(lines[-1]))
 
 
 def _main() -> None:

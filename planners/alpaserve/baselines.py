@@ -117,6 +117,7 @@ def round_robin(
     given = config_of(config)
     instance = build_instance(cluster, models, trace, profiles, require="any", **serving)
     groups = list(uniform_groups(instance, given))
+    check_room(instance, tuple(groups), given, "round-robin")
     held = [0] * len(groups)
     room = Room(instance, (1 << instance.n_models) - 1)
     turn, progressed = 0, True
