@@ -1,0 +1,265 @@
+"""`page`: the report as one HTML page that needs nothing beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from ..answer import Answer
+from ..point import Point
+from ..worlds import Panel
+from .chart import Chart
+from .look import Style
+from .results import Results
+from .table import table_html
+from .words import plain, with_unit
+
+__all__ = ["Winner", "page"]
+
+MAX_LINES_OPEN = 60
+_TILES = ("attainment", "mean_latency", "p99_latency", "goodput", "utilization", "cost_per_hour")
+
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>$title</title>
+<style>
+$css</style>
+</head>
+<body>
+<header>
+<p class="eyebrow">Meshwright study</p>
+<h1>$title</h1>
+$hero
+</header>
+<main>
+$sections
+</main>
+<footer><p>Made by Meshwright. The points behind this page are in points.csv, their means in summary.csv, the figures as
+pictures and tables in the folder figures, all beside this page.</p></footer>
+<script>
+$js</script>
+</body>
+</html>
+""")
+
+
+@dataclass(frozen=True)
+class Winner:
+    """A point that is drawn: where it comes from, and its drawings."""
+
+    point: Point
+    why: str
+    panels: tuple[Panel, ...]
+
+
+def page(
+    results: Results,
+    charts: Sequence[Chart],
+    winners: Sequence[Winner],
+    warnings: Sequence[str],
+    facts: Mapping[str, str],
+) -> str:
+    """The whole page.
+
+    Parameters
+    ----------
+    results : Results
+        What it is about.
+    charts : sequence of Chart
+        Curves, those of questions first.
+    winners : sequence of Winner
+        What is drawn in full.
+    warnings : sequence of str
+        What a reader must know.
+    facts : Mapping[str, str]
+        Name -> value: versions, digests, and what the caller says of the run.
+    """
+    text = results.study.text.rstrip()
+    unfold = " open" if text.count("\n") < MAX_LINES_OPEN else ""
+    sections = [
+        _section("Curves", f'<div class="charts">{"".join(_chart(c, results.looks) for c in charts)}</div>')
+        if charts
+        else "",
+        *(_winner(w, results) for w in winners),
+        _breaks(results),
+        _section("All results", table_html(results)) if len(results.summary) else "",
+        _section("What to know", f'<ul class="warnings">{_items(warnings)}</ul>') if warnings else "",
+        _section(
+            "Study file",
+            f"<details{unfold}><summary>{text.count(chr(10)) + 1} lines</summary><pre>{escape(text)}</pre></details>",
+        )
+        if text
+        else "",
+        _section("Versions, seeds and digests", f'<dl class="facts">{_pairs(facts)}</dl>'),
+    ]
+    return _PAGE.substitute(
+        title=escape(results.study.name), css=_data("page.css"), js=_data("page.js"), hero=_hero(results, winners),
+        sections="\n".join(s for s in sections if s),
+    )  # fmt: skip
+
+
+def _data(name: str) -> str:
+    return files(__spec__.parent).joinpath(name).read_text(encoding="utf-8")
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section>\n<h2>{escape(title)}</h2>\n{body}\n</section>"
+
+
+def _items(texts: Sequence[str]) -> str:
+    return "".join(f"<li>{escape(t)}</li>" for t in texts)
+
+
+def _pairs(facts: Mapping[str, str]) -> str:
+    return "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
+
+
+def _hero(results: Results, winners: Sequence[Winner]) -> str:
+    """The answers in sentences, the first of each question large; without a question the best point; key figures."""
+    asked: dict[str, list[Answer]] = {}
+    for answer in results.answers:
+        if not answer.part:
+            asked.setdefault(answer.question, []).append(answer)
+    blocks: list[str] = []
+    for question, (first, *others) in asked.items():
+        more = "".join(_sentence(a.sentence, "answer more", results.looks.get(a.planner)) for a in others)
+        blocks.append(
+            f'<div><p class="question">{escape(question)}</p>{_sentence(first.sentence, "answer", None)}{more}</div>'
+        )
+    if not blocks:
+        blocks.append(f"<div>{_sentence(_best_sentence(results), 'answer', None)}</div>")
+    return f'<div class="answers">{"".join(blocks)}</div>\n{_figures(results, winners)}'
+
+
+def _sentence(text: str, kind: str, look: Style | None) -> str:
+    style = f' style="border-color: var(--c{look.index})"' if look else ""
+    return f'<p class="{kind}"{style}>{escape(text)}</p>'
+
+
+def _best_sentence(results: Results) -> str:
+    if results.best is None:
+        said = (
+            {s: int((results.points["status"] == s).sum()) for s in ("infeasible", "failed")}
+            if len(results.points)
+            else {}
+        )
+        what = " and ".join(f"{n:,} {s}" for s, n in said.items() if n)
+        reason = next((str(t) for t in results.points["error"] if t), "") if said else ""
+        first = f" The first says: {reason}" if reason else ""
+        return f"No point has a result{f': {what}' if what else ''}.{first}"
+    row, where = results.row_of(results.best), results.say(results.best)
+    metric = "attainment" if "attainment" in results.metrics else results.metrics[0]
+    value = (
+        with_unit(metric, float(row[metric]), float(row.get(f"{metric}_half_width", math.nan)))
+        if row is not None
+        else "?"
+    )
+    verb = f"attains {value}" if metric == "attainment" else f"reaches {metric} {value}"
+    best = "" if len(results.summary) == 1 else f", the best of {len(results.summary):,} combinations"
+    return f"{results.best.planner} {verb}{f' with {where}' if where else ''}{best}."
+
+
+def _figures(results: Results, winners: Sequence[Winner]) -> str:
+    """Tiles: what the first winner measures, and how many points there are."""
+    tiles: list[tuple[str, str, str]] = []
+    note = ""
+    if winners:
+        point = winners[0].point
+        row: Any = results.row_of(point)
+        where = f", {results.say(point)}" if point.values else ""
+        note = f'<p class="note">At {escape(point.planner + where)}; means over its draws.</p>'
+        known = [m for m in _TILES if m in results.metrics and math.isfinite(float(row[m]))]
+        for metric in known[:5]:
+            half = float(row.get(f"{metric}_half_width", math.nan))
+            spread = f"± {with_unit(metric, half)}" if half > 0 else ""
+            tiles.append((metric.replace("_", " "), with_unit(metric, float(row[metric])), spread))
+    status = list(results.points["status"]) if len(results.points) else []
+    bad = [f"{status.count(what):,} {what}" for what in ("infeasible", "failed") if what in status]
+    tiles.append(("points", f"{len(results.points):,}", ", ".join(bad)))
+    drawn = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(small)}</small></dd></div>"
+        for name, value, small in tiles
+    )
+    return f'<dl class="figures">{drawn}</dl>{note}'
+
+
+def _key(look: Style, name: str) -> str:
+    """A planner's line and mark, as figures draw it."""
+    marks = {
+        "o": '<circle cx="12" cy="6" r="4"/>', "s": '<rect x="8" y="2" width="8" height="8"/>',
+        "^": '<path d="M12 1l5 9H7z"/>', "v": '<path d="M12 11l5-9H7z"/>', "D": '<path d="M12 0l6 6-6 6-6-6z"/>',
+        "P": '<path d="M10 1h4v3h3v4h-3v3h-4V8H7V4h3z"/>',
+        "X": '<path d="M8 1l4 3 4-3 2 2-3 3 3 3-2 2-4-3-4 3-2-2 3-3-3-3z"/>',
+        "*": '<path d="M12 0l1.6 4.2H18L14.5 7l1.3 4.5L12 8.8 8.2 11.5 9.5 7 6 4.2h4.4z"/>',
+    }  # fmt: skip
+    return (
+        f'<li><svg class="key" viewBox="0 0 24 12" aria-hidden="true" style="fill: var(--c{look.index}); stroke: '
+        f'var(--c{look.index})"><path d="M0 6h24" stroke-width="2"/><g stroke="none">{marks[look.mark]}</g></svg>'
+        f"{escape(name)}</li>"
+    )
+
+
+def _chart(chart: Chart, looks: Mapping[str, Style]) -> str:
+    legend = "".join(_key(looks[name], name) for name in chart.series)
+    cards = "".join(
+        f"<figure>{f'<figcaption>{escape(c.title)}</figcaption>' if c.title else ''}{c.svg}</figure>"
+        for c in chart.cards
+    )
+    wide = " wide" if len(chart.cards) > 1 else ""
+    return (
+        f'<section class="chart{wide}"><h3>{escape(chart.title)}</h3><ul class="legend">{legend}</ul>'
+        f'<div class="cards">{cards}</div><p class="note">{escape(chart.note)}</p></section>'
+    )
+
+
+def _winner(winner: Winner, results: Results) -> str:
+    where = results.say(winner.point)
+    title = f"{winner.point.planner}{f' at {where}' if where else ''}"
+    panels = "".join(
+        f'<figure class="panel"><h3>{escape(p.title)}</h3><figcaption>{escape(p.caption)}</figcaption>{p.body}</figure>'
+        for p in winner.panels
+    )
+    return _section(title, f'<p class="note">{escape(winner.why)}</p><div class="panels">{panels}</div>')
+
+
+def _breaks(results: Results) -> str:
+    """What breaks first: for each planner its factors, the most fragile first, by how far they can move."""
+    blocks: list[str] = []
+    for whole in (a for a in results.answers if a.table):
+        parts = [a for a in results.answers if a.part and a.planner == whole.planner and a.question == whole.question]
+        most = max((abs(a.change) for a in parts if a.change is not None), default=1.0)
+        look = results.looks.get(whole.planner)
+        rows = "".join(_rank(a, most, results) for a in parts)
+        colour = f' style="--s: var(--c{look.index})"' if look else ""
+        blocks.append(f'<div class="box"{colour}><h3>{escape(whole.planner)}</h3><ol class="ranks">{rows}</ol></div>')
+    if not blocks:
+        return ""
+    note = (
+        '<p class="note">One factor is changed at a time. A bar is the smallest change that misses the target: the '
+        "shorter, the sooner it breaks.</p>"
+    )
+    return _section("What breaks first", note + "".join(blocks))
+
+
+def _rank(part: Answer, most: float, results: Results) -> str:
+    name = results.names.get(part.quantity, part.quantity.rpartition(".")[2]).replace("_", " ")
+    if part.change is None:
+        bar, said = "", "holds"
+    else:
+        sign = "+" if part.change > 0 else "−"
+        bar, said = (
+            f'<i style="width: {100 * abs(part.change) / (most or 1):.1f}%"></i>',
+            f"{sign}{plain(round(abs(part.change) * 100, 2))} %",
+        )
+    words = escape(part.short or part.sentence)
+    return f'<li><b>{escape(name)} {said}</b><span class="bar">{bar}</span><p>{words}</p></li>'

@@ -1,0 +1,135 @@
+"""What a report is about: a study's points, their summary, and which rows belong to the design."""
+
+from __future__ import annotations
+
+# pandas brings no type stubs.
+# pyright: reportMissingTypeStubs=false
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..answer import Answer
+from ..fields import value_at
+from ..point import Point
+from ..study import Study
+from ..summary import best, field_columns, metric_columns, summarise
+from ..worlds import Case
+from .look import Style, styles
+from .words import cell, plain, short_names
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["Frame", "Results", "gather"]
+
+Frame = Any
+"""A pandas frame. Untyped, for pandas' annotations make a union of half the library of every cell."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """A study's results, in plain cells: numbers, texts, and JSON for what is neither.
+
+    Parameters
+    ----------
+    study : Study
+        What was asked.
+    points : DataFrame
+        A row per point.
+    summary : DataFrame
+        A row per values and planner: means and half widths, and `status`, `reason`, `decision`.
+    answers : sequence of Answer
+        What was found, in the study's order.
+    paths, metrics : tuple of str
+        Which columns are fields that vary, and which were measured.
+    best : Point or None
+        The best point of all; None if none has a plan.
+    """
+
+    study: Study
+    points: Frame
+    summary: Frame
+    answers: Sequence[Answer]
+    paths: tuple[str, ...]
+    metrics: tuple[str, ...]
+    best: Point | None
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Path -> how figures and tables call it."""
+        return dict(short_names(dict.fromkeys([*self.paths, *(a.path for a in self.study.axes)])))
+
+    @cached_property
+    def looks(self) -> dict[str, Style]:
+        """Planner -> colour and mark, the same in every figure."""
+        return styles(list(dict.fromkeys([*self.study.planners, *self.summary["planner"]])))
+
+    @cached_property
+    def design(self) -> Frame:
+        """Rows of `summary` that belong to the design, so that a figure's other fields are the base case's."""
+        rows = self.summary
+        axes = [a.path for a in self.study.axes if a.path in rows]
+        keep = rows[axes].notna().all(axis=1)
+        for path in (p for p in self.paths if p not in axes):
+            keep &= rows[path].isna() | (rows[path] == cell(_at(self.study.base, path)))
+        return rows[keep]
+
+    def say(self, point: Point) -> str:
+        """A point's values in words: ``"devices 8, cv 4"``; empty for the base case."""
+        return ", ".join(f"{self.names.get(path, path)} {plain(cell(value))}" for path, value in point.values)
+
+    def row_of(self, point: Point) -> Any:
+        """The summary row of a point; None if there is none."""
+        case = self.study.case(point)
+        found = self.summary[self.summary["planner"] == point.planner]
+        for path in self.paths:
+            mine = cell(_at(case, path))
+            found = found[found[path].isna() if mine is None or mine != mine else found[path] == mine]
+        return found.iloc[0] if len(found) else None
+
+
+def _at(case: Case, path: str) -> Any:
+    """The value of a field; None where the case does not say it, as `Session.frame` has it."""
+    try:
+        return value_at(case, path)
+    except (AttributeError, KeyError):
+        return None
+
+
+def gather(session: Session) -> Results:
+    """Everything that a report of this session needs."""
+    raw, study = session.frame(), session.study
+    paths, metrics = tuple(field_columns(raw, study)), tuple(metric_columns(raw, study))
+    points, summary = _cells(raw, paths), _cells(summarise(raw, study), paths)
+    answers = tuple(session.answers)
+    return Results(
+        study, points, _with_reasons(summary, points, list(paths)), answers, paths, metrics, best(raw, study)
+    )
+
+
+def _cells(frame: Frame, paths: Sequence[str]) -> Frame:
+    out = frame.reset_index() if frame.index.name else frame.copy()
+    for path in paths:
+        if path in out and out[path].dtype == object:
+            out[path] = [cell(value) for value in out[path]]
+    return out
+
+
+def _with_reasons(summary: Frame, points: Frame, paths: list[str]) -> Frame:
+    """`summary` with the status, the first error and the first decision of the points behind each row."""
+    key = [*paths, "planner"]
+    found = points.groupby(key, sort=False, dropna=False)
+    told = found.agg(
+        status=("status", _status),
+        reason=("error", lambda texts: next((t for t in texts if t), "")),
+        decision=("decision", lambda texts: next((t for t in texts if t), "")),
+    ).reset_index()
+    return summary.merge(told, on=key, how="left", suffixes=("", "_of_points"))
+
+
+def _status(found: Frame) -> str:
+    """``ok``, ``infeasible``, ``failed``, or ``partly …`` where replications differ."""
+    known = set(found)
+    bad = "failed" if "failed" in known else "infeasible" if "infeasible" in known else "ok"
+    return f"partly {bad}" if "ok" in known and bad != "ok" else bad
