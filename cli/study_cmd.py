@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InfeasibleError, InputError, RunError
+from .study_answers import hopeless, not_answered
 from .study_words import column, count
 from .trace_io import print_json
 
@@ -72,7 +73,7 @@ def study(
     from .. import studies
     from .study_overrides import overridden
 
-    chosen = overridden(studies.load(file), file, planner or [], replications)
+    chosen = overridden(studies.load(file), planner or [], replications)
     how = How(out or Path(f"{file.stem}-out"), executor, workers, retry_failed, report, as_json)
     if dry_run:
         _dry_run(chosen, how)
@@ -108,7 +109,7 @@ def _run(chosen: Study, how: How) -> None:
     """
     from ..files import check_target
     from ..studies import Session
-    from .study_files import RUN, now, write_outputs
+    from .study_files import RUN, Run, now, write_outputs
     from .study_progress import Shower
     from .study_words import describe, print_results
 
@@ -126,11 +127,11 @@ def _run(chosen: Study, how: How) -> None:
                 session.run()
             shower.finished = True
             frame = session.frame()
-            files = write_outputs(session, how.out, shower.run(began), report=how.report)
+            files = write_outputs(session, how.out, Run.of(began, session.facts), report=how.report)
             if how.as_json:
                 print_json(_document(session, frame, files))
             else:
-                print_results(session, frame, files)
+                print_results(session, files)
             _judge(session, frame)
     except KeyboardInterrupt:
         typer.echo(f"meshwright: {shower.interrupted()}", err=True)
@@ -169,9 +170,9 @@ def _judge(session: Session, frame: pd.DataFrame) -> None:
             f"{len(failed):,} of {count(len(status))} failed (first: {failed[0]}); "
             "the same command with --retry-failed tries them again"
         )
-    for question in dict.fromkeys(answer.question for answer in session.answers):
-        answers = [answer for answer in session.answers if answer.question == question]
-        if all(answer.value is None for answer in answers):
-            raise InfeasibleError(answers[0].sentence)
+    if error := not_answered(session.answers):
+        raise RunError(error)
+    if sentence := hopeless(session.answers):
+        raise InfeasibleError(sentence)
     if status and all(what == "infeasible" for what in status):
         raise InfeasibleError(f"no point has a feasible plan (first: {errors[0]})")

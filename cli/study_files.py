@@ -15,6 +15,7 @@ from .. import __version__
 
 if TYPE_CHECKING:
     from ..studies import Session
+    from ..studies.session import SessionFacts
 
 __all__ = ["RUN", "Run", "now", "write_outputs"]
 
@@ -42,10 +43,17 @@ class Run:
     began: str
     seconds: float
     executor: str
-    workers: int | None
+    workers: int
     evaluated: int
     kept: int
     failed: int
+
+    @classmethod
+    def of(cls, began: str, facts: SessionFacts) -> Run:
+        """What a session did."""
+        return cls(
+            began, round(facts.elapsed_s, 3), facts.executor, facts.workers, facts.evaluated, facts.kept, facts.failed
+        )
 
 
 def now() -> str:
@@ -75,7 +83,7 @@ def _facts(run: Run) -> dict[str, str]:
     """What the report's last section says of the machine."""
     return {
         "date": run.began,
-        "executor": run.executor + ("" if run.workers is None else f", {run.workers} workers"),
+        "executor": f"{run.executor}, {run.workers} worker{'' if run.workers == 1 else 's'}",
         "seconds": f"{run.seconds:.1f} ({run.evaluated:,} points evaluated, {run.kept:,} found in the store)",
         **_machine(),
         **_versions(),

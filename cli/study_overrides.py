@@ -14,15 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["overridden"]
 
 
-def overridden(study: Study, file: Path, planners: list[str], replications: int | None) -> Study:
+def overridden(study: Study, planners: list[str], replications: int | None) -> Study:
     """A study with other planners or replications than its file's; it is another study, with a store of its own.
 
     Parameters
     ----------
     study : Study
         As its file says it.
-    file : Path
-        The file.
     planners : list of str
         Names, or ``path/to/file.py:name`` from the current folder; empty for the file's.
     replications : int, optional
@@ -33,26 +31,20 @@ def overridden(study: Study, file: Path, planners: list[str], replications: int 
     InputError
         If a planner is named twice.
     """
-    from ..studies import Study
-    from ..studies.document import read_document
-
     changes: dict[str, object] = {}
     if planners:
-        names = [_from(name, file.parent) for name in planners]
+        names = [_from(name, study.folder) for name in planners]
         if len(set(names)) < len(names):
             raise InputError(f"--planner: each once (got {', '.join(planners)})")
         changes["planners"] = names
     if replications is not None:
         changes["replications"] = replications
-    if not changes:
-        return study
-    document = read_document(study.text, str(file))
-    return Study.of(document.model_copy(update=changes), study.folder, study.text)
+    return study.but(**changes) if changes else study
 
 
 def _from(name: str, folder: Path) -> str:
     """A planner's file as seen from the study's folder, so that no path of this machine gets into the store."""
-    path, colon, function = name.rpartition(":")
-    if not colon or not path.endswith(".py"):
-        return name
-    return f"{os.path.relpath(path, folder or Path())}:{function}"
+    from ..planners.planner_file import split
+
+    file = split(name)
+    return name if file is None else f"{os.path.relpath(file[0], folder)}:{file[1]}"

@@ -6,10 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .study_files import Run
 from .study_words import count
 
 if TYPE_CHECKING:
@@ -21,8 +19,8 @@ __all__ = ["Shower", "span"]
 QUIET_S = 2.0
 EVERY_S = 5.0
 LOOK_S = 0.2
-ENOUGH = 3
-"""Points evaluated here before their pace is told; and at least one for each worker."""
+ENOUGH = 4
+"""Points for each worker, after the first one, before their pace is told."""
 
 
 def span(seconds: float) -> str:
@@ -41,7 +39,8 @@ def _cores() -> int:
 class Shower:
     """Takes the session's `Progress` and shows it from a thread of its own, so that showing costs a point nothing.
 
-    A context: it shows while the block runs.
+    A context: it shows while the block runs. The pace is that of the points after the first one, which waits for
+    workers to start and compile.
 
     Parameters
     ----------
@@ -55,12 +54,14 @@ class Shower:
         self.latest: Progress | None = None
         self.finished = False
         self._study, self._executor, self._workers = study, executor, workers or _cores()
-        self._enough = max(ENOUGH, self._workers)
+        self._first: Progress | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
 
     def __call__(self, progress: Progress) -> None:
         """What the session calls."""
+        if self._first is None and progress.done > progress.kept:
+            self._first = progress
         self.latest = progress
 
     def __enter__(self) -> Shower:
@@ -80,62 +81,54 @@ class Shower:
             return "interrupted; nothing was evaluated; the same command begins again"
         return f"interrupted; {p.done:,} of {count(p.total)} kept; the same command goes on from there"
 
-    def run(self, began: str) -> Run:
-        """What this call did."""
-        p = self.latest
-        local = self._executor == "processes"
-        return Run(
-            began, 0.0 if p is None else round(p.elapsed_s, 3), self._executor, self._workers if local else None,
-            0 if p is None else p.done - p.kept, 0 if p is None else p.kept, 0 if p is None else p.failed,
-        )  # fmt: skip
+    def left_s(self) -> float | None:
+        """Seconds that the rest will take; None until `ENOUGH` points say how long one takes."""
+        p, first = self.latest, self._first
+        if p is None or first is None or p.done - first.done < ENOUGH * min(self._workers, 8):
+            return None
+        return (p.total - p.done) * (p.elapsed_s - first.elapsed_s) / (p.done - first.done)
 
-    def _where(self) -> str:
-        if self._executor != "processes":
-            return f"on {self._executor}"
-        return f"on {self._workers} process{'' if self._workers == 1 else 'es'}"
-
-    def estimate(self, p: Progress) -> str:
-        """How long the whole takes at the pace so far."""
-        left = (p.total - p.done) * p.elapsed_s / max(p.done - p.kept, 1)
+    def estimate(self) -> str | None:
+        """How long the whole takes at the pace so far, once that is known."""
+        p, left = self.latest, self.left_s()
+        if p is None or left is None:
+            return None
         kept = f" ({p.kept:,} are in the store)" if p.kept else ""
-        more = ", and the questions' own" if self._study.questions and p.total <= len(self._study) else ""
-        return f"{count(p.total)}{kept}{more}: about {span(p.elapsed_s + left)} {self._where()}"
-
-    def _known(self) -> Progress | None:
-        p = self.latest
-        return p if p is not None and p.done - p.kept >= min(self._enough, p.total - p.kept) > 0 else None
+        more = "; the questions' points come on top" if self._study.questions else ""
+        where = f"on {self._executor}"
+        if self._executor == "processes":
+            where = f"on {count(self._workers, 'process', 'processes')}"
+        return f"{count(p.total)}{kept}: about {span(p.elapsed_s + left)} {where}{more}"
 
     def _show(self) -> None:
-        if self._stop.wait(QUIET_S):
-            return
-        (self._bar if sys.stderr.isatty() else self._lines)()
+        if not self._stop.wait(QUIET_S):
+            (self._bar if sys.stderr.isatty() else self._lines)()
 
     def _lines(self) -> None:
-        """A line every few seconds; the estimate first, once it is known."""
-        begun = time.monotonic() - QUIET_S
+        """A line every few seconds; the estimate as soon as it is known."""
+        begun = shown = time.monotonic() - QUIET_S
         told = False
-        shown = -EVERY_S
         while not self._stop.wait(LOOK_S):
             now = time.monotonic()
-            known = self._known()
-            if known is not None and not told:
-                told, shown = True, now
-                self._say(self.estimate(known))
-            elif now - shown >= EVERY_S:
-                shown = now
-                self._say(self._line(now - begun))
+            estimate = None if told else self.estimate()
+            if estimate is not None or now - shown >= EVERY_S:
+                told, shown = told or estimate is not None, now
+                print(estimate or self._line(now - begun), file=sys.stderr, flush=True)
 
     def _line(self, elapsed_s: float) -> str:
         p = self.latest
         if p is None:
             return f"getting ready ({span(elapsed_s)})"
-        failed = f", {p.failed:,} failed" if p.failed else ""
-        eta = "" if p.eta_s is None or p.done >= p.total else f", about {span(p.eta_s)} to go"
         what = f"{p.what}: " if p.what else ""
-        return f"{what}{p.done:,} of {count(p.total)}{failed} ({span(elapsed_s)}{eta})"
+        return f"{what}{p.done:,} of {count(p.total)}{self._rest()} ({span(elapsed_s)})"
+
+    def _rest(self) -> str:
+        p, left = self.latest, self.left_s()
+        failed = f", {p.failed:,} failed" if p is not None and p.failed else ""
+        return failed + (f", about {span(left)} to go" if left else "")
 
     def _bar(self) -> None:
-        """One line, drawn anew several times a second."""
+        """One line, drawn anew several times a second; it is gone in the end."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -143,23 +136,15 @@ class Shower:
             SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(),
             TextColumn("{task.fields[text]}", markup=False), TimeElapsedColumn(),
         )  # fmt: skip
+        told = False
         with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=5) as bar:
             task = bar.add_task("getting ready", total=None, text="")
-            told = False
             while not self._stop.wait(LOOK_S):
-                known = self._known()
-                if known is not None and not told:
+                estimate = None if told else self.estimate()
+                if estimate is not None:
                     told = True
-                    bar.console.print(self.estimate(known), markup=False, highlight=False)
+                    bar.console.print(estimate, markup=False, highlight=False)
                 p = self.latest
                 if p is not None:
-                    eta = "" if p.eta_s is None else f", about {span(p.eta_s)} to go"
-                    failed = f", {p.failed:,} failed" if p.failed else ""
-                    bar.update(
-                        task, completed=p.done, total=p.total, description=p.what or "evaluating",
-                        text=f"{p.done:,}/{p.total:,}{failed}{eta}",
-                    )  # fmt: skip
-
-    @staticmethod
-    def _say(text: str, write: Callable[..., None] = print) -> None:
-        write(text, file=sys.stderr, flush=True)
+                    text = f"{p.done:,}/{p.total:,}{self._rest()}"
+                    bar.update(task, completed=p.done, total=p.total, description=p.what or "points", text=text)

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from .study_answers import answer_lines
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..studies import Session, Study
+    from ..studies.report.results import Results
 
-__all__ = ["column", "count", "describe", "kinds", "print_results", "warnings_of"]
+__all__ = ["aligned", "column", "count", "describe", "interval", "print_results", "table"]
 
 MAX_ROWS = 40
-MAX_ERRORS = 5
 LINE = 118
+TITLE = ("find", "field", "target", "metric", "at_most", "at_least", "given")
+"""Fields of a question that its title says."""
 DULL = ("requests", "rejected", "evaluations", "p50_latency", "devices")
 """Metrics that stay in the files: nobody reads them first."""
 
 
-def count(number: int, what: str = "point") -> str:
+def count(number: int, what: str = "point", several: str = "") -> str:
     """``1,024 points``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what if number == 1 else several or what + 's'}"
 
 
 def describe(study: Study) -> list[str]:
@@ -64,21 +67,24 @@ def _flat(value: Any) -> str:
         parts = [f"{k} {{{_flat(v)}}}" if isinstance(v, Mapping) else f"{k} {_flat(v)}" for k, v in value.items()]
         return ", ".join(parts)
     if isinstance(value, list | tuple):
-        return _listed(tuple(value))
+        return _listed(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _listed(values: tuple[Any, ...]) -> str:
-    words = [_flat(v) for v in values]
-    if len(words) > 12:
-        words = [*words[:6], f"… ({len(words):,} values)", *words[-2:]]
-    return ", ".join(words)
+def _listed(values: Sequence[Any]) -> str:
+    if len(values) <= 12:
+        return ", ".join(map(_flat, values))
+    return f"{', '.join(map(_flat, values[:6]))}, …, {_flat(values[-1])} ({len(values):,} values)"
 
 
 def _asked(question: Any) -> str:
-    """A question in words."""
-    fields = question.model_dump(mode="json", exclude_defaults=True)
-    return _flat({"find": fields.pop("find"), **fields}) if "find" in fields else _flat(fields) or str(question)
+    """A question in words, with its range where one was said."""
+    from ..studies.questions_words import title
+
+    said = question.model_dump(mode="json", exclude_unset=True)
+    rest = {name: value for name, value in said.items() if name not in TITLE}
+    asked = title(question, " ".join(said[name] for name in ("find", "field") if name in said))
+    return f"{asked}, {_flat(rest)}" if rest else asked
 
 
 def column(frame: pd.DataFrame, name: str) -> list[Any]:
@@ -86,89 +92,73 @@ def column(frame: pd.DataFrame, name: str) -> list[Any]:
     return frame[name].tolist() if len(frame) else []
 
 
-def print_results(session: Session, frame: pd.DataFrame, files: list[Path]) -> None:
+def print_results(session: Session, files: list[Path]) -> None:
     """The table, the answers, what must be known with them, and where the rest is."""
-    from ..studies.summary import summarise
+    from ..studies.report.notes import warnings_of
+    from ..studies.report.results import gather
 
-    if len(frame):
+    results = gather(session)
+    if len(results.points) and (session.study.axes or not session.study.questions):
         typer.echo("")
-        typer.echo(table(summarise(frame, session.study), session.study))
-    if session.answers:
-        typer.echo("")
-    for answer in session.answers:
-        typer.echo(answer.sentence)
-    for warning in warnings_of(session, frame):
-        typer.echo(f"warning: {warning}", err=True)
-    shown = [path for path in files if path.name in ("report.html", "summary.csv", "store.sqlite")] or files
-    typer.echo("\nwritten: " + ", ".join(str(path) for path in shown[:3]))
+        typer.echo(table(results))
+    for line in answer_lines(session):
+        typer.echo(line)
+    typer.echo("")
+    for warning in warnings_of(results):
+        typer.echo(f"note: {_cut(warning, 400)}", err=True)
+    by_name = {path.name: str(path) for path in files}
+    shown = [by_name[name] for name in ("report.html", "summary.csv", "points.csv", "store.sqlite") if name in by_name]
+    typer.echo(f"written: {', '.join(shown)}")
 
 
-def table(summary: pd.DataFrame, study: Study) -> str:
-    """The summary as text: values, planner, and as many metrics with intervals as the line holds."""
-    from ..studies.report.words import plain, short_names
+def table(results: Results) -> str:
+    """The design's rows: values, planner, and as many metrics with intervals as the line holds."""
+    from ..studies.report.words import plain
 
-    short = short_names([axis.path for axis in study.axes])
-    keys = [c for c in summary.columns if c in short]
-    keys = [c for c in keys if len(set(map(str, summary[c]))) > 1] or keys
-    columns = {short[key]: [plain(v) for v in column(summary, key)] for key in keys}
-    columns["planner"] = [str(p) for p in column(summary, "planner")]
+    axes = [axis.path for axis in results.study.axes]
+    rows = results.design.head(MAX_ROWS)
+    columns = {results.names[path]: [plain(value) for value in column(rows, path)] for path in axes}
+    columns["planner"] = [str(planner) for planner in column(rows, "planner")]
     room = max(shutil.get_terminal_size((LINE, 40)).columns if sys.stdout.isatty() else LINE, 60)
-    for name in summary.columns:
-        if f"{name}_half_width" not in summary.columns or name in DULL or name in short.values():
+    for name in results.metrics:
+        if name in DULL or name in columns:
             continue
-        head, cells = _metric(name, column(summary, name), column(summary, f"{name}_half_width"))
-        if _width(columns | {head: cells}) <= room:
+        head, cells = _metric(name, column(rows, name), column(rows, f"{name}_half_width"))
+        wider = aligned([(*columns, head), *zip(*columns.values(), cells, strict=True)], len(axes))
+        if max(map(len, wider)) <= room:
             columns[head] = cells
-    rows = list(zip(*columns.values(), strict=True))
-    widths = [max(map(len, (head, *cells))) for head, cells in columns.items()]
-    lines = [_row(row, widths, len(keys)) for row in (tuple(columns), *rows[:MAX_ROWS])]
-    if len(rows) > MAX_ROWS:
-        lines.append(f"… {len(rows) - MAX_ROWS:,} more rows in summary.csv")
-    return "\n".join(lines)
-
-
-def _width(columns: Mapping[str, list[str]]) -> int:
-    return sum(max(map(len, (head, *cells))) + 2 for head, cells in columns.items()) - 2
-
-
-def _row(cells: tuple[str, ...], widths: list[int], planner: int) -> str:
-    """Planner to the left, figures to the right."""
-    return "  ".join(
-        cell.ljust(width) if i == planner else cell.rjust(width)
-        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ).rstrip()
+    lines = aligned([tuple(columns), *zip(*columns.values(), strict=True)], len(axes))
+    more = len(results.design) - len(rows)
+    return "\n".join([*lines, *([f"… {more:,} more rows in summary.csv"] if more > 0 else [])])
 
 
 def _metric(name: str, means: list[float], halves: list[float]) -> tuple[str, list[str]]:
     """Heading and cells of a metric; ``-`` where it was refused, or no point has it."""
-    from ..studies.report.words import label, number, scale
+    from ..studies.report.words import label, scale
 
-    factor, cells = scale(name), list[str]()
-    for mean, half in zip(means, halves, strict=True):
-        interval = f" ± {number(half * factor, 2)}" if math.isfinite(half) else ""
-        cells.append(f"{number(mean * factor)}{interval}" if math.isfinite(mean) else "-")
-    return label(name), cells
+    factor = scale(name)
+    return label(name), [interval(m * factor, h * factor) for m, h in zip(means, halves, strict=True)]
 
 
-def warnings_of(session: Session, frame: pd.DataFrame) -> list[str]:
-    """What a reader must know: notes of points, points that failed or have no plan, answers that are not monotone."""
-    status, errors = column(frame, "status"), column(frame, "error")
-    notes = [note for text in column(frame, "notes") for note in str(text).split("; ") if note]
-    lines = [f"{n:,} of {count(len(status))}: {first}" for first, n in kinds(notes)]
-    for what, said in (("infeasible", "have no feasible plan"), ("failed", "failed")):
-        kinds = kinds([error for s, error in zip(status, errors, strict=True) if s == what])
-        lines += [f"{n:,} of {count(len(status))} {said}: {first}" for first, n in kinds[:MAX_ERRORS]]
-        if len(kinds) > MAX_ERRORS:
-            lines.append(f"{len(kinds) - MAX_ERRORS} more kinds of points that {said}: see points.csv")
-    return lines + [f"not monotone: {a.sentence}" for a in session.answers if not a.monotone]
+def interval(mean: float, half_width: float) -> str:
+    """A mean with half its interval, with as many decimals as two digits of that need: ``99.22 ± 0.48``."""
+    from ..studies.report.words import number
+
+    if not math.isfinite(mean):
+        return "-"
+    if not math.isfinite(half_width):
+        return number(mean)
+    places = 2 if half_width <= 0 else min(max(1 - math.floor(math.log10(half_width)), 0), 4)
+    return f"{mean:.{places}f} ± {half_width:.{places}f}"
 
 
-def kinds(texts: list[str]) -> list[tuple[str, int]]:
-    """Texts that differ by numbers only are one kind: its first text and how many there are, most frequent first."""
-    first: dict[str, str] = {}
-    number: dict[str, int] = {}
-    for text in texts:
-        kind = re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", text)
-        first.setdefault(kind, text)
-        number[kind] = number.get(kind, 0) + 1
-    return [(_cut(first[kind], 200), n) for kind, n in sorted(number.items(), key=lambda kv: -kv[1])]
+def aligned(rows: Sequence[Sequence[str]], left: int = -1) -> list[str]:
+    """Rows as lines of equal columns: the column `left` to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i == left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

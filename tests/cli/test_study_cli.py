@@ -121,7 +121,7 @@ def test_failed_points_are_exit_1_and_are_retried_only_if_asked(folder: Path, ca
     words = "study s.yaml --workers 1 --no-report --planner alpaserve --planner mine.py:slow"
     monkeypatch.setenv("BREAK", "1")
     _, err = said(capsys, words, code=1)
-    assert "warning: 4 of 16 points failed: " in err
+    assert "note: 4 of 16 points failed: " in err
     assert "the moon is full" in err
     last = err.splitlines()[-1]
     assert last.startswith("meshwright: 4 of 16 points failed")
@@ -194,7 +194,7 @@ def test_progress_elsewhere_than_on_a_terminal_is_a_line_now_and_then(folder: Pa
         [*command, "--workers", "1", "--json"], cwd=folder, env=os.environ | {"SLOW_S": "0.6"}, check=True,
         capture_output=True, text=True,
     )  # fmt: skip
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("warning")]
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("note")]
     assert re.fullmatch(r"8 points: about \d(\.\d)? s on 1 process", lines[0]), lines
     assert len(lines) <= 3
     json.loads(done.stdout)

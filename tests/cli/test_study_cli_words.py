@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meshwright.cli.study_overrides import overridden
 from meshwright.cli.study_progress import Shower, span
-from meshwright.cli.study_words import kinds
+from meshwright.cli.study_words import interval
 from meshwright.errors import InputError
 from meshwright.studies import load
 from meshwright.studies.progress import Progress
@@ -26,7 +26,7 @@ axes: {devices: [1, 2]}
 def study(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(STUDY)
-    return load(path), path
+    return load(path)
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,23 @@ def test_a_span_is_short_and_never_wrong_by_more_than_a_twentieth(seconds: float
     assert abs(said - seconds) <= max(0.05 * seconds, 0.06)
 
 
-def test_the_estimate_counts_only_what_was_evaluated_here(study) -> None:
-    shower = Shower(study[0], "processes", 2)
-    words = shower.estimate(Progress(done=900, kept=800, failed=0, total=1024, elapsed_s=60.0))
-    assert words == "1,024 points (800 are in the store): about 2 min on 2 processes"
-    assert "on dask://h:1" in Shower(study[0], "dask://h:1", None).estimate(Progress(3, 0, 0, 4, 1.0))
+def test_the_estimate_leaves_the_first_point_and_what_was_kept_out(study) -> None:
+    shower = Shower(study, "processes", 2)
+    assert shower.estimate() is None
+    shower(Progress(done=800, kept=800, failed=0, total=1024, elapsed_s=1.0))
+    shower(Progress(done=801, kept=800, failed=0, total=1024, elapsed_s=30.0))
+    assert shower.estimate() is None, "the first waits for workers to start"
+    shower(Progress(done=811, kept=800, failed=0, total=1024, elapsed_s=40.0))
+    assert shower.left_s() == pytest.approx(213.0)
+    assert shower.estimate() == "1,024 points (800 are in the store): about 4.2 min on 2 processes"
+    elsewhere = Shower(study, "dask://h:1", None)
+    for done in (1, 99):
+        elsewhere(Progress(done, 0, 0, 100, float(done)))
+    assert elsewhere.estimate() == "100 points: about 100 s on dask://h:1"
 
 
 def test_an_interrupt_says_what_is_kept_and_what_to_do(study) -> None:
-    shower = Shower(study[0], "processes", 1)
+    shower = Shower(study, "processes", 1)
     assert shower.interrupted() == "interrupted; nothing was evaluated; the same command begins again"
     shower(Progress(37, 0, 0, 100, 5.0))
     assert shower.interrupted() == "interrupted; 37 of 100 points kept; the same command goes on from there"
@@ -62,18 +70,22 @@ def test_an_interrupt_says_what_is_kept_and_what_to_do(study) -> None:
     assert shower.interrupted() == "interrupted; every point is kept; the same command writes the report"
 
 
-def test_messages_that_differ_by_numbers_are_one_kind() -> None:
-    texts = ["p99 needs 10000, there are 5", "unstable at 1.2e+00", "p99 needs 10000, there are 17"]
-    assert kinds(texts) == [("p99 needs 10000, there are 5", 2), ("unstable at 1.2e+00", 1)]
+@pytest.mark.parametrize(
+    ("mean", "half_width", "words"),
+    [(99.2213, 0.4812, "99.22 ± 0.48"), (87.0, 1.63, "87.0 ± 1.6"), (0.161104, 0.00009, "0.1611 ± 0.0001"),
+     (1234.5, 56.7, "1234 ± 57"), (100.0, 0.0, "100.00 ± 0.00"), (99.5, float("nan"), "99.5"),
+     (float("nan"), 0.0, "-")],
+)  # fmt: skip
+def test_a_mean_has_the_digits_that_its_interval_allows(mean: float, half_width: float, words: str) -> None:
+    assert interval(mean, half_width) == words
 
 
 def test_other_planners_bring_neither_options_nor_labels_of_the_files_first(study) -> None:
-    loaded, path = study
-    other = overridden(loaded, path, ["selective-replication"], 3)
+    other = overridden(study, ["selective-replication"], 3)
     assert list(other.planners) == ["selective-replication"]
     assert other.replications == 3
     assert not other.case(next(iter(other.points()))).planner.options
-    assert other.digest != loaded.digest
-    assert overridden(loaded, path, [], None) is loaded
+    assert other.digest != study.digest
+    assert overridden(study, [], None) is study
     with pytest.raises(InputError, match="each once"):
-        overridden(loaded, path, ["alpaserve", "alpaserve"], None)
+        overridden(study, ["alpaserve", "alpaserve"], None)
