@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Study", "load"]
 
+FEW = 100
+"""Numbers of an axis that are all looked at before work starts."""
 MANY = 100_000
 """More points than this are run only when asked for twice."""
 
@@ -237,17 +239,26 @@ class Study:
 
     def reach(self) -> list[Case]:
         """Cases that together name every file, device and planner that points of the design can: under each planner
-        the base case, and each value of each axis that is not a number; whole points where the design pairs values.
-        Then those at the ends of what the questions try, which checks that these can be asked."""
+        the base case, in two replications where there are several, and each value of each axis (of an axis with many
+        numbers only the ends); whole points where the design pairs values. Then those at the ends of what the
+        questions try, which checks that these can be asked."""
         from .questions import cases
 
         named = {axis.path for axis in self.axes if not axis.numeric}
         if isinstance(self.design, Grid):
-            rows = [((axis.path, value),) for axis in self.axes if axis.path in named for value in axis.values]
+            rows = [
+                ((axis.path, value),)
+                for axis in self.axes
+                for value in (
+                    axis.values if axis.path in named or len(axis.values) <= FEW else (axis.values[0], axis.values[-1])
+                )
+            ]
         else:
             picked = (tuple((p, v) for p, v in values if p in named) for values in self.design)
-            rows = list({json.dumps(row): row for row in picked}.values()) if named else []
+            rows = list({json.dumps(row): row for row in (*islice(self.design, FEW), *picked)}.values())
         designed = [self.case(Point(0, row, planner)) for planner in self.planners for row in [(), *rows]]
+        if self.replications > 1:
+            designed += [self.case(Point(0, (), planner, 1)) for planner in self.planners]
         return [*designed, *cases(self)]
 
     @cached_property

@@ -166,15 +166,18 @@ _FIRST = ("profile", "cluster.device", "models", "workload.slo_device")
 def check_alike(cases: Sequence[ServingCase]) -> None:
     """Refuse replications that are all alike: they would make an interval of width 0 of a single sample.
 
+    Where some cases resample the trace, as those of a headroom question do, they are what the replications are for.
+
     Raises
     ------
     InputError
         If cases that differ in the seed alone replay the same trace.
     """
+    drawn = {case.workload.trace for case in cases if case.workload.resample}
     seeds: dict[str, int] = {}
     for case in cases:
-        w = case.workload
-        if w.trace is None or w.resample or case.planner.plan_on == "history":
+        w, p = case.workload, case.planner
+        if w.trace is None or w.trace in drawn or (p.plan_on == "history" and p.plan is None):
             continue
         said = json.dumps(case.model_dump(mode="json", exclude={"seed"}))
         if seeds.setdefault(said, case.seed) != case.seed:
