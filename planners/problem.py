@@ -6,7 +6,8 @@ from __future__ import annotations
 # pyright: reportUnnecessaryIsInstance=false
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, Literal, cast, overload
 
 import numpy as np
@@ -21,10 +22,10 @@ from ..simulator.serving.policy import check_dispatch
 from ..simulator.serving.result import SimulationResult
 from ..simulator.serving.simulate import simulate
 from ..traces.trace import Trace
-from ..wording import nearest
 from .alpaserve.bound import upper_bound
 from .alpaserve.clockwork import ScheduledPlan
 from .alpaserve.instance import build_instance, no_room
+from .problem_checks import check_models, check_placement, first_problem
 
 __all__ = ["Problem"]
 
@@ -98,7 +99,10 @@ class Problem:
         if isinstance(self.models, str):
             raise InputError(f"models: expected a sequence of names (got the string {self.models!r})")
         object.__setattr__(self, "models", tuple(self.models))
-        _check_models(self.models, self.trace, self.profiles)
+        for name in ("profiles", "options"):
+            if type(getattr(self, name)) is dict:  # a planner must not change what others are given
+                object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        check_models(self.models, self.trace, self.profiles)
         check_dispatch(self.dispatch)
         if not isinstance(self.admission, bool):
             raise InputError(f"admission: expected True or False (got {self.admission!r})")
@@ -117,6 +121,11 @@ class Problem:
         for key in cast("Mapping[object, Any]", self.options):
             if not isinstance(key, str):
                 raise InputError(f"options: expected names (got {key!r})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied between our own processes; a read-only view alone cannot be."""
+        values = [getattr(self, f.name) for f in fields(self)]
+        return type(self), tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in values)
 
     def configs(self, model: str) -> tuple[ParallelConfig, ...]:
         """Configurations under which a model fits a group of its own here, fewest devices first; may be empty."""
@@ -229,7 +238,7 @@ class Problem:
                 name=name, options=dict(options or {}), seed=self.seed, seconds=seconds, evaluations=evaluations
             )
         except ValueError as error:  # pydantic's
-            raise InputError(f"{where}: name, options, evaluations or seconds: {_first_problem(error)}") from None
+            raise InputError(f"{where}: name, options, evaluations or seconds: {first_problem(error)}") from None
         if isinstance(placement, PlacementSchedule):
             return ScheduledPlan(self.cluster, placement, entry, predicted)
         return Plan.of(
@@ -255,17 +264,7 @@ class Problem:
         """
         placements = placement.placements if isinstance(placement, PlacementSchedule) else (placement,)
         for one in placements:
-            if not isinstance(one, Placement):
-                raise InputError(f"{where}: expected a Placement (got {type(one).__name__})")
-            for model in one.models:
-                if model not in self.models:
-                    near = nearest(model, self.models)
-                    hint = f"did you mean {near!r}?" if near else f"the problem's are {', '.join(self.models[:10])}"
-                    raise InputError(f"{where}: holds {model!r}, which is not among the problem's models; {hint}")
-            try:
-                one.check(self.cluster, self.profiles)
-            except (InfeasibleError, OutOfProfileError, InputError) as error:
-                raise InputError(f"{where}: {error}") from None
+            check_placement(one, self.cluster, self.models, self.profiles, where)
 
     def _bound(self) -> float:
         """An upper bound on any placement's attainment; NaN where none is known."""
@@ -277,33 +276,3 @@ class Problem:
         except (InfeasibleError, OutOfProfileError):
             return math.nan
         return upper_bound(instance)
-
-
-def _check_models(models: tuple[str, ...], trace: Trace, profiles: Mapping[str, ModelProfile]) -> None:
-    if not models:
-        raise InputError("models: expected at least one model (got none)")
-    seen: set[str] = set()
-    for name in models:
-        if not isinstance(name, str):
-            raise InputError(f"models: expected names (got {name!r})")
-        if name in seen:
-            raise InputError(f"models: {name!r} is listed twice")
-        if name not in profiles:
-            near = nearest(name, list(profiles))
-            hint = f"did you mean {near!r}?" if near else f"profiled: {', '.join(list(profiles)[:10])}"
-            raise InputError(f"models: no profile for {name!r}; {hint}")
-        seen.add(name)
-    for name, count in zip(trace.models, trace.counts().tolist(), strict=True):
-        if count and name not in seen:
-            raise InputError(
-                f"trace: asks for {name!r}, which is not among the models to place "
-                f"({', '.join(models[:10])}); add it to models, or keep only theirs with trace.select(models)"
-            )
-
-
-def _first_problem(error: ValueError) -> str:
-    found = getattr(error, "errors", None)
-    if not callable(found):
-        return str(error)
-    first = cast("list[dict[str, Any]]", found())[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
