@@ -95,8 +95,6 @@ class Search:
         Coverage of intervals.
     first : tuple of float
         Values to try beside the ends, before all others.
-    ends_only : bool
-        Whether only the ends (and `first`) are tried: nothing lies between.
     """
 
     planner: str
@@ -105,7 +103,6 @@ class Search:
     replications: int
     confidence: float
     first: tuple[float, ...] = ()
-    ends_only: bool = False
     probes: dict[float, Probe] = field(default_factory=dict[float, Probe])
     error: str = ""
 
@@ -137,8 +134,6 @@ class Search:
             return ()
         if not self.probes:
             return tuple(dict.fromkeys((self.bisection.easy_end, self.bisection.hard_end, *self.first)))
-        if self.ends_only:
-            return ()
         ways = [self.known()] if self.replications == 1 else [self.known(), self.surely(), self.possibly()]
         found = [self.bisection.next(way) for way in ways]
         return tuple(dict.fromkeys(value for value in found if value is not None))

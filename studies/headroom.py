@@ -56,7 +56,8 @@ def _quantities(study: Study, question: Headroom, base: Case, planner: str) -> l
     if question.plan is not None:
         fixed["planner.plan"] = question.plan
     elif "plan" not in study.planners[planner]:
-        frozen = {"seed": study.seed, "workload.resample": value_of(base, "workload.resample")}
+        as_it_is = value_of(base, "workload.cv_scale") == 1  # else there is nothing but draws to plan for
+        frozen = {"seed": study.seed, "workload.resample": not as_it_is}
     found: list[Quantity] = []
     for name in question.of:
         slo = slo_path(study, base)[0]
@@ -72,7 +73,7 @@ def _quantities(study: Study, question: Headroom, base: Case, planner: str) -> l
             Quantity(
                 path, f"{{}} × {NAMES[name]} of today", "bears", "low" if name == "slo" else "high",
                 today / question.limit, today * question.limit, False, _writer(path), question.tolerance,
-                fixed | resampled | plan, today, figure=_relative(today),
+                fixed | resampled | plan, today, figure=_relative(today), mend="raise limit",
             )
         )  # fmt: skip
     return found

@@ -15,7 +15,17 @@ from .worlds import Case
 if TYPE_CHECKING:
     from .study import Study
 
-__all__ = ["Quantity", "base_of", "cv_path", "given", "has_field", "number", "quantity_of", "slo_path", "value_of"]
+__all__ = [
+    "Quantity",
+    "base_of",
+    "cv_path",
+    "given",
+    "has_field",
+    "number",
+    "quantity_of",
+    "slo_path",
+    "value_of",
+]
 
 DEFAULT_SLO_SCALE = 5.0
 """What the serving world takes where neither slo nor slo_scale is given and the traffic says nothing."""
@@ -58,6 +68,8 @@ class Quantity:
         Fields of the point at `base`, where they are others than `write` gives.
     figure : callable
         Value -> the figure that stands in `words`.
+    mend : str
+        What to do if the whole range misses; by default to widen it.
     """
 
     name: str
@@ -73,6 +85,7 @@ class Quantity:
     base: float | None = None
     at_base: Mapping[str, Any] | None = None
     figure: Callable[[float], str] = number
+    mend: str = ""
 
     def say(self, value: float) -> str:
         """A value in words."""

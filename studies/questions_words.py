@@ -139,7 +139,7 @@ def _missed(search: Search, who: str) -> tuple[str, str]:
     else:
         bound = f"at {'most' if rule.at_most else 'least'} {rule.bound:g} is asked for"
         what = f"even {q.say(easy)} gives {rule.metric} {measured(rule, probe.estimate)}, {bound}"
-    mend = "raise high" if q.hard == "low" else "lower low"
+    mend = q.mend or ("raise high" if q.hard == "low" else "lower low")
     extra = [n for n in probe.notes if n.startswith("unstable")][:1]
     return "; ".join([f"{who}: {what}", f"{mend}, or ask for less", *extra]), f"misses it: {what}"
 

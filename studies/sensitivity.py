@@ -17,7 +17,16 @@ from ..profiles.hardware import device
 from .answer import Answer, Effect
 from .bisection import Rule, Search
 from .questions_kinds import FACTORS, WhatBreaksFirst
-from .questions_quantity import DEFAULT_SLO_SCALE, Quantity, base_of, given, has_field, number, slo_path, value_of
+from .questions_quantity import (
+    DEFAULT_SLO_SCALE,
+    Quantity,
+    base_of,
+    given,
+    has_field,
+    number,
+    slo_path,
+    value_of,
+)
 from .questions_words import answer_of, asked, bounds_of, measured, title
 from .worlds import Case
 
@@ -221,8 +230,11 @@ def _part(factor: _Factor, search: Search, base: Case, what: str) -> Answer:
         sentence = f"{search.planner} gives {attained} with one failed device of {n}, which takes its group with it"
         change = None if at is None else -1 / n
         return replace(found, sentence=f"{sentence}: the one whose loss hurts most.", short=said, change=change)
-    if value is None:  # the base case misses, or a point failed
+    if search.error:
         return found
+    if value is None:
+        said = f"misses it in the base case already ({measured(rule, search.probes[factor.base].estimate)})"
+        return replace(found, sentence=f"{search.planner} {said}.", short=said, change=0.0)
     end = search.bisection.hard_end if at is None else at
     said = f"{name} {_way(end / factor.base - 1)}"
     if factor.whole:

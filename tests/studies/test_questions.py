@@ -137,7 +137,7 @@ def test_md1_highest_rate_for_a_mean_latency():
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
     """Attainment falls linearly in the rate, with noise that all rates of a replication share; 90 % intervals."""
-    truth, spread, studies = 6.0, 0.01, 400
+    truth, spread, studies = 6.0, 0.01, 300
 
     def noisy(k):
         return lambda c, _: min(
