@@ -21,7 +21,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: _Dumper, text: str) -> Any:
     try:
-        plain = scalar(text, plain=True) == text
+        plain = text.isprintable() and scalar(text, plain=True) == text
     except Trap:
         plain = False
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')

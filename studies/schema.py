@@ -1,0 +1,86 @@
+"""The published JSON Schema of study files, for editors; ``python -m meshwright.studies.schema`` prints it.
+
+It says what a study file may look like. What only a whole study tells (whether a field exists, whether values go
+together) `meshwright.studies.load` checks.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from .document import VERSION, StudyDocument
+from .worlds import world
+from .worlds.world import WORLDS
+
+__all__ = ["schema", "schema_text"]
+
+SCHEMA_ID = f"urn:meshwright:schema:study:{VERSION}"
+
+
+class _Generate(GenerateJsonSchema):
+    """Where a validator reads text before the type is checked (``13 GiB``, ``99 %``), text is allowed too."""
+
+    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
+        inner = self.generate_inner(schema["schema"])
+        forms: list[JsonSchemaValue] = [inner, {"type": "string"}]
+        if "oneOf" in inner:  # a question, whose find may be {highest: FIELD}
+            find = {"type": "object", "minProperties": 1, "maxProperties": 1}
+            forms.append({"type": "object", "required": ["find"], "properties": {"find": find}})
+        return {"anyOf": forms}
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of study files; docs/schema/study-1.schema.json holds the same."""
+    said = StudyDocument.model_json_schema(schema_generator=_Generate)
+    properties: dict[str, Any] = said["properties"]
+    defs: dict[str, Any] = said["$defs"]
+    for name in WORLDS:
+        case = world(name).case.model_json_schema(schema_generator=_Generate)
+        own = cast("dict[str, Any]", case["properties"])
+        defs |= {key: _without_required(part) for key, part in case["$defs"].items()}
+        planner = own.pop("planner")["$ref"]
+        properties |= {key: part for key, part in own.items() if key not in properties}
+        properties["planners"]["items"] = {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": planner}]}
+    properties["planners"]["minItems"] = 1
+    properties["world"]["enum"] = list(WORLDS)
+    properties["study"]["const"] = VERSION
+    properties["axes"]["additionalProperties"]["anyOf"][0]["minItems"] = 1
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, "title": "Meshwright study",
+        "description": "A what-if study: a base case, what varies, and what is asked.",
+        "type": "object", "required": ["study"], "additionalProperties": False,
+        "properties": _proper(properties), "$defs": _proper(defs),
+    }  # fmt: skip
+
+
+def schema_text() -> str:
+    """The text of the published file."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+
+
+def _proper(part: Any) -> Any:
+    """pydantic leaves the bounds of what a validator reads under its own names."""
+    if isinstance(part, list):
+        return [_proper(inner) for inner in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    return {
+        BOUNDS[key] if key in BOUNDS and isinstance(inner, int | float) else key: _proper(inner)
+        for key, inner in cast("dict[str, Any]", part).items()
+    }
+
+
+def _without_required(part: dict[str, Any]) -> dict[str, Any]:
+    """A section whose fields may all be left to axes."""
+    return {key: value for key, value in part.items() if key != "required"}
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")
