@@ -22,7 +22,7 @@ from .point import Point
 from .progress import OnProgress, Progress
 from .runner import Runner
 from .store import Row, Store
-from .store_file import MEND, Identity
+from .store_file import MEND, Identity, discard, missing
 from .study import Study
 from .work import Shared
 
@@ -90,8 +90,8 @@ class Session:
         self._crew = crew(executor, workers, shared)
         self._runner = Runner(self._crew)
         self._began = time.monotonic()
-        self._kept = len(store)
         self._retry = set(store.indices(failed=True)) if retry_failed else set[int]()
+        self._kept = len(store) - len(self._retry)
         self._design = study.points()
         self._asked: dict[str, Point] = {}
         self._free = len(study)
@@ -126,12 +126,14 @@ class Session:
             If the store is something else or another study's, what the study names is missing, nobody answers at the
             executor, or its workers lack this version.
         """
+        made = [] if store is None else missing(store)
         opened = Store(store, Identity(study.name, study.digest, study.text, __version__))
         try:
             shared = Shared(study, study.world.share(study.reach(), study.folder))
             session = cls(study, opened, shared, executor, workers, retry_failed, progress)
         except BaseException:
             opened.close()
+            discard(made)
             raise
         try:
             session._check_read()
@@ -161,17 +163,21 @@ class Session:
     def facts(self) -> SessionFacts:
         """What was done so far."""
         return SessionFacts(
-            self._crew.name, self._crew.workers(), self._kept, len(self.store) - self._kept, self.store.failed,
+            self._crew.name, self._crew.workers(), self._kept, self._known() - self._kept, self.store.failed,
             time.monotonic() - self._began, tuple(self._runner.deaths),
         )  # fmt: skip
 
     @property
     def progress(self) -> Progress:
         """How far the study is."""
-        done = len(self.store) + len(self._folded)
+        done = self._known() + len(self._folded)
         total = max(len(self.study) + max(self._beyond, self._fresh_asked), done)
         elapsed_s = time.monotonic() - self._began
         return Progress(done, self._kept, self.store.failed, total, elapsed_s, self._what)
+
+    def _known(self) -> int:
+        """Points in the store, those left out that are to be evaluated again."""
+        return len(self.store) - len(self._retry)
 
     def run(self) -> None:
         """Evaluate what is missing of the design, then answer the questions, then seal the store."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
 from ..files import check_target
 
-__all__ = ["Identity", "Lock", "check", "create", "open_file"]
+__all__ = ["Identity", "Lock", "check", "create", "discard", "missing", "open_file"]
 
 FORMAT = 1
 APPLICATION = 0x4D575354
@@ -93,6 +94,19 @@ class Lock:
             self._path.unlink(missing_ok=True)
             os.close(self._handle)
             self._handle = None
+
+
+def missing(path: str | Path) -> list[Path]:
+    """What opening a store at `path` would make: the file and the folders above it, deepest first."""
+    target = Path(path).absolute()
+    return [place for place in (target, *target.parents) if not os.path.lexists(place)]
+
+
+def discard(made: Iterable[Path]) -> None:
+    """Remove a store that never held a point, and the folders made for it; a folder with anything else in it stays."""
+    for place in made:
+        with suppress(OSError):
+            place.rmdir() if place.is_dir() else place.unlink(missing_ok=True)
 
 
 def open_file(path: str | Path) -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-import time
 
 import pytest
 from meshwright.cli import run
@@ -34,7 +32,7 @@ FILES = {
     "axis without values": (text(axes="{devices: []}"), ("s.yaml:8", "devices", "value")),
     "no planners": (text(planners="[]"), ("s.yaml:7", "planners")),
     "unknown planner": (text(planners="[alpaserv]"), ("alpaserv", "'alpaserve'")),
-    "unknown device": (text(cluster="{devices: 2, device: v100}"), ("v100", "v100-16gb")),
+    "unknown device": (text(cluster="{devices: 2, device: v100}"), ("cluster.device", "'v100'", "v100-")),
     "missing trace": (text(workload="{trace: missing.csv, slo: 1}"), ("missing.csv",)),
     "missing profile": (text(profile="missing.json"), ("missing.json",)),
     "unknown model": (text(models="[a, c]"), ("c",)),
@@ -73,7 +71,7 @@ def test_all_errors_of_a_file_at_once(world, refused) -> None:
     [
         ("study", ("--example",)),
         ("study missing.yaml", ("missing.yaml",)),
-        ("study .", (".", "folder")),
+        ("study .", (".", "directory")),
         ("study s.yaml --out p.json", ("p.json", "folder")),
         ("study s.yaml --out p.json/below", ("p.json",)),
         ("study s.yaml --executor slurm://here", ("slurm://here", "dask://HOST:PORT")),
@@ -101,59 +99,67 @@ def test_a_million_points_ask_for_yes(world, refused, capsys) -> None:
     assert "1,000,000 points" in capsys.readouterr().out
 
 
-def test_a_scheduler_that_is_not_there_is_said_within_ten_seconds(world, refused) -> None:
+def test_a_scheduler_that_is_not_there_is_said(world, refused) -> None:
     pytest.importorskip("distributed")
     world.write("s.yaml", BASE)
-    began = time.monotonic()
     refused("study s.yaml --executor dask://127.0.0.1:9", "dask://127.0.0.1:9")
-    assert time.monotonic() - began < 60, "ten seconds, on a machine that may be busy"
 
 
 class TestStores:
-    """A folder that holds something else than this study's results."""
+    """A folder that holds something else than this study's results: nothing in it changes."""
+
+    COMMAND = "study s.yaml --out o --no-report --workers 1"
 
     @pytest.fixture
-    def finished(self, world, capsys):
+    def store(self, world, capsys):
         world.write("s.yaml", BASE)
-        assert run(["study", "s.yaml", "--out", "o", "--no-report", "--workers", "1"]) == 0
+        assert run(self.COMMAND.split()) == 0
         capsys.readouterr()
-        return world
+        return world.folder / "o/store.sqlite"
 
-    def test_of_another_study(self, finished, refused) -> None:
-        finished.write("s.yaml", text(workload="{rate: 3, cv: 1, duration: 20, slo: 2}"))
-        refused("study s.yaml --out o", "store.sqlite", "another study")
-        refused("study s.yaml --out o --replications 2", "store.sqlite", "another study")
+    @pytest.fixture
+    def kept(self, store, capsys):
+        """Check that the command is refused and the folder keeps what it had."""
 
-    def test_of_other_data(self, finished, refused) -> None:
-        def faster(document):
-            stage = next(iter(next(iter(document["models"].values()))["stages"].values()))
-            stage["latency"]["1"] = [0.3]
+        def check(*parts: str, words: str = "") -> None:
+            before = {p.name: p.read_bytes() for p in store.parent.iterdir()}
+            code = run(f"{self.COMMAND} {words}".split())
+            out, err = capsys.readouterr()
+            assert (code, out, err.count("\n")) == (2, "", 1), err
+            assert err.startswith("meshwright: ")
+            for part in ("store.sqlite", "--out", *parts):
+                assert part in err
+            assert {p.name: p.read_bytes() for p in store.parent.iterdir()} == before
 
-        before = json.loads((finished.folder / "p.json").read_text())
-        assert before
-        finished.changed("p.json", "p.json", lambda d: None)
-        assert run(["study", "s.yaml", "--out", "o", "--no-report", "--workers", "1"]) == 0, "the same content"
+        return check
 
-    def test_of_another_version(self, finished, refused) -> None:
-        with sqlite3.connect(finished.folder / "o/store.sqlite") as db:
-            names = [row[0] for row in db.execute("SELECT name FROM meta")]
-            version = next(n for n in names if "version" in n or "meshwright" in n)
-            db.execute("UPDATE meta SET value = '99.0.0' WHERE name = ?", (version,))
+    def test_of_another_study(self, store, kept, world) -> None:
+        world.write("s.yaml", text(workload="{rate: 3, cv: 1, duration: 20, slo: 2}"))
+        kept("tiny", "rate: 3")
+
+    def test_of_other_replications(self, kept) -> None:
+        kept(words="--replications 2")
+
+    def test_of_another_profile_under_the_same_name(self, kept, world) -> None:
+        before = (world.folder / "p.json").read_text()
+        world.write("p.json", before.replace("0.4", "0.3"))
+        assert (world.folder / "p.json").read_text() != before
+        kept("p.json", "changed")
+
+    def test_of_another_version(self, store, kept) -> None:
+        with sqlite3.connect(store) as db:
+            assert db.execute("UPDATE meta SET value = '99.0.0' WHERE name = 'meshwright'").rowcount == 1
         db.close()
-        refused("study s.yaml --out o", "store.sqlite", "99.0.0")
+        kept("99.0.0")
 
-    @pytest.mark.parametrize("content", [b"", b"not a database at all", b"SQLite format 3\0" + bytes(200)])
-    def test_that_is_no_store(self, content: bytes, finished, refused) -> None:
-        (finished.folder / "o/store.sqlite").write_bytes(content)
-        if content:
-            refused("study s.yaml --out o", "store.sqlite")
-        else:
-            assert run(["study", "s.yaml", "--out", "o", "--no-report", "--workers", "1"]) == 0, "an empty file is new"
+    @pytest.mark.parametrize("content", [b"not a database at all", b"SQLite format 3\0" + bytes(200)])
+    def test_that_is_no_store(self, content: bytes, store, kept) -> None:
+        store.write_bytes(content)
+        kept()
 
-    def test_that_is_a_table_of_somebody_else(self, finished, refused) -> None:
-        path = finished.folder / "o/store.sqlite"
-        path.unlink()
-        with sqlite3.connect(path) as db:
+    def test_of_somebody_elses(self, store, kept) -> None:
+        store.unlink()
+        with sqlite3.connect(store) as db:
             db.execute("CREATE TABLE mine (x)")
         db.close()
-        refused("study s.yaml --out o", "store.sqlite")
+        kept()
