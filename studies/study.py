@@ -254,7 +254,7 @@ class Study:
                 )
             ]
         else:
-            picked = (tuple((p, v) for p, v in values if p in named) for values in self.design)
+            picked = (tuple((p, v) for p, v in values if p in named) for values in (self.design if named else ()))
             rows = list({json.dumps(row): row for row in (*islice(self.design, FEW), *picked)}.values())
         designed = [self.case(Point(0, row, planner)) for planner in self.planners for row in [(), *rows]]
         if self.replications > 1:
