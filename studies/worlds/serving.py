@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...errors import InfeasibleError
+from ...errors import InfeasibleError, InputError
 from ..outcome import Outcome
 from .serving_case import ServingCase
+from .serving_check import check_case
 from .serving_data import ServingData
 from .serving_load import load_data
 from .serving_measures import decision, measures
@@ -32,7 +33,16 @@ class ServingWorld:
         return shared.digests_of(case)
 
     def evaluate(self, case: ServingCase, shared: ServingData) -> Outcome:
-        """Plan and score."""
+        """Plan and score.
+
+        Raises
+        ------
+        InputError
+            On a case that `share` would have refused, such as one that somebody asked for by hand.
+        """
+        wrong = list(check_case(case, shared))
+        if wrong:
+            raise InputError("; ".join(wrong))
         try:
             solved = solve(case, shared)
         except InfeasibleError as error:

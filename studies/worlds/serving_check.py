@@ -85,7 +85,12 @@ def _fitted(case: ServingCase, data: ServingData) -> None:
     w = case.workload
     if w.trace is None or not (w.resample or case.planner.plan_on == "history"):
         return
-    largest = float(data.windows_of(case).cv.max()) * w.cv_scale
+    try:
+        windows = data.windows_of(case)
+    except InputError as error:
+        what = str(error).removeprefix("fit_gamma: ").partition("; say which one")[0]
+        raise InputError(f"{w.trace}: {what}; for drawn traffic give workload.slo or workload.slo_scale") from None
+    largest = float(windows.cv.max()) * w.cv_scale
     if largest > MAX_CV:
         raise InputError(f"{w.trace}: scaled by {w.cv_scale:g}, a CV is {largest:.4g}; expected at most {MAX_CV:g}")
 

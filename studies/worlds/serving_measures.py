@@ -11,6 +11,7 @@ from ...planners import ScheduledPlan
 from ...planners.alpaserve.bound import upper_bound
 from ...planners.alpaserve.instance import build_instance
 from ...planners.problem import Problem
+from ...profiles import ParallelConfig
 from ...simulator.metrics import instability, tail
 from ...simulator.plan import Plan
 from ...simulator.serving import SimulationResult
@@ -56,6 +57,9 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     unstable = instability(result)
     if unstable:
         notes.append(unstable)
+    other = _planned_with_others(solved)
+    if other:
+        notes.append(f"planned with other latencies than the profile holds: {other}")
     if solved.lost:
         notes.append(f"lost: group {', '.join(map(str, solved.lost))}")
     return {name: value for name, value in values.items() if math.isfinite(value)}, tuple(notes)
@@ -83,6 +87,19 @@ def _bound(problem: Problem, result: SimulationResult) -> float:
     except (InfeasibleError, OutOfProfileError):
         return math.nan
     return upper_bound(instance)
+
+
+def _planned_with_others(solved: Solved) -> str:
+    """The first model and configuration that a plan file holds other latencies of than the case's profile; or empty."""
+    if solved.case.planner.plan is None or isinstance(solved.plan, ScheduledPlan):
+        return ""
+    for model in solved.plan.models:
+        own = solved.problem.profiles.get(model.name)
+        for said, entry in model.stages.items():
+            config = ParallelConfig.parse(said)
+            if own is not None and config in own.stages and own.latency(config) != tuple(entry.latency_s.get(1, ())):
+                return f"{model.name}, {config}"
+    return ""
 
 
 def decision(plan: Plan | ScheduledPlan) -> str:

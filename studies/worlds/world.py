@@ -48,7 +48,20 @@ class Panel:
 
 
 class World(Protocol):
-    """One simulated world, as studies see it. All methods are pure functions of their arguments."""
+    """One simulated world, as studies see it. All methods are pure functions of their arguments.
+
+    Axes, designs, questions, stores, executors and reports know a world by this alone: by the fields of its cases and
+    the names of its metrics. docs/studies-worlds.md shows a whole one in thirty lines.
+
+    Attributes
+    ----------
+    name : str
+        What study files call it.
+    case : type
+        A `Case` whose fields are all that a point can say. Every path through it is an axis. It has a field `planner`
+        with a `name`, and questions look for `cluster.devices`, `cluster.device`, `cluster.price_per_hour` and for
+        `workload.rate_scale`, `workload.cv_scale`, `workload.slo` and `workload.slo_scale` where they apply.
+    """
 
     name: str
     case: type[Case]
@@ -56,31 +69,46 @@ class World(Protocol):
     def share(self, cases: Sequence[Case], folder: Path) -> Any:
         """Load and check what the points of a study share: profiles, traces, plans, planners.
 
-        Called once, in the driver; the answer travels once to every worker, so it can be pickled. `cases` are the
-        base case under each planner and under each value of each axis; files they name are relative to `folder`.
+        Called once, in the driver; the answer travels once to every worker, so it can be pickled. Files that cases
+        name are relative to `folder`.
+
+        Parameters
+        ----------
+        cases : sequence of Case
+            Under each planner the base case, in two replications where there are several, and under each value of an
+            axis; then the ends of what questions try.
 
         Raises
         ------
         InputError
-            If anything that a case names is missing or wrong; before any work.
+            If anything that a case names is missing or wrong; before any work. A line for each problem, which begins
+            with the path of the field that it is about: ``workload.trace: …``.
         """
         ...
 
     def digests(self, case: Case, shared: Any) -> Mapping[str, str]:
-        """Provenance of a case beyond its text: name of a file or set that it reads -> SHA-256 of the content."""
+        """Provenance of a case beyond its text: name of a file or set that it reads -> SHA-256 of the content.
+
+        With the case it identifies a point: where both are the same, so is the outcome.
+        """
         ...
 
     def evaluate(self, case: Case, shared: Any) -> Outcome:
-        """Plan and score one case. The same case and shared data give the same outcome on any machine."""
+        """Plan and score one case. The same case and shared data give the same outcome on any machine.
+
+        A case without a plan is an outcome with status ``infeasible``; an error that is raised becomes a failed row.
+        Random numbers come from the case's seed, from named streams (`meshwright.seeds`), so that replications are
+        compared on common random numbers. Nothing of clock, host or process may enter.
+        """
         ...
 
     def panels(self, case: Case, shared: Any) -> Sequence[Panel]:
-        """Draw one case: what was decided, its worst moments, its utilisation."""
+        """Draw one case: what was decided, its worst moments, its utilisation. May be empty."""
         ...
 
 
-WORLDS = {"serving": "serving"}
-"""Name of a world -> its module here, which holds one object of that world's class as `WORLD`."""
+WORLDS = {"serving": ".serving"}
+"""Name of a world -> its module (relative to this package, or absolute), which holds one object of it as `WORLD`."""
 
 
 def world(name: str) -> World:
@@ -93,4 +121,4 @@ def world(name: str) -> World:
     """
     if name not in WORLDS:
         raise InputError(f"world: unknown world {name!r}; expected one of {', '.join(WORLDS)}")
-    return cast(World, importlib.import_module(f".{WORLDS[name]}", __package__).WORLD)
+    return cast(World, importlib.import_module(WORLDS[name], __package__).WORLD)

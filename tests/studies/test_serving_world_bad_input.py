@@ -85,7 +85,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"workload": {"trace": "torn.csv"}}, "workload.trace: .*torn.csv:3"),
     ({"workload": {"trace": "gpt.csv"}}, "workload.trace: gpt.csv: unknown model 'gpt-1'"),
     ({"workload": {"trace": "gpt.csv"}, "models": None}, "models: .*unknown model 'gpt-1'"),
-    ({"workload": {"trace": "slos.csv", "resample": True}}, "workload.trace: .*have SLOs from 0.5 to 1"),
+    ({"workload": {"trace": "slos.csv", "resample": True}}, "workload.trace: slos.csv: .* SLOs from 0.5 to 1 s; for drawn traffic"),
     ({"workload": {"trace": "good.csv", "resample": True, "cv_scale": 1e6}}, "workload.trace: good.csv: scaled by"),
     ({"workload": {"rate": 4, "cv": 2000}}, "workload.cv: expected at most 1000"),
     ({"workload": {"rate": 1e8, "duration": 1e6}}, "workload.rate: .* are 1e.14 requests; expected 1"),
@@ -185,3 +185,19 @@ def test_an_slo_of_another_device_type_is_said(folder: Path) -> None:
     assert WORLD.evaluate(case, data).status == "ok"
     assert set(data.digests_of(case)) == {"alpaserve-v100", "small.json"}
     assert data.latencies_for(case)["bert-1.3b-0"].single_device_latency() == 0.1
+
+
+def test_a_case_that_was_never_shared_is_checked_when_it_is_evaluated(folder: Path) -> None:
+    data = WORLD.share([case_of()], folder)
+    with pytest.raises(InputError, match=r"cluster.device: profile .* holds for 'v100-16gb'"):
+        WORLD.evaluate(case_of(cluster={"devices": 4, "device": "a100-40gb"}), data)
+
+
+def test_a_plan_made_with_other_latencies_is_scored_with_the_profile_and_says_so(folder: Path) -> None:
+    plain, small = (
+        WORLD.evaluate(case, WORLD.share([case], folder))
+        for case in (case_of(planner={"plan": "plan.json"}, profile=p) for p in ("alpaserve-v100", "small.json"))
+    )
+    assert not any("other latencies" in note for note in plain.notes)
+    assert small.notes[-1] == "planned with other latencies than the profile holds: bert-1.3b-0, op1pp1"
+    assert small.metrics["mean_latency"] < plain.metrics["mean_latency"]
