@@ -15,6 +15,7 @@ from pathlib import Path
 from ..errors import InputError, RunError
 from ..planners import PlannerSource
 from ..studies.worlds.serving import WORLD
+from ..studies.worlds.serving_data import ServingData
 from .baseline import Baseline
 from .decision import Decision
 from .scoring import CaseRun, Shared, run_case
@@ -110,9 +111,7 @@ def run_suite(
     progress: OnCase | None = None,
 ) -> tuple[CaseRun, ...]:
     """Plan and score all cases of a suite; the baseline's plans too, on the same traffic. See `regress`."""
-    shared = Shared(WORLD.share(_named(suite.cases, planner), suite.folder), planner)
-    if planner is None:
-        _check_options(suite, shared)
+    shared = Shared(_data(suite, planner), planner)
     kept = {} if baseline is None else baseline.cases
     jobs: list[tuple[SuiteCase, Decision | None]] = []
     for case in suite.cases:
@@ -127,30 +126,34 @@ def run_suite(
     return tuple(runs)
 
 
-def _named(cases: Sequence[SuiteCase], planner: PlannerSource | None) -> list[SuiteCase]:
-    """The cases as the data is loaded for them: where another planner plans, theirs need not be there."""
-    if planner is None:
-        return list(cases)
-    return [case.model_copy(update={"planner": type(case.planner)()}) for case in cases]
-
-
-def _check_options(suite: Suite, shared: Shared) -> None:
-    """Refuse options that a case's planner does not have, before any work.
+def _data(suite: Suite, planner: PlannerSource | None) -> ServingData:
+    """Load and check what the cases name; where another planner plans, theirs need not be there.
 
     Raises
     ------
     InputError
-        A line for each case.
+        A line for each thing that is wrong, with the first case that it is wrong in.
     """
-    found: list[str] = []
-    for case in suite.cases:
-        try:
-            if case.planner.plan is None:
-                shared.data.planners[case.planner.name].check_options(case.planner.options, "planner.options")
-        except InputError as error:
-            found.append(f"{suite.where or suite.name}:{suite.lines.get(case.name, 1)}: case {case.name!r}: {error}")
-    if found:
-        raise InputError("\n".join(found))
+    cases = list(suite.cases)
+    if planner is not None:
+        cases = [case.model_copy(update={"planner": type(case.planner)()}) for case in cases]
+    try:
+        return WORLD.share(cases, suite.folder)
+    except InputError:
+        found: dict[str, list[str]] = {}
+        for case in cases:
+            try:
+                WORLD.share([case], suite.folder)
+            except InputError as error:
+                for line in str(error).splitlines():
+                    found.setdefault(line, []).append(case.name)
+        if not found:
+            raise
+    lines: list[str] = []
+    for what, names in found.items():
+        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        lines.append(f"{suite.where or suite.name}:{suite.lines.get(names[0], 1)}: case {names[0]!r}{more}: {what}")
+    raise InputError("\n".join(lines))
 
 
 def held_against(suite: Suite, runs: Sequence[CaseRun], baseline: Baseline, only: Sequence[str] = ()) -> Report:

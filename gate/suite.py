@@ -72,7 +72,7 @@ class _Document(BaseModel):
     suite: Literal[1] = Field(description="version of the format")
     name: Name
     defaults: dict[str, Any] = Field(default_factory=dict[str, Any], description="what cases leave out")
-    cases: tuple[SuiteCase, ...] = Field(min_length=1)
+    cases: tuple[SuiteCase, ...]
 
 
 @dataclass(frozen=True)
@@ -148,15 +148,17 @@ def _suite(document: YamlDocument, folder: Path, where: str) -> Suite:
     except ValidationError as error:
         found = explain(error, _Document, merged)
         raise problems(document, [(_origin(loc, document.data), what) for loc, what in found]) from None
-    wrong = list(_contradictions(read.cases))
+    wrong = _contradictions(read.cases)
     if wrong:
-        raise problems(document, wrong)
+        raise problems(document, [(_origin(loc, document.data), what) for loc, what in wrong])
     lines = {case.name: document.line(("cases", i)) or 1 for i, case in enumerate(read.cases)}
     return Suite(read.name, read.cases, folder, where, lines)
 
 
 def _contradictions(cases: Sequence[SuiteCase]) -> list[tuple[tuple[str | int, ...], str]]:
     found: list[tuple[tuple[str | int, ...], str]] = []
+    if not cases:
+        found.append((("cases",), "expected at least one case (got an empty list)"))
     first: dict[str, int] = {}
     for i, case in enumerate(cases):
         if first.setdefault(case.name, i) != i:

@@ -1,0 +1,131 @@
+"""Bad input to the gate: one clear line for each error, exit 2, nothing written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def refused(cli: Cli, folder: Path) -> Callable[..., str]:
+    """Run a command that must be refused; give what it says."""
+
+    def check(*words: str, lines: int = 1) -> str:
+        before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+        code, out, err = cli(*words)
+        assert (code, out) == (2, ""), err
+        assert err.count("\n") == lines, err
+        assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
+        return err
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("suite: 1", "suite: 2", ":1: suite: should be 1 (got 2)"),
+        ("workload: {cv: 3,", "workload: {cvv: 3,", ":4: defaults.workload.cvv: unknown key; did you mean 'cv'?"),
+        ("planner: reference", "plannner: reference", ":5: defaults.plannner: unknown key; did you mean 'planner'?"),
+        ("rate: 10", "rate: -1", ":18: cases[2].workload.rate: should be greater than 0 (got -1)"),
+        ("defaults:", "defaults:\n  replications: 2", "defaults.replications: should be greater than or equal to 3"),
+        ("defaults:", "defaults:\n  tolerance: -0.1", "defaults.tolerance: should be greater than or equal to 0"),
+        ("defaults:", "defaults:\n  objective: atainment", "defaults.objective: should be 'attainment', 'goodput'"),
+        ("name: roomy", "name: little memory", "cases[0] is called 'little memory' already"),
+        ("reference.py:plan", "{name: alpaserve, plan_on: same}", "plans on one draw of the traffic"),
+        ("reference.py:plan", "alpaservee", "did you mean 'alpaserve'?"),
+        ("reference.py:plan", "gone.py:plan", "gone.py: no such file"),
+        ("models: {bert-1.3b: 4}", "models: {bart-1.3b: 4}", "bart-1.3b"),
+        ("name: greedy", "name: greedy\nname: again", "this key stands twice"),
+        ("rate: 10", "rate: 1e1", "1e1"),
+        ("cases:", "casses:", "did you mean 'cases'?"),
+    ],
+)
+def test_a_wrong_suite(refused: Callable[..., str], folder: Path, old: str, new: str, said: str) -> None:
+    file = folder / "suite.yaml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    lines = 2 if new == "casses:" else 1
+    assert said in refused("suite.yaml", lines=lines)
+
+
+def test_all_errors_of_a_suite_at_once(refused: Callable[..., str], folder: Path) -> None:
+    file = folder / "suite.yaml"
+    file.write_text(file.read_text().replace("rate: 10", "rat: 10").replace("devices: 4}", "devices: 0}", 1))
+    assert "cases[0].cluster.devices" in refused("suite.yaml", lines=2)
+
+
+def test_options_that_a_planner_does_not_have(refused: Callable[..., str], folder: Path) -> None:
+    file = folder / "suite.yaml"
+    file.write_text(file.read_text().replace("reference.py:plan", "{name: alpaserve, options: {beem: 2}}"))
+    err = refused("suite.yaml")
+    assert "suite.yaml:7: case 'roomy' (and 2 more): planner.options: planner 'alpaserve' has no option 'beem'" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gone.yaml",), "gone.yaml: cannot read the suite"),
+        (("suite.yaml", "--baseline", "gone.json"), 'create it with --update --reason "why"'),
+        (("suite.yaml", "--update"), "--reason"),
+        (("suite.yaml", "--update", "--reason", "  "), "--reason"),
+        (("suite.yaml", "--reason", "why"), "--update"),
+        (("suite.yaml", "--only", "romy"), "did you mean 'roomy'?"),
+        (("suite.yaml", "--planner", "refactored.py:plann"), "plann"),
+        (("suite.yaml", "--workers", "-1"), "--workers"),
+        (("suite.yaml", "--junit", "."), "expected a file to write"),
+        (("standard", "--update", "--reason", "x"), "name the --baseline"),
+    ],
+)
+def test_wrong_words(refused: Callable[..., str], words: tuple[str, ...], said: str) -> None:
+    assert said in refused(*words)
+
+
+def _other_suite(text: str) -> str:
+    return text.replace('"suite": "greedy"', '"suite": "other"')
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text[: len(text) // 2], "is not JSON; was it cut off or merged?"),
+        (lambda text: "", "is not JSON"),
+        (lambda text: "[" * 100_000, "is not JSON"),
+        (lambda text: "{}", "not a Meshwright baseline"),
+        (lambda text: '["meshwright-baseline"]', "not a Meshwright baseline"),
+        (lambda text: text.replace('"version": 1', '"version": 7'), "reads version 1 (got 7)"),
+        (lambda text: text.replace('"version": 1', '"version": true'), "reads version 1 (got True)"),
+        (_other_suite, "the baseline of another suite: 'other' (the suite is 'greedy')"),
+        (lambda text: text.replace("op1pp2", "op0pp2", 1), "decision.windows[0].groups[0].config"),
+        (lambda text: text.replace('"evaluations": 9', '"evaluations": -9'), "evaluations"),
+        (lambda text: text.replace('"updates"', '"update"'), "updates"),
+        (lambda text: "<<<<<<< HEAD\n" + text, "is not JSON"),
+    ],
+)
+def test_a_wrong_baseline(refused: Callable[..., str], folder: Path, change: Callable[[str], str], said: str) -> None:
+    file = folder / "suite.baseline.json"
+    text = file.read_text()
+    assert change(text) != text
+    file.write_text(change(text))
+    err = refused("suite.yaml")
+    assert "suite.baseline.json" in err
+    assert said in err
+    assert said in refused("suite.yaml", "--update", "--reason", "over a wrong one: its history would be lost")
+
+
+def test_a_baseline_whose_plan_does_not_fit_any_more(cli: Cli, folder: Path) -> None:
+    file = folder / "suite.baseline.json"
+    document = json.loads(file.read_text())
+    groups = document["cases"]["roomy"]["decision"]["windows"][0]["groups"]
+    groups[0]["devices"] = [7, 8]
+    file.write_text(json.dumps(document))
+    code, out, _ = cli("suite.yaml", "--only", "roomy")
+    assert code == 1
+    assert "the baseline's plan cannot be scored any more" in out
+    assert "device 7 does not exist" in out
