@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from ..errors import RunError
 from ..planners.bisection import Bisection
 from ..simulator.metrics import Estimate, mean_interval
+from ..wording import nearest
 from .answer import Probe
 from .outcome import Outcome
 from .point import Point
@@ -169,7 +170,9 @@ def _missing(metric: str, outcome: Outcome) -> str:
     refused = [note for note in outcome.notes if note.startswith(f"{metric} refused")]
     if refused:
         return f"{refused[0]}; lengthen the traffic (workload.duration, or a longer trace)"
-    return f"there is no metric {metric!r}; there are {', '.join(sorted(outcome.metrics))}"
+    near = nearest(metric, outcome.metrics)
+    hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(outcome.metrics))}"
+    return f"there is no metric {metric!r}; {hint}"
 
 
 def drive(session: Session, searches: Iterable[Search]) -> None:

@@ -33,7 +33,7 @@ def searches(study: Study, question: Headroom) -> tuple[Search, ...]:
     base = base_of(study, question)
     if not has_field(study, "workload.trace") or value_of(base, "workload.trace") is None:
         raise InputError(
-            "question 'headroom': the base case has no measured traffic; give workload: {trace: FILE}, or ask for the "
+            "headroom: the base case has no measured traffic; give workload: {trace: FILE}, or ask for the "
             "highest rate instead"
         )
     planners = list(study.planners)[:1] if question.plan is not None else list(study.planners)
@@ -66,7 +66,7 @@ def _quantities(study: Study, question: Headroom, base: Case, planner: str) -> l
         if today is None:
             if "of" not in question.model_fields_set:
                 continue
-            raise InputError("question 'headroom': of slo needs workload.slo or workload.slo_scale in the base case")
+            raise InputError("headroom: of slo needs workload.slo or workload.slo_scale in the base case")
         resampled = {"workload.resample": True} if drawn or name == "cv" else {}
         plan = {f"planner.planned_for.{at}": said for at, said in (frozen | {path: today}).items()} if frozen else {}
         found.append(

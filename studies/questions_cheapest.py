@@ -12,7 +12,7 @@ from .answer import Answer
 from .bisection import Rule, Search
 from .questions_kinds import CheapestCluster
 from .questions_quantity import Quantity, base_of, given, number, value_of
-from .questions_words import answer_of, asked, title
+from .questions_words import answer_of, asked, percent, title
 
 if TYPE_CHECKING:
     from .study import Study
@@ -30,11 +30,11 @@ def _prices(study: Study, question: CheapestCluster) -> dict[str, float]:
     """
     cluster = value_of(base_of(study, question), "cluster")
     if cluster is None:
-        raise InputError(f"question 'cheapest cluster': cases of world {study.world.name!r} have no cluster")
+        raise InputError(f"cheapest cluster: cases of world {study.world.name!r} have no cluster")
     types = question.devices or (cluster.device,)
     stray = sorted(set(question.prices) - set(types))
     if stray:
-        raise InputError(f"question 'cheapest cluster': prices names {stray[0]!r}, which is not among devices")
+        raise InputError(f"cheapest cluster: prices names {stray[0]!r}, which is not among devices")
     prices: dict[str, float] = {}
     for name in types:
         own = cluster.price_per_hour if name == cluster.device else None
@@ -42,7 +42,7 @@ def _prices(study: Study, question: CheapestCluster) -> dict[str, float]:
     unknown = [name for name, price in prices.items() if price == 0]
     if unknown:
         raise InputError(
-            f"question 'cheapest cluster': the price of {', '.join(map(repr, unknown))} is not known; "
+            f"cheapest cluster: the price of {', '.join(map(repr, unknown))} is not known; "
             f"give prices: {{{unknown[0]}: PRICE}} per device-hour"
         )
     return prices
@@ -92,9 +92,9 @@ def _best(planner: str, prices: dict[str, float], each: dict[str, Answer], what:
     # A price is a decimal: what is equal on paper may differ in its last bit.
     winners = [name for name, cost in costs.items() if cost <= least * (1 + 1e-9)]
     best = each[winners[0]]
-    said = [_said(name, each[name], prices[name]) for name in winners]
-    text = f"needs {' or '.join(said)} per hour"
-    more = [f"{_said(n, a, prices[n])} per hour" for n, a in each.items() if n not in winners and a.value is not None]
+    said = [_said(name, each[name], prices[name], full=True) for name in winners]
+    text = f"needs {' or '.join(said)}"
+    more = [_said(n, a, prices[n]) for n, a in each.items() if n not in winners and a.value is not None]
     none = [name for name, a in each.items() if a.value is None]
     sentence = f"{planner} {text} {bound}" + (", which cost the same" if len(winners) > 1 else "")
     if more:
@@ -110,12 +110,14 @@ def _best(planner: str, prices: dict[str, float], each: dict[str, Answer], what:
     )  # fmt: skip
 
 
-def _said(name: str, answer: Answer, price: float) -> str:
+def _said(name: str, answer: Answer, price: float, *, full: bool = False) -> str:
+    """``2 × a100-40gb at 8.2 per hour (95 % interval 8.2 … 12.3)``, or shorter."""
     assert answer.value is not None
-    interval = ""
-    if answer.low is not None and answer.high is not None:
-        interval = f" ({answer.low * price:.4g} … {answer.high * price:.4g})"
-    return f"{number(answer.value)} × {name} at {answer.value * price:.4g}{interval}"
+    text = f"{number(answer.value)} × {name} at {answer.value * price:.4g}{' per hour' if full else ''}"
+    if answer.low is None or answer.high is None or answer.estimate is None:
+        return text
+    what = f"{percent(answer.estimate.confidence)} interval " if full else ""
+    return f"{text} ({what}{answer.low * price:.4g} … {answer.high * price:.4g})"
 
 
 def _overlapping(winners: list[str], prices: dict[str, float], each: dict[str, Answer]) -> list[str]:

@@ -99,6 +99,11 @@ class Quantity:
         return {**self.fixed, **self.write(value)}
 
 
+def gib(value: float) -> str:
+    """Bytes as people write them."""
+    return f"{value / 2**30:.3g} GiB"
+
+
 def value_of(case: Any, path: str) -> Any:
     """The value of a field by its path; None where a part is missing."""
 
@@ -170,7 +175,7 @@ def quantity_of(study: Study, question: Any) -> Quantity:
 def _checked(quantity: Quantity, find: str) -> Quantity:
     if quantity.low > quantity.high:
         raise InputError(
-            f"question {find!r}: low {quantity.low:g} is above high {quantity.high:g} (what is not given is an eighth "
+            f"{find}: low {quantity.low:g} is above high {quantity.high:g} (what is not given is an eighth "
             f"of the base case's value, or eight times it); give both"
         )
     return quantity
@@ -201,7 +206,7 @@ def slo_path(study: Study, base: Case) -> tuple[str, str]:
 
 def _extreme(study: Study, question: Extreme, base: Case, fixed: Mapping[str, Any]) -> Quantity:
     path = find_field(study.world.case, question.field)
-    where = f"question {question.find} {path!r}"
+    where = f"{question.find} {path}"
     ends: list[float] = []
     for name in ("low", "high"):
         said = getattr(question, name)
@@ -218,5 +223,5 @@ def _extreme(study: Study, question: Extreme, base: Case, fixed: Mapping[str, An
     return Quantity(
         path, f"{path} = {{}}", "reaches", "high" if question.find == "highest" else "low", low, high,
         whole, lambda v: {path: int(v) if whole else v}, 0.0 if whole and high - low <= EXACT else question.tolerance,
-        fixed,
+        fixed, figure=gib if whole and isinstance(question.high, str) else number,
     )  # fmt: skip

@@ -21,6 +21,7 @@ from .questions_quantity import (
     DEFAULT_SLO_SCALE,
     Quantity,
     base_of,
+    gib,
     given,
     has_field,
     number,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["answers", "searches"]
 
-GIB = 2**30
 REPLANNED = ("devices", "memory")
 WORDS = {
     "rate": "the rate", "cv": "the CV", "slo": "the SLO", "devices": "the devices", "device fails": "failed devices",
@@ -120,7 +120,7 @@ def _quantity(study: Study, question: WhatBreaksFirst, base: Case, factor: _Fact
         low, high = factor.base / question.limit, factor.base
         low = max(1, math.ceil(low)) if factor.whole else low
     if factor.name == "memory":
-        words, figure = "{} of memory per device", _gib
+        words, figure = "{} of memory per device", gib
     elif factor.name == "devices":
         words = "{} devices"
     else:
@@ -129,10 +129,6 @@ def _quantity(study: Study, question: WhatBreaksFirst, base: Case, factor: _Fact
         path, words, "bears", "low" if factor.down else "high", low, high,
         factor.whole, write, 0.0 if factor.name == "devices" else question.tolerance, fixed, factor.base, {}, figure,
     )  # fmt: skip
-
-
-def _gib(value: float) -> str:
-    return f"{value / GIB:.3g} GiB"
 
 
 def _way(change: float) -> str:
@@ -159,9 +155,9 @@ def _factors(study: Study, question: WhatBreaksFirst, base: Case, planner: str) 
         if isinstance(factor, _Factor):
             found.append(factor)
         elif question.factors:
-            raise InputError(f"question 'what breaks first': factor {name!r}: {factor}")
+            raise InputError(f"what breaks first: factor {name!r}: {factor}")
     if not found:
-        raise InputError(f"question 'what breaks first': cases of world {study.world.name!r} have none of the factors")
+        raise InputError(f"what breaks first: cases of world {study.world.name!r} have none of the factors")
     return found
 
 
@@ -181,6 +177,11 @@ def _changed(question: WhatBreaksFirst, factor: _Factor) -> dict[float, float]:
 def searches(study: Study, question: WhatBreaksFirst) -> tuple[Search, ...]:
     """One for each planner and factor; they share the base case's points."""
     base, rule = base_of(study, question), Rule.of(question)
+    if not (question.replan or has_field(study, "planner.planned_for")):
+        raise InputError(
+            f"what breaks first: plans of world {study.world.name!r} cannot be kept (its cases have no "
+            "planner.planned_for); set replan: true"
+        )
     return tuple(
         Search(
             planner, _quantity(study, question, base, factor, planner), rule, study.replications, study.confidence,

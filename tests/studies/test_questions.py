@@ -229,7 +229,8 @@ def test_a_failing_point_ends_its_planners_search_alone():
     ("metrics", "notes", "says"),
     [
         ({"attainment": 1.0}, ("p99_latency refused: p99 needs 10000",), "lengthen the traffic"),
-        ({"attainment": 1.0, "p50_latency": 0.1}, (), "no metric 'p99_latency'; there are attainment, p50_latency"),
+        ({"attainment": 1.0, "goodput": 9.0}, (), "no metric 'p99_latency'; there are attainment, goodput"),
+        ({"attainment": 1.0, "p50_latency": 0.1}, (), "no metric 'p99_latency'; did you mean 'p50_latency'?"),
     ],
 )
 def test_a_metric_that_is_missing_is_explained(metrics, notes, says):
@@ -299,7 +300,8 @@ def test_questions_that_make_no_sense_are_refused(question, says):
         ({"find": "fewest devices", "given": {"rat": 2}}, "no field 'rat'"),
         ({"find": "highest rate", "low": 100}, "above high"),
         ({"find": "headroom"}, "no measured traffic"),
-        ({"find": "what breaks first", "factors": ["memory"]}, "have no cluster.memory"),
+        ({"find": "what breaks first", "factors": ["memory"], "replan": True}, "have no cluster.memory"),
+        ({"find": "what breaks first"}, "set replan: true"),
     ],
 )
 def test_questions_that_the_study_cannot_answer_are_refused_before_any_work(question, says):
@@ -308,3 +310,34 @@ def test_questions_that_the_study_cannot_answer_are_refused_before_any_work(ques
     with pytest.raises(InputError) as caught:
         list(questions.cases(session.study))
     assert says in str(caught.value)
+
+
+def test_what_breaks_first_in_a_world_whose_truth_is_known():
+    """Attainment is 1 - rate_scale x devices-lost penalty: each factor breaks at a place that can be worked out."""
+
+    def fragile(case, _):
+        w = case.workload
+        return (
+            1.0 if w.rate_scale <= 1.5 and w.cv_scale <= 1.2 and w.slo_scale >= 3 and case.cluster.devices > 5 else 0.5
+        )
+
+    first, *parts = ask(ToySession(fragile), "what breaks first", replan=True, changes=["10 %", "50 %"])
+    assert [p.quantity for p in parts] == [
+        "workload.cv_scale", "cluster.devices", "workload.slo_scale", "workload.rate_scale"
+    ]  # fmt: skip
+    assert [p.change for p in parts] == [pytest.approx(c, abs=0.03) for c in (0.2, -3 / 8, -0.4, 0.5)]
+    assert parts[1].value == 6
+    assert parts[1].change == -3 / 8
+    assert first.value == abs(parts[0].change)
+    assert first.sentence.startswith("exact breaks first with the CV +2")
+    effects = {(e.factor, e.change): e.estimate.mean for e in first.table}
+    assert effects["devices", -0.5] == 0.5
+    assert effects["devices", -0.1] == 1.0
+    assert effects["slo", 0.5] == effects["rate", 0.1] == 1.0
+    already, *parts = ask(ToySession(lambda *_: 0.5), "what breaks first", replan=True)
+    assert "misses it in the base case already: 50 %" in already.sentence
+    assert already.value == 0
+    never, *parts = ask(ToySession(lambda *_: 1), "what breaks first", replan=True)
+    assert never.value is None
+    assert "is not broken for 99 % attainment" in never.sentence
+    assert all(p.change is None for p in parts)
