@@ -6,13 +6,12 @@ import importlib.metadata
 import logging
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as LateError
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
 
 from ..errors import InputError, RunError
-from .executors import Crew, check_versions, knock
+from .executors import Crew, check_versions, in_time, knock
 from .work import Cargo, evaluate_points
 
 __all__ = ["dask_crew"]
@@ -22,8 +21,6 @@ ANSWER_S = 8.0
 
 DESERTED_S = 60.0
 """Seconds without any worker after which a run ends."""
-
-T = TypeVar("T")
 
 
 def dask_crew(name: str, address: str, place: tuple[str, int], cargo: Cargo) -> Crew:
@@ -48,16 +45,17 @@ def dask_crew(name: str, address: str, place: tuple[str, int], cargo: Cargo) -> 
     level = quiet.level
     try:
         quiet.setLevel(logging.CRITICAL)  # what goes wrong here is said once, below
-        client: Any = distributed.Client(address, timeout=ANSWER_S, set_as_default=False, name="meshwright")
-    except Exception as error:
-        why = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"executor: no dask scheduler answers at {name}: {why}") from None
+        client: Any = in_time(
+            lambda: distributed.Client(address, timeout=ANSWER_S, set_as_default=False, name="meshwright"),
+            name,
+            ANSWER_S + 0.5,
+        )
     finally:
         quiet.setLevel(level)
     try:
         _wait_for_workers(client, name)
-        versions: Mapping[str, Any] = _within(
-            lambda: client.run(importlib.metadata.version, "meshwright", on_error="return"), name
+        versions: Mapping[str, Any] = in_time(
+            lambda: client.run(importlib.metadata.version, "meshwright", on_error="return"), name, ANSWER_S
         )
         check_versions(name, versions)
         with warnings.catch_warnings():
@@ -85,7 +83,7 @@ def _crew(name: str, client: Any, executor: Any, held: Any, killed: type[BaseExc
 
     def check() -> None:
         try:
-            alone = not _within(client.nthreads, name)
+            alone = not in_time(client.nthreads, name, ANSWER_S)
         except Exception:
             alone = True
         if not alone:
@@ -111,14 +109,3 @@ def _wait_for_workers(client: Any, name: str) -> None:
         if time.monotonic() > end:
             raise InputError(f"executor: the scheduler at {name} has no workers; start some: dask worker HOST:PORT")
         time.sleep(0.2)
-
-
-def _within(ask: Callable[[], T], name: str) -> T:
-    """What the cluster answers, in time."""
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(ask).result(ANSWER_S)
-    except LateError:
-        raise InputError(f"executor: workers at {name} do not answer within {ANSWER_S:.0f} s") from None
-    finally:
-        pool.shutdown(wait=False)

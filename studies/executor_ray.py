@@ -6,18 +6,21 @@ import importlib
 import importlib.metadata
 import logging
 import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
 from ..errors import InputError
-from .executors import Crew, check_versions, knock
+from .executors import Crew, check_versions, in_time, knock
 from .work import Cargo, evaluate_points
 
 __all__ = ["RayExecutor", "ray_crew"]
 
 ANSWER_S = 9.0
+"""Seconds that a cluster has to answer: what is unreachable is said within ten."""
+
+START_S = 90.0
+"""Seconds that a cluster which answered has to start this driver's own process there."""
 
 
 class RayExecutor(Executor):
@@ -99,12 +102,13 @@ def _evaluate(cargo: Any, points: Any, budget_s: float) -> Any:
 def _connect(ray: Any, name: str, place: tuple[str, int] | None, workers: int | None) -> None:
     said: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if place is not None:
-        _in_time(lambda: ray.init(f"ray://{place[0]}:{place[1]}", **said), name)
+        in_time(lambda: _greet(place), name, ANSWER_S)
+        in_time(lambda: ray.init(f"ray://{place[0]}:{place[1]}", **said), name, START_S)
         return
     address = os.environ.get("RAY_ADDRESS")
     try:
         if address:
-            _in_time(lambda: ray.init(**said), f"{name} (RAY_ADDRESS={address})")
+            in_time(lambda: ray.init(**said), f"{name} (RAY_ADDRESS={address})", ANSWER_S)
             return
         try:
             ray.init("auto", **said)
@@ -117,24 +121,11 @@ def _connect(ray: Any, name: str, place: tuple[str, int] | None, workers: int | 
         raise InputError(f"executor: Ray cannot start here: {' '.join(str(error).split())[:200]}") from None
 
 
-def _in_time(connect: Callable[[], Any], name: str) -> None:
-    """Call `connect` and wait for it `ANSWER_S` at most; Ray itself would try for minutes."""
-    result: Future[Any] = Future()
-
-    def call() -> None:
-        try:
-            result.set_result(connect())
-        except BaseException as error:
-            result.set_exception(error)
-
-    threading.Thread(target=call, daemon=True).start()
-    try:
-        result.result(ANSWER_S)
-    except TimeoutError:
-        raise InputError(f"executor: no Ray cluster answers at {name} within {ANSWER_S:.0f} s") from None
-    except Exception as error:
-        why = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"executor: no Ray cluster answers at {name}: {why}") from None
+def _greet(place: tuple[str, int]) -> None:
+    """Wait until a port speaks Ray's protocol."""
+    grpc: Any = importlib.import_module("grpc")
+    with grpc.insecure_channel(f"{place[0]}:{place[1]}") as channel:
+        grpc.channel_ready_future(channel).result()
 
 
 def _versions(ray: Any) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import difflib
 import importlib.metadata
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from .. import __version__
@@ -17,9 +18,11 @@ from ..errors import InputError, RunError
 from .point import Point
 from .work import Cargo, Done, Shared, evaluate_points, evaluate_some, one_line
 
-__all__ = ["Crew", "InProcess", "check_versions", "crew", "knock"]
+__all__ = ["Crew", "InProcess", "check_versions", "crew", "in_time", "knock"]
 
 FORMS = "processes, dask://HOST:PORT, ray, ray://HOST:PORT"
+
+T = TypeVar("T")
 
 Task = Callable[[Any, Sequence[Point], float], Done | None]
 
@@ -200,6 +203,34 @@ def knock(name: str, place: tuple[str, int]) -> None:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error) or "no answer"
         raise InputError(f"executor: nobody answers at {name}: {why.lower()}; expected one of {FORMS}") from None
+
+
+def in_time(connect: Callable[[], T], name: str, limit_s: float) -> T:
+    """What `connect` gives, within `limit_s`: clusters' own clients would try for minutes at a port that says nothing.
+
+    Raises
+    ------
+    InputError
+        If it gives nothing in time, or an error.
+    """
+    result: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            result.set_result(connect())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()  # one that is given up does not keep the process from ending
+    try:
+        return result.result(limit_s)
+    except InputError:
+        raise
+    except TimeoutError:
+        raise InputError(f"executor: nothing answers at {name} within {limit_s:.0f} s") from None
+    except Exception as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"executor: no cluster answers at {name}: {why}") from None
 
 
 def check_versions(name: str, found: Mapping[str, Any]) -> None:

@@ -129,7 +129,7 @@ class Session:
         made = [] if store is None else missing(store)
         opened = Store(store, Identity(study.name, study.digest, study.text, __version__))
         try:
-            shared = Shared(study, study.world.share(study.reach(), study.folder))
+            shared = Shared(study, study.share())
             session = cls(study, opened, shared, executor, workers, retry_failed, progress)
         except BaseException:
             opened.close()
@@ -189,7 +189,7 @@ class Session:
         found = answers(self, self.study.questions)
         self._what = ""
         self.answers = found
-        self.store.seal()
+        self.store.seal(patient=False)
 
     def ask(
         self, values: Mapping[str, Any] | None = None, planner: str | None = None, replication: int = 0

@@ -19,6 +19,7 @@ __all__ = ["Row", "Store"]
 
 Row = tuple[Point, Outcome]
 
+BUSY_MS = 5000
 READ = "SELECT id, planner, replication, inputs, status, metrics, notes, decision, error FROM points"
 WRITE = f"INSERT INTO points VALUES ({', '.join('?' * COLUMNS)})"
 
@@ -184,8 +185,14 @@ class Store:
         """All rows, in order of their points; read as they are asked for."""
         return map(_row, self._db.execute(f"{READ} ORDER BY id"))
 
-    def seal(self) -> None:
+    def seal(self, patient: bool = True) -> None:
         """Rewrite the file in row order; a file that is sealed stays as it is, to the byte.
+
+        Parameters
+        ----------
+        patient : bool
+            Wait some seconds where another program has the file open, and raise if it keeps it; else leave it for
+            later.
 
         Raises
         ------
@@ -194,6 +201,7 @@ class Store:
         """
         if self._path is None or self._db.execute("PRAGMA journal_mode").fetchone()[0] == "delete":
             return
+        self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS if patient else 0}")
         try:
             with seal_into(self._db, self._path):
                 # the log is folded into the old file and gone before the new file takes its name
@@ -201,6 +209,8 @@ class Store:
                 self._db.close()
             self._connect()
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY" and not patient:
+                return
             raise self._explain(error) from None
         except OSError as error:
             raise self._explain(sqlite3.OperationalError(error.strerror)) from None
@@ -221,6 +231,10 @@ class Store:
         if code == "SQLITE_FULL" or "space left" in str(error):
             free = "" if self._path is None else f" ({shutil.disk_usage(self._path.parent).free:,} bytes free)"
             return RunError(f"{self.where}: disk full{free}; {kept}; free some space, then the same command goes on")
+        if code.startswith("SQLITE_BUSY"):
+            return RunError(
+                f"{self.where}: another program has it open; {kept}; close it, then the same command goes on"
+            )
         if code.startswith("SQLITE_READONLY"):
             return InputError(f"{self.where}: may not be written; {MEND}")
         return RunError(f"{self.where}: {error}; {kept}; once it can be written, the same command goes on")

@@ -130,6 +130,24 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["s"]
 
 
+def test_another_program_that_has_the_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost, and the file is sealed as soon as it can be."""
+    monkeypatch.setattr("meshwright.studies.store.BUSY_MS", 10)
+    want = sealed(tmp_path / "want")
+    store = fill(tmp_path / "s")
+    reader = sqlite3.connect(tmp_path / "s")
+    assert reader.execute("SELECT count(*) FROM results").fetchone() == (4,)
+    store.seal(patient=False)
+    with pytest.raises(RunError, match="another program has it open; 4 points kept; close it, then the same command"):
+        store.seal()
+    assert list(store.rows()) == ROWS
+    reader.close()
+    store.seal()
+    store.close()
+    assert (tmp_path / "s").read_bytes() == want
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "want"]
+
+
 def folder(path: Path) -> None:
     path.mkdir()
 
