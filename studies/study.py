@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..wording import dotted
 from .axes import Axis, Values
 from .build import build
-from .designs import Design, Grid, Listed
+from .designs import Design, Listed
 from .document import VERSION
 from .fields import checked, find_field, place, plain, set_fields, steps, value_at
 from .located import located
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Study", "load"]
 
-FEW = 100
-"""Numbers of an axis that are all looked at before work starts."""
 MANY = 100_000
 """More points than this are run only when asked for twice."""
 
@@ -238,28 +236,23 @@ class Study:
         return tuple((path, value_at(case, path)) for path in ranked)
 
     def reach(self) -> list[Case]:
-        """Cases that together name every file, device and planner that points of the design can: under each planner
-        the base case, in two replications where there are several, and each value of each axis (of an axis with many
-        numbers only the ends); whole points where the design pairs values. Then those at the ends of what the
-        questions try, which checks that these can be asked."""
-        from .questions import cases
+        """Cases that together name every file, device and planner that points can."""
+        from .reach import reach  # which knows the questions, which know studies
 
-        named = {axis.path for axis in self.axes if not axis.numeric}
-        if isinstance(self.design, Grid):
-            rows = [
-                ((axis.path, value),)
-                for axis in self.axes
-                for value in (
-                    axis.values if axis.path in named or len(axis.values) <= FEW else (axis.values[0], axis.values[-1])
-                )
-            ]
-        else:
-            picked = (tuple((p, v) for p, v in values if p in named) for values in (self.design if named else ()))
-            rows = list({json.dumps(row): row for row in (*islice(self.design, FEW), *picked)}.values())
-        designed = [self.case(Point(0, row, planner)) for planner in self.planners for row in [(), *rows]]
-        if self.replications > 1:
-            designed += [self.case(Point(0, (), planner, 1)) for planner in self.planners]
-        return [*designed, *cases(self)]
+        return reach(self)
+
+    def share(self) -> Any:
+        """Load and check what the points share.
+
+        Raises
+        ------
+        InputError
+            If anything that the study names is missing or wrong, with the line that names it.
+        """
+        try:
+            return self.world.share(self.reach(), self.folder)
+        except InputError as error:
+            raise self.located(error) from None
 
     @cached_property
     def _said(self) -> dict[str, Any]:
@@ -270,7 +263,7 @@ class Study:
     def digest(self) -> str:
         """SHA-256 of everything that decides what its points are; a store belongs to one study."""
         said = {
-            "world": self.world.name, "base": self.base.model_dump(mode="json"),
+            "world": self.world.name, "base": self.base.identity(),
             "planners": list(self.planners.items()),
             "axes": [(a.path, a.document()) for a in self.axes], "design": self.design.document(),
             "points": list(self.design) if isinstance(self.design, Listed) else None,
