@@ -47,7 +47,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if listed.returncode:
         pytest.skip("not a git checkout: cannot tell the project's files from others")
     for name in filter(None, listed.stdout.decode().split("\0")):
-        if name.split("/")[0] in NOT_CODE or not (ROOT / name).is_file():
+        folder = name.split("/")[0]
+        wanted = folder not in NOT_CODE or (folder == "examples" and name.endswith(".yaml"))
+        if not wanted or not (ROOT / name).is_file():
             continue
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes((ROOT / name).read_bytes())
@@ -72,6 +74,8 @@ def test_wheel_holds_all_code_and_data_and_nothing_else(wheel: Path) -> None:
     shipped = {p.name for p in (ROOT / "profiles/data").iterdir() if p.is_file()}
     assert shipped
     assert {f"meshwright/profiles/data/{n}" for n in shipped} <= names
+    examples = {f"meshwright/examples/{p.name}" for p in (ROOT / "examples").glob("*.yaml")}
+    assert {n for n in names if "/examples/" in n} == examples, "what `meshwright study --example` prints"
     assert all(n.startswith(("meshwright/", "meshwright-")) for n in names), "nothing outside our names"
     assert not [n for n in names if "/tests/" in n or "__pycache__" in n]
 
