@@ -330,7 +330,7 @@ class Session:
             raise InputError(
                 f"point {point.index}: {error.args[0]!r} was not loaded; a study loads what its base and axes name"
             ) from None
-        return _Said(_digest([world.name, case.model_dump(mode="json"), read, __version__]), read)
+        return _Said(_digest([world.name, case.identity(), read, __version__]), read)
 
     def _check_read(self) -> None:
         """Refuse a store whose rows read other files than there are now.

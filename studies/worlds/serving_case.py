@@ -133,3 +133,8 @@ class ServingCase(Case):
     serving: ServingOptions = ServingOptions()
     planner: PlannerCase = PlannerCase()
     warmup: float = Field(default=0.0, ge=0, description="seconds left out of the metrics at each end of the traffic")
+
+    def identity(self) -> dict[str, Any]:
+        """As plain data; the order of models is part of it, since shares by position follow it."""
+        said = super().identity()
+        return said | {"models": list(self.models.items())} if isinstance(self.models, Mapping) else said

@@ -26,6 +26,10 @@ class Case(BaseModel):
 
     seed: int = 0
 
+    def identity(self) -> dict[str, Any]:
+        """Plain data that tells this case from any other; the order of keys has no meaning in it."""
+        return self.model_dump(mode="json")
+
 
 @dataclass(frozen=True, slots=True)
 class Panel:

@@ -366,3 +366,12 @@ def test_batches_are_served_and_help() -> None:
     assert "upper_bound" not in many  # it holds without batches
     windows = evaluate(case_of(serving__max_batch=4, planner={"name": "clockwork++", "options": {"window": 20}}))
     assert windows.status == "ok"
+
+
+def test_the_order_of_models_is_part_of_what_a_case_is() -> None:
+    """The first model is the busiest under a power law, so a store may not mistake one order for the other."""
+    several = ({"bert-1.3b": 1, "moe-1.3b": 1}, {"moe-1.3b": 1, "bert-1.3b": 1})
+    one, other = (case_of(models=m, workload__split={"power_law": 1.0}) for m in several)
+    busiest = [t.models[int(np.argmax(t.counts()))] for t in (drawn(one), drawn(other))]
+    assert busiest == ["bert-1.3b-0", "moe-1.3b-0"]
+    assert json.dumps(one.identity(), sort_keys=True) != json.dumps(other.identity(), sort_keys=True)

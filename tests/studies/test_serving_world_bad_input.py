@@ -85,7 +85,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"workload": {"trace": "torn.csv"}}, "workload.trace: .*torn.csv:3"),
     ({"workload": {"trace": "gpt.csv"}}, "workload.trace: gpt.csv: unknown model 'gpt-1'"),
     ({"workload": {"trace": "gpt.csv"}, "models": None}, "models: .*unknown model 'gpt-1'"),
-    ({"workload": {"trace": "slos.csv", "resample": True}}, "workload.trace: slos.csv: .* SLOs from 0.5 to 1 s; for drawn traffic"),
+    (
+        {"workload": {"trace": "slos.csv", "resample": True}},
+        "workload.trace: slos.csv: .* SLOs from 0.5 to 1 s; for drawn traffic give workload.slo",
+    ),
     ({"workload": {"trace": "good.csv", "resample": True, "cv_scale": 1e6}}, "workload.trace: good.csv: scaled by"),
     ({"workload": {"rate": 4, "cv": 2000}}, "workload.cv: expected at most 1000"),
     ({"workload": {"rate": 1e8, "duration": 1e6}}, "workload.rate: .* are 1e.14 requests; expected 1"),
