@@ -47,6 +47,10 @@ OWN: dict[type[Any], tuple[Searches, Answers]] = {
 """Kind of question -> what it searches, and what the searches come to; the others search one quantity."""
 
 
+def _kind(question: object) -> tuple[Searches, Answers]:
+    return OWN.get(type(question), (_searches, _answers))
+
+
 def cases(study: Study) -> Iterator[Case]:
     """Cases at the ends of all that the questions of a study will try.
 
@@ -59,7 +63,7 @@ def cases(study: Study) -> Iterator[Case]:
         If a question asks for something that the study's cases do not have, or a range ends at no valid case.
     """
     for question in study.questions:
-        start, _ = OWN.get(type(question), (_searches, _answers))
+        start, _ = _kind(question)
         for search in start(study, question):
             ends = (search.bisection.easy_end, search.bisection.hard_end)
             for value in dict.fromkeys((*ends, *search.first)):
@@ -82,7 +86,7 @@ def answers(session: Session, questions: Sequence[Any]) -> tuple[Answer, ...]:
         In the order of the questions; for each, in the order of the planners.
     """
     study = session.study
-    started = [(q, *OWN.get(type(q), (_searches, _answers))) for q in questions]
+    started = [(q, *_kind(q)) for q in questions]
     followed = [(q, start(study, q), finish) for q, start, finish in started]
     drive(session, [search for _, searches, _ in followed for search in searches])
     return tuple(a for q, searches, finish in followed for a in finish(study, q, searches))
