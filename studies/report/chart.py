@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Card", "Chart"]
+from .look import Style, canvas, png, svg
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Card", "Chart", "compose"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +51,45 @@ class Chart:
     note: str
     data: Any
     png: bytes
+
+
+def compose(
+    name: str, title: str, panels: Sequence[tuple[str, str]], draw: Callable[[int, Axes], None], note: str, data: Any,
+    looks: Mapping[str, Style],
+) -> Chart:  # fmt: skip
+    """A chart of panels that `draw` draws: each alone for the page, all together in one picture.
+
+    Parameters
+    ----------
+    name, title, note, data
+        As of `Chart`.
+    panels : sequence of (str, str)
+        Title of each, and what a reader who does not see it hears.
+    draw : callable
+        Number of the panel, axes.
+    looks : Mapping[str, Style]
+        Of the planners in `data`.
+    """
+    from matplotlib.lines import Line2D
+
+    cards: list[Card] = []
+    for i, (text, alt) in enumerate(panels):
+        with canvas() as (figure, (ax,)):
+            draw(i, ax)
+            cards.append(Card(text, svg(figure, f"{name}-{i}", alt)))
+    series = tuple(dict.fromkeys(data["planner"]))
+    columns = min(3, len(cards))
+    with canvas(-(-len(cards) // columns), columns) as (figure, axes):
+        for i, ax in enumerate(axes):
+            if i < len(cards):
+                draw(i, ax)
+                ax.set_title(cards[i].title)
+            else:
+                ax.set_visible(False)
+        handles = [Line2D([], [], color=looks[n].colour, marker=looks[n].mark, label=_clipped(n)) for n in series]
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(series), columns))
+        return Chart(name, title, tuple(cards), series, note, data, png(figure))
+
+
+def _clipped(text: str, length: int = 40) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"

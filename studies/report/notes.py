@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from .results import Results
 
-__all__ = ["kinds", "warnings_of"]
+__all__ = ["kinds", "split_notes", "warnings_of"]
 
 MAX_KINDS = 8
 CUT = 400
+
+
+def split_notes(text: Any) -> list[str]:
+    """The notes of a cell, one by one; a piece without a colon belongs to the one before it."""
+    found: list[str] = []
+    for piece in text.split("; ") if isinstance(text, str) and text else ():
+        if found and ":" not in piece:
+            found[-1] += f"; {piece}"
+        else:
+            found.append(piece)
+    return found
 
 
 def kinds(texts: Iterable[str]) -> list[tuple[str, int]]:
@@ -37,7 +49,7 @@ def warnings_of(results: Results) -> list[str]:
         )
     lines += [f"Not monotone: {a.sentence}" for a in results.answers if not a.monotone and not a.part]
     lines += [f"{a.planner}, {a.question}: {a.error}" for a in results.answers if a.error and not a.part]
-    notes = [note for text in points["notes"] if isinstance(text, str) for note in text.split("; ") if note]
+    notes = [note for text in points["notes"] for note in split_notes(text)]
     lines += _said(notes, "", len(points))
     if results.study.replications == 1:
         lines.append("One replication: no interval is known, so differences between planners may be chance.")

@@ -17,7 +17,7 @@ from .chart import Chart
 from .look import Style
 from .results import Results
 from .table import table_html
-from .words import plain, with_unit
+from .words import number, scale, with_unit
 
 __all__ = ["Winner", "page"]
 
@@ -143,7 +143,13 @@ def _hero(results: Results, winners: Sequence[Winner]) -> str:
 
 def _sentence(text: str, kind: str, look: Style | None) -> str:
     style = f' style="border-color: var(--c{look.index})"' if look else ""
-    return f'<p class="{kind}"{style}>{escape(text)}</p>'
+    size = " long" if len(text) > 240 else " fair" if len(text) > 110 else ""
+    return f'<p class="{kind}{size}"{style}>{_held(text)}</p>'
+
+
+def _held(text: str) -> str:
+    """Escaped, with numbers held to their signs."""
+    return escape(text).replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0").replace(" × ", "\u00a0×\u00a0")
 
 
 def _best_sentence(results: Results) -> str:
@@ -181,8 +187,8 @@ def _figures(results: Results, winners: Sequence[Winner]) -> str:
         known = [m for m in _TILES if m in results.metrics and math.isfinite(float(row[m]))]
         for metric in known[:5]:
             half = float(row.get(f"{metric}_half_width", math.nan))
-            spread = f"± {with_unit(metric, half)}" if half > 0 else ""
-            tiles.append((metric.replace("_", " "), with_unit(metric, float(row[metric])), spread))
+            small = f"± {number(half * scale(metric), 2)}" if half > 1e-9 * float(row[metric]) else ""
+            tiles.append((metric.replace("_", " "), with_unit(metric, float(row[metric])), small))
     status = list(results.points["status"]) if len(results.points) else []
     bad = [f"{status.count(what):,} {what}" for what in ("infeasible", "failed") if what in status]
     tiles.append(("points", f"{len(results.points):,}", ", ".join(bad)))
@@ -215,9 +221,9 @@ def _chart(chart: Chart, looks: Mapping[str, Style]) -> str:
         f"<figure>{f'<figcaption>{escape(c.title)}</figcaption>' if c.title else ''}{c.svg}</figure>"
         for c in chart.cards
     )
-    wide = " wide" if len(chart.cards) > 1 else ""
     return (
-        f'<section class="chart{wide}"><h3>{escape(chart.title)}</h3><ul class="legend">{legend}</ul>'
+        f'<section class="chart" style="--cards: {min(len(chart.cards), 3)}"><h3>{escape(chart.title)}</h3>'
+        f'<ul class="legend">{legend}</ul>'
         f'<div class="cards">{cards}</div><p class="note">{escape(chart.note)}</p></section>'
     )
 
@@ -239,7 +245,7 @@ def _breaks(results: Results) -> str:
         parts = [a for a in results.answers if a.part and a.planner == whole.planner and a.question == whole.question]
         most = max((abs(a.change) for a in parts if a.change is not None), default=1.0)
         look = results.looks.get(whole.planner)
-        rows = "".join(_rank(a, most, results) for a in parts)
+        rows = "".join(_rank(a, most) for a in parts)
         colour = f' style="--s: var(--c{look.index})"' if look else ""
         blocks.append(f'<div class="box"{colour}><h3>{escape(whole.planner)}</h3><ol class="ranks">{rows}</ol></div>')
     if not blocks:
@@ -251,15 +257,9 @@ def _breaks(results: Results) -> str:
     return _section("What breaks first", note + "".join(blocks))
 
 
-def _rank(part: Answer, most: float, results: Results) -> str:
-    name = results.names.get(part.quantity, part.quantity.rpartition(".")[2]).replace("_", " ")
-    if part.change is None:
-        bar, said = "", "holds"
-    else:
-        sign = "+" if part.change > 0 else "−"
-        bar, said = (
-            f'<i style="width: {100 * abs(part.change) / (most or 1):.1f}%"></i>',
-            f"{sign}{plain(round(abs(part.change) * 100, 2))} %",
-        )
-    words = escape(part.short or part.sentence)
-    return f'<li><b>{escape(name)} {said}</b><span class="bar">{bar}</span><p>{words}</p></li>'
+def _rank(part: Answer, most: float) -> str:
+    """A factor: its change in words, as a bar, and what is left then."""
+    change, _, left = part.short.removesuffix(")").partition(" (") if part.short else (part.quantity, "", part.sentence)
+    bar = "" if part.change is None else f'<i style="width: {100 * abs(part.change) / (most or 1):.1f}%"></i>'
+    held = '<span class="held">holds</span> ' if part.change is None and not part.error else ""
+    return f'<li><b>{_held(change)}</b><span class="bar">{bar}</span><p>{held}{_held(left)}</p></li>'

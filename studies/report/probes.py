@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..answer import Answer
-from .chart import Card, Chart
-from .curves import kind_of, legend, scale_x, spread, ticks
-from .look import INK, Style, canvas, png, svg
+from .chart import Chart, compose
+from .curves import scale_x, ticks
+from .layout import kind_of
+from .look import INK, Style
 from .results import Frame, Results
 from .words import cell, plain
 
@@ -69,7 +70,7 @@ def probe_charts(results: Results) -> Iterator[Chart]:
     for answer in results.answers:
         # The whole of an answer with parts repeats their probes.
         parts = any(a.part and a.planner == answer.planner for a in results.answers if a.question == answer.question)
-        if answer.probes and (answer.part or not parts):
+        if len(answer.probes) > 1 and (answer.part or not parts):
             asked.setdefault(answer.question, []).append(answer)
     for i, (question, answers) in enumerate(asked.items(), 1):
         panels = _panels(answers, results)
@@ -107,30 +108,15 @@ def _chart(
 ) -> Chart:
     data = probe_frame(answers)
     shown = list(panels.items())[:MAX_PANELS]
-    cards: list[Card] = []
-    for title, mine in shown:
-        with canvas() as (figure, (ax,)):
-            _panel(ax, data, mine, results)
-            quantity = results.names.get(mine[0][1].quantity, mine[0][1].quantity)
-            alt = f"What was tried of {quantity}{f' ({title})' if title else ''}, with the target and the answers"
-            cards.append(Card(title, svg(figure, f"{name}-{len(cards)}", alt)))
-    columns = min(3, len(cards))
-    with canvas(-(-len(cards) // columns), columns) as (figure, axes):
-        for ax, (title, mine) in zip(axes, shown, strict=False):
-            _panel(ax, data, mine, results)
-            ax.set_title(title)
-        for ax in axes[len(cards) :]:
-            ax.set_visible(False)
-        legend(figure, data, results.looks)
-        picture = png(figure)
+    alts = [f"What was tried of {mine[0][1].quantity} ({title}): target and answers" for title, mine in shown]
     note = "Every mark is a value that was tried. Dashed: the target. Upright line: the answer"
-    note += (
-        ", in its shaded interval." if results.study.replications > 1 else "; one draw each, so no interval is known."
-    )
-    if len(panels) > len(cards):
-        note += f" {len(panels) - len(cards)} more panels are not shown."
-    title = question[:1].upper() + question[1:]
-    return Chart(name, title, tuple(cards), tuple(dict.fromkeys(data["planner"])), note, data, picture)
+    note += ", in its shaded interval." if results.study.replications > 1 else "; one draw each: no interval is known."
+    if len(panels) > len(shown):
+        note += f" {len(panels) - len(shown)} more panels are not shown."
+    return compose(
+        name, question[:1].upper() + question[1:], list(zip(dict(shown), alts, strict=True)),
+        lambda i, ax: _panel(ax, data, shown[i][1], results), note, data, results.looks,
+    )  # fmt: skip
 
 
 def _panel(ax: Axes, data: Frame, answers: Sequence[tuple[int, Answer]], results: Results) -> None:
@@ -141,7 +127,11 @@ def _panel(ax: Axes, data: Frame, answers: Sequence[tuple[int, Answer]], results
     draw_probes(data, ax, answers=answers, looks=results.looks, factor=100.0 if share else 1.0)
     values = sorted(set(mine["value"]))
     marks = {a.value for _, a in answers if a.value is not None}
-    ticks(ax, kind, values if len(values) <= 4 else sorted({values[0], values[-1], *spread(sorted(marks), 3)}))
+    ticks(ax, kind, sorted({values[0], values[-1], *(marks or values)}))
     quantity = answers[0][1].quantity
     ax.set_xlabel(results.names.get(quantity, quantity.rpartition(".")[2]))
     ax.set_ylabel("attainment (%)" if share else "metric")
+    if share:
+        low = float((mine["mean"] - mine["half_width"].fillna(0.0)).min()) * 100
+        low = max(0.0, min([low, *(100 * a.target for _, a in answers)]) - 4)
+        ax.set_ylim(low, 100 + 0.03 * (100 - low))

@@ -13,7 +13,7 @@ from ..answer import Answer
 from ..fields import value_at
 from ..point import Point
 from ..study import Study
-from ..summary import best, field_columns, metric_columns, summarise
+from ..summary import best, differences, field_columns, metric_columns, summarise
 from ..worlds import Case
 from .look import Style, styles
 from .words import cell, plain, short_names
@@ -21,7 +21,7 @@ from .words import cell, plain, short_names
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["Frame", "Results", "gather"]
+__all__ = ["Frame", "Results", "gather", "internal"]
 
 Frame = Any
 """A pandas frame. Untyped, for pandas' annotations make a union of half the library of every cell."""
@@ -45,6 +45,8 @@ class Results:
         Which columns are fields that vary, and which were measured.
     best : Point or None
         The best point of all; None if none has a plan.
+    paired : DataFrame
+        Differences of each planner's attainment to the first one's, in the design: `difference` and its half width.
     """
 
     study: Study
@@ -54,11 +56,14 @@ class Results:
     paths: tuple[str, ...]
     metrics: tuple[str, ...]
     best: Point | None
+    paired: Frame
 
     @cached_property
     def names(self) -> dict[str, str]:
         """Path -> how figures and tables call it."""
-        return dict(short_names(dict.fromkeys([*self.paths, *(a.path for a in self.study.axes)])))
+        known = [p for p in dict.fromkeys([*self.paths, *(a.path for a in self.study.axes)]) if not internal(p)]
+        short = {path: name.replace("_", " ") for path, name in short_names(known).items()}
+        return {path: path for path in self.paths} | short | {"planner": "planner"}
 
     @cached_property
     def looks(self) -> dict[str, Style]:
@@ -68,16 +73,12 @@ class Results:
     @cached_property
     def design(self) -> Frame:
         """Rows of `summary` that belong to the design, so that a figure's other fields are the base case's."""
-        rows = self.summary
-        axes = [a.path for a in self.study.axes if a.path in rows]
-        keep = rows[axes].notna().all(axis=1)
-        for path in (p for p in self.paths if p not in axes):
-            keep &= rows[path].isna() | (rows[path] == cell(_at(self.study.base, path)))
-        return rows[keep]
+        return _design(self.summary, self.study, self.paths)
 
     def say(self, point: Point) -> str:
         """A point's values in words: ``"devices 8, cv 4"``; empty for the base case."""
-        return ", ".join(f"{self.names.get(path, path)} {plain(cell(value))}" for path, value in point.values)
+        said = [(path, value) for path, value in point.values if value is not None and not internal(path)]
+        return ", ".join(f"{self.names.get(path, path)} {plain(cell(value))}" for path, value in said)
 
     def row_of(self, point: Point) -> Any:
         """The summary row of a point; None if there is none."""
@@ -97,15 +98,30 @@ def _at(case: Case, path: str) -> Any:
         return None
 
 
+def internal(path: str) -> bool:
+    """Whether a field is one that questions set to say which case a plan was made for: of no use to most readers."""
+    return path.startswith("planner.planned_for.")
+
+
+def _design(rows: Frame, study: Study, paths: Sequence[str]) -> Frame:
+    axes = [a.path for a in study.axes if a.path in rows]
+    keep = rows[axes].notna().all(axis=1)
+    for path in (p for p in paths if p not in axes):
+        keep &= rows[path].isna() | (rows[path] == cell(_at(study.base, path)))
+    return rows[keep]
+
+
 def gather(session: Session) -> Results:
     """Everything that a report of this session needs."""
     raw, study = session.frame(), session.study
     paths, metrics = tuple(field_columns(raw, study)), tuple(metric_columns(raw, study))
     points, summary = _cells(raw, paths), _cells(summarise(raw, study), paths)
-    answers = tuple(session.answers)
-    return Results(
-        study, points, _with_reasons(summary, points, list(paths)), answers, paths, metrics, best(raw, study)
-    )
+    summary = _with_reasons(summary, points, list(paths))
+    paired = summary[:0]
+    if "attainment" in metrics and len(study.planners) > 1:
+        paired = _cells(differences(raw, study), paths).rename(columns={"half_width": "difference_half_width"})
+        paired = _design(paired.assign(status="ok"), study, paths)
+    return Results(study, points, summary, tuple(session.answers), paths, metrics, best(raw, study), paired)
 
 
 def _cells(frame: Frame, paths: Sequence[str]) -> Frame:

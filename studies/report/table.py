@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from html import escape
 from typing import Any
 
-from .results import Frame, Results
+from .notes import split_notes
+from .results import Frame, Results, internal
 from .words import label, number, plain, scale
+
+_SAID = re.compile(r" refused: |^\d+ of \d+ replications (infeasible|failed), ")
 
 __all__ = ["chosen_rows", "table_html"]
 
-MAX_ROWS, MAX_BAD = 500, 150
+MAX_ROWS, MAX_BAD, MAX_REASON = 500, 150, 300
 
 
 def chosen_rows(rows: Frame) -> Frame:
@@ -28,12 +32,11 @@ def table_html(results: Results) -> str:
     every = results.summary
     rows = chosen_rows(every)
     metrics = [m for m in results.metrics if m in rows and rows[m].notna().any()]
-    paths = [p for p in results.paths if rows[p].notna().any()]
-    told = [_told(row, metrics) for _, row in rows.iterrows()]
+    paths = [p for p in results.paths if rows[p].notna().any() and not internal(p)]
+    told = [_told(row) for _, row in rows.iterrows()]
     heads = [(results.names[p], _numeric(rows[p])) for p in paths] + [("planner", False)]
-    heads += [(label(m), True) for m in metrics]
     several = set(rows["status"]) != {"ok"}
-    heads += [("status", False)] * several + [("notes", False)] * any(told)
+    heads += [("status", False)] * several + [(label(m), True) for m in metrics] + [("notes", False)] * any(told)
     head = "".join(
         f'<th scope="col" aria-sort="none"{" class=num" if num else ""}><button type="button">{escape(name)}</button>'
         for name, num in heads
@@ -41,9 +44,9 @@ def table_html(results: Results) -> str:
     body: list[str] = []
     for (_, row), notes in zip(rows.iterrows(), told, strict=True):
         cells = [_value(row[p]) for p in paths] + [f'<td class="name">{escape(str(row["planner"]))}</td>']
-        cells += [_metric(m, row) for m in metrics]
         if several:
-            cells.append(f"<td>{row['status']}</td>")
+            cells.append(_status(row))
+        cells += [_metric(m, row) for m in metrics]
         if any(told):
             cells.append(f'<td class="text">{escape(notes)}</td>' if notes else "<td></td>")
         bad = ' class="bad"' if row["status"] != "ok" else ""
@@ -55,10 +58,10 @@ def table_html(results: Results) -> str:
         if cut
         else ""
     )
-    width = f"{100 * results.study.confidence:g} %"
+    n, width = results.study.replications, f"{100 * results.study.confidence:g} %"
+    drawn = f"A row is the mean over {n} draws, ± half the {width} interval." if n > 1 else "A row is one draw."
     return (
-        f'<p class="note">A row is the mean over {results.study.replications} draws'
-        f"{f', ± half the {width} interval' if results.study.replications > 1 else ''}.{note}</p>"
+        f'<p class="note">{drawn}{note}</p>'
         '<div class="tools" id="tools"><label>Filter<input type="search" placeholder="words in a row"></label>'
         f'<label>Status<select><option value="">all</option>{options}</select></label>'
         '<output aria-live="polite"></output></div>'
@@ -77,6 +80,8 @@ def _known(value: Any) -> bool:
 
 def _value(value: Any) -> str:
     """A cell of an axis; ``data-v`` is what it sorts by."""
+    if value in ("[]", "{}"):
+        return "<td>–</td>"
     if isinstance(value, str):
         return f'<td class="name" title="{escape(value)}">{escape(value)}</td>'
     if isinstance(value, bool) or not _known(value):
@@ -88,7 +93,7 @@ def _metric(name: str, row: Any) -> str:
     """A metric with half its interval; where it was refused, why."""
     mean, half = float(row[name]), float(row.get(f"{name}_half_width", math.nan))
     if math.isnan(mean):
-        why = next((n for n in _notes(row) if n.startswith(f"{name} refused")), "")
+        why = next((n for n in split_notes(row["notes"]) if n.startswith(f"{name} refused")), "")
         text = f'<abbr title="{escape(why)}">refused</abbr>' if why else "–"
         return f'<td class="num" data-v="">{text}</td>'
     half = 0.0 if half < 1e-9 * abs(mean) else half  # the last bits of equal draws
@@ -96,13 +101,17 @@ def _metric(name: str, row: Any) -> str:
     return f'<td class="num" data-v="{mean!r}">{number(mean * scale(name))}{spread}</td>'
 
 
-def _notes(row: Any) -> list[str]:
-    return str(row["notes"]).split("; ") if _known(row["notes"]) else []
+def _status(row: Any) -> str:
+    """The status, with the reason where there is no result."""
+    why = f'<p class="note">{escape(_cut(row["reason"]))}</p>' if row["reason"] else ""
+    return f"<td{' class=text' if why else ''}>{row['status']}{why}</td>"
 
 
-def _told(row: Any, metrics: list[str]) -> str:
-    """What the last column says: why a row has no result, and notes that no cell of the row says already."""
-    refused = tuple(f"{m} refused" for m in metrics)
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…"
+
+
+def _told(row: Any) -> str:
+    """What the last column says: notes that no cell of the row says already."""
     # A metric that no row knows has no column to say why in; the warnings below the table do.
-    kept = [n for n in _notes(row) if n and not n.startswith(refused) and " refused: " not in n]
-    return "; ".join([row["reason"], *kept] if row["reason"] else kept)
+    return "; ".join(n for n in split_notes(row["notes"]) if n and not _SAID.search(n))

@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["LATENCIES", "cell", "label", "number", "plain", "scale", "short_names", "with_unit"]
 
 _SECONDS = {"mean_latency", "p50_latency", "p99_latency"}
-_SHARES = {"attainment", "utilization", "offered_load"}
+_SHARES = {"attainment", "utilization", "offered_load", "difference"}
 _RATES = {"goodput"}
 
 LATENCIES = ("mean_latency", "p99_latency")
@@ -48,6 +48,7 @@ def number(value: float, digits: int = 4) -> str:
 def with_unit(metric: str, value: float, half_width: float = math.nan) -> str:
     """A metric's value with its unit and, where it is known, half its interval: ``"99.25 ± 0.31 %"``."""
     factor = scale(metric)
+    half_width = 0.0 if half_width < 1e-9 * abs(value) else half_width  # the last bits of equal draws
     unit = " %" if metric in _SHARES else " s" if metric in _SECONDS else "/s" if metric in _RATES else ""
     spread = f" ± {number(half_width * factor, 2)}" if math.isfinite(half_width) else ""
     return f"{number(value * factor)}{spread}{unit}"
@@ -71,7 +72,11 @@ def cell(value: Any) -> Any:
 
 
 def short_names(paths: Iterable[str]) -> Mapping[str, str]:
-    """Path -> its last word where that tells it from the others, else the whole path."""
+    """Path -> its last word where that tells it from the others, else the whole path.
+
+    The last two where the last is no word of ours, as in ``speed.v100-16gb``.
+    """
     known = list(paths)
     last = [path.rpartition(".")[2] for path in known]
+    last = [w if w.isidentifier() else " ".join(p.split(".")[-2:]) for p, w in zip(known, last, strict=True)]
     return {path: word if last.count(word) == 1 else path for path, word in zip(known, last, strict=True)}

@@ -14,7 +14,7 @@ from ...errors import MeshwrightError
 from ...files import check_target, whole_file, write_bytes, write_text
 from ..point import Point
 from ..worlds import Panel
-from .curves import curves
+from .curve_charts import curves
 from .notes import warnings_of
 from .page import Winner, page
 from .probes import probe_charts

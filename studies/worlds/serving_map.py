@@ -61,7 +61,7 @@ def cluster_html(cluster: Cluster, placement: Placement, lost: Sequence[int] = (
     cells = {d: f'<li class="dev idle" title="device {d}: unused"><b>{d}</b><i>–</i></li>' for d in _shown(cluster)}
     for g, group in enumerate(placement.groups):
         for k in range(group.config.pp):
-            stage = f"·s{k}" if group.config.pp > 1 else ""
+            stage = f"<wbr>·s{k}" if group.config.pp > 1 else ""
             what = f"group {g}, stage {k + 1} of {group.config.pp}, {group.config}"
             look = "gone" if g in lost else f"g{g % COLOURS}"
             for d in group.stage_devices(k):

@@ -86,27 +86,26 @@ def _count(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
+def _count_of(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def burst_html(burst: Burst) -> str:
     """Arrivals per second by fate, a mark for every lost request, and what each stage ran; scales to any width."""
     spans = burst.spans
     lanes: list[tuple[tuple[int, int, int], Any]] = (
         list(spans.groupby(["window", "group", "stage"], sort=True)) if len(spans) else []
     )
-    unseen = len(lanes) - MAX_LANES
-    if unseen > 0:
-        busy = sorted(range(len(lanes)), key=lambda i: -float((lanes[i][1]["end"] - lanes[i][1]["start"]).sum()))
-        lanes = [lanes[i] for i in sorted(busy[:MAX_LANES])]
-    # Models keep a colour by how long they ran; the many that ran little share one.
-    ran = (spans["end"] - spans["start"]).groupby(spans["model"]).sum() if len(spans) else {}
-    ranked = sorted(ran.keys(), key=lambda m: (-float(ran[m]), str(m)))
-    colour = {m: min(i, MAX_NAMED) for i, m in enumerate(ranked)}
+    drawn = _busiest(lanes)
+    unseen = len(lanes) - len(drawn)
+    lanes = drawn
+    colour, named = _colours(spans)
     several = len({key[0] for key, _ in lanes}) > 1
     staged = any(key[2] for key, _ in lanes)
     rows = [_arrivals(burst), _losses(burst)]
     for (window, group, stage), part in lanes:
         name = f"{f'w{window + 1} ' if several else ''}g{group}{f'·s{stage}' if staged else ''}"
         rows.append(_row(name, _boxes(burst, part, colour), "lane"))
-    named = ranked[:MAX_NAMED] + ([f"{len(ranked) - MAX_NAMED} others"] if len(ranked) > MAX_NAMED else [])
     keys = "".join(f'<li><span class="swatch m{i}"></span>{escape(str(m))}</li>' for i, m in enumerate(named))
     fates = "".join(f'<li><span class="swatch {_css(f)}"></span>{f}</li>' for f in FATES)
     note = f'<p class="note">{unseen} more stages, less busy, are not drawn.</p>' if unseen > 0 else ""
@@ -115,6 +114,38 @@ def burst_html(burst: Burst) -> str:
         f'<ul class="legend">{fates}</ul><div class="lanes" role="img" aria-label="{alt}">{"".join(rows)}'
         f'{_clock(burst)}</div>{note}<ul class="legend">{keys}</ul>'
     )
+
+
+def _busiest(lanes: list[tuple[tuple[int, int, int], Any]]) -> list[tuple[tuple[int, int, int], Any]]:
+    """All lanes of the groups that worked most, as many as there is room for."""
+    work: dict[tuple[int, int], float] = {}
+    for (window, group, _), part in lanes:
+        work[window, group] = work.get((window, group), 0.0) + float((part["end"] - part["start"]).sum())
+    kept, room = set[tuple[int, int]](), MAX_LANES
+    for key in sorted(work, key=lambda k: (-work[k], k)):
+        need = sum(lane[:2] == key for lane, _ in lanes)
+        if need <= room or not kept:
+            kept.add(key)
+            room -= need
+    return [(lane, part) for lane, part in lanes if lane[:2] in kept]
+
+
+def _colours(spans: Any) -> tuple[dict[str, int], list[str]]:
+    """Colour of each model, and what the colours mean: models, those that ran longest first, the rest sharing one.
+
+    Where there are many models, instances of one (``bert-1.3b-0``, ``bert-1.3b-1``, …) share a colour.
+    """
+    if not len(spans):
+        return {}, []
+    family = {m: m for m in sorted(set(spans["model"]))}
+    if len(family) > MAX_NAMED:
+        stems = {m: m.rpartition("-")[0] if m.rpartition("-")[2].isdecimal() else m for m in family}
+        family = stems if len(set(stems.values())) > 1 else family
+    ran: Any = (spans["end"] - spans["start"]).groupby(spans["model"].map(family)).sum()
+    ranked = sorted(ran.index, key=lambda name: (-float(ran[name]), name))
+    place = {name: min(i, MAX_NAMED) for i, name in enumerate(ranked)}
+    named = ranked[:MAX_NAMED] + ([f"{len(ranked) - MAX_NAMED} others"] if len(ranked) > MAX_NAMED else [])
+    return {m: place[name] for m, name in family.items()}, named
 
 
 def _row(name: str, shapes: str, kind: str, right: str = "") -> str:
@@ -157,7 +188,7 @@ def _arrivals(burst: Burst) -> str:
                 f'class="{_css(fate)}"/>'
             )
         base += rate
-    return _row(f"arrivals, up to {peak:.3g}/s", "".join(drawn), "arrivals")
+    return _row(f"arrivals, up to {_count_of(peak)}/s", "".join(drawn), "arrivals")
 
 
 def _losses(burst: Burst) -> str:
