@@ -1,0 +1,124 @@
+"""How many KV blocks a device holds beside the weights: vLLM's formula, printed with its terms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...errors import InfeasibleError, InputError
+from .decoder import DecoderSpec, precision_bytes
+
+__all__ = ["KVCapacity", "kv_capacity"]
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class KVCapacity:
+    """KV memory of one rank, and its terms.
+
+    Parameters
+    ----------
+    memory_bytes : int
+        Memory of the device.
+    utilization : float
+        Share of it that the engine takes (``gpu_memory_utilization``).
+    weight_bytes, other_bytes : int
+        Weights on this rank; activations at their peak, graphs and the runtime's own.
+    block_bytes : int
+        One block of this rank: ``2 x layers x block x KV heads x head size x bytes``.
+    block_size : int
+        Tokens in a block.
+    """
+
+    memory_bytes: int
+    utilization: float
+    weight_bytes: int
+    other_bytes: int
+    block_bytes: int
+    block_size: int
+
+    @property
+    def available_bytes(self) -> int:
+        """What is left for keys and values."""
+        return math.ceil(self.memory_bytes * self.utilization) - self.weight_bytes - self.other_bytes
+
+    @property
+    def num_blocks(self) -> int:
+        """Whole blocks that fit."""
+        return max(0, self.available_bytes // self.block_bytes)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that fit."""
+        return self.num_blocks * self.block_size
+
+    def explain(self) -> str:
+        """The formula with its figures."""
+        return (
+            f"{self.memory_bytes / GIB:.2f} GiB x {self.utilization:g} - {self.weight_bytes / GIB:.2f} GiB weights - "
+            f"{self.other_bytes / GIB:.2f} GiB other = {self.available_bytes / GIB:.2f} GiB; "
+            f"/ {self.block_bytes} bytes a block = {self.num_blocks} blocks of {self.block_size} = {self.tokens} tokens"
+        )
+
+
+def kv_capacity(
+    model: DecoderSpec,
+    memory_bytes: int,
+    *,
+    tp: int = 1,
+    pp: int = 1,
+    utilization: float = 0.9,
+    block_size: int = 16,
+    weights: str = "float16",
+    kv: str = "float16",
+    other_bytes: int = 0,
+) -> KVCapacity:
+    """KV memory of the fullest rank under tensor and pipeline parallelism.
+
+    Parameters
+    ----------
+    model : DecoderSpec
+        The model.
+    memory_bytes : int
+        Memory of one device, bytes.
+    tp, pp : int
+        Degrees of tensor and pipeline parallelism. KV heads are repeated where `tp` is above their number.
+    utilization : float
+        Share of the memory that the engine takes, in (0, 1].
+    block_size : int
+        Tokens in a block.
+    weights, kv : str
+        Precision of the weights and of the KV cache.
+    other_bytes : int
+        Peak of activations at the largest batch, graphs and the runtime's own memory, bytes.
+
+    Raises
+    ------
+    InputError
+        On a degree that does not divide the heads, or a value out of range.
+    InfeasibleError
+        If the weights leave no room for one block.
+    """
+    if not 0 < utilization <= 1:
+        raise InputError(f"utilization: expected a share of the memory in (0, 1] (got {utilization})")
+    for name, value in (("tp", tp), ("pp", pp), ("block_size", block_size), ("memory_bytes", memory_bytes)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
+    if model.heads % tp:
+        raise InputError(f"tp: {tp} does not divide the {model.heads} heads of {model.name}")
+    if pp > model.layers:
+        raise InputError(f"pp: {pp} stages are more than the {model.layers} layers of {model.name}")
+    layers = -(-model.layers // pp)
+    ends = max(model.embedding_weights, model.head_weights or model.embedding_weights) if pp > 1 else (
+        model.embedding_weights + model.head_weights
+    )  # fmt: skip
+    weight_bytes = -(-(layers * model.layer_weights + ends) // tp) * precision_bytes(weights)
+    block = 2 * layers * block_size * max(1, model.kv_heads // tp) * model.head_dim * precision_bytes(kv)
+    found = KVCapacity(memory_bytes, utilization, weight_bytes, other_bytes, block, block_size)
+    if found.num_blocks < 1:
+        raise InfeasibleError(
+            f"{model.name}: its weights leave no room for one KV block on a rank ({found.explain()}); "
+            "raise tp or pp, or take a device with more memory"
+        )
+    return found

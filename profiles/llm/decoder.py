@@ -1,0 +1,205 @@
+"""`DecoderSpec`: the shape of a dense decoder-only language model, from the fields of its config.json."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+
+__all__ = ["PRECISION_BYTES", "DecoderSpec", "decoder"]
+
+PRECISION_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8": 1}
+"""Bytes of one weight or one cached key or value."""
+
+ALIASES = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head"),
+    "kv_heads": ("num_key_value_heads", "multi_query_group_num"),
+    "head_dim": ("head_dim",),
+    "ffn": ("intermediate_size", "ffn_dim", "n_inner"),
+    "vocab": ("vocab_size",),
+    "max_positions": ("max_position_embeddings", "n_positions", "max_sequence_length"),
+}
+"""Our field -> what config.json files call it."""
+
+GATED = ("llama", "mistral", "qwen", "gemma", "phi3", "internlm", "yi", "baichuan", "deepseek")
+"""Model types whose feed-forward block has a gate: three matrices instead of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSpec:
+    """Shape of a dense decoder.
+
+    Parameters
+    ----------
+    name : str
+        What plans call it.
+    layers, hidden, heads, ffn, vocab : int
+        Transformer layers; model width; attention heads; inner width of the feed-forward block; vocabulary.
+    kv_heads : int
+        Heads of keys and values (grouped-query attention); as many as `heads` without grouping.
+    head_dim : int
+        Width of one head; ``hidden / heads`` in most models.
+    gated : bool
+        Whether the feed-forward block has a gate (SwiGLU: three matrices).
+    tied : bool
+        Whether the head shares the embedding's weights.
+    biases : bool
+        Whether matrices have biases.
+    max_positions : int
+        Longest sequence that the model takes, tokens.
+    learned_positions : bool
+        Whether positions are a table of weights (OPT, GPT).
+    source : str
+        Where the figures come from.
+
+    Raises
+    ------
+    InputError
+        On a size below one, or heads that the KV heads do not divide.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    ffn: int
+    vocab: int
+    kv_heads: int
+    head_dim: int
+    gated: bool = True
+    tied: bool = False
+    biases: bool = False
+    max_positions: int = 4096
+    learned_positions: bool = False
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "ffn", "vocab", "kv_heads", "head_dim", "max_positions"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"decoder {self.name!r}: {name}: expected an integer >= 1 (got {value!r})")
+        if self.heads % self.kv_heads:
+            raise InputError(
+                f"decoder {self.name!r}: kv_heads {self.kv_heads} does not divide the {self.heads} attention heads"
+            )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], name: str = "") -> DecoderSpec:
+        """Read the fields of a config.json, as model repositories publish it.
+
+        Raises
+        ------
+        InputError
+            If fields are missing, all named at once.
+        """
+        said: dict[str, Any] = {}
+        for field, keys in ALIASES.items():
+            said[field] = next((config[key] for key in keys if config.get(key) is not None), None)
+        if said["ffn"] is None and said["hidden"] is not None and config.get("model_type") == "gpt2":
+            said["ffn"] = 4 * said["hidden"]
+        missing = [ALIASES[f][0] for f in ("layers", "hidden", "heads", "ffn", "vocab") if said[f] is None]
+        where = name or str(config.get("_name_or_path") or "config.json")
+        if missing:
+            raise InputError(f"{where}: fields missing in config.json: {', '.join(missing)}")
+        kind = str(config.get("model_type", "")).lower()
+        if said["kv_heads"] is None:
+            said["kv_heads"] = said["heads"]
+        if said["head_dim"] is None:
+            if said["hidden"] % said["heads"]:
+                raise InputError(
+                    f"{where}: hidden_size {said['hidden']} is no multiple of the {said['heads']} heads; give head_dim"
+                )
+            said["head_dim"] = said["hidden"] // said["heads"]
+        said["max_positions"] = said["max_positions"] or 2048
+        plain = kind in ("opt", "gpt2", "gpt_neox", "gptj", "gpt_bigcode", "bloom", "mpt", "falcon")
+        return cls(
+            name=where,
+            gated=not plain and (not kind or kind.startswith(GATED)),
+            tied=bool(config.get("tie_word_embeddings", plain)),
+            biases=plain,
+            learned_positions=kind in ("opt", "gpt2", "gpt_bigcode"),
+            source="config.json",
+            **said,
+        )
+
+    @property
+    def weights(self) -> int:
+        """Number of weights, norms left out (below 0.01 %)."""
+        return self.layers * self.layer_weights + self.embedding_weights + self.head_weights
+
+    @property
+    def layer_weights(self) -> int:
+        """Weights of one layer: attention projections and feed-forward block."""
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        matrices = self.hidden * (2 * q + 2 * kv) + (3 if self.gated else 2) * self.hidden * self.ffn
+        return matrices + ((q + 2 * kv + 2 * self.hidden + self.ffn) if self.biases else 0)
+
+    @property
+    def embedding_weights(self) -> int:
+        """Weights of the token embedding, and of positions where they are a table."""
+        return self.vocab * self.hidden + (self.max_positions * self.hidden if self.learned_positions else 0)
+
+    @property
+    def head_weights(self) -> int:
+        """Weights of the output head; none of its own if tied."""
+        return 0 if self.tied else self.vocab * self.hidden
+
+    def kv_bytes_per_token(self, precision: str = "float16") -> int:
+        """Bytes of keys and values of one token, all layers: 800 KB for OPT-13B (vLLM §5.3)."""
+        return 2 * self.layers * self.kv_heads * self.head_dim * precision_bytes(precision)
+
+    def weight_bytes(self, precision: str = "float16") -> int:
+        """Bytes of all weights."""
+        return self.weights * precision_bytes(precision)
+
+
+def precision_bytes(precision: str) -> int:
+    """Bytes of one number.
+
+    Raises
+    ------
+    InputError
+        On an unknown precision; names the nearest.
+    """
+    if precision not in PRECISION_BYTES:
+        near = difflib.get_close_matches(str(precision), PRECISION_BYTES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(PRECISION_BYTES)}"
+        raise InputError(f"precision: unknown precision {precision!r}; {hint}")
+    return PRECISION_BYTES[precision]
+
+
+def decoder(name: str) -> DecoderSpec:
+    """A shipped model by name, or the model of a config.json file.
+
+    Raises
+    ------
+    InputError
+        If there is none; names the nearest.
+    """
+    from .zoo import DECODERS
+
+    if name in DECODERS:
+        return DECODERS[name]
+    if name.endswith(".json"):
+        path = Path(name)
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(f"{path}: cannot be read: {error}") from None
+        if not isinstance(said, dict):
+            raise InputError(f"{path}: expected the fields of a config.json (got {type(said).__name__})")
+        return DecoderSpec.from_config(said, path.parent.name or path.stem)
+    short = name.rpartition("/")[2].lower()
+    by_short = {known.lower(): spec for known, spec in DECODERS.items()}
+    if short in by_short:
+        return by_short[short]
+    near = difflib.get_close_matches(short, by_short, n=1)
+    hint = f"did you mean {by_short[near[0]].name!r}?" if near else f"shipped: {', '.join(DECODERS)}"
+    raise InputError(f"model: unknown model {name!r}; {hint}; or give its config.json")

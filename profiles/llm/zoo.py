@@ -1,0 +1,74 @@
+"""Shapes of common public decoders, by name, from their published config.json files."""
+
+from __future__ import annotations
+
+from .decoder import DecoderSpec
+
+__all__ = ["DECODERS"]
+
+# name, layers, hidden, heads, kv heads, head dim, ffn, vocab, positions, tied
+_GATED = (
+    ("Llama-2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 4096, False),
+    ("Llama-2-13b", 40, 5120, 40, 40, 128, 13824, 32000, 4096, False),
+    ("Llama-2-70b", 80, 8192, 64, 8, 128, 28672, 32000, 4096, False),
+    ("Llama-7b", 32, 4096, 32, 32, 128, 11008, 32000, 2048, False),
+    ("Llama-13b", 40, 5120, 40, 40, 128, 13824, 32000, 2048, False),
+    ("Meta-Llama-3-8B", 32, 4096, 32, 8, 128, 14336, 128256, 8192, False),
+    ("Meta-Llama-3-70B", 80, 8192, 64, 8, 128, 28672, 128256, 8192, False),
+    ("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256, 131072, False),
+    ("Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256, 131072, False),
+    ("Llama-3.1-405B", 126, 16384, 128, 8, 128, 53248, 128256, 131072, False),
+    ("Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, 131072, True),
+    ("Llama-3.2-3B", 28, 3072, 24, 8, 128, 8192, 128256, 131072, True),
+    ("Llama-3.3-70B-Instruct", 80, 8192, 64, 8, 128, 28672, 128256, 131072, False),
+    ("Mistral-7B-v0.1", 32, 4096, 32, 8, 128, 14336, 32000, 32768, False),
+    ("Mistral-7B-v0.3", 32, 4096, 32, 8, 128, 14336, 32768, 32768, False),
+    ("Mistral-Nemo-Base-2407", 40, 5120, 32, 8, 128, 14336, 131072, 131072, False),
+    ("Mistral-Large-Instruct-2407", 88, 12288, 96, 8, 128, 28672, 32768, 131072, False),
+    ("Qwen2.5-0.5B", 24, 896, 14, 2, 64, 4864, 151936, 32768, True),
+    ("Qwen2.5-1.5B", 28, 1536, 12, 2, 128, 8960, 151936, 131072, True),
+    ("Qwen2.5-3B", 36, 2048, 16, 2, 128, 11008, 151936, 32768, True),
+    ("Qwen2.5-7B", 28, 3584, 28, 4, 128, 18944, 152064, 131072, False),
+    ("Qwen2.5-14B", 48, 5120, 40, 8, 128, 13824, 152064, 131072, False),
+    ("Qwen2.5-32B", 64, 5120, 40, 8, 128, 27648, 152064, 131072, False),
+    ("Qwen2.5-72B", 80, 8192, 64, 8, 128, 29568, 152064, 131072, False),
+    ("Qwen3-0.6B", 28, 1024, 16, 8, 128, 3072, 151936, 40960, True),
+    ("Qwen3-1.7B", 28, 2048, 16, 8, 128, 6144, 151936, 40960, True),
+    ("Qwen3-4B", 36, 2560, 32, 8, 128, 9728, 151936, 40960, True),
+    ("Qwen3-8B", 36, 4096, 32, 8, 128, 12288, 151936, 40960, False),
+    ("Qwen3-14B", 40, 5120, 40, 8, 128, 17408, 151936, 40960, False),
+    ("Qwen3-32B", 64, 5120, 64, 8, 128, 25600, 151936, 40960, False),
+)
+
+# name, layers, hidden, heads, vocab, positions
+_PLAIN = (
+    ("opt-125m", 12, 768, 12, 50272, 2048),
+    ("opt-1.3b", 24, 2048, 32, 50272, 2048),
+    ("opt-2.7b", 32, 2560, 32, 50272, 2048),
+    ("opt-6.7b", 32, 4096, 32, 50272, 2048),
+    ("opt-13b", 40, 5120, 40, 50272, 2048),
+    ("opt-30b", 48, 7168, 56, 50272, 2048),
+    ("opt-66b", 64, 9216, 72, 50272, 2048),
+    ("opt-175b", 96, 12288, 96, 50272, 2048),
+    ("gpt2", 12, 768, 12, 50257, 1024),
+    ("gpt3-175b", 96, 12288, 96, 50257, 2048),
+)
+
+DECODERS: dict[str, DecoderSpec] = {
+    **{
+        name: DecoderSpec(
+            name, layers, hidden, heads, ffn, vocab, kv, dim, tied=tied, max_positions=positions,
+            source="the model's published config.json",
+        )
+        for name, layers, hidden, heads, kv, dim, ffn, vocab, positions, tied in _GATED
+    },
+    **{
+        name: DecoderSpec(
+            name, layers, hidden, heads, 4 * hidden, vocab, heads, hidden // heads, gated=False, tied=True, biases=True,
+            max_positions=positions, learned_positions=True,
+            source="Zhang et al. 2022, Table 1" if name.startswith("opt") else "Radford 2019; Brown 2020, Table 2.1",
+        )
+        for name, layers, hidden, heads, vocab, positions in _PLAIN
+    },
+}  # fmt: skip
+"""Name -> shape."""
