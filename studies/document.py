@@ -84,7 +84,7 @@ def read_form(data: Mapping[str, Any], report: Callable[[Location, str], None]) 
     """The keys that are the same for every world; those that are wrong are reported, and as if left out."""
     if "study" not in data:
         report(("study",), f"is missing; write study: {VERSION}, the version of this form")
-    elif data["study"] != VERSION or isinstance(data["study"], bool):
+    elif type(data["study"]) is not int or data["study"] != VERSION:
         report(("study",), f"this Meshwright reads version {VERSION} (got {data['study']!r})")
     said: dict[str, Any] = {k: v for k, v in data.items() if k in StudyDocument.model_fields}
     said["study"] = VERSION

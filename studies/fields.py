@@ -85,7 +85,7 @@ def value_at(case: Case, path: str) -> Any:
     """The value of a field, as plain data."""
     value: Any = case
     for step in steps(type(case), path):
-        value = value[step] if isinstance(value, Mapping) else getattr(value, step)
+        value = cast("Mapping[str, Any]", value)[step] if isinstance(value, Mapping) else getattr(value, step)
     return plain(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# pyright: reportMissingTypeStubs=false
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -95,7 +96,10 @@ class Study:
         InputError
             All that is wrong, each with its path.
         """
-        data = cast("dict[str, Any]", plain(said))
+        try:
+            data = cast("dict[str, Any]", plain(said))
+        except RecursionError:
+            raise InputError("study: holds itself, or is nested too deep; flatten it") from None
         return cls._of(YamlDocument(data, "study"), "study", Path(folder), None)
 
     @classmethod

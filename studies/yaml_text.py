@@ -19,7 +19,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _text(dumper: _Dumper, text: str) -> Any:
+def _text(dumper: Any, text: str) -> Any:
     try:
         plain = text.isprintable() and scalar(text, plain=True) == text
     except Trap:

@@ -164,7 +164,8 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()
+        reader: Any = self
+        event = reader.peek_event()
         if getattr(event, "tag", None) is not None:
             raise yaml.MarkedYAMLError(
                 problem=f"tags are not read (got {event.tag})", problem_mark=event.start_mark, note="leave it out"
