@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..files import write_text
 from ..wording import dotted, short
 from .decision import Decision, Entry
-from .scoring import CaseRun
+from .scoring import CaseRun, no_value
 from .suite import Suite
 
 __all__ = ["Baseline", "BaselineCase", "Update", "read_baseline", "updated"]
@@ -114,7 +114,9 @@ def read_baseline(path: str | Path, suite: Suite) -> Baseline:
 def _parse(text: str, where: str) -> Baseline:
     mend = "take it from version control, or create it anew with --update --reason once it is deleted"
     try:
-        data: Any = json.loads(text)
+        data: Any = json.loads(text, object_pairs_hook=_once)
+    except _TwiceError as error:
+        raise InputError(f"{where}: the key {error} stands twice in one object; was it merged? {mend}") from None
     except (ValueError, RecursionError) as error:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise InputError(f"{where}{line}: the baseline is not JSON; was it cut off or merged? {mend}") from None
@@ -135,6 +137,18 @@ def _parse(text: str, where: str) -> Baseline:
         raise InputError(
             f"{where}: {dotted(first['loc'])}: {first['msg']} (got {short(first['input'])}){more}; {mend}"
         ) from None
+
+
+class _TwiceError(Exception):
+    """A key stands twice; JSON readers keep one of the two in silence."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _TwiceError(repr(next(key for key in keys if keys.count(key) > 1)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -169,7 +183,7 @@ def updated(old: Baseline | None, suite: Suite, runs: Sequence[CaseRun], reason:
     Raises
     ------
     InputError
-        If a planner crashed or made an invalid plan: nothing to be held against.
+        If a planner crashed or made an invalid plan, or an objective has no value: nothing to be held against.
     """
     broken = [run for run in runs if run.failure in ("error", "invalid")]
     if broken:
@@ -177,6 +191,14 @@ def updated(old: Baseline | None, suite: Suite, runs: Sequence[CaseRun], reason:
             f"--update: case {broken[0].case!r} gave no valid plan: {broken[0].why}; mend it first"
             + (f" (and {len(broken) - 1} more)" if len(broken) > 1 else "")
         )
+    objectives = {case.name: case.objective for case in suite.cases}
+    for run in runs:
+        objective = objectives[run.case]
+        if None in run.scores.get(objective, ()):
+            raise InputError(
+                f"--update: case {run.case!r}: its objective {objective} has no value: {no_value(objective)}; make the "
+                "case longer, or take another objective"
+            )
     before = {} if old is None else dict(old.cases)
     problems = {case.name: case.problem() for case in suite.cases}
     changes = {run.case: _Change(before.get(run.case), _entry(run, problems[run.case])) for run in runs}

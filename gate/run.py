@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from multiprocessing import get_context
 from pathlib import Path
+from typing import cast
 
-from ..errors import InputError, RunError
+from ..errors import InputError
 from ..planners import PlannerSource
+from ..studies.processes import Processes, start_worker
+from ..studies.work import Cargo, held
 from ..studies.worlds.serving import WORLD
 from ..studies.worlds.serving_data import ServingData
 from .baseline import Baseline
@@ -23,6 +23,9 @@ from .suite import Suite, SuiteCase, matches
 from .verdict import UPDATE, CaseReport, Finding, judge
 
 __all__ = ["Report", "default_baseline", "held_against", "regress", "run_suite"]
+
+Job = tuple[SuiteCase, Decision | None]
+"""A case, and what the baseline decided in it."""
 
 OnCase = Callable[[int, int, str], None]
 """Called with how many cases are done, how many there are, and the name of the last one."""
@@ -95,7 +98,7 @@ def regress(
     InputError
         If the suite names a file, profile or planner that is not there.
     RunError
-        If a worker process dies.
+        If no worker process can start.
     """
     chosen = suite.only(only)
     runs = run_suite(chosen, baseline, planner=planner, workers=workers, progress=progress)
@@ -113,17 +116,18 @@ def run_suite(
     """Plan and score all cases of a suite; the baseline's plans too, on the same traffic. See `regress`."""
     shared = Shared(_data(suite, planner), planner)
     kept = {} if baseline is None else baseline.cases
-    jobs: list[tuple[SuiteCase, Decision | None]] = []
+    jobs: list[Job] = []
     for case in suite.cases:
         entry = kept.get(case.name)
         same = entry is not None and entry.problem == case.problem()
         jobs.append((case, entry.decision if entry is not None and same else None))
-    runs: list[CaseRun] = []
-    for run in _runs(shared, jobs, min(workers, len(jobs))):
-        runs.append(run)
+    count = min(workers, len(jobs))
+    runs: dict[int, CaseRun] = {}
+    for number, run in _here(shared, jobs) if count <= 1 else _in_processes(shared, jobs, count):
+        runs[number] = run
         if progress is not None:
             progress(len(runs), len(jobs), run.case)
-    return tuple(runs)
+    return tuple(runs[number] for number in range(len(jobs)))
 
 
 def _data(suite: Suite, planner: PlannerSource | None) -> ServingData:
@@ -168,43 +172,48 @@ def held_against(suite: Suite, runs: Sequence[CaseRun], baseline: Baseline, only
     return Report(replace(suite, cases=tuple(c for c in suite.cases if c.name in ran)), tuple(reports), tuple(runs))
 
 
-def _runs(shared: Shared, jobs: Sequence[tuple[SuiteCase, Decision | None]], workers: int) -> Iterator[CaseRun]:
-    """What comes of each job, in order."""
-    if workers <= 1:
-        yield from (run_case(shared, case, decision) for case, decision in jobs)
-        return
-    packed = pickle.dumps(shared)  # our own objects, to our own processes: never read from a file
-    with _pool(workers) as pool:
-        waiting = [pool.submit(_in_worker, packed, case, decision) for case, decision in jobs]
-        for (case, _), future in zip(jobs, waiting, strict=True):
-            try:
-                yield future.result()
-            except BrokenProcessPool:
-                raise RunError(
-                    f"regress: a worker process died, at the latest in case {case.name!r}; run it again with "
-                    "--workers 1, or give it more memory"
-                ) from None
+def _here(shared: Shared, jobs: Sequence[Job]) -> Iterator[tuple[int, CaseRun]]:
+    """What comes of each job, with its number; in this process."""
+    for number, (case, decision) in enumerate(jobs):
+        yield number, run_case(shared, case, decision)
 
 
-@contextlib.contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that do not go on with the rest when one case, or the user, ends the run."""
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+def _in_processes(shared: Shared, jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, CaseRun]]:
+    """The same in processes, as they finish; one that dies takes no case with it but its own.
+
+    Raises
+    ------
+    RunError
+        If none can start.
+    """
+    packed = pickle.dumps(shared)
+    cargo = Cargo(hashlib.sha256(packed).hexdigest(), packed)
+    pool = Processes(workers, start_worker, (cargo,))
+    todo, waiting, ended = iter(enumerate(jobs)), dict[Future[CaseRun], int](), False
     try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
+        while True:
+            while len(waiting) < workers and (job := next(todo, None)) is not None:
+                waiting[pool.submit(_in_worker, cargo.digest, *job[1])] = job[0]
+            if not waiting:
+                break
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                number = waiting.pop(future)
+                error = future.exception()
+                how = "" if error is None else pool.died(future, error)
+                if error is not None and not how:
+                    raise error
+                case = jobs[number][0]
+                yield (
+                    number,
+                    CaseRun(case.name, shared.planner_of(case), failure="error", why=how) if how else future.result(),
+                )
+        ended = True
+    finally:
+        pool.close(at_once=not ended)
 
 
-def _in_worker(packed: bytes, case: SuiteCase, decision: Decision | None) -> CaseRun:
-    return run_case(_unpack(packed), case, decision)
-
-
-@lru_cache(maxsize=1)
-def _unpack(packed: bytes) -> Shared:
-    return pickle.loads(packed)
+def _in_worker(digest: str, case: SuiteCase, decision: Decision | None) -> CaseRun:
+    return run_case(cast(Shared, held(digest)), case, decision)
 
 
 def default_baseline(suite: Suite) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -10,7 +12,7 @@ from typing import Any, Literal
 from ..errors import InfeasibleError, InputError, MeshwrightError, RunError
 from ..planners import PlannerSource, Problem, ScheduledPlan
 from ..seeds import generator
-from ..simulator.metrics import tail
+from ..simulator.metrics import MIN_FOR_P99, tail
 from ..simulator.plan import Plan
 from ..simulator.serving import SimulationResult, simulate
 from ..studies.worlds.serving_data import ServingData
@@ -19,7 +21,7 @@ from ..studies.worlds.serving_traffic import traffic
 from .decision import Decision
 from .suite import OBJECTIVES, SuiteCase
 
-__all__ = ["CaseRun", "Scores", "Shared", "run_case"]
+__all__ = ["CaseRun", "Scores", "Shared", "no_value", "run_case"]
 
 Scores = Mapping[str, tuple[float | None, ...]]
 """Metric -> its value in every replication; None where it has none (the mean latency of no request)."""
@@ -102,7 +104,8 @@ def run_case(shared: Shared, case: SuiteCase, baseline: Decision | None) -> Case
     if baseline is not None:
         done = _with_baseline(done, scorer, baseline)
     try:
-        plan = _plan(shared, case, problem)
+        with contextlib.redirect_stdout(sys.stderr):  # what a planner prints is no part of the report
+            plan = _plan(shared, case, problem)
     except Exception as error:
         return replace(done, failure=_kind(error), why=_said(error))
     try:
@@ -220,6 +223,11 @@ def _metrics(result: SimulationResult) -> dict[str, float | None]:
         "p99_latency": tail(result.latencies, 99.0).value,
     }
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def no_value(metric: str) -> str:
+    """Why a metric may have no value."""
+    return f"it needs {MIN_FOR_P99} finished requests" if metric == "p99_latency" else "no request was served"
 
 
 def one_line(error: BaseException) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import InputError
 from ..studies.worlds.serving_case import ServingCase
 from ..studies.yaml_errors import explain
 from ..studies.yamlfile import YamlDocument, parse, problems
-from ..wording import nearest
+from ..wording import nearest, short
 
 __all__ = ["OBJECTIVES", "STANDARD", "Objective", "Suite", "SuiteCase", "load_suite"]
 
@@ -38,7 +39,15 @@ SECTIONS = ("cluster", "workload", "serving")
 RIVALS = (("rate", "trace"), ("slo", "slo_scale"))
 """Fields of the workload of which a case gives one: its own replaces the default of the other."""
 
-Name = Annotated[str, Field(pattern=r"^[\w+.-]+( [\w+.-]+)*$", max_length=100)]
+
+def _name(value: str) -> str:
+    """A name as it is, if reports and ``--only`` can show it."""
+    if not re.fullmatch(r"[\w+.-]+( [\w+.-]+)*", value) or len(value) > 100:
+        raise ValueError(f"expected words of letters, digits and + - . _, at most 100 long (got {short(value)})")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
 
 
 class SuiteCase(ServingCase):

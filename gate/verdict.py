@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from ..simulator.metrics import Estimate, paired_difference
 from .baseline import BaselineCase
 from .diff import describe
-from .scoring import CaseRun, Scores
+from .scoring import CaseRun, Scores, no_value
 from .suite import OBJECTIVES, Objective, SuiteCase
 
 __all__ = ["CaseReport", "Difference", "Finding", "Status", "judge"]
@@ -177,8 +177,8 @@ def _differences(case: SuiteCase, before: Scores, now: Scores) -> tuple[tuple[Di
         pairs = [(a, b) for a, b in zip(old, new, strict=True) if a is not None and b is not None]
         lost = sum(b is None for b in new)
         if len(pairs) < len(new):
-            why = "needs 10000 finished requests" if metric == "p99_latency" else "no request was served"
-            text = f"{metric} has no value in {lost or len(new) - len(pairs)} of {len(new)} replications: {why}"
+            count = lost or len(new) - len(pairs)
+            text = f"{metric} has no value in {count} of {len(new)} replications: {no_value(metric)}"
             unknown.append(Finding("worse" if lost else "changed", text))
             continue
         a, b = [p[0] for p in pairs], [p[1] for p in pairs]

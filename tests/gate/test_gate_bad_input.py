@@ -43,6 +43,7 @@ def refused(cli: Cli, folder: Path) -> Callable[..., str]:
         ("models: {bert-1.3b: 4}", "models: {bart-1.3b: 4}", "bart-1.3b"),
         ("name: greedy", "name: greedy\nname: again", "this key stands twice"),
         ("rate: 10", "rate: 1e1", "1e1"),
+        ("name: roomy", "name: a/b", "cases[0].name: expected words of letters, digits and + - . _"),
         ("cases:", "casses:", "did you mean 'cases'?"),
     ],
 )
@@ -105,6 +106,8 @@ def _other_suite(text: str) -> str:
         (lambda text: text.replace("op1pp2", "op0pp2", 1), "decision.windows[0].groups[0].config"),
         (lambda text: text.replace('"evaluations": 9', '"evaluations": -9'), "evaluations"),
         (lambda text: text.replace('"updates"', '"update"'), "updates"),
+        (lambda text: text.replace('"roomy"', '"full of gaps"'), "the key 'full of gaps' stands twice"),
+        (lambda text: text.replace('"evaluations": 9', '"evaluations": NaN'), "finite number (got nan)"),
         (lambda text: "<<<<<<< HEAD\n" + text, "is not JSON"),
     ],
 )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -201,6 +205,13 @@ def test_json(cli: Cli) -> None:
     assert case["differences"][0]["high"] < -case["differences"][0]["tolerance"]
 
 
+def test_what_a_planner_prints_is_not_part_of_the_report(cli: Cli, folder: Path) -> None:
+    planner = wrapped(folder, "print('::error::hello'); return found")
+    code, out, err = cli("suite.yaml", "--planner", planner, "--json")
+    assert (code, json.loads(out)["ok"]) == (0, True)
+    assert "hello" in err
+
+
 def test_on_github(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = folder / "summary.md"
     summary.write_text("before\n")
@@ -218,11 +229,54 @@ def test_on_github(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (code, err) == (0, "")
 
 
-def test_a_worker_that_dies_is_said(cli: Cli, folder: Path) -> None:
-    planner = wrapped(folder, "import os; os._exit(9)")
-    code, _, err = cli("suite.yaml", "--planner", planner, "--workers", "2")
+def test_a_worker_that_dies_takes_no_case_with_it_but_its_own(cli: Cli, folder: Path) -> None:
+    planner = wrapped(folder, "import os; return os._exit(9) if len(problem.models) == 4 else found")
+    code, out, err = cli("suite.yaml", "--planner", planner, "--workers", "2")
     assert code == 1
-    assert "a worker process died" in err
+    assert failed_cases(err) == ["roomy"]
+    assert "failed: worker process died (exit code 9)" in out
+
+
+def test_an_objective_without_value_is_not_kept(cli: Cli, folder: Path) -> None:
+    suite = folder / "suite.yaml"
+    suite.write_text(suite.read_text().replace("defaults:\n", "defaults:\n  objective: p99_latency\n"))
+    code, _, err = cli("suite.yaml", "--baseline", "new.json", "--update", "--reason", "x")
+    assert code == 2
+    assert "case 'roomy': its objective p99_latency has no value: it needs 10000 finished requests" in err
+    assert not (folder / "new.json").exists()
+
+
+def alive(group: int) -> list[str]:
+    """Processes of a process group that have not ended."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            state, _, its_group = file.read_text().rpartition(")")[2].split()[:3]
+            found += [file.parent.name] if int(its_group) == group and state != "Z" else []
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here to look for processes in")
+def test_ctrl_c_ends_it_with_its_workers(folder: Path) -> None:
+    (folder / "slow.py").write_text(
+        "import time\ndef plan(problem):\n    print('begun', flush=True)\n    time.sleep(60)\n"
+    )
+    words = [sys.executable, "-m", "meshwright", "regress", "suite.yaml", "--planner", "slow.py:plan"]
+    words += ["--workers", "2"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, **pipes, start_new_session=True)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "begun\n"
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert err.endswith("meshwright: interrupted\n")
+    for _ in range(100):
+        if not alive(process.pid):
+            break
+        time.sleep(0.1)
+    assert not alive(process.pid)
 
 
 def test_importing_the_command_line_takes_nothing_heavy() -> None:
