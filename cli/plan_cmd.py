@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,8 +67,9 @@ def plan(
     from ..planners.source import split_names
     from ..simulator import Plan
 
-    names = list(PLANNERS) if planner == "all" else split_names(planner)
-    chosen = {name: PlannerSource.find(name) for name in names}
+    words = [[*PLANNERS] if word == "all" else [word] for word in split_names(planner)]
+    with redirect_stdout(sys.stderr):  # what a planner prints is none of our output
+        chosen = {name: PlannerSource.find(name) for names in words for name in names}
     options = _options(option or [])
     serving: dict[str, Any] = {
         name: options.pop(name) for name in ("admission", "overhead", "max_batch") if name in options
@@ -90,7 +93,7 @@ def plan(
     found: dict[str, Any] = {}
     failed: dict[str, InfeasibleError] = {}
     for name, search in chosen.items():
-        with status(f"planning with {name}") as say:
+        with status(f"planning with {name}") as say, redirect_stdout(sys.stderr):
             try:
                 found[name] = search.plan(problem, say, "--option")
             except InfeasibleError as error:

@@ -161,9 +161,10 @@ class PlannerContract:
         if self.clairvoyant:
             _skip("declared clairvoyant: an oracle to compare with, not a planner to run")
         problem = self._problem(case)
-        schedule = checks.schedule_of(self._plan(problem, case))
-        if not isinstance(self._plan(problem, case), ScheduledPlan):
+        plan = self._plan(problem, case)
+        if not isinstance(plan, ScheduledPlan):
             return  # a fixed placement is decided before the traffic that it serves
+        schedule = checks.schedule_of(plan)
         moments = [start for start, _ in schedule[1:]] + [problem.trace.duration / 2]
         for t in sorted(moments):
             if t < self.warm_up_s:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..errors import InputError, MeshwrightError, RunError
+from ..errors import InfeasibleError, InputError, MeshwrightError, RunError
 from ..simulator.placement import Placement, PlacementSchedule
 from ..simulator.plan import Plan
 from ..simulator.plan_build import cluster_entry
@@ -119,7 +120,8 @@ def call(
     InputError
         If an option is unknown, or what is returned is no plan for this problem.
     RunError
-        If the planner raises anything but an error of Meshwright's.
+        If the planner raises anything but an error of Meshwright's; those come out as they are, with the line of the
+        planner that met them.
     """
     begun = time.perf_counter()
     known = option_names(function)
@@ -138,8 +140,10 @@ def call(
         given["progress"] = progress or _silent
     try:
         found = function(handed, **given)
-    except MeshwrightError:
+    except InfeasibleError:
         raise
+    except MeshwrightError as error:
+        raise _located(error, function, name) from error
     except (Exception, SystemExit) as error:
         raise RunError(
             f"planner {name!r}: {type(error).__name__}: {_text(error)} ({line_of(error, _file_of(function))}); "
@@ -148,6 +152,15 @@ def call(
     unread = [key for key in problem.options if key not in given and key not in watched.read]
     refuse_options(unread, [key for key in watched.read if key not in unread], name, where)
     return _accepted(found, problem, name, time.perf_counter() - begun)
+
+
+def _located(error: MeshwrightError, function: Callable[..., object], name: str) -> MeshwrightError:
+    """An error of the same kind that says which line of the planner met it; the same one if the planner raised it."""
+    file = _file_of(function)
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or frames[-1].filename == file:
+        return error
+    return type(error)(f"planner {name!r} ({line_of(error, file)}): {error}")
 
 
 def _accepted(found: object, problem: Problem, name: str, seconds: float) -> Plan | ScheduledPlan:
@@ -167,7 +180,9 @@ def _accepted(found: object, problem: Problem, name: str, seconds: float) -> Pla
         raise InputError(f"{returned} a plan for {made_for}; expected one for {problem.cluster}")
     problem.check(found.placement, f"{returned} a plan that does not fit the problem")
     if isinstance(found, Plan) and found.serving != problem.serving:
-        raise InputError(f"{returned} a plan served with {found.serving}; expected {problem.serving}")
+        raise InputError(
+            f"{returned} a plan served with {found.serving}; expected {problem.serving} (problem.plan says it right)"
+        )
     entry = found.planner.model_copy(
         update={
             "seconds": found.planner.seconds or seconds,

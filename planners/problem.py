@@ -5,12 +5,11 @@ from __future__ import annotations
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Literal, cast, overload
-
-import numpy as np
+from typing import Any, Literal, SupportsIndex, cast, overload
 
 from ..errors import InfeasibleError, InputError, OutOfProfileError
 from ..profiles.config import ParallelConfig
@@ -115,17 +114,20 @@ class Problem:
             raise InputError(f"overhead: expected finite seconds >= 0 (got {overhead!r})")
         for name, least in (("max_batch", 1), ("seed", 0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < least:
                 raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, operator.index(value))
         for key in cast("Mapping[object, Any]", self.options):
             if not isinstance(key, str):
                 raise InputError(f"options: expected names (got {key!r})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied between our own processes; a read-only view alone cannot be."""
-        values = [getattr(self, f.name) for f in fields(self)]
-        return type(self), tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in values)
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in ("profiles", "options"):
+            if type(values[name]) is MappingProxyType:
+                values[name] = dict(cast("Mapping[str, Any]", values[name]))
+        return type(self), tuple(values.values())
 
     def configs(self, model: str) -> tuple[ParallelConfig, ...]:
         """Configurations under which a model fits a group of its own here, fewest devices first; may be empty."""
@@ -230,15 +232,14 @@ class Problem:
             If the placement holds a model that is not to be placed, or one under a configuration that was not
             profiled, uses a device that is not there, or exceeds a device's memory.
         """
-        where = f"planner {name!r}"
-        self.check(placement, where)
+        self.check(placement)
         predicted = self.predict(placement)
         try:
             entry = PlannerEntry(
                 name=name, options=dict(options or {}), seed=self.seed, seconds=seconds, evaluations=evaluations
             )
         except ValueError as error:  # pydantic's
-            raise InputError(f"{where}: name, options, evaluations or seconds: {first_problem(error)}") from None
+            raise InputError(f"plan: name, options, evaluations or seconds: {first_problem(error)}") from None
         if isinstance(placement, PlacementSchedule):
             return ScheduledPlan(self.cluster, placement, entry, predicted)
         return Plan.of(

@@ -6,13 +6,16 @@ import json
 
 import pytest
 from meshwright.cli import run
+from meshwright.planners import PLANNERS
 from meshwright.simulator import Plan
 
 TWO = "plan --devices 2 --profile p.json --models a,b --trace t.csv"
+FOUR = "plan --devices 4 --models bert-1.3b=2 --rate 4 --duration 20"
 MINE = """
 from meshwright.planners import trivial
 
 def plan(problem, *, beam=1):
+    print("a planner may print")
     return trivial.plan(problem)
 
 def fails(problem):
@@ -48,6 +51,12 @@ def test_a_planner_in_a_file_plans_and_is_compared(mine, capsys):
     assert run(["simulate", "mine.json", "--trace", "t.csv"]) == 0
 
 
+def test_all_are_the_shipped_ones_and_others_may_stand_beside(mine, capsys):
+    assert run([*FOUR.split(), "--planner", "all,mine.py:plan", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["planner"] for row in found["plans"]} | set(found["infeasible"]) == {*PLANNERS, "mine.py:plan"}
+
+
 def test_a_folder_deep_and_a_comma_in_a_name(mine):
     (mine.folder / "deep").mkdir()
     mine.write("deep/a,b.py", MINE)
@@ -62,7 +71,7 @@ ERRORS = {
     "alpasreve": (2, ("unknown planner 'alpasreve'", "did you mean 'alpaserve'?")),
     "mine.py:text": (2, ("planner 'mine.py:text': returned a str; expected a Plan",)),
     "mine.py:full": (2, ("planner 'mine.py:full': returned", "holds 'big', which is not among the problem's models")),
-    "mine.py:fails": (1, ("planner 'mine.py:fails': ZeroDivisionError: division by zero (mine.py:8)", "--debug")),
+    "mine.py:fails": (1, ("planner 'mine.py:fails': ZeroDivisionError: division by zero (mine.py:9)", "--debug")),
     "mine.py:never": (3, ("no way",)),
     "syntax.py:plan": (2, ("syntax.py:1: ",)),
     "mine.py:plan -o bem=1": (2, ("--option: planner 'mine.py:plan' has no option 'bem'; did you mean 'beam'?",)),

