@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..studies import Session, Study
+    from ..studies.axes import Axis
+    from ..studies.designs import Design
     from ..studies.report.results import Results
 
 __all__ = ["aligned", "column", "count", "describe", "interval", "print_results", "table"]
@@ -42,7 +44,7 @@ def describe(study: Study) -> list[str]:
         if name not in ("planner", "seed"):
             lines += _entry(name, _flat(value))
     lines += _entry("planners", ", ".join(study.planners))
-    lines += _entry("axes", *(f"{axis.path}: {_listed(axis.values)}" for axis in study.axes))
+    lines += _entry("axes", *(f"{axis.path}: {_varied(axis, study.design)}" for axis in study.axes))
     lines += _entry("questions", *(_asked(question) for question in study.questions))
     factors = [
         count(len(study.design), "combination"), count(len(study.planners), "planner"),
@@ -69,6 +71,17 @@ def _flat(value: Any) -> str:
     if isinstance(value, list | tuple):
         return _listed(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _varied(axis: Axis, design: Design) -> str:
+    """What an axis takes: its values, or the range that a sample is drawn from."""
+    from ..studies.designs import LatinHypercube
+    from ..studies.ranges import Range
+
+    if isinstance(axis.values, Range) and isinstance(design, LatinHypercube):
+        log = ", on a log scale" if axis.values.scale == "log" else ""
+        return f"{_flat(axis.values.low)} to {_flat(axis.values.high)}, sampled{log}"
+    return _listed(axis.values)
 
 
 def _listed(values: Sequence[Any]) -> str:
