@@ -125,9 +125,9 @@ def _run(chosen: Study, how: How) -> None:
                 typer.echo("\n".join(describe(chosen)))
             with shower:
                 session.run()
-            shower.finished = True
+                shower.finished = True
+                files = write_outputs(session, how.out, Run.of(began, session.facts), report=how.report)
             frame = session.frame()
-            files = write_outputs(session, how.out, Run.of(began, session.facts), report=how.report)
             if how.as_json:
                 print_json(_document(session, frame, files))
             else:

@@ -91,7 +91,7 @@ class Shower:
     def estimate(self) -> str | None:
         """How long the whole takes at the pace so far, once that is known."""
         p, left = self.latest, self.left_s()
-        if p is None or left is None:
+        if p is None or left is None or self.finished:
             return None
         kept = f" ({p.kept:,} are in the store)" if p.kept else ""
         more = "; the questions' points come on top" if self._study.questions else ""
@@ -117,8 +117,8 @@ class Shower:
 
     def _line(self, elapsed_s: float) -> str:
         p = self.latest
-        if p is None:
-            return f"getting ready ({span(elapsed_s)})"
+        if self.finished or p is None:
+            return f"{'writing the report' if self.finished else 'getting ready'} ({span(elapsed_s)})"
         what = f"{p.what}: " if p.what else ""
         return f"{what}{p.done:,} of {count(p.total)}{self._rest()} ({span(elapsed_s)})"
 
@@ -145,6 +145,8 @@ class Shower:
                     told = True
                     bar.console.print(estimate, markup=False, highlight=False)
                 p = self.latest
-                if p is not None:
+                if self.finished:
+                    bar.update(task, completed=1, total=1, description="writing the report", text="")
+                elif p is not None:
                     text = f"{p.done:,}/{p.total:,}{self._rest()}"
                     bar.update(task, completed=p.done, total=p.total, description=p.what or "points", text=text)
