@@ -98,7 +98,7 @@ def _answer(study: Study, question: Headroom, search: Search) -> Answer:
     today = search.quantity.base
     if found.value is None or today not in search.probes or not search.bisection.harder(today, found.value):
         return found
-    now = measured(search.rule, search.probes[today].estimate)
+    now = measured(search.rule, search.probes[today])
     return replace(
         found, sentence=f"Today's traffic misses it already ({now}): {found.sentence}",
         short=f"misses it with today's traffic already ({now}): {found.short}",

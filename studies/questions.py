@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from ..errors import InputError
 from . import headroom, questions_cheapest, sensitivity
 from .answer import Answer, Effect, Probe, headline
 from .bisection import Rule, Search, drive
 from .point import Point
-from .questions_kinds import CheapestCluster, Headroom, Question, WhatBreaksFirst
+from .questions_kinds import CheapestCluster, Headroom, Question, QuestionBase, WhatBreaksFirst
 from .questions_quantity import quantity_of
 from .questions_words import answer_of, title
 from .worlds import Case
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from .session import Session
     from .study import Study
 
-__all__ = ["Answer", "Effect", "Probe", "Question", "answer", "answers", "cases", "headline"]
+__all__ = ["Answer", "Effect", "Probe", "Question", "answer", "answers", "cases", "headline", "question"]
 
 Searches = Callable[[Any, Any], tuple[Search, ...]]
 Answers = Callable[[Any, Any, Sequence[Search]], tuple[Answer, ...]]
@@ -70,6 +73,29 @@ def cases(study: Study) -> Iterator[Case]:
                 yield study.case(Point(0, tuple(search.quantity.values(value).items()), search.planner))
 
 
+def question(said: Any) -> Any:
+    """A question from what a study file says, such as ``{"find": "fewest devices", "high": 16}``.
+
+    Raises
+    ------
+    InputError
+        If it makes no sense; all that is wrong.
+    """
+    if isinstance(said, QuestionBase):
+        return said
+    try:
+        return TypeAdapter[Any](Question).validate_python(said)
+    except ValidationError as error:
+        raise InputError("\n".join(map(_problem, error.errors(include_url=False)))) from None
+
+
+def _problem(error: Any) -> str:
+    """One of pydantic's errors in a line; its location begins with the kind of question."""
+    where = ".".join(map(str, ("question", *error["loc"][1:])))
+    what = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {what}" + ("" if error["type"] == "value_error" else f" (got {error['input']!r})")
+
+
 def answers(session: Session, questions: Sequence[Any]) -> tuple[Answer, ...]:
     """Answer several questions, their searches side by side.
 
@@ -78,20 +104,20 @@ def answers(session: Session, questions: Sequence[Any]) -> tuple[Answer, ...]:
     session : Session
         Where points are asked for and evaluated.
     questions : sequence of Question
-        What is asked.
+        What is asked; mappings and text as in a study file do too. Files that they name must be those of the study.
 
     Returns
     -------
     tuple of Answer
         In the order of the questions; for each, in the order of the planners.
     """
-    study = session.study
-    started = [(q, *_kind(q)) for q in questions]
+    study, asked = session.study, [question(q) for q in questions]
+    started = [(q, *_kind(q)) for q in asked]
     followed = [(q, start(study, q), finish) for q, start, finish in started]
     drive(session, [search for _, searches, _ in followed for search in searches])
     return tuple(a for q, searches, finish in followed for a in finish(study, q, searches))
 
 
-def answer(session: Session, question: Any) -> tuple[Answer, ...]:
+def answer(session: Session, asked: Any) -> tuple[Answer, ...]:
     """Answer one question: an answer for each planner, and its parts where it has any."""
-    return answers(session, [question])
+    return answers(session, [asked])

@@ -51,6 +51,9 @@ def _prices(study: Study, question: CheapestCluster) -> dict[str, float]:
 def searches(study: Study, question: CheapestCluster) -> tuple[Search, ...]:
     """One for each planner and device type."""
     own = value_of(base_of(study, question), "cluster.device")
+    stray = [path for path in given(study, question) if path in ("cluster.device", "cluster.devices")]
+    if stray:
+        raise InputError(f"cheapest cluster: {stray[0]} is what is asked for; leave it out of given")
     found: list[Search] = []
     for planner in study.planners:
         for name, price in _prices(study, question).items():

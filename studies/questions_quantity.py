@@ -146,6 +146,13 @@ def quantity_of(study: Study, question: Any) -> Quantity:
         If the world's cases have no such field, or its values are no numbers.
     """
     base, fixed = base_of(study, question), given(study, question)
+    found = _quantity(study, question, base, fixed)
+    if found.name in fixed:
+        raise InputError(f"{question.find}: {found.name} is what is asked for; leave it out of given")
+    return found
+
+
+def _quantity(study: Study, question: Any, base: Case, fixed: Mapping[str, Any]) -> Quantity:
     if isinstance(question, Extreme):
         return _extreme(study, question, base, fixed)
     if isinstance(question, FewestDevices):
@@ -185,7 +192,11 @@ def _rate(study: Study, base: Case) -> tuple[str, str]:
     path = find_field(study.world.case, "workload.rate_scale")
     if value_of(base, "workload.rate") is not None and value_of(base, path) == 1:
         return "workload.rate", "{} requests/s"
-    return path, "{} × the base rate"
+    return path, _scale(base, "rate")
+
+
+def _scale(base: Case, what: str) -> str:
+    return f"{{}} × the trace's {what}" if value_of(base, "workload.trace") is not None else f"a {what} scale of {{}}"
 
 
 def cv_path(study: Study, base: Case) -> tuple[str, str]:
@@ -193,7 +204,7 @@ def cv_path(study: Study, base: Case) -> tuple[str, str]:
     path = find_field(study.world.case, "workload.cv_scale")
     if value_of(base, "workload.trace") is None and value_of(base, path) == 1:
         return "workload.cv", "a CV of {}"
-    return path, "{} × the base CV"
+    return path, _scale(base, "CV")
 
 
 def slo_path(study: Study, base: Case) -> tuple[str, str]:

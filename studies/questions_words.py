@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..simulator.metrics import Estimate
 from .answer import Answer, Probe
 from .bisection import Rule, Search
 
@@ -29,8 +28,11 @@ def title(question: Any, what: str = "") -> str:
     return said + "".join(f", {name} {value}" for name, value in question.given.items())
 
 
-def measured(rule: Rule, estimate: Estimate) -> str:
-    """A metric's figure with its interval, without its name."""
+def measured(rule: Rule, probe: Probe) -> str:
+    """What a probe gave: the metric's figure with its interval, without its name."""
+    estimate = probe.estimate
+    if probe.infeasible == len(probe.points):
+        return "no plan fits"
     if rule.metric != "attainment":
         return str(estimate)
     return f"{_cut(estimate.mean)} ± {100 * estimate.half_width:.2g} %" if estimate.n > 1 else _cut(estimate.mean)
@@ -132,13 +134,13 @@ def _missed(search: Search, who: str) -> tuple[str, str]:
     q, rule, easy = search.quantity, search.rule, search.bisection.easy_end
     probe = search.probes[easy]
     if probe.infeasible == len(probe.points):
-        what = f"even with {q.say(easy)} no plan exists ({probe.notes[0]})"
+        what = f"even with {q.say(easy)} no plan fits ({probe.notes[0]})"
     elif rule.metric == "attainment":
         what = f"even {q.say(easy)} attain{'' if q.name.endswith('devices') and easy > 1 else 's'} only "
-        what += f"{measured(rule, probe.estimate)} of the {percent(rule.bound)} asked for"
+        what += f"{measured(rule, probe)} of the {percent(rule.bound)} asked for"
     else:
         bound = f"at {'most' if rule.at_most else 'least'} {rule.bound:g} is asked for"
-        what = f"even {q.say(easy)} gives {rule.metric} {measured(rule, probe.estimate)}, {bound}"
+        what = f"even {q.say(easy)} gives {rule.metric} {measured(rule, probe)}, {bound}"
     mend = q.mend or ("raise high" if q.hard == "low" else "lower low")
     extra = [n for n in probe.notes if n.startswith("unstable")][:1]
     return "; ".join([f"{who}: {what}", f"{mend}, or ask for less", *extra]), f"misses it: {what}"
@@ -152,15 +154,15 @@ def _warnings(search: Search, value: float, against: tuple[float, ...]) -> list[
         found.append("that is the end of the range that was tried")
     missed = search.bisection.missed(search.known())
     if missed is not None and search.probes[missed].infeasible:
-        found.append(f"with {q.say(missed)} no plan exists")
+        found.append(f"with {q.say(missed)} no plan fits")
     found += [note for note in search.probes[value].notes if note.startswith("unstable")][:1]
     if against:
         known = {v: rule.holds(p.estimate.mean) for v, p in search.probes.items()}
         easier = search.bisection.missed(known)
         assert easier is not None  # there is no contradiction without a miss
-        good, bad = against[-1], search.probes[easier].estimate
+        good, bad = against[-1], search.probes[easier]
         found.append(
-            f"not monotone: {q.say(good)} gives {measured(rule, search.probes[good].estimate)}, "
+            f"not monotone: {q.say(good)} gives {measured(rule, search.probes[good])}, "
             f"though {q.say(easier)}, which is easier, only {measured(rule, bad)}"
         )
     return found

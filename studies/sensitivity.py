@@ -226,7 +226,7 @@ def _part(factor: _Factor, search: Search, base: Case, what: str) -> Answer:
     at, rule, name = _breaks_at(search), search.rule, WORDS[factor.name]
     value = found.value
     if factor.name == "device fails" and not search.error:
-        n, attained = value_of(base, "cluster.devices"), measured(rule, search.probes[1.0].estimate)
+        n, attained = value_of(base, "cluster.devices"), measured(rule, search.probes[1.0])
         said = f"one failed device of {n}, which takes its group with it ({attained})"
         sentence = f"{search.planner} gives {attained} with one failed device of {n}, which takes its group with it"
         change = None if at is None else -1 / n
@@ -234,13 +234,13 @@ def _part(factor: _Factor, search: Search, base: Case, what: str) -> Answer:
     if search.error:
         return found
     if value is None:
-        said = f"misses it in the base case already ({measured(rule, search.probes[factor.base].estimate)})"
+        said = f"misses it in the base case already ({measured(rule, search.probes[factor.base])})"
         return replace(found, sentence=f"{search.planner} {said}.", short=said, change=0.0)
     end = search.bisection.hard_end if at is None else at
     said = f"{name} {_way(end / factor.base - 1)}"
     if factor.whole:
         said += f", {search.quantity.figure(end)}" + (" left" if factor.name == "devices" else "")
-    said += f" ({measured(rule, search.probes[end].estimate)})"
+    said += f" ({measured(rule, search.probes[end])})"
     if at is None:
         return replace(found, sentence=f"{search.planner} bears {said}, the most that was tried.", short=said)
     bounds = f" ({bounds_of(search)})" if search.replications > 1 else ""
@@ -259,8 +259,8 @@ def _summary(
     shown = [a.short for a in parts if a.change is not None]
     kept = [a.short for a in parts if a.change is None and not a.error]
     errors = [a.error for a in parts if a.error]
-    bases = [s.probes[f.base].estimate for f, s in ranked if f.base in s.probes and f.name != "device fails"]
-    if bases and not rule.holds(bases[0].mean):
+    bases = [s.probes[f.base] for f, s in ranked if f.base in s.probes and f.name != "device fails"]
+    if bases and not rule.holds(bases[0].estimate.mean):
         short = f"misses it in the base case already: {measured(rule, bases[0])} {asked(rule)}"
         breaks = 0.0
     elif not shown:
@@ -270,10 +270,10 @@ def _summary(
     plan = "planned anew for each change" if question.replan else "the base case's plan kept where it can be"
     short += f"; not answered: {'; '.join(errors)}" if errors else ""
     full = short + (f"; not with {', '.join(kept)}" if kept and shown and breaks else "")
-    known = math.isfinite(breaks)
+    known, attained = math.isfinite(breaks), bases[0].estimate if bases else first.estimate
     return Answer(
         what, planner, first.quantity if known else "", breaks if known else None, None, None, rule.bound,
-        bases[0] if bases else first.estimate, (), all(a.monotone for a in parts), f"{planner} {full} ({plan}).",
+        attained, (), all(a.monotone for a in parts), f"{planner} {full} ({plan}).",
         first.point, short, False, _table(study, question, base, ranked), errors[0] if errors else "",
     )  # fmt: skip
 
