@@ -170,7 +170,7 @@ def _differences(case: SuiteCase, before: Scores, now: Scores) -> tuple[tuple[Di
     """Of attainment and the objective; and a finding where the objective has no value any more."""
     found: list[Difference] = []
     unknown: list[Finding] = []
-    for metric in cast("tuple[Objective, ...]", tuple(dict.fromkeys(("attainment", case.objective)))):
+    for metric in dict.fromkeys(("attainment", case.objective)):
         old, new = before.get(metric, ()), now.get(metric, ())
         if not old or not new:
             continue  # the baseline's plan could not be scored, which is a finding of its own
@@ -220,7 +220,7 @@ def _moved(case: SuiteCase, run: CaseRun, entry: BaselineCase) -> tuple[tuple[Fi
         if far <= MOVED:
             continue
         a, b = sum(p[0] for p in pairs) / len(pairs), sum(p[1] for p in pairs) / len(pairs)
-        scale, digits, unit = _UNITS[cast(Objective, metric)]
+        scale, digits, unit = _UNITS[metric]
         text = (
             f"the baseline's plan scores {metric} {scale * b:.{digits}f} {unit} now and {scale * a:.{digits}f} when it "
             f"was kept{cause}"
