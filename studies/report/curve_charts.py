@@ -8,9 +8,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..ranges import Range
 from .chart import Chart, compose
 from .curves import curve_frame, draw_curves
-from .layout import Layout, kind_of, layout, spread
+from .layout import Kind, Layout, kind_of, layout, spread
 from .look import FAINT
 from .results import Frame, Results
 from .words import LATENCIES, label, plain, scale
@@ -53,7 +54,7 @@ def _chart(results: Results, rows: Frame, plan: Layout, metrics: Sequence[str], 
     def panel(i: int, ax: Axes) -> None:
         p = plan.panels[i]
         order = list(dict.fromkeys(rows[p.path].dropna()))
-        kind = kind_of(rows[p.path])
+        kind = _kind(results, p.path, rows[p.path])
         order = order if kind == "category" else sorted(order)
         draw_curves(data[data["panel"] == i], ax, looks=results.looks, kind=kind, order=order, joined=p.joined)
         for target in targets:
@@ -76,6 +77,12 @@ def _chart(results: Results, rows: Frame, plan: Layout, metrics: Sequence[str], 
     heading = {"latency": "Latency", "difference": f"Attainment against {next(iter(results.study.planners))}"}
     title = heading.get(name, name.replace("_", " ").capitalize())
     return compose(name, title, list(zip(titles, alts, strict=True)), panel, " ".join(notes), data, results.looks)
+
+
+def _kind(results: Results, path: str, values: Frame) -> Kind:
+    """As the study says it of a range; else as the values look."""
+    said = next((a.values.scale for a in results.study.axes if a.path == path and isinstance(a.values, Range)), None)
+    return said or kind_of(values)
 
 
 def _left_out(plan: Layout, unseen: int) -> Iterator[str]:

@@ -72,7 +72,8 @@ def kind_of(values: Frame, *, probes: bool = False) -> Kind:
         return "log" if numbers[-1] > 12 * numbers[0] else "linear"
     factors = [b / a for a, b in pairwise(numbers)]
     steps = [b - a for a, b in pairwise(numbers)]
-    return "log" if max(factors) / min(factors) < max(steps) / min(steps) and numbers[-1] > 4 * numbers[0] else "linear"
+    even = max(factors) / min(factors) < 0.7 * max(steps) / min(steps)
+    return "log" if even and numbers[-1] > 3 * numbers[0] else "linear"
 
 
 def spread(items: Sequence[Any], most: int) -> list[Any]:

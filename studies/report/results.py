@@ -68,7 +68,8 @@ class Results:
     @cached_property
     def looks(self) -> dict[str, Style]:
         """Planner -> colour and mark, the same in every figure."""
-        return styles(list(dict.fromkeys([*self.study.planners, *self.summary["planner"]])))
+        told = [a.planner for a in self.answers]  # a plan file has an answer, too
+        return styles(list(dict.fromkeys([*self.study.planners, *self.summary["planner"], *told])))
 
     @cached_property
     def design(self) -> Frame:

@@ -52,12 +52,8 @@ def table_html(results: Results) -> str:
         bad = ' class="bad"' if row["status"] != "ok" else ""
         body.append(f'<tr data-status="{row["status"]}"{bad}>{"".join(cells)}</tr>')
     options = "".join(f'<option value="{s}">{s}</option>' for s in sorted(set(rows["status"])))
-    cut = len(every) - len(rows)
-    note = (
-        f" The first {len(rows)} of {len(every):,} rows (and those without a result); summary.csv has all."
-        if cut
-        else ""
-    )
+    note = f" {len(rows)} of {len(every):,} rows are here, those without a result first; summary.csv has all."
+    note = note if len(rows) < len(every) else ""
     n, width = results.study.replications, f"{100 * results.study.confidence:g} %"
     drawn = f"A row is the mean over {n} draws, ± half the {width} interval." if n > 1 else "A row is one draw."
     return (

@@ -19,7 +19,7 @@ __all__ = ["Burst", "worst_burst"]
 Frame = Any
 """A pandas frame. Untyped, for pandas' annotations make a union of half the library of every cell."""
 
-SLOS, FEWEST, MOST = 10.0, 60, 1_200
+SLOS, FEWEST, MOST, LEAD = 10.0, 60, 1_200, 0.15
 CHUNK = 1_000_000
 
 
@@ -92,9 +92,10 @@ def worst_window(result: SimulationResult) -> tuple[float, float]:
     lost = trace.arrival[counted & ~result.attained]
     times = lost if len(lost) else arrival
     while True:
-        inside = np.searchsorted(times, times + length) - np.arange(len(times))
+        lead = LEAD * length
+        inside = np.searchsorted(times, times + length - lead) - np.arange(len(times))
         # The lead shows what the burst ran into; a window never begins before the traffic.
-        begin = max(0.0, float(times[int(np.argmax(inside))]) - 0.15 * length)
+        begin = max(0.0, float(times[int(np.argmax(inside))]) - lead)
         end = begin + length
         if np.diff(np.searchsorted(trace.arrival, (begin, end)))[0] <= MOST:
             return begin, min(end, max(result.horizon, begin + 1e-9))
