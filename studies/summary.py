@@ -5,16 +5,16 @@ from __future__ import annotations
 # pandas and scipy bring no type stubs.
 # pyright: reportMissingTypeStubs=false
 import difflib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
 from .fields import paths
+from .grouping import Floats, Groups, group, missing, plain
 from .point import Point
 
 if TYPE_CHECKING:
@@ -27,21 +27,21 @@ __all__ = ["best", "differences", "field_columns", "metric_columns", "summarise"
 FIXED = ("planner", "replication", "status", "notes", "decision", "error")
 """Columns of a frame that are neither fields that vary nor metrics."""
 
-Floats = npt.NDArray[np.float64]
-
 
 def field_columns(frame: pd.DataFrame, study: Study) -> list[str]:
     """Columns that hold the fields that vary: the axes', in order, and those of questions."""
+    table: Any = frame  # pandas says little of its types
     known = {*paths(study.world.case), *(a.path for a in study.axes)}
-    found = [str(c) for c in frame.columns if c not in FIXED and (c in known or "." in str(c))]
+    found = [str(c) for c in table.columns if c not in FIXED and (c in known or "." in str(c))]
     axes = [a.path for a in study.axes if a.path in found]
     return [*axes, *(c for c in found if c not in axes)]
 
 
 def metric_columns(frame: pd.DataFrame, study: Study) -> list[str]:
     """Columns that hold metrics: numbers, and no fields that vary."""
-    fields = field_columns(frame, study)
-    return [str(c) for c in frame.columns if c not in FIXED and c not in fields and frame[c].dtype.kind in "fiub"]
+    table: Any = frame  # pandas says little of its types
+    fields = field_columns(table, study)
+    return [str(c) for c in table.columns if c not in FIXED and c not in fields and table[c].dtype.kind in "fiub"]
 
 
 def summarise(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
@@ -65,21 +65,22 @@ def summarise(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
     """
     import pandas as pd
 
-    fields, metrics = field_columns(frame, study), metric_columns(frame, study)
-    groups = _groups(frame, [*fields, "planner"])
-    status = frame["status"].to_numpy(dtype=object)
-    columns: dict[str, Any] = {c: _taken(frame, c, groups.first) for c in [*fields, "planner"]}
-    columns["replications"] = groups.count(np.ones(len(frame), dtype=bool))
+    table: Any = frame  # pandas says little of its types
+    fields, metrics = field_columns(table, study), metric_columns(table, study)
+    groups = group(table, [*fields, "planner"])
+    status = table["status"].to_numpy(dtype=object)
+    columns: dict[str, Any] = {c: _taken(table, c, groups.first) for c in [*fields, "planner"]}
+    columns["replications"] = groups.count(np.ones(len(table), dtype=bool))
     columns["infeasible"] = groups.count(status == "infeasible")
     columns["failed"] = groups.count(status == "failed")
     feasible = groups.count(status == "ok")
-    missing: dict[int, list[tuple[str, int, int]]] = {}
+    lacking: dict[int, list[tuple[str, int, int]]] = {}
     for name in metrics:
-        values = np.where(status == "ok", frame[name].to_numpy(dtype=np.float64), np.nan)
+        values = np.where(status == "ok", _figures(table, name), np.nan)
         columns[name], columns[f"{name}_half_width"], n = groups.intervals(values, study.confidence)
         for g in np.flatnonzero(n < feasible).tolist():
-            missing.setdefault(g, []).append((name, int(n[g]), int(feasible[g])))
-    columns["notes"] = _notes(frame, groups, columns, missing)
+            lacking.setdefault(g, []).append((name, int(n[g]), int(feasible[g])))
+    columns["notes"] = _notes(table, groups, columns, lacking)
     return pd.DataFrame(columns)
 
 
@@ -113,12 +114,13 @@ def differences(frame: pd.DataFrame, study: Study, metric: str | None = None) ->
     """
     import pandas as pd
 
-    metric = _metric(frame, study, metric)
-    fields = field_columns(frame, study)
+    table: Any = frame  # pandas says little of its types
+    metric = _metric(table, study, metric)
+    fields = field_columns(table, study)
     baseline = next(iter(study.planners))
-    places = _groups(frame, fields)
-    values = np.where(frame["status"].to_numpy(dtype=object) == "ok", frame[metric].to_numpy(np.float64), np.nan)
-    planner, replication = frame["planner"].to_numpy(dtype=object), frame["replication"].to_numpy()
+    places = group(table, fields)
+    values = np.where(_fine(table), _figures(table, metric), np.nan)
+    planner, replication = table["planner"].to_numpy(dtype=object), table["replication"].to_numpy()
     cells: dict[tuple[int, str], dict[int, float]] = {}
     for code, name, r, value in zip(places.code.tolist(), planner, replication.tolist(), values.tolist(), strict=True):
         cells.setdefault((code, name), {})[int(r)] = value
@@ -130,12 +132,12 @@ def differences(frame: pd.DataFrame, study: Study, metric: str | None = None) ->
         every = sorted({*mine, *theirs})
         both = [r for r in every if np.isfinite(mine.get(r, np.nan)) and np.isfinite(theirs.get(r, np.nan))]
         found.append((code, name, [mine[r] for r in both], [theirs[r] for r in both], len(every) - len(both)))
-    found.sort(key=lambda row: row[0])  # stable: planners stay in the order of the frame
+    found.sort(key=lambda row: row[0])  # stable: planners stay in the order of the table
     rows = [_paired(mine, theirs, left_out, study.confidence) for _, _, mine, theirs, left_out in found]
     first = places.first[np.array([code for code, *_ in found], dtype=np.int64)]
     return pd.DataFrame(
         {
-            **{c: _taken(frame, c, first) for c in fields},
+            **{c: _taken(table, c, first) for c in fields},
             "planner": [name for _, name, *_ in found],
             "baseline": baseline,
             "metric": metric,
@@ -150,25 +152,26 @@ def best(frame: pd.DataFrame, study: Study, metric: str | None = None) -> Point 
     Those with a plan in every replication come first; ties go to fewer devices, then to the first in the frame. None
     if no point has a plan.
     """
-    fine = frame["status"].to_numpy(dtype=object) == "ok"
+    table: Any = frame  # pandas says little of its types
+    fine = _fine(table)
     if not fine.any():
         return None
-    metric = _metric(frame, study, metric)
-    fields = field_columns(frame, study)
-    groups = _groups(frame, [*fields, "planner"])
-    without = groups.count(~fine) / groups.count(np.ones(len(frame), dtype=bool))
-    means, _, _ = groups.intervals(np.where(fine, frame[metric].to_numpy(np.float64), np.nan), study.confidence)
+    metric = _metric(table, study, metric)
+    fields = field_columns(table, study)
+    groups = group(table, [*fields, "planner"])
+    without = groups.count(~fine) / groups.count(np.ones(len(table), dtype=bool))
+    means, _, _ = groups.intervals(np.where(fine, _figures(table, metric), np.nan), study.confidence)
     size = np.zeros(len(means))
-    if "devices" in metric_columns(frame, study):
-        size, _, _ = groups.intervals(np.where(fine, frame["devices"].to_numpy(np.float64), np.nan), study.confidence)
+    if "devices" in metric_columns(table, study):
+        size, _, _ = groups.intervals(np.where(fine, _figures(table, "devices"), np.nan), study.confidence)
     known = np.flatnonzero(np.isfinite(means)).tolist()
     if not known:
         return None
     chosen = min(known, key=lambda g: (without[g], -means[g], size[g], g))
     row = int(np.flatnonzero((groups.code == chosen) & fine)[0])
-    said = [(c, _plain(frame[c].iloc[row])) for c in fields]
-    values = tuple((path, value) for path, value in said if not _missing(value))
-    return Point(row, values, str(frame["planner"].iloc[row]), int(frame["replication"].iloc[row]))
+    said = [(c, plain(table[c].iloc[row])) for c in fields]
+    values = tuple((path, value) for path, value in said if not missing(value))
+    return Point(row, values, str(table["planner"].iloc[row]), int(table["replication"].iloc[row]))
 
 
 @dataclass(frozen=True)
@@ -197,77 +200,23 @@ def _paired(mine: Sequence[float], theirs: Sequence[float], left_out: int, confi
     return _Paired(e.mean, e.half_width, e.low, e.high, e.differs_from_zero, e.n, left_out, reduction, notes)
 
 
-@dataclass(frozen=True)
-class _Groups:
-    """Rows that belong together.
-
-    Parameters
-    ----------
-    code : ndarray of int, shape (rows,)
-        Group of each row, numbered in order of first appearance.
-    first : ndarray of int, shape (groups,)
-        First row of each group.
-    """
-
-    code: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]
-
-    def count(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Rows of each group in a mask, shape (groups,)."""
-        return np.bincount(self.code[mask], minlength=len(self.first))
-
-    def intervals(self, values: Floats, confidence: float) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-        """Mean, half width of the t-interval, and number of the finite values of each group, all at once."""
-        from scipy.special import stdtrit
-
-        known = np.isfinite(values)
-        code, x, size = self.code[known], values[known], len(self.first)
-        n = np.bincount(code, minlength=size)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.bincount(code, weights=x, minlength=size) / n
-            square = np.bincount(code, weights=(x - mean[code]) ** 2, minlength=size)
-            deviation = np.sqrt(square / np.where(n > 1, n - 1, np.nan))
-            quantile = np.asarray(stdtrit(np.maximum(n - 1, 1), 0.5 + confidence / 2), dtype=np.float64)
-            return mean, quantile * deviation / np.sqrt(n), n
-
-
-def _groups(frame: pd.DataFrame, columns: Sequence[str]) -> _Groups:
-    """Group rows by columns, whatever is in them, in order of first appearance; missing values are alike."""
-    number: dict[tuple[object, ...], int] = {}
-    first: list[int] = []
-    keys = [[_key(v) for v in frame[c]] for c in columns]
-    code = np.empty(len(frame), dtype=np.int64)
-    for row, key in enumerate(zip(*keys, strict=True) if keys else ((),) * len(frame)):
-        if key not in number:
-            number[key] = len(first)
-            first.append(row)
-        code[row] = number[key]
-    return _Groups(code, np.array(first, dtype=np.int64))
-
-
-def _key(value: Any) -> object:
-    """A hashable stand-in: equal for equal values, the same for all that are missing."""
-    if isinstance(value, str | int | bool):
-        return value
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(value, default=repr)
-    return None if _missing(value) else value
-
-
-def _missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and value != value)
-
-
-def _plain(value: Any) -> Any:
-    """A plain Python value where pandas holds numpy's."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _taken(frame: pd.DataFrame, column: str, rows: npt.NDArray[np.int64]) -> Any:
+def _taken(frame: Any, column: str, rows: npt.NDArray[np.int64]) -> Any:
     return frame[column].iloc[rows].reset_index(drop=True)
 
 
-def _metric(frame: pd.DataFrame, study: Study, metric: str | None) -> str:
+def _fine(frame: Any) -> npt.NDArray[np.bool_]:
+    """Points with a plan, shape (rows,)."""
+    return np.asarray(frame["status"].to_numpy(dtype=object) == "ok", dtype=bool)
+
+
+def _figures(frame: Any, metric: str) -> Floats:
+    """A metric of each point, shape (rows,); NaN where it has none, or no point has."""
+    if metric not in frame.columns:
+        return np.full(len(frame), np.nan)
+    return np.asarray(frame[metric].to_numpy(dtype=np.float64))
+
+
+def _metric(frame: Any, study: Study, metric: str | None) -> str:
     known = metric_columns(frame, study)
     if metric is None:
         return "attainment" if "attainment" in known or not known else known[0]
@@ -278,13 +227,13 @@ def _metric(frame: pd.DataFrame, study: Study, metric: str | None) -> str:
     return metric
 
 
-def _notes(frame: pd.DataFrame, groups: _Groups, columns: dict[str, Any], missing: _Missing) -> list[str]:
+def _notes(frame: Any, groups: Groups, columns: dict[str, Any], lacking: _Lacking) -> list[str]:
     """What a reader must know of each group: points without a plan, metrics that some lack, and the points' own notes.
 
     Notes that begin alike up to a colon are said once, with the first one's figures and how many points say so.
     """
-    told: list[dict[str, tuple[str, int]]] = [{} for _ in groups.first]
-    for g, text in zip(groups.code.tolist(), frame["notes"], strict=True):
+    told = [dict[str, tuple[str, int]]() for _ in groups.first]
+    for g, text in zip(cast("list[int]", groups.code.tolist()), frame["notes"], strict=True):
         for note in _split(text):
             head = note.partition(":")[0]
             first, count = told[g].get(head, (note, 0))
@@ -295,14 +244,14 @@ def _notes(frame: pd.DataFrame, groups: _Groups, columns: dict[str, Any], missin
         for what in ("infeasible", "failed"):
             if columns[what][g]:
                 lines.append(f"{columns[what][g]} of {n} replications {what}, not in the means")
-        short = [f"{name} in {have} of {of}" for name, have, of in missing.get(g, ()) if have]
+        short = [f"{name} in {have} of {of}" for name, have, of in lacking.get(g, ()) if have]
         lines += [f"some replications lack a metric: {', '.join(short)}"] if short else []
         lines += [note if n == 1 else f"{note} ({count} of {n} replications)" for note, count in own.values()]
         found.append("; ".join(lines))
     return found
 
 
-_Missing = Mapping[int, Sequence[tuple[str, int, int]]]
+_Lacking = Mapping[int, Sequence[tuple[str, int, int]]]
 """Group -> metrics that not all of its points with a plan have: name, how many have it, how many there are."""
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any, cast
 
 from ... import traces
 from ...errors import InputError
@@ -113,7 +114,8 @@ class _Wanted:
 
 @lru_cache(maxsize=32)
 def _choose(wanted: _Wanted) -> ProfileSet:
-    whole, names = wanted.whole, json.loads(wanted.models)
+    whole = wanted.whole
+    names: Any = json.loads(wanted.models)
     if isinstance(names, str) and names in MODEL_SETS:
         chosen = replace(whole.instances(MODEL_SETS[names]), name=f"{whole.name}/{names}")
     elif isinstance(names, str):
@@ -124,7 +126,7 @@ def _choose(wanted: _Wanted) -> ProfileSet:
             )
         chosen = whole.named([names])
     elif isinstance(names, dict):
-        chosen = whole.instances(names)
+        chosen = whole.instances(cast("dict[str, int]", names))
     else:
         chosen = whole if names is None else whole.named(names)
     if not chosen:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from ...errors import InfeasibleError, InputError
 from ...planners import Problem, ScheduledPlan
@@ -98,7 +99,7 @@ def planning_case(case: ServingCase) -> ServingCase:
     What no planner sees is set back to its default, so that cases which differ in that alone share a plan.
     """
     asked = {find_field(ServingCase, name): value for name, value in case.planner.planned_for.items()}
-    unseen = {"planner.planned_for": {}, "planner.lost_groups": (), "planner.label": "", "warmup": 0.0}
+    unseen: dict[str, Any] = {"planner.planned_for": {}, "planner.lost_groups": (), "planner.label": "", "warmup": 0.0}
     return set_fields(case, asked | unseen)
 
 

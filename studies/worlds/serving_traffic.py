@@ -40,9 +40,10 @@ def traffic(case: ServingCase, data: ServingData, role: Role = "scored") -> Trac
         A measured trace that is not resampled is its own scored traffic; its history is resampled from it.
     """
     w = case.workload
-    scale = takes_slo_scale(case, data)
-    latency = data.latencies_for(case) if scale else {}
-    slos = {name: (w.slo_scale or DEFAULT_SLO_SCALE) * p.single_device_latency() for name, p in latency.items()}
+    slos: dict[str, float] = {}
+    if takes_slo_scale(case, data):
+        scale = w.slo_scale or DEFAULT_SLO_SCALE
+        slos = {name: scale * p.single_device_latency() for name, p in data.latencies_for(case).items()}
     read = "" if w.trace is None else data.digests[w.trace]
     models = tuple(data.profiles_for(case))
     said = (w.model_dump_json(exclude={"slo_scale", "slo_device"}), read, models, tuple(slos.items()), case.seed, role)

@@ -191,3 +191,22 @@ def test_a_real_study_is_summarised(study: studies.Study) -> None:
     for name in ("attainment", "goodput", "utilization"):
         assert np.allclose(table[name], by_hand.mean()[name])
     assert json.loads(differences(frame, study).to_json(orient="records"))
+
+
+def test_nothing_planned_at_all_is_a_table_of_counts(study: studies.Study) -> None:
+    frame = grid(study, lambda p: {"status": "infeasible", "error": "fits nowhere"})
+    table = summarise(frame, study)
+    assert (table["infeasible"] == 4).all()
+    assert set(table.columns) == {
+        "workload.rate", "cluster.devices", "planner", "replications", "infeasible", "failed", "notes",
+    }  # fmt: skip
+    assert (differences(frame, study)["pairs"] == 0).all()
+    assert best(frame, study) is None
+
+
+def test_the_best_point_is_a_valid_one_where_a_column_has_gaps(study: studies.Study) -> None:
+    """Whole numbers beside missing ones are floats to pandas; a case takes them for whole again."""
+    rows = [{"cluster.devices": d, "planner": "alpaserve", "replication": 0, "attainment": d or 9} for d in (None, 2)]
+    point = best(frame_of([rows[1] | {"attainment": 10}, rows[0]]), study)
+    assert point is not None
+    assert study.case(point).cluster.devices == 2  # type: ignore[attr-defined]
