@@ -91,7 +91,7 @@ def test_more_evaluations_than_half_as_many_again_fail(cli: Cli, folder: Path) -
     [
         ("return Placement([Group(PIPE, problem.models)])", "GiB on each device"),
         ("return found.model_copy(update={'groups': found.groups[:1] * 2})", "belongs to an earlier group"),
-        ("return 'nothing'", "returned a str"),
+        ("return 'nothing'", "expected a Plan"),
         ("raise KeyError('lost')", "KeyError"),
         ("from meshwright.errors import InfeasibleError; raise InfeasibleError('no way')", "became infeasible: no way"),
     ],

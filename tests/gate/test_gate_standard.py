@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import numpy as np
 import pytest
 from meshwright import gate
@@ -35,6 +38,12 @@ def test_the_baseline_is_of_this_suite_and_says_why() -> None:
         assert BASELINE.cases[case.name].problem == case.problem()
     assert all(update.reason for update in BASELINE.updates)
     assert BASELINE.to_json() == gate.default_baseline(SUITE).read_text(encoding="utf-8")
+
+
+def test_it_is_shipped() -> None:
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["setuptools"]["package-data"]["meshwright.gate"] == ["data/*"]
+    assert gate.default_baseline(SUITE).parent.name == "data"
 
 
 def test_most_cases_can_get_worse_and_better() -> None:
