@@ -266,14 +266,16 @@ class PlannerContract:
 
     def _plan(self, problem: Problem, case: str) -> Plan | ScheduledPlan:
         """The plan; an error is a failure, for each of the problems has one."""
+        __tracebackhide__ = True
         try:
             return self._run(problem)
         except InfeasibleError as error:
-            self._fail(case, f"there is a plan, but: {error}", "the trivial one: meshwright.planners.trivial", error)
+            self._fail(case, f"there is a plan, but: {error}", "the trivial one: meshwright.planners.trivial")
         except MeshwrightError as error:
-            self._fail(case, str(error), "", error)
+            self._fail(case, str(error), "", error.__cause__)
 
     def _same(self, first: str, found: Plan | ScheduledPlan | str, case: str, when: str) -> None:
+        __tracebackhide__ = True
         text = found if isinstance(found, str) else checks.decided(found)
         if text != first:
             lines = zip(first.splitlines(), text.splitlines(), strict=False)

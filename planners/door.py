@@ -63,7 +63,7 @@ def check_signature(function: Callable[..., object], name: str) -> None:
     except TypeError:
         raise InputError(
             f"planner {name!r}: expected a function of one problem, plan(problem), options as keywords after it "
-            f"(got one of {', '.join(needed) or 'nothing'})"
+            f"(got one {'of ' + ', '.join(needed) if needed else 'without parameters'})"
         ) from None
 
 
@@ -172,7 +172,7 @@ def _accepted(found: object, problem: Problem, name: str, seconds: float) -> Pla
     if not isinstance(found, Plan | ScheduledPlan):
         if inspect.iscoroutine(found):
             found.close()
-        what = "nothing" if found is None else f"a {type(found).__name__}"
+        what = "nothing" if found is None else f"a value of type {type(found).__name__}"
         raise InputError(f"{returned} {what}; expected a Plan (make one with problem.plan(placement, name=…))")
     cluster = found.cluster if isinstance(found, Plan) else cluster_entry(found.cluster)
     if cluster != cluster_entry(problem.cluster):

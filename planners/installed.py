@@ -64,7 +64,7 @@ def function_of(name: str, digest: str) -> object:
     if not callable(found):
         raise InputError(
             f"planner {name!r}: the entry point {entry.value!r} of {' '.join(_who(entry))} is a "
-            f"{type(found).__name__}; expected a function plan(problem)"
+            f"value of type {type(found).__name__}; expected a function plan(problem)"
         )
     return found
 

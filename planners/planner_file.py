@@ -76,7 +76,7 @@ def function_of(name: str, code: str) -> object:
     ]
     has = f"{file} has {', '.join(own)}" if own else f"{file} defines no function"
     if not function:
-        raise InputError(f"planner: {name}: expected {FORM}; {has}")
+        raise InputError(f"planner: {file}: expected {FORM}; {has}")
     if function not in vars(module):
         near = nearest(function, own)
         hint = f"did you mean {file}:{near}?" if near else has
@@ -84,7 +84,7 @@ def function_of(name: str, code: str) -> object:
     found = vars(module)[function]
     if not callable(found):
         raise InputError(
-            f"planner: {name}: expected a function plan(problem) (got {function} = a {type(found).__name__}); {has}"
+            f"planner: {name}: expected a function plan(problem) (got a value of type {type(found).__name__}); {has}"
         )
     return found
 

@@ -69,7 +69,7 @@ ERRORS = {
     "mime.py:plan": (2, ("mime.py: no such file; did you mean mine.py?",)),
     "alpaserve,mine.py:plam": (2, ("did you mean mine.py:plan?",)),
     "alpasreve": (2, ("unknown planner 'alpasreve'", "did you mean 'alpaserve'?")),
-    "mine.py:text": (2, ("planner 'mine.py:text': returned a str; expected a Plan",)),
+    "mine.py:text": (2, ("planner 'mine.py:text': returned a value of type str; expected a Plan",)),
     "mine.py:full": (2, ("planner 'mine.py:full': returned", "holds 'big', which is not among the problem's models")),
     "mine.py:fails": (1, ("planner 'mine.py:fails': ZeroDivisionError: division by zero (mine.py:9)", "--debug")),
     "mine.py:never": (3, ("no way",)),

@@ -14,7 +14,7 @@ CASES = {
     bad.overfills: (VALID, "GiB are usable"),
     bad.foreign_model: (VALID, "holds 'nobody'"),
     bad.device_too_many: (VALID, "does not exist"),
-    bad.a_dict: (VALID, "returned a dict; expected a Plan"),
+    bad.a_dict: (VALID, "returned a value of type dict; expected a Plan"),
     bad.nothing: (VALID, "returned nothing; expected a Plan"),
     bad.another_cluster: (VALID, "returned a plan for 2 node"),
     bad.other_serving: (VALID, "returned a plan served with"),

@@ -216,7 +216,7 @@ FILES = {
     "mine.py:plam": ("mine.py: no function 'plam' in it; did you mean mine.py:plan?",),
     "mine.py": ("expected path/to/file.py:name; mine.py has Choice, plan, placement",),
     "mine.py:": ("expected path/to/file.py:name",),
-    "mine.py:constant": ("got constant = a int",),
+    "mine.py:constant": ("got a value of type int",),
     "mime.py:plan": ("mime.py: no such file; did you mean mine.py?",),
     "no/such/folder.py:plan": ("no/such/folder.py: no such file",),
     "folder.py:plan": ("expected a file (got a folder",),
@@ -230,7 +230,7 @@ FILES = {
     "coding.py:plan": ("coding.py: cannot be read: unknown encoding",),
     "empty.py:plan": ("no function 'plan' in it; empty.py defines no function",),
     "old.py:plan": ("expected a function of one problem, plan(problem)", "got one of cluster, models, trace, profiles"),
-    "none.py:plan": ("expected a function of one problem", "got one of nothing"),
+    "none.py:plan": ("expected a function of one problem", "got one without parameters"),
     "alpasrve": ("unknown planner 'alpasrve'", "or path/to/file.py:name; did you mean 'alpaserve'?"),
     "mine.txt:plan": ("unknown planner 'mine.txt:plan'",),
     "": ("unknown planner ''",),
@@ -304,7 +304,7 @@ def test_broken_entry_points(package):
     for name, parts in {
         "broken": ("dist_three 1.2", "No module named 'nowhere_to_be_found'", "mend or reinstall"),
         "lost": ("dist_three 1.2", "No module named 'no_such_module_x'"),
-        "constant": ("'dist_four_code:x' of dist_three 1.2 is a int",),
+        "constant": ("'dist_four_code:x' of dist_three 1.2 is a value of type int",),
         "missing": ("dist_three 1.2", "AttributeError", "nothing"),
         "twice": ("two installed packages", "dist_three 1.2", "dist_four 1.2"),
     }.items():
