@@ -19,6 +19,9 @@ __all__ = ["dask_crew"]
 ANSWER_S = 8.0
 """Seconds that a cluster has to answer: what is unreachable is said within ten."""
 
+JOIN_S = 8.0
+"""Seconds that a scheduler without workers has to get one."""
+
 DESERTED_S = 60.0
 """Seconds without any worker after which a run ends."""
 
@@ -104,7 +107,7 @@ def _crew(name: str, client: Any, executor: Any, held: Any, killed: type[BaseExc
 
 
 def _wait_for_workers(client: Any, name: str) -> None:
-    end = time.monotonic() + ANSWER_S
+    end = time.monotonic() + JOIN_S
     while not client.nthreads():
         if time.monotonic() > end:
             raise InputError(f"executor: the scheduler at {name} has no workers; start some: dask worker HOST:PORT")

@@ -89,6 +89,7 @@ class Crew:
             return RunError(f"{self.name}: a worker died and took the executor along; make a new one")
         if isinstance(error, CancelledError):
             return RunError(f"{self.name}: the cluster dropped the work; see whether it is still up")
+        error = getattr(error, "cause", None) or error  # Ray wraps what a worker raised, with its traceback
         if isinstance(error, ModuleNotFoundError):
             return RunError(f"{self.name}: a worker lacks a package: {error}; install it there")
         return RunError(f"{self.name}: work cannot be sent: {one_line(error)}")

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from clusters import DaskCluster
+from clusters import HERE, DaskCluster
 from meshwright.errors import RunError
 from meshwright.studies import Session, Study
 from meshwright.studies.runner import DIED
@@ -253,9 +253,10 @@ def test_a_dask_cluster_that_goes_away(tmp_path: Path, want: bytes) -> None:
     check_whole(tmp_path, want, lost=IN_FLIGHT)
 
 
-def test_a_point_that_kills_its_ray_worker(tmp_path: Path) -> None:
+def test_a_point_that_kills_its_ray_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a cluster that the study starts, and ends, itself; the same row as by a process pool."""
     ray = pytest.importorskip("ray")
+    monkeypatch.setenv("PYTHONPATH", HERE)
     study = study_in(tmp_path, points=12, sleep=0.0, how="die 5")
     frame = study.run(tmp_path / "ray", executor="ray", workers=2)
     assert not ray.is_initialized()

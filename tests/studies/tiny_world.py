@@ -14,6 +14,7 @@ from meshwright.errors import InfeasibleError
 from meshwright.studies import Outcome, Study
 from meshwright.studies.axes import Axis
 from meshwright.studies.designs import Grid
+from meshwright.studies.ranges import Range
 from meshwright.studies.worlds import Case
 from pydantic import BaseModel
 
@@ -77,7 +78,7 @@ TINY = TinyWorld()
 
 def tiny_study(folder: Path, points: int = 20, replications: int = 1, **base: Any) -> Study:
     """`points` values of x, times `replications`."""
-    axes = (Axis("x", tuple(range(points))),)
+    axes = (Axis("x", Range(0, points - 1, points, whole=True)),)
     case = TinyCase(**base)
     planners = {"a": {"name": "a"}}
     return Study("tiny", TINY, case, planners, axes, Grid(axes), (), replications, 0, 0.95, folder, "study: tiny\n")
