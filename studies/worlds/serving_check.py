@@ -18,9 +18,9 @@ from .serving_traffic import span_s
 __all__ = ["check_alike", "check_case", "check_plan", "under"]
 
 
-def check_case(case: ServingCase, data: ServingData) -> Iterator[str]:
-    """Problems of a case whose files are loaded, each beginning with its field."""
-    for field, check in _CHECKS:
+def check_case(case: ServingCase, data: ServingData, complete: bool = True) -> Iterator[str]:
+    """Problems of a case, each beginning with its field; of one whose files are not all there, what is seen without."""
+    for field, check in _CHECKS if complete else _OF_PROFILE:
         try:
             check(case, data)
         except (InputError, OutOfProfileError) as error:
@@ -164,6 +164,7 @@ _CHECKS: tuple[tuple[str, Callable[[ServingCase, ServingData], None]], ...] = (
     ("warmup", _warmup),
     ("planner.options", _options),
 )
+_OF_PROFILE = _CHECKS[:4]
 _FIRST = ("profile", "cluster.device", "models", "workload.slo_device")
 """Nothing after these can be checked while they are wrong."""
 

@@ -37,16 +37,20 @@ def load_data(cases: Sequence[ServingCase], folder: Path) -> ServingData:
     found = _Problems()
     loader = _Loader(folder, found)
     complete: list[ServingCase] = []
+    partial: list[ServingCase] = []
     for case in cases:
         variants = [case]
         if case.planner.planned_for:
             planned = found.of("planner.planned_for", lambda c=case: planning_case(c))
             variants += [] if planned is None else [planned]
-        complete += [variant for variant in variants if loader.load(variant)]
+        for variant in variants:
+            (complete if loader.load(variant) else partial).append(variant)
     data = loader.data
+    for case in partial:
+        if case.models is not None and _is_profiled(case, data):
+            found.lines += [line for line in check_case(case, data, complete=False) if line not in found.lines]
     for case in complete:
-        for problem in check_case(case, data):
-            found.add("", problem)
+        found.lines += [line for line in check_case(case, data) if line not in found.lines]
     if not found.lines:
         found.of("workload.resample", lambda: check_alike(cases))
         for file in data.plans:
@@ -54,6 +58,13 @@ def load_data(cases: Sequence[ServingCase], folder: Path) -> ServingData:
     if found.lines:
         raise InputError("\n".join(found.lines))
     return data
+
+
+def _is_profiled(case: ServingCase, data: ServingData) -> bool:
+    try:
+        return profile_name(case) in data.profiles
+    except InputError:
+        return False
 
 
 def _check_somewhere(file: str, cases: Sequence[ServingCase], data: ServingData, found: _Problems) -> None:
