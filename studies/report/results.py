@@ -79,7 +79,7 @@ class Results:
     def say(self, point: Point) -> str:
         """A point's values in words: ``"devices 8, cv 4"``; empty for the base case."""
         said = [(path, value) for path, value in point.values if value is not None and not internal(path)]
-        return ", ".join(f"{self.names.get(path, path)} {plain(cell(value))}" for path, value in said)
+        return ", ".join(f"{self.names.get(path, path)} {plain(cell(value), 4)}" for path, value in said)
 
     def row_of(self, point: Point) -> Any:
         """The summary row of a point; None if there is none."""
@@ -130,6 +130,8 @@ def _cells(frame: Frame, paths: Sequence[str]) -> Frame:
     for path in paths:
         if path in out and out[path].dtype == object:
             out[path] = [cell(value) for value in out[path]]
+        if path in out and out[path].isna().all():  # of whatever type pandas takes nothing for
+            out[path] = out[path].astype(float)
     return out
 
 
