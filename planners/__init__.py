@@ -17,12 +17,26 @@ from collections.abc import Callable
 
 from ..simulator.plan import Plan
 from . import alpaserve, trivial
-from .alpaserve.clockwork import ScheduledPlan
+from .alpaserve.baselines import dedicated, greedy_no_partition, round_robin, selective_replication
+from .alpaserve.clockwork import ScheduledPlan, clockwork_pp
 from .problem import Problem
 from .shipped import PLANNERS
 from .source import PlannerSource
 
-__all__ = ["PLANNERS", "PlannerSource", "Problem", "ScheduledPlan", "alpaserve", "planner", "trivial"]
+__all__ = [
+    "PLANNERS",
+    "PlannerSource",
+    "Problem",
+    "ScheduledPlan",
+    "alpaserve",
+    "clockwork_pp",
+    "dedicated",
+    "greedy_no_partition",
+    "planner",
+    "round_robin",
+    "selective_replication",
+    "trivial",
+]
 
 
 def planner(name: str) -> Callable[..., Plan | ScheduledPlan]:
