@@ -1,7 +1,7 @@
 """The placement as a Ray Serve application. Imported by what `meshwright export --to ray-serve` writes; needs ray."""
 
-# ray is no dependency of Meshwright: it is there where this module is imported.
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# ray is an extra: it is there where this module is imported. Its decorators are opaque to type checkers.
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportFunctionMemberAccess=false
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class GroupReplica:
         self._held = held_models(document, number)
         size = len(document.groups[number].devices)
         address, port = ray.util.get_node_ip_address(), _free_port()
-        bundles = ray.util.get_current_placement_group() if size > 1 else None
+        bundles: Any = ray.util.get_current_placement_group() if size > 1 else None
         self._followers = [
             Follower.options(
                 num_cpus=1, num_gpus=int(kind == "cuda"),
