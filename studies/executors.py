@@ -63,6 +63,8 @@ class Crew:
         Called when nothing was heard for some seconds; raises where waiting is in vain.
     spare : Cargo, optional
         What to send along with a task whose worker does not hold the data.
+    recall : bool
+        Whether tasks that have not begun are taken back when nobody waits for them any more.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Crew:
     died: Callable[[Future[Any], BaseException], str] = _never
     check: Callable[[], None] = _nothing
     spare: Cargo | None = None
+    recall: bool = True
 
     def submit(self, points: Sequence[Point], budget_s: float, with_data: bool = False) -> Future[Done | None]:
         """Send points to a worker."""
@@ -175,8 +178,10 @@ def _processes(shared: Shared, count: int) -> Crew:
 
     cargo = Cargo.of(shared)
     pool = Processes(count, start_worker, (cargo,))
+    # a process has two tasks at most, and Python's pools stumble over one that was taken back when a process is ended
     return Crew(
-        f"{count} processes", pool, evaluate_points, cargo.digest, lambda: count, pool.close, count, pool.died
+        f"{count} processes", pool, evaluate_points, cargo.digest, lambda: count, pool.close, count, pool.died,
+        recall=False,
     )  # fmt: skip
 
 

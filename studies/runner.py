@@ -173,5 +173,6 @@ class _Flight:
 
     def cancel(self) -> None:
         """Take back what has not begun."""
-        for future in self.flying:
-            future.cancel()
+        if self.crew.recall:
+            for future in self.flying:
+                future.cancel()
