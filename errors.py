@@ -30,6 +30,6 @@ class OutOfProfileError(MeshwrightError, LookupError):
 
 
 class RunError(MeshwrightError):
-    """A real run failed: a worker died, a device went away."""
+    """Something failed while it ran: a worker died, a device went away, a planner from outside raised."""
 
     exit_code = 1
