@@ -2,6 +2,7 @@
 
 from .capacity import KVCapacity, kv_capacity
 from .decoder import DecoderSpec, decoder
+from .iteration import Iteration, IterationCost
 from .zoo import DECODERS
 
-__all__ = ["DECODERS", "DecoderSpec", "KVCapacity", "decoder", "kv_capacity"]
+__all__ = ["DECODERS", "DecoderSpec", "Iteration", "IterationCost", "KVCapacity", "decoder", "kv_capacity"]
