@@ -129,7 +129,9 @@ def table(results: Results) -> str:
     from ..studies.report.words import plain
 
     axes = [axis.path for axis in results.study.axes]
-    rows = results.design.head(MAX_ROWS)
+    most = len(results.study.design) * len(results.study.planners)  # questions' points stand after them
+    design = results.design.head(most)
+    rows = design.head(MAX_ROWS)
     columns = {results.names[path]: [plain(value) for value in column(rows, path)] for path in axes}
     columns["planner"] = [str(planner) for planner in column(rows, "planner")]
     room = max(shutil.get_terminal_size((LINE, 40)).columns if sys.stdout.isatty() else LINE, 60)
@@ -141,7 +143,7 @@ def table(results: Results) -> str:
         if max(map(len, wider)) <= room:
             columns[head] = cells
     lines = aligned([tuple(columns), *zip(*columns.values(), strict=True)], len(axes))
-    more = len(results.design) - len(rows)
+    more = len(design) - len(rows)
     return "\n".join([*lines, *([f"… {more:,} more rows in summary.csv"] if more > 0 else [])])
 
 
