@@ -79,7 +79,8 @@ def compose(
             cards.append(Card(text, svg(figure, f"{name}-{i}", alt)))
     series = tuple(dict.fromkeys(data["planner"]))
     columns = min(3, len(cards))
-    with canvas(-(-len(cards) // columns), columns) as (figure, axes):
+    beside = min(len(series), 2 * columns if max(map(len, series)) <= 22 else columns)
+    with canvas(-(-len(cards) // columns), columns, top=0.22 * -(-len(series) // beside)) as (figure, axes):
         for i, ax in enumerate(axes):
             if i < len(cards):
                 draw(i, ax)
@@ -87,7 +88,7 @@ def compose(
             else:
                 ax.set_visible(False)
         handles = [Line2D([], [], color=looks[n].colour, marker=looks[n].mark, label=_clipped(n)) for n in series]
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(series), columns))
+        figure.legend(handles=handles, loc="outside upper center", ncols=beside)
         return Chart(name, title, tuple(cards), series, note, data, png(figure))
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 # pandas brings no type stubs.
 # pyright: reportMissingTypeStubs=false
-import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ranges import Range
 from .chart import Chart, compose
-from .curves import curve_frame, draw_curves
+from .curves import curve_frame, draw_curves, round_ticks
 from .layout import Kind, Layout, kind_of, layout, spread
 from .look import FAINT
 from .results import Frame, Results
@@ -21,26 +20,31 @@ if TYPE_CHECKING:
 
 __all__ = ["curves"]
 
-MAX_LINES = 8
+MAX_LINES, MAX_MARKS = 8, 120
 
 
 def curves(results: Results) -> Iterator[Chart]:
     """Attainment, latencies, differences to the first planner; of a world without these, its first two metrics."""
-    known = [("attainment",), tuple(m for m in LATENCIES if m in results.metrics)]
-    known = [names for names in known if names and names[0] in results.metrics]
+    axes = [a.path for a in results.study.axes if a.path in results.design]
+    latencies = tuple(m for m in LATENCIES if m in results.metrics)
+    if results.answers and not axes:  # attainment is in the questions' own figures, and the base case is no curve
+        searched = [a.quantity for a in results.answers if a.quantity in results.paths and not a.part]
+        if searched and latencies:
+            yield from _curve(results, results.along(searched[0]), latencies, searched[:1])
+        return
+    known = [names for names in (("attainment",), latencies) if names and names[0] in results.metrics]
     for names in known or [(m,) for m in results.metrics[:2]]:
-        yield from _curve(results, results.design, names)
+        yield from _curve(results, results.design, names, axes)
     if len(results.paired) and results.study.replications > 1:
-        yield from _curve(results, results.paired, ("difference",))
+        yield from _curve(results, results.paired, ("difference",), axes)
 
 
-def _curve(results: Results, rows: Frame, metrics: Sequence[str]) -> Iterator[Chart]:
+def _curve(results: Results, rows: Frame, metrics: Sequence[str], axes: Sequence[str]) -> Iterator[Chart]:
     """One figure, if there is anything to show: without axes, the planners run along x."""
-    axes = [a.path for a in results.study.axes if a.path in rows] or ["planner"]
     planners = spread(list(dict.fromkeys(rows["planner"])), MAX_LINES)
     unseen = rows["planner"].nunique() - len(planners)
     rows = rows[rows["planner"].isin(planners)]
-    plan = layout(rows, axes)
+    plan = layout(rows, axes or ["planner"])
     if plan.panels and rows[list(metrics)].notna().any(axis=None):
         yield _chart(results, rows, plan, metrics, unseen)
 
@@ -48,6 +52,7 @@ def _curve(results: Results, rows: Frame, metrics: Sequence[str]) -> Iterator[Ch
 def _chart(results: Results, rows: Frame, plan: Layout, metrics: Sequence[str], unseen: int) -> Chart:
     data = curve_frame(rows, plan.panels, metrics)
     targets = sorted({a.target for a in results.answers if a.target}) if metrics[0] == "attainment" else []
+    drawn = data[data["x"].isin(spread(sorted(set(data["x"]), key=_order), MAX_MARKS))]
     low, high, logarithmic = _limits(data, metrics[0], targets)
     name = "latency" if metrics[0] in LATENCIES else metrics[0]
 
@@ -56,7 +61,7 @@ def _chart(results: Results, rows: Frame, plan: Layout, metrics: Sequence[str], 
         order = list(dict.fromkeys(rows[p.path].dropna()))
         kind = _kind(results, p.path, rows[p.path])
         order = order if kind == "category" else sorted(order)
-        draw_curves(data[data["panel"] == i], ax, looks=results.looks, kind=kind, order=order, joined=p.joined)
+        draw_curves(drawn[drawn["panel"] == i], ax, looks=results.looks, kind=kind, order=order, joined=p.joined)
         for target in targets:
             ax.axhline(100 * target, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
         if logarithmic:
@@ -66,6 +71,9 @@ def _chart(results: Results, rows: Frame, plan: Layout, metrics: Sequence[str], 
         if metrics[0] == "difference":
             ax.axhline(0, color=FAINT, linewidth=1)
         ax.set_xlabel(results.names[p.path])
+        if p.path == "planner":  # the legend says who is who
+            ax.set_xticks([])
+            ax.set_xlabel("")
         ax.set_ylabel({"latency": "latency (s)", "difference": "difference (points of %)"}.get(name, label(name)))
 
     titles = [", ".join(f"{results.names[path]} {plain(v)}" for path, v in p.fixed.items()) for p in plan.panels]
@@ -74,15 +82,24 @@ def _chart(results: Results, rows: Frame, plan: Layout, metrics: Sequence[str], 
         for p, title in zip(plan.panels, titles, strict=True)
     ]
     notes = [*_left_out(plan, unseen), *_marks(results, data, metrics, targets)]
+    if len(drawn) < len(data):
+        notes.insert(0, f"{drawn['x'].nunique():,} of {data['x'].nunique():,} values are drawn.")
     heading = {"latency": "Latency", "difference": f"Attainment against {next(iter(results.study.planners))}"}
     title = heading.get(name, name.replace("_", " ").capitalize())
     return compose(name, title, list(zip(titles, alts, strict=True)), panel, " ".join(notes), data, results.looks)
 
 
+def _order(value: Any) -> tuple[bool, Any]:
+    """Numbers before texts, each in order."""
+    return (isinstance(value, str), value)
+
+
 def _kind(results: Results, path: str, values: Frame) -> Kind:
     """As the study says it of a range; else as the values look."""
-    said = next((a.values.scale for a in results.study.axes if a.path == path and isinstance(a.values, Range)), None)
-    return said or kind_of(values)
+    for axis in results.study.axes:
+        if axis.path == path and isinstance(axis.values, Range):
+            return axis.values.scale
+    return kind_of(values, probes=any(a.quantity == path for a in results.answers))
 
 
 def _left_out(plan: Layout, unseen: int) -> Iterator[str]:
@@ -135,8 +152,6 @@ def _limits(data: Frame, metric: str, targets: Sequence[float]) -> tuple[float, 
 
 def _plain_log(ax: Axes, low: float, high: float) -> None:
     """Ticks 1, 2, 5 × powers of ten, as plain numbers."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [m * 10.0**p for p in powers for m in (1, 2, 5) if low <= m * 10.0**p <= high]
-    ticks = ticks if len(ticks) <= 7 else [t for t in ticks if f"{t:e}".startswith("1.")]
+    ticks = round_ticks(low, high)
     ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
     ax.set_yticks([], minor=True)

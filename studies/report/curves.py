@@ -16,7 +16,7 @@ from .words import plain, scale
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["curve_frame", "draw_curves", "scale_x", "ticks"]
+__all__ = ["curve_frame", "draw_curves", "round_ticks", "scale_x", "ticks"]
 
 MAX_TICKS = 6
 
@@ -53,7 +53,10 @@ def draw_curves(
     metrics = list(dict.fromkeys(data["metric"]))
     place = {value: i for i, value in enumerate(order)}
     for i, planner in enumerate(planners):
-        look = looks[planner]
+        look, later = looks[planner], i / max(1, len(planners) - 1)
+        # What equals an earlier line lies within it, so that both are seen.
+        size = {"markersize": 6.5 - 3 * later, "linewidth": 2.4 - 1.2 * later}
+        size = size if len(planners) > 1 and kind != "category" else {}
         for metric, dash in zip(metrics, DASHES, strict=False):
             part = data[(data["planner"] == planner) & (data["metric"] == metric)]
             if kind == "category" and list(order) != planners:
@@ -62,27 +65,40 @@ def draw_curves(
             elif kind == "category":
                 part = part.assign(x=[place[x] for x in part["x"]])
             part = part.sort_values("x", kind="stable")
-            joined_here = joined and kind != "category" and len(part) > 1
-            _line(part, ax, look, dash, scale(metric), band=(0.18 if len(planners) <= 3 else 0.08) * joined_here)
+            mark = {"color": look.colour, "marker": look.mark, **size}
+            mark |= {} if dash == "-" else {"markerfacecolor": "none"}
+            if joined and kind != "category" and len(part) > 1:
+                _line(part, ax, scale(metric), mark | {"linestyle": dash}, 0.18 if len(planners) <= 3 else 0.08)
+            else:
+                _points(part, ax, scale(metric), mark)
+            if dash == "-":
+                _crosses(part, ax, look)
     scale_x(ax, kind)
     ticks(ax, kind, order)
     return ax
 
 
-def _line(part: Frame, ax: Axes, look: Style, dash: str, factor: float, band: float) -> None:
-    """One planner and metric; a line within a band of this opacity, or points with bars if it is 0."""
-    good = part[part["mean"].notna()]
-    x, y, half = good["x"].astype(float), good["mean"] * factor, good["half_width"].fillna(0.0) * factor
-    mark: dict[str, Any] = {"color": look.colour, "marker": look.mark}
-    mark |= {} if dash == "-" else {"markerfacecolor": "none"}
-    if band:
-        ax.plot(x, y, linestyle=dash, **mark)
-        if (half > 0).any():
-            ax.fill_between(x, y - half, y + half, color=look.colour, alpha=band, linewidth=0)
-    else:
-        ax.errorbar(x, y, yerr=half, linestyle="none", capsize=2.5, elinewidth=1.1, **mark)
+def _line(part: Frame, ax: Axes, factor: float, mark: Mapping[str, Any], opacity: float) -> None:
+    """One planner and metric as a line within its band."""
+    known = part[part["mean"].notna()]
+    x, y, half = known["x"].astype(float), known["mean"] * factor, known["half_width"].fillna(0.0) * factor
+    ax.plot(x, y, **mark)
+    if (half > 0).any():
+        ax.fill_between(x, y - half, y + half, color=mark["color"], alpha=opacity, linewidth=0)
+
+
+def _points(part: Frame, ax: Axes, factor: float, mark: Mapping[str, Any]) -> None:
+    """One planner and metric as points with bars."""
+    known = part[part["mean"].notna()]
+    half = known["half_width"].fillna(0.0) * factor
+    style = {**mark, "linestyle": "none", "capsize": 2.5, "elinewidth": 1.1}
+    ax.errorbar(known["x"].astype(float), known["mean"] * factor, yerr=half, **style)
+
+
+def _crosses(part: Frame, ax: Axes, look: Style) -> None:
+    """What has no result, on the x axis."""
     lost = part[part["mean"].isna() & (part["status"] != "ok")]
-    if len(lost) and dash == "-":
+    if len(lost):
         ax.plot(
             lost["x"].astype(float), [0.0] * len(lost), linestyle="none", marker="x", markersize=6,
             markeredgewidth=1.6, color=look.colour, clip_on=False, zorder=5, transform=ax.get_xaxis_transform(),
@@ -104,8 +120,18 @@ def ticks(ax: Axes, kind: Kind, order: Sequence[Any]) -> None:
         ax.set_xlim(-0.5, len(order) - 0.5)
     elif kind == "log" or len(order) <= MAX_TICKS:
         shown = _apart([float(v) for v in order], kind)
-        ax.set_xticks(shown, [plain(v) for v in shown])
-        ax.set_xticks([], minor=True)
+        if max(len(plain(v)) for v in shown) > 6:  # drawn at random, not chosen: round numbers say more
+            shown = [t for t in round_ticks(order[0], order[-1]) if kind == "log"]
+        if shown:
+            ax.set_xticks(shown, [plain(v) for v in shown])
+            ax.set_xticks([], minor=True)
+
+
+def round_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten in a range of positive numbers."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1) if low > 0 else ()
+    found = [m * 10.0**p for p in powers for m in (1, 2, 5) if low <= m * 10.0**p <= high]
+    return found if len(found) <= MAX_TICKS + 1 else [t for t in found if f"{t:e}".startswith("1.")]
 
 
 def _apart(values: Sequence[float], kind: Kind) -> list[float]:

@@ -59,14 +59,17 @@ def styles(planners: Sequence[str]) -> dict[str, Style]:
 
 @contextmanager
 def canvas(
-    rows: int = 1, columns: int = 1, *, width: float = 3.5, height: float = 2.5
+    rows: int = 1, columns: int = 1, *, width: float = 3.5, height: float = 2.5, top: float = 0.0
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure of panels of `width` x `height` inches: at 350 pixels its letters are 12 pixels high."""
+    """A figure of panels of `width` x `height` inches: at 350 pixels its letters are 12 pixels high.
+
+    `top` inches more are above them, for a legend.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_SETTINGS):
-        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+        figure = Figure(figsize=(width * columns, height * rows + top), layout="constrained")
         yield figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 

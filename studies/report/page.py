@@ -183,7 +183,8 @@ def _figures(results: Results, winners: Sequence[Winner]) -> str:
         point = winners[0].point
         row: Any = results.row_of(point)
         where = f", {results.say(point)}" if point.values else ""
-        note = f'<p class="note">At {escape(point.planner + where)}; means over its draws.</p>'
+        means = "; means over its draws" if results.study.replications > 1 else ""
+        note = f'<p class="note">At {escape(point.planner + where)}{means}.</p>'
         known = [m for m in _TILES if m in results.metrics and math.isfinite(float(row[m]))]
         for metric in known[:5]:
             half = float(row.get(f"{metric}_half_width", math.nan))

@@ -76,6 +76,10 @@ class Results:
         """Rows of `summary` that belong to the design, so that a figure's other fields are the base case's."""
         return _design(self.summary, self.study, self.paths)
 
+    def along(self, path: str) -> Frame:
+        """Rows of `summary` that differ from the base case in this field alone, such as a question's."""
+        return _design(self.summary, self.study, self.paths, [path])
+
     def say(self, point: Point) -> str:
         """A point's values in words: ``"devices 8, cv 4"``; empty for the base case."""
         said = [(path, value) for path, value in point.values if value is not None and not internal(path)]
@@ -104,8 +108,8 @@ def internal(path: str) -> bool:
     return path.startswith("planner.planned_for.")
 
 
-def _design(rows: Frame, study: Study, paths: Sequence[str]) -> Frame:
-    axes = [a.path for a in study.axes if a.path in rows]
+def _design(rows: Frame, study: Study, paths: Sequence[str], axes: Sequence[str] | None = None) -> Frame:
+    axes = [a.path for a in study.axes if a.path in rows] if axes is None else list(axes)
     keep = rows[axes].notna().all(axis=1)
     for path in (p for p in paths if p not in axes):
         keep &= rows[path].isna() | (rows[path] == cell(_at(study.base, path)))

@@ -62,7 +62,8 @@ def table_html(results: Results) -> str:
         f'<label>Status<select><option value="">all</option>{options}</select></label>'
         '<output aria-live="polite"></output></div>'
         '<div class="scroll" role="region" aria-label="All results" tabindex="0">'
-        f'<table data-sortable="tools"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+        '<table data-sortable="tools"><caption class="visually-hidden">All results</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 
 

@@ -54,12 +54,12 @@ def with_unit(metric: str, value: float, half_width: float = math.nan) -> str:
     return f"{number(value * factor)}{spread}{unit}"
 
 
-def plain(value: Any) -> str:
+def plain(value: Any, digits: int = 6) -> str:
     """A value of an axis as text."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, int | float):
-        return "–" if math.isnan(value) else number(float(value), 6)
+        return "–" if math.isnan(value) else number(float(value), digits)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -144,7 +144,8 @@ def _colours(spans: Any) -> tuple[dict[str, int], list[str]]:
     ran: Any = (spans["end"] - spans["start"]).groupby(spans["model"].map(family)).sum()
     ranked = sorted(ran.index, key=lambda name: (-float(ran[name]), name))
     place = {name: min(i, MAX_NAMED) for i, name in enumerate(ranked)}
-    named = ranked[:MAX_NAMED] + ([f"{len(ranked) - MAX_NAMED} others"] if len(ranked) > MAX_NAMED else [])
+    others = len(ranked) - MAX_NAMED
+    named = ranked[:MAX_NAMED] + ([f"{others} others"] if others > 1 else ranked[MAX_NAMED:])
     return {m: place[name] for m, name in family.items()}, named
 
 
