@@ -218,6 +218,8 @@ def slo_path(study: Study, base: Case) -> tuple[str, str]:
 def _extreme(study: Study, question: Extreme, base: Case, fixed: Mapping[str, Any]) -> Quantity:
     path = find_field(study.world.case, question.field)
     where = f"{question.find} {path}"
+    if path == "seed":
+        raise InputError(f"{where}: replications count the seed up; nothing is more or less of it")
     ends: list[float] = []
     for name in ("low", "high"):
         said = getattr(question, name)

@@ -295,6 +295,7 @@ def test_questions_that_make_no_sense_are_refused(question, says):
     ("question", "says"),
     [
         ({"find": {"lowest": "cluster.devises"}, "low": 1, "high": 2}, "did you mean"),
+        ({"find": {"highest": "seed"}, "low": 1, "high": 2}, "replications count the seed up"),
         ({"find": {"lowest": "planner.name"}, "low": "a", "high": "b"}, "is no number"),
         ({"find": "fewest devices", "given": {"rat": 2}}, "no field 'rat'"),
         ({"find": "highest rate", "low": 100}, "above high"),
