@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..ranges import Range
 from .chart import Chart, compose
-from .curves import curve_frame, draw_curves, round_ticks
+from .curves import curve_frame, draw_curves, in_gib, round_ticks
 from .layout import Kind, Layout, kind_of, layout, spread
 from .look import FAINT
 from .results import Frame, Results
-from .words import LATENCIES, label, plain, scale
+from .words import LATENCIES, label, plain, scale, sized
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ def curves(results: Results) -> Iterator[Chart]:
     axes = [a.path for a in results.study.axes if a.path in results.design]
     latencies = tuple(m for m in LATENCIES if m in results.metrics)
     if results.answers and not axes:  # attainment is in the questions' own figures, and the base case is no curve
-        searched = [a.quantity for a in results.answers if a.quantity in results.paths and not a.part]
+        searched = [a.quantity for a in results.answers if a.quantity in results.paths and a.probes and not a.part]
         if searched and latencies:
             yield from _curve(results, results.along(searched[0]), latencies, searched[:1])
         return
@@ -71,12 +71,15 @@ def _chart(results: Results, rows: Frame, plan: Layout, metrics: Sequence[str], 
         if metrics[0] == "difference":
             ax.axhline(0, color=FAINT, linewidth=1)
         ax.set_xlabel(results.names[p.path])
+        in_gib(ax, p.path, kind)
         if p.path == "planner":  # the legend says who is who
             ax.set_xticks([])
             ax.set_xlabel("")
         ax.set_ylabel({"latency": "latency (s)", "difference": "difference (points of %)"}.get(name, label(name)))
 
-    titles = [", ".join(f"{results.names[path]} {plain(v)}" for path, v in p.fixed.items()) for p in plan.panels]
+    titles = [
+        ", ".join(f"{results.names[path]} {plain(sized(path, v))}" for path, v in p.fixed.items()) for p in plan.panels
+    ]
     alts = [
         f"{name} over {results.names[p.path]}{f' at {title}' if title else ''}, a line per planner"
         for p, title in zip(plan.panels, titles, strict=True)

@@ -16,7 +16,7 @@ from .words import plain, scale
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["curve_frame", "draw_curves", "round_ticks", "scale_x", "ticks"]
+__all__ = ["curve_frame", "draw_curves", "in_gib", "round_ticks", "scale_x", "ticks"]
 
 MAX_TICKS = 6
 
@@ -125,6 +125,18 @@ def ticks(ax: Axes, kind: Kind, order: Sequence[Any]) -> None:
         if shown:
             ax.set_xticks(shown, [plain(v) for v in shown])
             ax.set_xticks([], minor=True)
+
+
+def in_gib(ax: Axes, path: str, kind: Kind) -> None:
+    """Say bytes of memory along x in GiB."""
+    if not path.endswith("memory") or kind == "category":
+        return
+    from matplotlib.ticker import MaxNLocator
+
+    low, high = ax.get_xlim()
+    shown = [t for t in MaxNLocator(5).tick_values(low / 2**30, high / 2**30) if low <= t * 2**30 <= high]
+    ax.set_xticks([t * 2**30 for t in shown], [plain(float(t)) for t in shown])
+    ax.set_xlabel(f"{ax.get_xlabel()} (GiB)")
 
 
 def round_ticks(low: float, high: float) -> list[float]:

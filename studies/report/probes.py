@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answer import Answer
 from .chart import Chart, compose
-from .curves import scale_x, ticks
+from .curves import in_gib, scale_x, ticks
 from .layout import kind_of
 from .look import INK, Style
 from .results import Frame, Results
@@ -130,6 +130,7 @@ def _panel(ax: Axes, data: Frame, answers: Sequence[tuple[int, Answer]], results
     ticks(ax, kind, sorted({values[0], values[-1], *(marks or values)}))
     quantity = answers[0][1].quantity
     ax.set_xlabel(results.names.get(quantity, quantity.rpartition(".")[2]))
+    in_gib(ax, quantity, kind)
     ax.set_ylabel("attainment (%)" if share else "metric")
     if share:
         low = float((mine["mean"] - mine["half_width"].fillna(0.0)).min()) * 100

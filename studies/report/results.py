@@ -16,7 +16,7 @@ from ..study import Study
 from ..summary import best, differences, field_columns, metric_columns, summarise
 from ..worlds import Case
 from .look import Style, styles
-from .words import cell, plain, short_names
+from .words import cell, plain, short_names, sized
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -83,7 +83,7 @@ class Results:
     def say(self, point: Point) -> str:
         """A point's values in words: ``"devices 8, cv 4"``; empty for the base case."""
         said = [(path, value) for path, value in point.values if value is not None and not internal(path)]
-        return ", ".join(f"{self.names.get(path, path)} {plain(cell(value), 4)}" for path, value in said)
+        return ", ".join(f"{self.names.get(path, path)} {plain(sized(path, cell(value)), 4)}" for path, value in said)
 
     def row_of(self, point: Point) -> Any:
         """The summary row of a point; None if there is none."""

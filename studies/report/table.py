@@ -9,7 +9,7 @@ from typing import Any
 
 from .notes import split_notes
 from .results import Frame, Results, internal
-from .words import label, number, plain, scale
+from .words import label, number, plain, scale, sized
 
 _SAID = re.compile(r" refused: |^\d+ of \d+ replications (infeasible|failed), ")
 
@@ -43,7 +43,7 @@ def table_html(results: Results) -> str:
     )
     body: list[str] = []
     for (_, row), notes in zip(rows.iterrows(), told, strict=True):
-        cells = [_value(row[p]) for p in paths] + [f'<td class="name">{escape(str(row["planner"]))}</td>']
+        cells = [_value(row[p], p) for p in paths] + [f'<td class="name">{escape(str(row["planner"]))}</td>']
         if several:
             cells.append(_status(row))
         cells += [_metric(m, row) for m in metrics]
@@ -75,7 +75,7 @@ def _known(value: Any) -> bool:
     return value is not None and value == value
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, path: str) -> str:
     """A cell of an axis; ``data-v`` is what it sorts by."""
     if value in ("[]", "{}"):
         return "<td>–</td>"
@@ -83,7 +83,7 @@ def _value(value: Any) -> str:
         return f'<td class="name" title="{escape(value)}">{escape(value)}</td>'
     if isinstance(value, bool) or not _known(value):
         return f"<td>{plain(value)}</td>"
-    return f'<td class="num" data-v="{float(value)!r}">{plain(value)}</td>'
+    return f'<td class="num" data-v="{float(value)!r}">{plain(sized(path, value))}</td>'
 
 
 def _metric(name: str, row: Any) -> str:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["LATENCIES", "cell", "label", "number", "plain", "scale", "short_names", "with_unit"]
+__all__ = ["LATENCIES", "cell", "label", "number", "plain", "scale", "short_names", "sized", "with_unit"]
 
 _SECONDS = {"mean_latency", "p50_latency", "p99_latency"}
 _SHARES = {"attainment", "utilization", "offered_load", "difference"}
@@ -61,6 +61,13 @@ def plain(value: Any, digits: int = 6) -> str:
     if isinstance(value, int | float):
         return "–" if math.isnan(value) else number(float(value), digits)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def sized(path: str, value: Any) -> Any:
+    """A value as people say it: bytes of memory in GiB."""
+    if path.endswith("memory") and isinstance(value, int | float) and value >= 2**20:
+        return f"{number(value / 2**30)} GiB"
+    return value
 
 
 def cell(value: Any) -> Any:
