@@ -17,7 +17,7 @@ __all__ = ["diagnose"]
 
 LIBRARIES = (
     *("numpy", "scipy", "pandas", "numba", "simpy", "ortools", "pydantic", "matplotlib", "typer"),
-    *("torch", "pyarrow", "kubernetes", "tritonclient", "ray"),
+    *("torch", "pyarrow", "dask", "ray", "kubernetes", "tritonclient"),
 )
 
 Findings = dict[str, Any]
