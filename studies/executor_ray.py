@@ -6,8 +6,11 @@ import importlib
 import importlib.metadata
 import logging
 import os
+import socket
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
@@ -103,22 +106,38 @@ def _connect(ray: Any, name: str, place: tuple[str, int] | None, workers: int | 
     said: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if place is not None:
         in_time(lambda: _greet(place), name, ANSWER_S)
-        in_time(lambda: ray.init(f"ray://{place[0]}:{place[1]}", **said), name, START_S)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # said below
+                in_time(lambda: ray.init(f"ray://{place[0]}:{place[1]}", **said), name, START_S)
+        except InputError as error:
+            raise InputError(f"{error}; a cluster with tokens needs RAY_AUTH_MODE=token here too") from None
         return
     address = os.environ.get("RAY_ADDRESS")
     try:
         if address:
             in_time(lambda: ray.init(**said), f"{name} (RAY_ADDRESS={address})", ANSWER_S)
             return
-        try:
-            ray.init("auto", **said)
-        except ConnectionError:
+        if _runs_here():
+            in_time(lambda: ray.init("auto", **said), f"{name} on this machine", START_S)
+        else:
             count = workers if workers and workers > 1 else None
             ray.init("local", num_cpus=count, include_dashboard=False, **said)
     except InputError:
         raise
     except Exception as error:
         raise InputError(f"executor: Ray cannot start here: {' '.join(str(error).split())[:200]}") from None
+
+
+def _runs_here() -> bool:
+    """Whether a cluster runs on this machine. Ray itself would look for minutes for one that was killed."""
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+    try:
+        host, _, port = note.read_text().strip().rpartition(":")
+        socket.create_connection((host, int(port)), timeout=5.0).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _greet(place: tuple[str, int]) -> None:

@@ -79,9 +79,9 @@ class Runner:
                         else:
                             yield item
                     if chunk:
-                        flight.send(tuple(chunk))
+                        flight.send(chunk)
                 while suspects and flight.only_alone() and len(flight.alone) < self._crew.alone:
-                    flight.send((suspects.popleft(),), alone=True)
+                    flight.send([suspects.popleft()], alone=True)
                 if not flight.flying:
                     return
                 points, alone, back = flight.land()
@@ -123,7 +123,7 @@ class _Flight:
 
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
-        self.flying: dict[Future[Done | None], tuple[Point, ...]] = {}
+        self.flying: dict[Future[Done | None], list[Point]] = {}
         self.alone: set[Future[Done | None]] = set()
         self._landed: SimpleQueue[Future[Done | None]] = SimpleQueue()
 
@@ -136,7 +136,7 @@ class _Flight:
         """Whether nothing flies but points that are tried alone."""
         return len(self.flying) == len(self.alone)
 
-    def send(self, points: tuple[Point, ...], alone: bool = False, with_data: bool = False) -> None:
+    def send(self, points: list[Point], alone: bool = False, with_data: bool = False) -> None:
         """Send a task."""
         try:
             future = self.crew.submit(points, BUDGET_S, with_data)
@@ -149,7 +149,7 @@ class _Flight:
             self.alone.add(future)
         future.add_done_callback(self._landed.put)
 
-    def land(self) -> tuple[tuple[Point, ...], bool, Done | str]:
+    def land(self) -> tuple[list[Point], bool, Done | str]:
         """Wait for a task: its points, whether they were tried alone, what came back or how its worker died."""
         while True:
             try:
