@@ -5,12 +5,11 @@ What it is for: holding a policy against the real scheduler, step by step (DESIG
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 from ...errors import InputError
+from .policies import POLICIES, near, policy_config
 from .request import LLMRequest
 from .vllm02 import Vllm02Config, Vllm02Scheduler
 from .vllm_v1 import V1Config, V1Scheduler
@@ -19,7 +18,6 @@ __all__ = ["drive"]
 
 MAX_STEPS = 1_000_000
 
-C = TypeVar("C", Vllm02Config, V1Config)
 Record = dict[str, Any]
 
 
@@ -71,13 +69,8 @@ def drive(
 
 
 def _drive_02(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
-    options = _config(Vllm02Config, config)
-    for request in arrivals:
-        if request.best_of > options.max_num_seqs:
-            raise InputError(
-                f"request {request.id!r}: best_of {request.best_of} is above max_num_seqs {options.max_num_seqs}: "
-                "it would wait for ever"
-            )
+    options = policy_config(Vllm02Config, config)
+    _check("vllm-0.2", options, arrivals)
     scheduler = Vllm02Scheduler(options)
     records: list[Record] = []
     for step in _steps(scheduler, arrivals, max_steps):
@@ -110,26 +103,8 @@ def _drive_02(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[R
 
 
 def _drive_v1(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
-    options = _config(V1Config, config)
-    for request in arrivals:
-        need = -(-min(request.prompt + request.output - 1, options.max_model_len) // options.block_size)
-        if request.prompt >= options.max_model_len:
-            raise InputError(
-                f"request {request.id!r}: its prompt of {request.prompt} tokens leaves no room for an output in "
-                f"max_model_len {options.max_model_len}"
-            )
-        if need > options.num_blocks - 1:
-            raise InputError(
-                f"request {request.id!r}: needs {need} blocks, num_blocks {options.num_blocks} leaves "
-                f"{options.num_blocks - 1}"
-            )
-        if not options.enable_chunked_prefill and request.prompt > options.max_num_batched_tokens:
-            raise InputError(
-                f"request {request.id!r}: its prompt of {request.prompt} tokens does not fit max_num_batched_tokens "
-                f"{options.max_num_batched_tokens} whole; enable chunked prefill"
-            )
-        if request.best_of != 1:
-            raise InputError(f"request {request.id!r}: best_of: today's vLLM takes samples as requests of their own")
+    options = policy_config(V1Config, config)
+    _check("vllm-v1", options, arrivals)
     scheduler = V1Scheduler(options)
     records: list[Record] = []
     for step in _steps(scheduler, arrivals, max_steps):
@@ -178,7 +153,7 @@ def _request(given: LLMRequest | Mapping[str, Any]) -> LLMRequest:
     known = ["id", "arrive_step", "prompt", "output", "best_of", "priority", "tokens"]
     for name in said:
         if name not in known:
-            raise InputError(f"requests: unknown field {name!r}{_near(name, known)}")
+            raise InputError(f"requests: unknown field {name!r}{near(name, known)}")
     missing = [name for name in ("id", "prompt", "output") if name not in said]
     if missing:
         raise InputError(f"requests: a request without {missing[0]} (got {given})")
@@ -186,21 +161,8 @@ def _request(given: LLMRequest | Mapping[str, Any]) -> LLMRequest:
     return LLMRequest(arrival=said.pop("arrive_step", 0), tokens=None if tokens is None else tuple(tokens), **said)
 
 
-def _config(kind: type[C], given: Any) -> C:
-    if isinstance(given, kind):
-        return given
-    if not isinstance(given, Mapping):
-        raise InputError(f"config: expected a mapping or {kind.__name__} (got {type(given).__name__})")
-    known = [f.name for f in fields(kind)]
-    for name in given:
-        if name not in known:
-            raise InputError(f"config: unknown option {name!r}{_near(str(name), known)}")
-    try:
-        return kind(**given)
-    except TypeError as error:
-        raise InputError(f"config: {str(error).partition(') ')[2] or error}") from None
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; expected one of {', '.join(known)}"
+def _check(policy: str, options: Any, arrivals: list[LLMRequest]) -> None:
+    for request in arrivals:
+        why = POLICIES[policy].fatal(options, request)
+        if why is not None:
+            raise InputError(f"request {request.id!r}: {why}")

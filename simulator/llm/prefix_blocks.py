@@ -150,7 +150,7 @@ _END = -1
 
 
 def block_hashes(tokens: Sequence[Hashable], block_size: int, known: Sequence[Hashable] = ()) -> list[Hashable]:
-    """Contents of the full blocks of a token sequence; each stands for all tokens up to its end.
+    """Contents of the full blocks of a token sequence beyond the known ones; each stands for all tokens up to its end.
 
     Parameters
     ----------
@@ -161,7 +161,9 @@ def block_hashes(tokens: Sequence[Hashable], block_size: int, known: Sequence[Ha
     known : sequence
         Contents of the first blocks, where they were computed before.
     """
-    found = list(known)
-    for start in range(len(found) * block_size, len(tokens) - block_size + 1, block_size):
-        found.append(hash((found[-1] if found else None, tuple(tokens[start : start + block_size]))))
+    found: list[Hashable] = []
+    last = known[-1] if known else None
+    for start in range(len(known) * block_size, len(tokens) - block_size + 1, block_size):
+        last = hash((last, tuple(tokens[start : start + block_size])))
+        found.append(last)
     return found

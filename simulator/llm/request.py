@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -32,7 +33,10 @@ class LLMRequest:
     priority : int
         Smaller goes first, where a policy looks at it.
     tokens : tuple of int, optional
-        The prompt's token ids, for prefix caching; a request without them shares no prefix with any other.
+        The prompt's token ids, for prefix caching.
+    text : hashable, optional
+        Of requests without `tokens`: those of one text have the same token at the same position, in prompt and output
+        (the turns of one conversation). Without it a request shares no prefix with any other.
 
     Raises
     ------
@@ -48,6 +52,7 @@ class LLMRequest:
     beam: bool = False
     priority: int = 0
     tokens: tuple[int, ...] | None = None
+    text: Hashable = None
 
     def __post_init__(self) -> None:
         for name in ("prompt", "output", "best_of"):

@@ -78,6 +78,8 @@ class Vllm02Step:
         Blocks to move and to copy before the model runs.
     ignored : list of SequenceGroup
         Requests that can never run.
+    preempted : list of SequenceGroup
+        Who lost its place, to be recomputed or swapped in again.
     """
 
     kind: Literal["prompt", "decode", "idle"] = "idle"
@@ -87,6 +89,7 @@ class Vllm02Step:
     swap_in: Pairs = field(default_factory=list[tuple[int, int]])
     copies: Pairs = field(default_factory=list[tuple[int, int]])
     ignored: list[SequenceGroup] = field(default_factory=list[SequenceGroup])
+    preempted: list[SequenceGroup] = field(default_factory=list[SequenceGroup])
 
 
 class Vllm02Scheduler:
@@ -206,6 +209,7 @@ class Vllm02Scheduler:
 
     def _preempt(self, group: SequenceGroup, step: Vllm02Step) -> None:
         """Recompute a single sequence from the front of the queue; swap several out, that share blocks."""
+        step.preempted.append(group)
         sequences = group.having(Status.RUNNING)
         if group.max_running == 1:
             for sequence in sequences:

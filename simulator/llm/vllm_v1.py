@@ -82,7 +82,7 @@ class V1Request:
     length, computed : int
         Tokens that it has, and tokens whose keys and values are in the cache.
     tokens : list
-        Its tokens' identities; generated ones are its own.
+        Its tokens' identities, where they were given; generated ones are its own.
     contents : list
         Contents of its full blocks.
     blocks : list of HashedBlock
@@ -150,11 +150,10 @@ class V1Scheduler:
 
     def add(self, request: LLMRequest) -> V1Request:
         """A request arrives."""
-        tokens: list[Hashable] = list(request.tokens) if request.tokens is not None else [
-            (request.id, i) for i in range(request.prompt)
-        ]  # fmt: skip
-        new = V1Request(request, self._count, request.prompt, tokens=tokens)
-        new.contents = block_hashes(new.tokens, self.config.block_size) if self.pool.caching else []
+        new = V1Request(request, self._count, request.prompt)
+        if self.pool.caching and request.tokens is not None:
+            new.tokens = list(request.tokens)
+        self._name_blocks(new)
         self._count += 1
         self.waiting.append(new)
         self._sort_waiting()
@@ -176,23 +175,36 @@ class V1Scheduler:
         for request in step.scheduled:
             if request.computed < request.length:
                 continue
-            request.tokens.append((request.request.id, "output", request.length))
+            if request.tokens:
+                request.tokens.append((request.request.id, "output", request.length))
             request.length += 1
-            if self.pool.caching:
-                request.contents = block_hashes(request.tokens, self.config.block_size, request.contents)
+            if not request.length % self.config.block_size:
+                self._name_blocks(request)
             if request.output >= request.request.output or request.length >= self.config.max_model_len:
                 finished.append(request)
                 self._free(request)
                 self.running.remove(request)
         return finished
 
+    def _name_blocks(self, request: V1Request) -> None:
+        """Contents of the blocks that its tokens have filled: by token, or by text and place where there are none."""
+        if not self.pool.caching:
+            return
+        asked, size, contents = request.request, self.config.block_size, request.contents
+        if request.tokens:
+            contents += block_hashes(request.tokens, size, contents)
+            return
+        text = asked.id if asked.text is None else ("text", asked.text)
+        contents += [(text, k) for k in range(len(contents), request.length // size)]
+
     def _running(self, step: V1Step, budget: int) -> int:
         """Tokens for the running requests, in order; returns what is left of the budget."""
-        i = 0
+        i, most, longest = 0, self.config.long_prefill_token_threshold or budget, self.config.max_model_len - 1
         while i < len(self.running) and budget > 0:
             request = self.running[i]
-            tokens = self._limited(request.length - request.computed, budget)
-            tokens = min(tokens, self.config.max_model_len - 1 - request.computed)
+            tokens = request.length - request.computed
+            if tokens > 1:
+                tokens = min(tokens, most, budget, longest - request.computed)
             if tokens <= 0:
                 i += 1
                 continue
@@ -244,17 +256,12 @@ class V1Scheduler:
             step.scheduled[request] = tokens
             budget -= tokens
 
-    def _limited(self, tokens: int, budget: int) -> int:
-        if 0 < self.config.long_prefill_token_threshold < tokens:
-            tokens = self.config.long_prefill_token_threshold
-        return min(tokens, budget)
-
     def _cached(self, request: V1Request) -> list[HashedBlock]:
         """Blocks of the longest cached prefix that leaves at least one token to compute."""
         found: list[HashedBlock] = []
         if self.pool.caching:
-            for content in request.contents[: (request.length - 1) // self.config.block_size]:
-                block = self.pool.find(content)
+            for k in range((request.length - 1) // self.config.block_size):
+                block = self.pool.find(request.contents[k])
                 if block is None:
                     break
                 found.append(block)
@@ -263,17 +270,20 @@ class V1Scheduler:
     def _need(self, request: V1Request, tokens: int, found: list[HashedBlock]) -> int:
         """Blocks that leave the free queue for the request to have room for so many tokens."""
         blocks = -(-min(tokens, self.config.max_model_len) // self.config.block_size)
-        return max(0, blocks - len(found) - len(request.blocks)) + sum(not block.shares for block in found)
+        own = max(0, blocks - len(found) - len(request.blocks))
+        return own + sum(not block.shares for block in found) if found else own
 
     def _grow(self, request: V1Request, tokens: int) -> bool:
         """Room for the next tokens, whose full blocks can be found from now on; False if too few blocks are free."""
         end = request.computed + tokens
-        need = self._need(request, end, [])
-        if need > self.pool.free_blocks:
-            return False
-        request.blocks += self.pool.take(need)
+        size = self.config.block_size
+        if end > len(request.blocks) * size:
+            need = self._need(request, end, [])
+            if need > self.pool.free_blocks:
+                return False
+            request.blocks += self.pool.take(need)
         if self.pool.caching:
-            full = min(end, request.length) // self.config.block_size
+            full = min(end, request.length) // size
             for k in range(request.published, full):
                 self.pool.publish(request.blocks[k], request.contents[k])
             request.published = max(request.published, full)
