@@ -1,0 +1,196 @@
+"""Prompt and output lengths of the vLLM paper's two data sets, as distributions: the sets themselves are not shipped.
+
+What is known of them, and from where:
+
+- means: ShareGPT 161.31 prompt and 337.99 output tokens, Alpaca 19.31 and 58.45, as printed in Fig. 11 of Kwon et al.
+  (SOSP 2023); the thesis' text keeps their ratios, "8.4× longer input prompts and 5.8× longer outputs" (§5.6.1);
+- the longest sequence: 2048 tokens, OPT's, prompt and output together (§5.3);
+- the spread of ShareGPT's outputs is not printed, but Fig. 5.2 implies it. Orca (Max) holds 7 requests in Table 5.1's
+  15,728 slots, and 13.3 % of the slots are reserved for tokens to come: 299 a request. A request of output O has
+  O/2 tokens to come on average, and is there in proportion to O: E[O²] / 2 E[O] = 299, a CV of 0.877;
+- the other three spreads are known nowhere: they are taken to be the same, and the shape to be log-normal.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+import numpy as np
+
+from ..errors import InputError
+from ..seeds import generator
+from .columns import FloatArray, LongArray
+
+__all__ = ["ALPACA", "LENGTHS", "SHAREGPT", "LengthProfile", "Lengths", "length_profile"]
+
+LONGEST = 2048
+IMPLIED_CV = math.sqrt(2 * 0.133 * 15728 / 7 / 337.99 - 1)
+"""Coefficient of variation of ShareGPT's outputs, by Fig. 5.2's 13.3 % (see above): 0.877."""
+
+ROUNDS = 500
+CLOSE = 1e-10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lengths:
+    """Lengths of some requests.
+
+    Parameters
+    ----------
+    prompt, output : ndarray of int64
+        Tokens, >= 1.
+    """
+
+    prompt: LongArray
+    output: LongArray
+
+    def __len__(self) -> int:
+        return len(self.prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthProfile:
+    """Independent log-normal prompts and outputs, rounded to tokens, of which only those that fit the model are kept.
+
+    Keeping ``prompt + output <= longest`` alone takes the long ones away, so the log-normals are those whose *kept*
+    pairs have the means and CVs given: found by a fixed point over the exact distribution, not by sampling.
+
+    Parameters
+    ----------
+    name : str
+        What it is like.
+    prompt_mean, output_mean : float
+        Tokens, after truncation.
+    prompt_cv, output_cv : float
+        Standard deviation over mean, after truncation.
+    longest : int
+        Tokens of the longest sequence.
+    source : str
+        Where the figures come from.
+
+    Raises
+    ------
+    InputError
+        On means or CVs that are not positive, or that no truncated log-normal has.
+    """
+
+    name: str
+    prompt_mean: float
+    output_mean: float
+    prompt_cv: float = IMPLIED_CV
+    output_cv: float = IMPLIED_CV
+    longest: int = LONGEST
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for field in ("prompt_mean", "output_mean", "prompt_cv", "output_cv"):
+            value = getattr(self, field)
+            if not (math.isfinite(value) and value > 0):
+                raise InputError(f"lengths {self.name!r}: {field}: expected a positive number (got {value!r})")
+        if min(self.prompt_mean, self.output_mean) < 1 or self.prompt_mean + self.output_mean >= self.longest:
+            raise InputError(
+                f"lengths {self.name!r}: means of {self.prompt_mean:g} and {self.output_mean:g} tokens need to be >= 1 "
+                f"and together below the longest sequence, {self.longest}"
+            )
+
+    def sample(self, n: int, seed: int = 0) -> Lengths:
+        """Draw the lengths of `n` requests, from the stream ``("lengths", name)`` of `seed`.
+
+        Raises
+        ------
+        InputError
+            On a negative `n`, or a profile that cannot be met.
+        """
+        if isinstance(n, bool) or n < 0:
+            raise InputError(f"lengths {self.name!r}: expected a number of requests >= 0 (got {n!r})")
+        prompt_pmf, output_pmf = _fitted(self)
+        output_cdf = np.cumsum(output_pmf)
+        marginal = np.cumsum(prompt_pmf * output_cdf[::-1])
+        draws = generator(seed, "lengths", self.name).random((2, n))
+        prompt = 1 + _indices(marginal / marginal[-1], draws[0])
+        room = output_cdf[self.longest - 1 - prompt]  # of outputs up to longest - prompt
+        output = 1 + _indices(output_cdf, draws[1] * room)
+        return Lengths(prompt, np.minimum(output, self.longest - prompt))
+
+    def moments(self) -> tuple[float, float, float, float]:
+        """Exact prompt mean, prompt CV, output mean, output CV of what `sample` draws."""
+        return _moments(*_fitted(self))
+
+
+SHAREGPT = LengthProfile(
+    "sharegpt-like", 161.31, 337.99, source="means: Kwon et al. 2023, Fig. 11; output CV: implied by its Fig. 2"
+)
+ALPACA = LengthProfile(
+    "alpaca-like", 19.31, 58.45, source="means: Kwon et al. 2023, Fig. 11; CVs: assumed to be those of ShareGPT"
+)
+
+LENGTHS: Mapping[str, LengthProfile] = MappingProxyType({"sharegpt": SHAREGPT, "alpaca": ALPACA})
+"""Name -> profile."""
+
+
+def length_profile(name: str) -> LengthProfile:
+    """A shipped profile.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name; gives the nearest.
+    """
+    if name not in LENGTHS:
+        near = difflib.get_close_matches(str(name).lower(), LENGTHS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"shipped: {', '.join(LENGTHS)}"
+        raise InputError(f"lengths: unknown profile {name!r}; {hint}")
+    return LENGTHS[name]
+
+
+@lru_cache(maxsize=64)
+def _fitted(profile: LengthProfile) -> tuple[FloatArray, FloatArray]:
+    """Untruncated probabilities of 1, 2, … longest − 1 prompt and output tokens whose kept pairs meet the profile."""
+    target = np.array([profile.prompt_mean, profile.prompt_cv, profile.output_mean, profile.output_cv])
+    guess = target.copy()
+    for _ in range(ROUNDS):
+        prompt = _lognormal(guess[0], guess[1], profile.longest)
+        output = _lognormal(guess[2], guess[3], profile.longest)
+        found = np.array(_moments(prompt, output))
+        if np.all(np.abs(found / target - 1) < CLOSE):
+            return prompt, output
+        guess = guess * (target / found)
+        if not np.all(np.isfinite(guess) & (guess < 1e6)):
+            break
+    raise InputError(
+        f"lengths {profile.name!r}: no truncated log-normals have these means and CVs below {profile.longest} tokens; "
+        "lower the CVs or the means"
+    )
+
+
+def _lognormal(mean: float, cv: float, longest: int) -> FloatArray:
+    """Probabilities of a log-normal rounded to 1, 2, … longest − 1 (what rounds to 0 is 1; what is longer is lost)."""
+    from scipy.special import ndtr  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+
+    sigma = math.sqrt(math.log1p(cv * cv))
+    mu = math.log(mean) - sigma * sigma / 2
+    edges = np.log(np.arange(1, longest) + 0.5)
+    below: FloatArray = np.asarray(ndtr((edges - mu) / sigma), dtype=np.float64)
+    return np.diff(below, prepend=0.0)
+
+
+def _indices(cdf: FloatArray, draws: FloatArray) -> LongArray:
+    """Inverse of a cumulative distribution."""
+    return np.asarray(np.searchsorted(cdf, draws, side="right"), dtype=np.int64)
+
+
+def _moments(prompt: FloatArray, output: FloatArray) -> tuple[float, float, float, float]:
+    """Mean and CV of prompts and outputs, given that both together are not too long."""
+    tokens = np.arange(1, len(prompt) + 1)
+    found: list[float] = []
+    for mine, other in ((prompt, output), (output, prompt)):
+        kept = mine * np.cumsum(other)[::-1]
+        kept = kept / kept.sum()
+        mean = float(kept @ tokens)
+        found += [mean, math.sqrt(float(kept @ (tokens - mean) ** 2)) / mean]
+    return found[0], found[1], found[2], found[3]
