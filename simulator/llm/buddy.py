@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...errors import InputError, RunError
 
-__all__ = ["BuddyAllocator", "Chunk"]
+__all__ = ["BuddyAllocator", "Chunk", "chunks_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,6 @@ class BuddyAllocator:
         """Slots of the largest free chunk; 0 if nothing is free."""
         return next((1 << order for order in reversed(range(len(self._free))) if self._free[order]), 0)
 
-    def capacity(self, slots: int) -> int:
-        """Chunks of at least so many slots that the empty pool holds at once."""
-        return self.slots >> _order(slots)
-
     def allocate(self, slots: int) -> Chunk | None:
         """Take a chunk of at least so many slots; None if no free one is large enough."""
         wanted = _order(slots)
@@ -120,6 +116,11 @@ class BuddyAllocator:
             del self._free[order][buddy]
             start, order = min(start, buddy), order + 1
         self._free[order][start] = None
+
+
+def chunks_in(pool: int, slots: int) -> int:
+    """Chunks of at least `slots` slots that an empty pool holds at once."""
+    return pool >> _order(slots)
 
 
 def _order(slots: int) -> int:

@@ -47,24 +47,16 @@ class ContiguousConfig:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
 
-    def check(self, request: LLMRequest) -> None:
-        """Refuse a request that is longer than the model, or has more sequences than may run.
-
-        Raises
-        ------
-        InputError
-            Says which.
-        """
+    def cannot(self, request: LLMRequest) -> str | None:
+        """Why a request can never run in any such engine: longer than the model, or more sequences than may run."""
         if request.prompt + request.output > self.max_model_len:
-            raise InputError(
-                f"request {request.id!r}: {request.prompt} prompt and {request.output} output tokens do not fit "
-                f"max_model_len {self.max_model_len}"
+            return (
+                f"its prompt of {request.prompt} and output of {request.output} tokens are longer than max_model_len "
+                f"{self.max_model_len}"
             )
         if request.best_of > self.max_num_seqs:
-            raise InputError(
-                f"request {request.id!r}: best_of {request.best_of} is above max_num_seqs {self.max_num_seqs}: "
-                "it would wait for ever"
-            )
+            return f"best_of {request.best_of} is above max_num_seqs {self.max_num_seqs}: it would wait for ever"
+        return None
 
 
 @dataclass(slots=True, eq=False)
@@ -92,14 +84,14 @@ class ContiguousRequest:
     chunks: list[Chunk] = field(default_factory=list[Chunk])
 
     @property
-    def output(self) -> int:
-        """Tokens that each of its sequences generated."""
-        return self.length - self.request.prompt
-
-    @property
     def final(self) -> int:
         """Tokens that each of its sequences will have in the end."""
         return self.request.prompt + self.request.output
+
+    @property
+    def slots(self) -> int:
+        """Slots that it holds while it runs."""
+        return sum(c.size for c in self.chunks) if self.chunks else self.span * self.request.best_of
 
     @property
     def finished(self) -> bool:
@@ -126,7 +118,7 @@ class ContiguousStep:
     kind: Literal["prompt", "decode", "mixed", "idle"] = "idle"
     scheduled: list[ContiguousRequest] = field(default_factory=list[ContiguousRequest])
     new: list[ContiguousRequest] = field(default_factory=list[ContiguousRequest])
-    iteration: Iteration = Iteration()
+    iteration: Iteration = field(default_factory=Iteration)
 
     @property
     def num_batched_tokens(self) -> int:

@@ -6,10 +6,12 @@ What it is for: holding a policy against the real scheduler, step by step (DESIG
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from ...errors import InputError
-from .policies import POLICIES, near, policy_config
+from .contiguous import ContiguousConfig
+from .policies import POLICIES, near, policy_config, policy_named
 from .request import LLMRequest
 from .vllm02 import Vllm02Config, Vllm02Scheduler
 from .vllm_v1 import V1Config, V1Scheduler
@@ -23,7 +25,7 @@ Record = dict[str, Any]
 
 def drive(
     policy: str,
-    config: Vllm02Config | V1Config | Mapping[str, Any],
+    config: Vllm02Config | V1Config | ContiguousConfig | Mapping[str, Any],
     requests: Iterable[LLMRequest | Mapping[str, Any]],
     *,
     max_steps: int = MAX_STEPS,
@@ -32,10 +34,10 @@ def drive(
 
     Parameters
     ----------
-    policy : {"vllm-0.2", "vllm-v1"}
-        The paper's scheduler (vLLM 0.2.7) or today's (V1).
-    config : mapping, Vllm02Config or V1Config
-        Engine arguments, by vLLM's own names.
+    policy : {"vllm-0.2", "vllm-v1", "orca-max", "orca-pow2", "orca-oracle", "fastertransformer"}
+        The paper's scheduler (vLLM 0.2.7), today's (V1), or one of the paper's baselines.
+    config : mapping, Vllm02Config, V1Config or ContiguousConfig
+        Engine arguments, by vLLM's own names; of the baselines ``num_slots, max_model_len, max_num_seqs``.
     requests : iterable of mapping or LLMRequest
         ``id, arrive_step, prompt, output, best_of=1, priority=0, tokens=None``. A request arrives before the decision
         of its step; requests of one step arrive in the order given.
@@ -47,17 +49,16 @@ def drive(
     list of dict
         One record per step, read right after its decision. ``vllm-0.2``: ``step, kind, scheduled, num_batched_tokens,
         swap_out, swap_in, copies, ignored, waiting, running, swapped, free_gpu, free_cpu, finished``. ``vllm-v1``:
-        ``step, scheduled, preempted, running, waiting, free_blocks, new, new_computed, finished``. ``finished`` lists
-        the requests that the step finishes.
+        ``step, scheduled, preempted, running, waiting, free_blocks, new, new_computed, finished``. The baselines:
+        ``step, kind, scheduled, num_batched_tokens, waiting, running, slots (id -> slots held), free_slots, finished``.
+        ``finished`` lists the requests that the step finishes.
 
     Raises
     ------
     InputError
         On an unknown policy, option or field, a request that can never run, or two of one id.
     """
-    doors = {"vllm-0.2": _drive_02, "vllm-v1": _drive_v1}
-    if policy not in doors:
-        raise InputError(f"policy: unknown policy {policy!r}; expected one of {', '.join(doors)}")
+    policy_named(policy)
     arrivals = [_request(r) for r in requests]
     seen: set[str | int] = set()
     for request in arrivals:
@@ -65,7 +66,9 @@ def drive(
             raise InputError(f"requests: two have the id {request.id!r}")
         seen.add(request.id)
     arrivals.sort(key=lambda r: r.arrival)
-    return doors[policy](config, arrivals, max_steps)
+    doors = {"vllm-0.2": _drive_02, "vllm-v1": _drive_v1}
+    door = doors.get(policy) or partial(_drive_contiguous, policy)
+    return door(config, arrivals, max_steps)
 
 
 def _drive_02(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
@@ -130,7 +133,30 @@ def _drive_v1(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[R
     return records
 
 
-def _steps(scheduler: Vllm02Scheduler | V1Scheduler, arrivals: list[LLMRequest], max_steps: int) -> Iterable[int]:
+def _drive_contiguous(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
+    options = policy_config(ContiguousConfig, config)
+    _check(policy, options, arrivals)
+    scheduler = POLICIES[policy].scheduler(options)
+    records: list[Record] = []
+    for step in _steps(scheduler, arrivals, max_steps):
+        decision = scheduler.schedule()
+        slots = {r.request.id: r.slots for r in scheduler.running}
+        record = {
+            "step": step,
+            "kind": decision.kind,
+            "scheduled": [r.request.id for r in decision.scheduled],
+            "num_batched_tokens": decision.num_batched_tokens,
+            "waiting": [r.request.id for r in scheduler.waiting],
+            "running": [r.request.id for r in scheduler.running],
+            "slots": slots,
+            "free_slots": options.num_slots - sum(slots.values()),
+        }
+        record["finished"] = [r.request.id for r in scheduler.complete(decision)]
+        records.append(record)
+    return records
+
+
+def _steps(scheduler: Any, arrivals: list[LLMRequest], max_steps: int) -> Iterable[int]:
     """Steps until nothing is left, with what arrives before each added."""
     step, arrived = 0, 0
     while True:

@@ -13,7 +13,20 @@ from ...profiles.llm.iteration import Iteration
 from .contiguous import ContiguousConfig, ContiguousRequest, ContiguousStep, sequences
 from .request import LLMRequest
 
-__all__ = ["FasterTransformerScheduler"]
+__all__ = ["FasterTransformerScheduler", "fastertransformer_cannot"]
+
+
+def batch_rows(config: ContiguousConfig) -> int:
+    """Rows of a batch: as many as the memory has room for at the model's longest sequence."""
+    return min(config.num_slots // config.max_model_len, config.max_num_seqs)
+
+
+def fastertransformer_cannot(config: ContiguousConfig, request: LLMRequest) -> str | None:
+    """Why a request can never run: as any engine's reasons, or more sequences than a batch has rows."""
+    why = config.cannot(request)
+    if why is None and request.best_of > (rows := batch_rows(config)):
+        return f"best_of {request.best_of} is more than a batch of {rows}, all that num_slots {config.num_slots} holds"
+    return why
 
 
 class FasterTransformerScheduler:
@@ -35,7 +48,7 @@ class FasterTransformerScheduler:
 
     def __init__(self, config: ContiguousConfig) -> None:
         self.config = config
-        self.max_batch_size = min(config.num_slots // config.max_model_len, config.max_num_seqs)
+        self.max_batch_size = batch_rows(config)
         if not self.max_batch_size:
             raise InputError(
                 f"num_slots: {config.num_slots} has no room for one sequence of max_model_len {config.max_model_len}"
@@ -50,14 +63,10 @@ class FasterTransformerScheduler:
         Raises
         ------
         InputError
-            If it is longer than the model, or has more sequences than a batch.
+            If it can never run (`fastertransformer_cannot`).
         """
-        self.config.check(request)
-        if request.best_of > self.max_batch_size:
-            raise InputError(
-                f"request {request.id!r}: best_of {request.best_of} is more than a batch of {self.max_batch_size}, "
-                f"all that num_slots {self.config.num_slots} has room for"
-            )
+        if (why := fastertransformer_cannot(self.config, request)) is not None:
+            raise InputError(f"request {request.id!r}: {why}")
         new = ContiguousRequest(request, self._count, request.prompt, self.config.max_model_len)
         self._count += 1
         self.waiting.append(new)

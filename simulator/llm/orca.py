@@ -13,11 +13,11 @@ from types import MappingProxyType
 
 from ...errors import InputError
 from ...profiles.llm.iteration import Iteration
-from .buddy import BuddyAllocator, Chunk
+from .buddy import BuddyAllocator, Chunk, chunks_in
 from .contiguous import ContiguousConfig, ContiguousRequest, ContiguousStep, sequences
 from .request import LLMRequest
 
-__all__ = ["RESERVES", "OrcaScheduler", "Reserve"]
+__all__ = ["RESERVES", "OrcaScheduler", "Reserve", "orca_cannot"]
 
 Reserve = Callable[[int, int, int], int]
 """Prompt tokens, output tokens, the model's longest sequence -> slots to reserve."""
@@ -40,6 +40,19 @@ def reserve_oracle(prompt: int, output: int, longest: int) -> int:
 
 RESERVES: Mapping[str, Reserve] = MappingProxyType({"max": reserve_max, "pow2": reserve_pow2, "oracle": reserve_oracle})
 """Name -> how many slots a request takes. The only place where a policy sees an output's length ahead of time."""
+
+
+def orca_cannot(config: ContiguousConfig, request: LLMRequest, reserve: str) -> str | None:
+    """Why a request can never run: as any engine's reasons, or no chunks for it in the empty memory."""
+    why = config.cannot(request)
+    if why is not None:
+        return why
+    span = RESERVES[reserve](request.prompt, request.output, config.max_model_len)
+    room = chunks_in(config.num_slots, span)
+    if room >= request.best_of:
+        return None
+    chunks = "a contiguous chunk" if request.best_of == 1 else f"{request.best_of} contiguous chunks"
+    return f"needs {chunks} for {span} tokens; num_slots {config.num_slots} holds {room}"
 
 
 class OrcaScheduler:
@@ -67,7 +80,7 @@ class OrcaScheduler:
         self.memory = BuddyAllocator(config.num_slots)
         self.waiting: deque[ContiguousRequest] = deque()
         self.running: list[ContiguousRequest] = []
-        self._reserve = RESERVES[reserve]
+        self.reserve = reserve
         self._count = 0
 
     def add(self, request: LLMRequest) -> ContiguousRequest:
@@ -76,15 +89,11 @@ class OrcaScheduler:
         Raises
         ------
         InputError
-            If it is longer than the model, or the empty memory has no chunks for it.
+            If it can never run (`orca_cannot`).
         """
-        self.config.check(request)
-        span = self._reserve(request.prompt, request.output, self.config.max_model_len)
-        if (room := self.memory.capacity(span)) < request.best_of:
-            raise InputError(
-                f"request {request.id!r}: needs {request.best_of} contiguous chunks for {span} tokens; num_slots "
-                f"{self.config.num_slots} holds {room}"
-            )
+        if (why := orca_cannot(self.config, request, self.reserve)) is not None:
+            raise InputError(f"request {request.id!r}: {why}")
+        span = RESERVES[self.reserve](request.prompt, request.output, self.config.max_model_len)
         new = ContiguousRequest(request, self._count, request.prompt, span)
         self._count += 1
         self.waiting.append(new)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 from ...errors import InputError
 from ...profiles.llm.iteration import Iteration
+from .accounting import memory_use
+from .contiguous import ContiguousConfig, ContiguousStep
+from .fastertransformer import FasterTransformerScheduler, fastertransformer_cannot
+from .orca import RESERVES, OrcaScheduler, orca_cannot
 from .request import LLMRequest, Status
 from .vllm02 import Vllm02Config, Vllm02Scheduler, Vllm02Step
 from .vllm_v1 import V1Config, V1Scheduler, V1Step
@@ -246,16 +251,49 @@ def _work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
     )
 
 
+def _work_contiguous(scheduler: OrcaScheduler | FasterTransformerScheduler, step: ContiguousStep, padded: bool) -> Work:
+    use, slots = memory_use(scheduler), scheduler.config.num_slots
+    return Work(
+        step.iteration if step.scheduled else None,
+        emits=[r.request.id for r in step.scheduled if not r.finished],
+        admitted=[r.request.id for r in step.new],
+        running=len(scheduler.running),
+        waiting=len(scheduler.waiting),
+        used_tokens=round(slots * use.held),
+        wasted_tokens=round(slots * (use.held - use.used)),
+        capacity_tokens=slots,
+    )
+
+
 def _busy_02(scheduler: Vllm02Scheduler) -> bool:
     return bool(scheduler.waiting or scheduler.running or scheduler.swapped)
 
 
-def _busy_v1(scheduler: V1Scheduler) -> bool:
+def _busy_v1(scheduler: V1Scheduler | OrcaScheduler | FasterTransformerScheduler) -> bool:
     return bool(scheduler.waiting or scheduler.running)
 
 
 POLICIES: dict[str, Policy] = {
     "vllm-0.2": Policy(Vllm02Config, Vllm02Scheduler, _work_02, _busy_02, _cannot_02, _fatal_02),
     "vllm-v1": Policy(V1Config, V1Scheduler, _work_v1, _busy_v1, _cannot_v1, _fatal_v1),
+    **{
+        f"orca-{reserve}": Policy(
+            ContiguousConfig,
+            partial(OrcaScheduler, reserve=reserve),
+            _work_contiguous,
+            _busy_v1,
+            partial(orca_cannot, reserve=reserve),
+            partial(orca_cannot, reserve=reserve),
+        )
+        for reserve in RESERVES
+    },
+    "fastertransformer": Policy(
+        ContiguousConfig,
+        FasterTransformerScheduler,
+        _work_contiguous,
+        _busy_v1,
+        fastertransformer_cannot,
+        fastertransformer_cannot,
+    ),
 }
 """Name -> policy."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
-from meshwright.simulator.llm import LLMRequest
+from meshwright.simulator.llm import LLMRequest, drive
 from meshwright.simulator.llm.contiguous import ContiguousConfig
 from meshwright.simulator.llm.fastertransformer import FasterTransformerScheduler
 from meshwright.simulator.llm.orca import RESERVES, OrcaScheduler
@@ -149,3 +149,21 @@ def test_everything_finishes_once_and_no_slot_is_lost(drawn, policy, slots):
         assert steps[k] >= output if policy == "fastertransformer" else steps[k] == output
     if policy != "fastertransformer":
         assert scheduler.memory.free_slots == slots
+
+
+def test_the_baselines_can_be_driven_step_by_step():
+    requests = [{"id": "a", "prompt": 10, "output": 2}, {"id": "b", "prompt": 3, "output": 1, "arrive_step": 1}]
+    steps = drive("orca-pow2", {"num_slots": 40, "max_model_len": 32}, requests)
+    assert steps[0] == {
+        "step": 0, "kind": "prompt", "scheduled": ["a"], "num_batched_tokens": 10, "waiting": [], "running": ["a"],
+        "slots": {"a": 16}, "free_slots": 24, "finished": [],
+    }  # fmt: skip
+    assert (steps[1]["kind"], steps[1]["slots"], steps[1]["finished"]) == ("mixed", {"a": 16, "b": 4}, ["a", "b"])
+    waits = drive("fastertransformer", {"num_slots": 40, "max_model_len": 32}, requests)
+    assert [(s["scheduled"], s["waiting"], s["free_slots"]) for s in waits] == [
+        (["a"], [], 8), (["a"], ["b"], 8), (["b"], [], 8),
+    ]  # fmt: skip
+    with pytest.raises(InputError, match=r"request 'a': needs a contiguous chunk for 32 tokens; num_slots 20 holds 0"):
+        drive("orca-max", {"num_slots": 20, "max_model_len": 32}, requests)
+    with pytest.raises(InputError, match="did you mean 'num_slots'"):
+        drive("orca-max", {"num_slot": 20}, requests)
