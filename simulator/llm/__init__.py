@@ -1,6 +1,27 @@
-"""Token-by-token LLM serving: paged KV memory and iteration-level schedulers, clock-free (vLLM, thesis ch. 5)."""
+"""Token-by-token LLM serving: paged KV memory, iteration-level schedulers, workloads, and the engine that runs them."""
 
 from .drive import drive
+from .policies import POLICIES
 from .request import LLMRequest
+from .result import LLMResult
+from .simulate import simulate_llm
+from .swapping import SwapCost
+from .workload import LLMTrace
+from .workload_draw import conversations, draw, renewal_times
+from .workload_files import read_azure_llm, read_lengths, read_mooncake
 
-__all__ = ["LLMRequest", "drive"]
+__all__ = [
+    "POLICIES",
+    "LLMRequest",
+    "LLMResult",
+    "LLMTrace",
+    "SwapCost",
+    "conversations",
+    "draw",
+    "drive",
+    "read_azure_llm",
+    "read_lengths",
+    "read_mooncake",
+    "renewal_times",
+    "simulate_llm",
+]

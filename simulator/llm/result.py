@@ -1,0 +1,339 @@
+"""`LLMResult`: what a simulation of LLM serving gives, columns per request, and the metrics on them."""
+
+from __future__ import annotations
+
+# pandas brings no type stubs.
+# pyright: reportMissingTypeStubs=false
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from ..metrics import Estimate, Tail, mean_interval, tail
+from ..timeline import Timeline
+from .iterations import Iterations, TokenRuns, weighted_percentile
+from .workload import LLMTrace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LLMResult"]
+
+Column = npt.NDArray[np.float64]
+IntColumn = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+METRICS = ("ttft", "tpot", "e2e", "normalized_latency", "queue")
+"""Latencies of single requests that `values`, `estimate` and `tail` know."""
+
+
+@dataclass(frozen=True, eq=False)
+class LLMResult:
+    """Outcome of every request, in the rows of the workload; times in seconds, NaN where there is none.
+
+    A request of n sequences counts as one, with n tokens at a time. Metrics count requests that finished, and of those
+    the ones in `counted`.
+
+    Parameters
+    ----------
+    trace : LLMTrace
+        What was asked.
+    arrival, scheduled, first_token, finish : ndarray of float64, shape (n,)
+        When each request arrived (in a closed loop: was sent), was first run, had its first token and its last.
+    generated : ndarray of int64, shape (n,)
+        Tokens that each of its sequences generated.
+    preemptions, cached_tokens : ndarray of int64, shape (n,)
+        How often it lost its memory; prompt tokens that the prefix cache held when it was admitted.
+    engine : ndarray of int64, shape (n,)
+        Who served it; -1 where nobody.
+    ignored : ndarray of bool, shape (n,)
+        Requests that the engine refused, or gave up.
+    iterations : Iterations
+        What the engines did.
+    runs : TokenRuns
+        Which iterations gave whom tokens.
+    policy, made_by : str
+        The scheduler, and the engine that made this result.
+    counted : ndarray of bool, optional
+        Requests that metrics count (see `trim`); all without it.
+    """
+
+    trace: LLMTrace
+    arrival: Column
+    scheduled: Column
+    first_token: Column
+    finish: Column
+    generated: IntColumn
+    preemptions: IntColumn
+    cached_tokens: IntColumn
+    engine: IntColumn
+    ignored: Mask
+    iterations: Iterations
+    runs: TokenRuns
+    policy: str = ""
+    made_by: str = "reference"
+    counted: Mask | None = None
+
+    def __len__(self) -> int:
+        return len(self.finish)
+
+    def __repr__(self) -> str:
+        done = int((~np.isnan(self.finish)).sum())
+        return (
+            f"LLMResult({done} of {len(self)} requests finished, {self.throughput:.4g} tokens/s, median TTFT "
+            f"{self.ttft(50):.4g} s, TPOT {self.tpot(50):.4g} s)"
+        )
+
+    @cached_property
+    def finished(self) -> Mask:
+        """Requests that finished, of those that metrics count, shape (n,)."""
+        done = ~np.isnan(self.finish)
+        return done if self.counted is None else done & self.counted
+
+    @property
+    def unfinished(self) -> Mask:
+        """Requests that were neither finished nor ignored, shape (n,): the simulation was stopped before."""
+        return np.isnan(self.finish) & ~self.ignored
+
+    @property
+    def sequences(self) -> IntColumn:
+        """Sequences of each request, shape (n,)."""
+        return np.ones(len(self), dtype=np.int64) if self.trace.best_of is None else self.trace.best_of
+
+    def trim(self, first: int = 0, last: int = 0) -> LLMResult:
+        """The same result with metrics that leave out the first and last requests to arrive: warm-up and drain.
+
+        Raises
+        ------
+        InputError
+            On a negative number, or if none would be left.
+        """
+        if first < 0 or last < 0 or first + last >= len(self):
+            raise InputError(f"trim: {first} + {last} requests leave none of {len(self)}; expected fewer, each >= 0")
+        order = np.argsort(self.arrival, kind="stable")
+        counted = np.zeros(len(self), dtype=bool)
+        counted[order[first : len(self) - last]] = True
+        return replace(self, counted=counted)
+
+    def values(self, metric: str) -> Column:
+        """One latency for each finished request that has it, seconds, in order of rows.
+
+        Parameters
+        ----------
+        metric : {"ttft", "tpot", "e2e", "normalized_latency", "queue"}
+            Arrival to first token; time per further token (a request of one token has none); arrival to finish; that
+            over the tokens of a sequence (vLLM §5.6); arrival to the first iteration.
+
+        Raises
+        ------
+        InputError
+            On another name.
+        """
+        if metric not in METRICS:
+            raise InputError(f"metric: unknown metric {metric!r}; expected one of {', '.join(METRICS)}")
+        all_of_them = self._latencies[metric]
+        return all_of_them[self.finished & ~np.isnan(all_of_them)]
+
+    @cached_property
+    def _latencies(self) -> dict[str, Column]:
+        e2e = self.finish - self.arrival
+        with np.errstate(divide="ignore", invalid="ignore"):
+            per_token = np.where(self.generated > 0, e2e / self.generated, np.nan)
+            further = np.where(self.generated > 1, (self.finish - self.first_token) / (self.generated - 1), np.nan)
+        return {
+            "ttft": self.first_token - self.arrival,
+            "tpot": further,
+            "e2e": e2e,
+            "normalized_latency": per_token,
+            "queue": self.scheduled - self.arrival,
+        }
+
+    def ttft(self, percentile: float) -> float:
+        """A percentile (0 … 100) of the time to first token, seconds; NaN if no request finished."""
+        return self._percentile("ttft", percentile)
+
+    def tpot(self, percentile: float) -> float:
+        """A percentile of the time per output token after the first, seconds; NaN if no request has a second."""
+        return self._percentile("tpot", percentile)
+
+    def e2e(self, percentile: float) -> float:
+        """A percentile of the latency from arrival to finish, seconds."""
+        return self._percentile("e2e", percentile)
+
+    def itl(self, percentile: float) -> float:
+        """A percentile of the times between a request's tokens, all requests together, seconds; NaN if there is none.
+
+        Where requests of several sequences get several tokens at a time, this counts once.
+        """
+        _valid(percentile)
+        return weighted_percentile(*self._gaps, percentile)
+
+    @cached_property
+    def _gaps(self) -> tuple[Column, IntColumn]:
+        return self.runs.gaps(self.iterations.end, self.finished)
+
+    def _percentile(self, metric: str, percentile: float) -> float:
+        _valid(percentile)
+        values = self.values(metric)
+        return float(np.percentile(values, percentile)) if len(values) else float("nan")
+
+    def tail(self, metric: str, percentile: float = 99.0) -> Tail:
+        """A percentile for a report: refused where too few requests finished (99th: 10,000)."""
+        return tail(self.values(metric), percentile)
+
+    @property
+    def normalized_latency(self) -> float:
+        """Mean over requests of latency / output tokens, seconds per token (vLLM §5.6); NaN if none finished."""
+        values = self.values("normalized_latency")
+        return float(values.mean()) if len(values) else float("nan")
+
+    def estimate(self, metric: str, *, batches: int = 20, confidence: float = 0.95) -> Estimate:
+        """Mean of a latency with an interval from batch means: requests in order, cut in batches that are near
+        independent where a batch is long against a busy period.
+
+        Raises
+        ------
+        InputError
+            On an unknown metric, or fewer requests than batches.
+        """
+        values = self.values(metric)
+        if batches < 2 or len(values) < batches:
+            raise InputError(f"estimate: {len(values)} requests do not make {batches} batches; expected 2 or more")
+        return mean_interval([part.mean() for part in np.array_split(values, batches)], confidence)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """First arrival and last finish of the requests that are counted, seconds; NaN if none finished."""
+        if not self.finished.any():
+            return float("nan"), float("nan")
+        return float(self.arrival[self.finished].min()), float(self.finish[self.finished].max())
+
+    @property
+    def throughput(self) -> float:
+        """Generated tokens of finished requests per second of `span`, those of all sequences."""
+        return self._per_second((self.generated * self.sequences)[self.finished].sum())
+
+    @property
+    def request_throughput(self) -> float:
+        """Finished requests per second of `span`."""
+        return self._per_second(self.finished.sum())
+
+    def goodput(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> float:
+        """Requests per second of `span` that meet both limits, seconds; without a second token the first one counts."""
+        return self._per_second(self._good(ttft, tpot).sum())
+
+    def attainment(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> float:
+        """Share of the counted requests, ignored ones included, that finished within both limits (seconds)."""
+        asked = len(self) if self.counted is None else int(self.counted.sum())
+        return float(self._good(ttft, tpot).sum() / asked)
+
+    def _good(self, ttft: float, tpot: float) -> Mask:
+        if not (ttft > 0 and tpot > 0):
+            raise InputError(f"goodput: expected limits > 0 seconds (got ttft {ttft}, tpot {tpot})")
+        further = np.nan_to_num(self._latencies["tpot"], nan=0.0)
+        return self.finished & (self._latencies["ttft"] <= ttft) & (further <= tpot)
+
+    def _per_second(self, amount: Any) -> float:
+        low, high = self.span
+        return float(amount / (high - low)) if high > low else float("nan")
+
+    @property
+    def prefix_hit_rate(self) -> float:
+        """Share of the prompt tokens of admitted requests that the prefix cache held."""
+        admitted = ~np.isnan(self.scheduled)
+        asked = int(self.trace.prompt_tokens[admitted].sum())
+        return float(self.cached_tokens[admitted].sum() / asked) if asked else float("nan")
+
+    @property
+    def mean_batch(self) -> float:
+        """Requests that run at once, averaged over the time in which an engine runs any (vLLM Fig. 5.13)."""
+        length = self.iterations.end - self.iterations.start
+        total = float(length.sum())
+        return float((self.iterations.running * length).sum() / total) if total > 0 else float("nan")
+
+    def over_time(self, window_s: float) -> pd.DataFrame:
+        """State of all engines together in windows of time, averaged over each window.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by the window's begin, seconds: ``running``, ``waiting`` (requests, after each decision), ``kv_use``
+            (share of the token slots that is held), ``kv_waste`` (share of all slots that is held without a token),
+            ``busy`` (share of the engines' time), ``prefill_tokens_s`` and ``decode_tokens_s`` (computed per second).
+        """
+        import pandas as pd
+
+        if not window_s > 0:
+            raise InputError(f"over_time: expected a window > 0 seconds (got {window_s})")
+        it = self.iterations
+        until = float(it.end.max()) if len(it) else 0.0
+        edges = np.arange(0.0, until + window_s, window_s)
+        slots = max(it.capacity_tokens * it.engines, 1)
+        length = it.end - it.start
+        with np.errstate(divide="ignore", invalid="ignore"):
+            columns = {
+                "running": it.running,
+                "waiting": it.waiting,
+                "kv_use": it.used_tokens / slots,
+                "kv_waste": it.wasted_tokens / slots,
+                "busy": np.full(len(it), 1 / it.engines),
+                "prefill_tokens_s": it.prefill / length,
+                "decode_tokens_s": it.decodes / length,
+            }
+        frame = {name: np.diff(it.integral(column, edges)) / window_s for name, column in columns.items()}
+        return pd.DataFrame(frame, index=pd.Index(edges[:-1], name="time"))
+
+    def token_times(self, row: int) -> Column:
+        """When each token of a request was there, seconds."""
+        return self.iterations.end[self.runs.of(row).tokens()]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per request: what was asked, times, latencies, and how it fared."""
+        import pandas as pd
+
+        asked = self.trace.to_frame().drop(columns="arrival")
+        names = ("arrival", "scheduled", "first_token", "finish", "generated", "preemptions", "cached_tokens", "engine")
+        told = {name: getattr(self, name) for name in names}
+        return pd.DataFrame({**told, "ignored": self.ignored, **self._latencies}).join(asked)
+
+    def summary(self) -> dict[str, float]:
+        """The figures that one looks at first; seconds, tokens and requests per second, shares."""
+        figures = {
+            "requests": float(len(self)),
+            "finished": float(self.finished.sum()),
+            "ignored": float(self.ignored.sum()),
+            "throughput": self.throughput,
+            "request_throughput": self.request_throughput,
+            "normalized_latency": self.normalized_latency,
+            "mean_batch": self.mean_batch,
+            "preemptions": float(self.preemptions.sum()),
+            "swapped_blocks": float(self.iterations.swap_out.sum() + self.iterations.swap_in.sum()),
+            "prefix_hit_rate": self.prefix_hit_rate,
+        }
+        for name in ("ttft", "tpot", "itl", "e2e"):
+            for p in (50, 90):
+                figures[f"{name}_p{p}"] = getattr(self, name)(p)
+        return figures
+
+    def timeline(self) -> Timeline:
+        """Every iteration as a span, one lane per engine, by what it computes; `request` is the iteration's row."""
+        it = self.iterations
+        kind = np.where(it.prefill > 0, np.where(it.decodes > 0, 2, 0), np.where(it.decodes > 0, 1, 3))
+        return Timeline(
+            lane=it.engine.astype(np.int32),
+            start=it.start,
+            end=it.end,
+            name=kind.astype(np.int32),
+            request=np.arange(len(it)),
+            lanes=[f"engine {i}" for i in range(it.engines)],
+            names=["prefill", "decode", "mixed", "swap"],
+            processes=["engines"] * it.engines,
+        )
+
+
+def _valid(percentile: float) -> None:
+    if not 0 <= percentile <= 100:
+        raise InputError(f"percentile: expected a number from 0 to 100 (got {percentile})")

@@ -1,0 +1,146 @@
+"""`simulate_llm`: the door of token-by-token LLM serving."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from ...errors import InputError
+from ...profiles.llm.iteration import IterationCost
+from ...seeds import generator
+from ...traces.trace import Trace
+from .policies import Policy, policy_config, policy_named
+from .reference import World, run_reference
+from .request import LLMRequest
+from .result import LLMResult
+from .router import router_named
+from .swapping import SwapCost
+from .workload import LLMTrace
+
+__all__ = ["simulate_llm"]
+
+
+def simulate_llm(
+    requests: LLMTrace | Trace | Iterable[LLMRequest],
+    *,
+    policy: str = "vllm-v1",
+    config: Any,
+    cost: IterationCost,
+    swap: SwapCost | None = None,
+    engines: int = 1,
+    router: str = "round_robin",
+    concurrency: int | None = None,
+    until: float | None = None,
+    too_long: str = "error",
+    padded: bool = False,
+    seed: int = 0,
+) -> LLMResult:
+    """Serve requests to a language model, token by token.
+
+    At the end of every iteration the policy decides the next one with the requests that have arrived by then; `cost`
+    says how long it takes; the tokens that it generates appear when it ends.
+
+    Parameters
+    ----------
+    requests : LLMTrace, Trace or iterable of LLMRequest
+        What arrives; a `Trace` needs token columns.
+    policy : str
+        A scheduler of `POLICIES`: ``"vllm-v1"``, today's, or ``"vllm-0.2"``, the paper's, …
+    config : mapping or dataclass
+        The policy's options, by vLLM's own names.
+    cost : IterationCost
+        Seconds of an iteration.
+    swap : SwapCost, optional
+        What moving blocks to the host and back costs; needed where a policy may swap.
+    engines : int
+        Engines that serve the same model, each with memory and a scheduler of its own.
+    router : str
+        Who gets a request: a name of `ROUTERS`.
+    concurrency : int, optional
+        Closed loop: so many requests (or conversations) at a time, the next one when one finishes; arrivals are not
+        looked at.
+    until : float, optional
+        Stop at this time, seconds; what is under way stays unfinished.
+    too_long : {"error", "ignore"}
+        What becomes of requests that cannot run to their end: an error before anything runs, or what the engine does:
+        prompts that do not fit are ignored, outputs end at ``max_model_len``.
+    padded : bool
+        Whether the padding of a prompt batch counts as computed (vLLM 0.2 pads prompts).
+    seed : int
+        Seed of the router's stream.
+
+    Returns
+    -------
+    LLMResult
+
+    Raises
+    ------
+    InputError
+        On an unknown policy, router or option, a value out of its range, no request, or one that cannot run.
+    """
+    trace = LLMTrace.of(requests)
+    found = policy_named(policy)
+    options = policy_config(found.config, config)
+    _at_least_one("engines", engines)
+    if concurrency is not None:
+        _at_least_one("concurrency", concurrency)
+    if until is not None and not (math.isfinite(until) and until > 0):
+        raise InputError(f"until: expected finite seconds > 0 (got {until})")
+    if too_long not in ("error", "ignore"):
+        raise InputError(f"too_long: expected 'error' or 'ignore' (got {too_long!r})")
+    if not callable(getattr(cost, "seconds", None)):
+        raise InputError(
+            f"cost: expected an IterationCost with a method seconds(iteration) (got {type(cost).__name__})"
+        )
+    found.scheduler(options)  # what is wrong with the pool is said here
+    dropped = _dropped(trace, found, options, strict=too_long == "error")
+    several = trace.best_of is not None and bool((trace.best_of > 1).any())
+    if several and getattr(options, "num_cpu_blocks", 0) and swap is None:
+        raise InputError("swap: groups of several sequences are swapped to num_cpu_blocks; give a SwapCost")
+    world = World(
+        trace, found, options, cost, swap, engines, router_named(router, generator(seed, "llm", "router")),
+        concurrency, padded, dropped,
+    )  # fmt: skip
+    records, iterations, runs = run_reference(world, until)
+    return LLMResult(
+        trace=trace,
+        arrival=records.arrival,
+        scheduled=records.scheduled,
+        first_token=records.first_token,
+        finish=records.finish,
+        generated=records.generated,
+        preemptions=records.preemptions,
+        cached_tokens=records.cached_tokens,
+        engine=records.engine,
+        ignored=records.ignored,
+        iterations=iterations,
+        runs=runs,
+        policy=policy,
+        made_by="reference",
+    )
+
+
+def _dropped(trace: LLMTrace, policy: Policy, options: Any, *, strict: bool) -> frozenset[int]:
+    """Rows that the policy could not go on with; every row that cannot run to its end is an error under `strict`."""
+    dropped: list[int] = []
+    verdicts: dict[tuple[int, int, int], bool] = {}
+    best_of = trace.best_of
+    for row, (prompt, output) in enumerate(
+        zip(trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True)
+    ):
+        shape = prompt, output, 1 if best_of is None else int(best_of[row])
+        if shape not in verdicts:
+            request = LLMRequest(row, *shape[:2], best_of=shape[2])
+            why = policy.cannot(options, request) or policy.fatal(options, request) if strict else None
+            if why is not None:
+                raise InputError(f"request {row}: {why}; or pass too_long='ignore'")
+            verdicts[shape] = not strict and policy.fatal(options, request) is not None
+        if verdicts[shape]:
+            dropped.append(row)
+    return frozenset(dropped)
+
+
+def _at_least_one(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")

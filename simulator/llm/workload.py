@@ -1,0 +1,225 @@
+"""`LLMTrace`: requests to a language model as read-only columns: lengths, samples, and whom each one follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from ...traces.trace import Trace
+from .request import LLMRequest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LLMTrace"]
+
+IntColumn = npt.NDArray[np.int64]
+FloatColumn = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LLMTrace:
+    """Requests in order of arrival.
+
+    Parameters
+    ----------
+    arrival : array_like of float, shape (n,)
+        Seconds, non-decreasing, finite, >= 0. Of a request that follows another: the earliest.
+    prompt_tokens, output_tokens : array_like of int, shape (n,)
+        Tokens of the prompt, and tokens that each of its sequences generates, >= 1.
+    best_of : array_like of int, shape (n,), optional
+        Sequences generated from each prompt; 1 without it.
+    priority : array_like of int, shape (n,), optional
+        Smaller goes first under policies that look at it; 0 without it.
+    after : array_like of int, shape (n,), optional
+        Row of the request whose finish a request waits for (an earlier turn of the same conversation, whose tokens its
+        prompt begins with); -1 for none.
+    think_s : array_like of float, shape (n,), optional
+        Seconds between that finish and the request.
+    prefix_ids : sequence of sequence of int, optional
+        For each request, ids of the blocks of `prefix_block` tokens that its prompt consists of; the same id is the
+        same text. Without them only the turns of a conversation share a prefix.
+    prefix_block : int
+        Tokens of each such block; 1: the ids are tokens.
+
+    Raises
+    ------
+    InputError
+        On no request at all, columns of different lengths, or a value out of its range.
+    """
+
+    arrival: FloatColumn
+    prompt_tokens: IntColumn
+    output_tokens: IntColumn
+    best_of: IntColumn | None = None
+    priority: IntColumn | None = None
+    after: IntColumn | None = None
+    think_s: FloatColumn | None = None
+    prefix_ids: Sequence[Sequence[int]] | None = None
+    prefix_block: int = 512
+
+    def __post_init__(self) -> None:
+        arrival = _column(self.arrival, "arrival", float)
+        n = len(arrival)
+        if not n:
+            raise InputError("LLMTrace: no request at all; expected at least one")
+        _refuse("arrival", arrival, ~(np.isfinite(arrival) & (arrival >= 0)), "times must be finite and >= 0 seconds")
+        _refuse("arrival", arrival, np.diff(arrival, prepend=arrival[0]) < 0, "times must not decrease; sort them")
+        columns: dict[str, Any] = {"arrival": arrival}
+        for name, least in (("prompt_tokens", 1), ("output_tokens", 1), ("best_of", 1), ("priority", None)):
+            columns[name] = self._counts(name, n, least)
+        columns["after"] = after = self._counts("after", n, -1)
+        if after is not None:
+            _refuse("after", after, after >= np.arange(n), "a request may follow only an earlier row")
+        if self.think_s is not None:
+            columns["think_s"] = think = _column(self.think_s, "think_s", float, n)
+            _refuse("think_s", think, ~(np.isfinite(think) & (think >= 0)), "expected finite seconds >= 0")
+        if self.prefix_ids is not None:
+            if isinstance(self.prefix_block, bool) or self.prefix_block < 1:
+                raise InputError(f"LLMTrace.prefix_block: expected an integer >= 1 (got {self.prefix_block!r})")
+            need = -(-columns["prompt_tokens"] // self.prefix_block)
+            have = np.array([len(ids) for ids in self.prefix_ids], dtype=np.int64)
+            if have.shape != (n,):
+                raise InputError(f"LLMTrace.prefix_ids: expected {n} entries, one per arrival (got {len(have)})")
+            _refuse("prefix_ids", have, have != need, f"expected one id for each {self.prefix_block} prompt tokens")
+        for name, column in columns.items():
+            if column is not None:
+                column.flags.writeable = False
+                object.__setattr__(self, name, column)
+
+    def _counts(self, name: str, n: int, least: int | None) -> IntColumn | None:
+        given = getattr(self, name)
+        if given is None:
+            return None
+        column = _column(given, name, int, n)
+        if least is not None:
+            _refuse(name, column, column < least, f"expected integers >= {least}")
+        return column
+
+    @classmethod
+    def of(cls, requests: LLMTrace | Trace | Iterable[LLMRequest]) -> LLMTrace:
+        """Requests of any kind as an `LLMTrace`.
+
+        Parameters
+        ----------
+        requests : LLMTrace, Trace or iterable of LLMRequest
+            A `Trace` needs token columns; what it says of models, SLOs and prefixes is left behind. Tokens of
+            `LLMRequest`s are kept if all have them; ids are not.
+
+        Raises
+        ------
+        InputError
+            On a trace without tokens, or no request.
+        """
+        if isinstance(requests, LLMTrace):
+            return requests
+        if isinstance(requests, Trace):
+            for name in ("prompt_tokens", "output_tokens"):
+                if getattr(requests, name) is None:
+                    raise InputError(f"requests: the trace has no column {name!r}; read one that has, or draw lengths")
+            return cls(requests.arrival, requests.prompt_tokens, requests.output_tokens)  # type: ignore[arg-type]
+        rows = sorted(requests, key=lambda r: r.arrival)
+        told = [r.tokens for r in rows if r.tokens is not None]
+        return cls(
+            *(np.array([getattr(r, name) for r in rows]) for name in ("arrival", "prompt", "output", "best_of")),
+            priority=np.array([r.priority for r in rows]),
+            prefix_ids=told if rows and len(told) == len(rows) else None,
+            prefix_block=1,
+        )
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+    def __repr__(self) -> str:
+        return (
+            f"LLMTrace({len(self)} requests over {self.arrival[-1]:.6g} s, mean prompt {self.prompt_tokens.mean():.4g} "
+            f"and output {self.output_tokens.mean():.4g} tokens)"
+        )
+
+    def request(self, row: int, arrival: float | None = None) -> LLMRequest:
+        """The request of a row, by its number, arriving at `arrival` seconds (by default, its own)."""
+        return LLMRequest(
+            row,
+            int(self.prompt_tokens[row]),
+            int(self.output_tokens[row]),
+            float(self.arrival[row]) if arrival is None else arrival,
+            1 if self.best_of is None else int(self.best_of[row]),
+            priority=0 if self.priority is None else int(self.priority[row]),
+            tokens=self.tokens(row),
+            text=self._root(row),
+        )
+
+    def tokens(self, row: int) -> tuple[int, ...] | None:
+        """Token ids of a prompt; None where no prefix is known."""
+        if self.prefix_ids is None:
+            return None
+        ids, size, length = self.prefix_ids[row], self.prefix_block, int(self.prompt_tokens[row])
+        if size == 1:
+            return tuple(ids)
+        blocks = chain.from_iterable(range(i * size, (i + 1) * size) for i in map(int, ids))
+        return tuple(blocks)[:length]
+
+    def _root(self, row: int) -> int | None:
+        """The first turn of a row's conversation; None where it is no part of one."""
+        if self.after is None:
+            return None
+        while self.after[row] >= 0:
+            row = int(self.after[row])
+        return row
+
+    def select(self, rows: Any) -> LLMTrace:
+        """Only some rows (a slice or an index), times unchanged; of conversations, whole ones only.
+
+        Raises
+        ------
+        InputError
+            If no row is left, or one that another follows is not among them.
+        """
+        kept = np.arange(len(self))[rows]
+        after = None
+        if self.after is not None:
+            place = np.full(len(self) + 1, -2)
+            place[kept], place[-1] = np.arange(len(kept)), -1
+            after = place[self.after[kept]]
+            if (after == -2).any():
+                raise InputError("LLMTrace.select: a turn of a conversation is left out; later ones follow it")
+        columns = {
+            name: None if getattr(self, name) is None else getattr(self, name)[kept]
+            for name in ("arrival", "prompt_tokens", "output_tokens", "best_of", "priority", "think_s")
+        }
+        ids = None if self.prefix_ids is None else [self.prefix_ids[i] for i in kept.tolist()]
+        return LLMTrace(**columns, after=after, prefix_ids=ids, prefix_block=self.prefix_block)  # type: ignore[arg-type]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per request, one column for each that is there (prefix ids aside)."""
+        import pandas as pd
+
+        names = ("arrival", "prompt_tokens", "output_tokens", "best_of", "priority", "after", "think_s")
+        return pd.DataFrame({name: getattr(self, name) for name in names if getattr(self, name) is not None})
+
+
+def _column(values: Any, name: str, kind: type, n: int | None = None) -> npt.NDArray[Any]:
+    """A column of its own of one kind; whole numbers only where integers are asked for."""
+    try:
+        column = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"LLMTrace.{name}: expected numbers (got {str(values)[:60]})") from None
+    if column.ndim != 1 or (n is not None and len(column) != n):
+        raise InputError(f"LLMTrace.{name}: expected {n if n is not None else 'n'} entries (got shape {column.shape})")
+    if kind is int:
+        _refuse(name, column, ~(np.isfinite(column) & (column == np.floor(column))), "expected whole numbers")
+        return column.astype(np.int64)
+    return column
+
+
+def _refuse(name: str, column: npt.NDArray[Any], bad: npt.NDArray[np.bool_], why: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        more = f" and {int(bad.sum()) - 1} more" if bad.sum() > 1 else ""
+        raise InputError(f"LLMTrace.{name}: {why} (row {row}{more}, got {column[row]:g})")
