@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..simulator.metrics import Estimate
     from ..studies import Session
-    from ..studies.answer import Answer
+    from ..studies.questions.answer import Answer
 
 __all__ = ["answer_lines", "hopeless", "not_answered"]
 

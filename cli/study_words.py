@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..studies import Session, Study
-    from ..studies.axes import Axis
-    from ..studies.designs import Design
+    from ..studies.design.axes import Axis
+    from ..studies.design.designs import Design
     from ..studies.report.results import Results
 
 __all__ = ["aligned", "column", "count", "describe", "interval", "print_results", "table"]
@@ -75,8 +75,8 @@ def _flat(value: Any) -> str:
 
 def _varied(axis: Axis, design: Design) -> str:
     """What an axis takes: its values, or the range that a sample is drawn from."""
-    from ..studies.designs import LatinHypercube
-    from ..studies.ranges import Range
+    from ..studies.design.designs import LatinHypercube
+    from ..studies.design.ranges import Range
 
     if isinstance(axis.values, Range) and isinstance(design, LatinHypercube):
         log = ", on a log scale" if axis.values.scale == "log" else ""
@@ -92,7 +92,7 @@ def _listed(values: Sequence[Any]) -> str:
 
 def _asked(question: Any) -> str:
     """A question in words, with its range where one was said."""
-    from ..studies.questions_words import title
+    from ..studies.questions.words import title
 
     said = question.model_dump(mode="json", exclude_unset=True)
     rest = {name: value for name, value in said.items() if name not in TITLE}

@@ -12,8 +12,8 @@ from typing import cast
 
 from ..errors import InputError
 from ..planners import PlannerSource
-from ..studies.processes import Processes, start_worker
-from ..studies.work import Cargo, held
+from ..studies.execution.processes import Processes, start_worker
+from ..studies.execution.work import Cargo, held
 from ..studies.worlds.serving import WORLD
 from ..studies.worlds.serving_data import ServingData
 from .baseline import Baseline

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import InputError
+from ..studies.file.yaml_errors import explain
+from ..studies.file.yamlfile import YamlDocument, parse, problems
 from ..studies.worlds.serving_case import ServingCase
-from ..studies.yaml_errors import explain
-from ..studies.yamlfile import YamlDocument, parse, problems
 from ..wording import nearest, short
 
 __all__ = ["OBJECTIVES", "STANDARD", "Objective", "Suite", "SuiteCase", "load_suite"]

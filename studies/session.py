@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..errors import InputError, RunError
 from ..wording import nearest
-from .executors import crew
-from .fields import value_at
+from .design.fields import value_at
+from .execution.executors import crew
+from .execution.runner import Runner
+from .execution.work import Shared
 from .outcome import Outcome
 from .point import Point
 from .progress import OnProgress, Progress
-from .runner import Runner
-from .store import Row, Store
-from .store_file import MEND, Identity, discard, missing
+from .storage.store import Row, Store
+from .storage.store_file import MEND, Identity, discard, missing
 from .study import Study
-from .work import Shared
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .answer import Answer
+    from .questions.answer import Answer
     from .worlds import Case
 
 __all__ = ["Session", "SessionFacts"]

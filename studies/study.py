@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError
 from ..wording import dotted
-from .axes import Axis, Values
-from .build import build
-from .designs import Design, Listed
-from .document import VERSION
-from .fields import checked, find_field, place, plain, set_fields, steps, value_at
-from .located import located
+from .design.axes import Axis, Values
+from .design.designs import Design, Listed
+from .design.fields import checked, find_field, place, plain, set_fields, steps, value_at
+from .file.build import build
+from .file.document import VERSION
+from .file.located import located
+from .file.yaml_errors import Location
+from .file.yaml_text import to_yaml
+from .file.yamlfile import YamlDocument, parse, problems, read
 from .point import Point
-from .questions_kinds import Question
+from .questions.kinds import Question
 from .worlds import Case, World
-from .yaml_errors import Location
-from .yaml_text import to_yaml
-from .yamlfile import YamlDocument, parse, problems, read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,7 +241,7 @@ class Study:
 
     def reach(self) -> list[Case]:
         """Cases that together name every file, device and planner that points can."""
-        from .reach import reach  # which knows the questions, which know studies
+        from .design.reach import reach  # which knows the questions, which know studies
 
         return reach(self)
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .fields import paths
+from .design.fields import paths
 from .grouping import Floats, Groups, group, missing, plain
 from .point import Point
 

@@ -10,8 +10,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from ..answer import Answer
 from ..point import Point
+from ..questions.answer import Answer
 from ..worlds import Panel
 from .chart import Chart
 from .look import Style

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..answer import Answer
+from ..questions.answer import Answer
 from .chart import Chart, compose
 from .curves import in_gib, scale_x, ticks
 from .layout import kind_of

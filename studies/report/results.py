@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..answer import Answer
-from ..fields import value_at
+from ..design.fields import value_at
 from ..point import Point
+from ..questions.answer import Answer
 from ..study import Study
 from ..summary import best, differences, field_columns, metric_columns, summarise
 from ..worlds import Case

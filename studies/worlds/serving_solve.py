@@ -15,7 +15,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.placement import Group, Placement, PlacementSchedule
 from ...simulator.plan import Plan
 from ...simulator.serving import SimulationResult, simulate
-from ..fields import find_field, set_fields
+from ..design.fields import find_field, set_fields
 from .serving_case import ServingCase
 from .serving_data import ServingData, cluster_of
 from .serving_traffic import traffic

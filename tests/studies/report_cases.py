@@ -12,7 +12,7 @@ import pandas as pd
 from meshwright import studies
 from meshwright.simulator.metrics import Estimate
 from meshwright.studies import Point, Study
-from meshwright.studies.answer import Answer, Probe
+from meshwright.studies.questions.answer import Answer, Probe
 
 EVIL = "<script>alert(1)</script>"
 NASTY = f"{EVIL} \"quoted\" & 'single' $x^2$ «ünïcode» 模型"

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meshwright import seeds
 from meshwright.studies import Study
-from meshwright.studies.axes import Axis
-from meshwright.studies.designs import Design, Grid, LatinHypercube, Listed, Zipped
-from meshwright.studies.ranges import Range
+from meshwright.studies.design.axes import Axis
+from meshwright.studies.design.designs import Design, Grid, LatinHypercube, Listed, Zipped
+from meshwright.studies.design.ranges import Range
 
 LISTS = st.lists(st.lists(st.integers(), min_size=1, max_size=4), min_size=0, max_size=4)
 BASE: dict[str, Any] = {"study": 1, "cluster": {"devices": 8}, "models": "S1", "workload": {"rate": 10, "slo_scale": 5}}

@@ -15,7 +15,7 @@ import pytest
 from clusters import DaskCluster, RayCluster, free_port
 from meshwright.errors import InputError, RunError
 from meshwright.studies import Session, Study
-from meshwright.studies.executors import check_versions
+from meshwright.studies.execution.executors import check_versions
 from tiny_world import TINY, evaluated, tiny_study
 
 SERVING = """
@@ -218,7 +218,7 @@ def test_a_dask_cluster_without_workers_and_with_an_old_one(tmp_path: Path, monk
     (old / "METADATA").write_text("Metadata-Version: 2.1\nName: meshwright\nVersion: 0.0.1\n")
     with DaskCluster(tmp_path, workers=0) as cluster:
         with monkeypatch.context() as patch:
-            patch.setattr("meshwright.studies.executor_dask.JOIN_S", 0.5)
+            patch.setattr("meshwright.studies.execution.on_dask.JOIN_S", 0.5)
             with pytest.raises(InputError, match="has no workers; start some: dask worker"):
                 Session.open(tiny_study(tmp_path, 3), executor=cluster.name)
         cluster.add_worker(path=str(tmp_path / "old"))

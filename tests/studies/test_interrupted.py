@@ -19,7 +19,7 @@ import pytest
 from clusters import HERE, DaskCluster
 from meshwright.errors import RunError
 from meshwright.studies import Session, Study
-from meshwright.studies.runner import DIED
+from meshwright.studies.execution.runner import DIED
 from tiny_world import evaluated, tiny_study
 
 POINTS = 24

@@ -11,7 +11,7 @@ import pytest
 from meshwright import studies
 from meshwright.errors import InputError
 from meshwright.studies import report
-from meshwright.studies.answer import Effect
+from meshwright.studies.questions.answer import Effect
 from meshwright.studies.report.layout import kind_of, layout
 from meshwright.studies.report.results import gather
 from meshwright.studies.worlds.serving_panels import panels

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
 from meshwright.studies import Outcome, Point
-from meshwright.studies.store import Store
-from meshwright.studies.store_file import Identity
+from meshwright.studies.storage.store import Store
+from meshwright.studies.storage.store_file import Identity
 
 OURS = Identity("mine", "d1", "study: 1\nrate: 10\n", "0.1.0")
 
@@ -132,7 +132,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
 
 def test_another_program_that_has_the_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is lost, and the file is sealed as soon as it can be."""
-    monkeypatch.setattr("meshwright.studies.store.BUSY_MS", 10)
+    monkeypatch.setattr("meshwright.studies.storage.store.BUSY_MS", 10)
     want = sealed(tmp_path / "want")
     store = fill(tmp_path / "s")
     reader = sqlite3.connect(tmp_path / "s")

@@ -16,7 +16,7 @@ import pytest
 from meshwright import studies
 from meshwright.errors import InputError
 from meshwright.studies import Point, Study
-from meshwright.studies.schema import schema, schema_text
+from meshwright.studies.file.schema import schema, schema_text
 from meshwright.studies.worlds import world
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -329,7 +329,9 @@ def test_errors_about_files_get_the_line_that_names_them(tmp_path: Path) -> None
 
 def test_published_schema_is_current_and_takes_the_examples() -> None:
     file = ROOT / "docs/schema/study-1.schema.json"
-    assert file.read_text(encoding="utf-8") == schema_text(), "run: python -m meshwright.studies.schema > that file"
+    assert file.read_text(encoding="utf-8") == schema_text(), (
+        "run: python -m meshwright.studies.file.schema > that file"
+    )
     jsonschema.Draft202012Validator.check_schema(schema())
     examples = [path for path in (ROOT / "examples").glob("*.yaml") if "study: 1" in path.read_text()]
     assert examples

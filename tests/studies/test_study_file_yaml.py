@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meshwright import studies
 from meshwright.errors import InputError
-from meshwright.studies import yamlfile
-from meshwright.studies.yaml_text import to_yaml
+from meshwright.studies.file import yamlfile
+from meshwright.studies.file.yaml_text import to_yaml
 from pydantic import BaseModel, ConfigDict
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -12,9 +12,9 @@ from typing import Any
 
 from meshwright.errors import InfeasibleError
 from meshwright.studies import Outcome, Study
-from meshwright.studies.axes import Axis
-from meshwright.studies.designs import Grid
-from meshwright.studies.ranges import Range
+from meshwright.studies.design.axes import Axis
+from meshwright.studies.design.designs import Grid
+from meshwright.studies.design.ranges import Range
 from meshwright.studies.worlds import Case
 from pydantic import BaseModel
 

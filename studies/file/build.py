@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
-from ..errors import InputError
-from ..wording import nearest
-from .axes import Axis, Values
-from .axis_reader import AxisReader
-from .designs import Design, Grid, LatinHypercube, Listed, Zipped
+from ...errors import InputError
+from ...wording import nearest
+from ..design.axes import Axis, Values
+from ..design.axis_reader import AxisReader
+from ..design.designs import Design, Grid, LatinHypercube, Listed, Zipped
+from ..design.fields import checked, find_field, paths, place, steps
+from ..worlds import Case, World, world
+from ..worlds.world import WORLDS
 from .document import LatinHypercubeEntry, RangeEntry, StudyDocument, read_form
-from .fields import checked, find_field, paths, place, steps
-from .worlds import Case, World, world
-from .worlds.world import WORLDS
 from .yaml_errors import Location, unknown_key
 from .yamlfile import YamlDocument, problems
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import InputError
-from ..wording import dotted, nearest
-from .worlds import Case
-from .yaml_errors import Location, explain
+from ...errors import InputError
+from ...wording import dotted, nearest
+from ..file.yaml_errors import Location, explain
+from ..worlds import Case
 
 __all__ = ["checked", "find_field", "holds_whole_numbers", "paths", "place", "plain", "set_fields", "steps", "value_at"]
 

@@ -1,4 +1,4 @@
-"""The published JSON Schema of study files, for editors; ``python -m meshwright.studies.schema`` prints it.
+"""The published JSON Schema of study files, for editors; ``python -m meshwright.studies.file.schema`` prints it.
 
 It says what a study file may look like. What only a whole study tells (whether a field exists, whether values go
 together) `meshwright.studies.load` checks.
@@ -12,9 +12,9 @@ from typing import Any, cast
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from ..worlds import world
+from ..worlds.world import WORLDS
 from .document import VERSION, StudyDocument
-from .worlds import world
-from .worlds.world import WORLDS
 
 __all__ = ["schema", "schema_text"]
 

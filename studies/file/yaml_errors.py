@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from ..wording import fields_at, nearest, short
+from ...wording import fields_at, nearest, short
 
 __all__ = ["explain", "unknown_key"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
-from .questions_kinds import Question
+from ..questions.kinds import Question
 from .units import parse_fraction
 from .yaml_errors import Location, explain
 

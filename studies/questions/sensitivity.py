@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from ..profiles.hardware import device
+from ...errors import InputError
+from ...profiles.hardware import device
+from ..worlds import Case
 from .answer import Answer, Effect
 from .bisection import Rule, Search
-from .questions_kinds import FACTORS, WhatBreaksFirst
-from .questions_quantity import (
+from .kinds import FACTORS, WhatBreaksFirst
+from .quantity import (
     DEFAULT_SLO_SCALE,
     Quantity,
     base_of,
@@ -28,11 +29,10 @@ from .questions_quantity import (
     slo_path,
     value_of,
 )
-from .questions_words import answer_of, asked, bounds_of, measured, title
-from .worlds import Case
+from .words import answer_of, asked, bounds_of, measured, title
 
 if TYPE_CHECKING:
-    from .study import Study
+    from ..study import Study
 
 __all__ = ["answers", "searches"]
 

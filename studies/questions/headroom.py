@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ...errors import InputError
+from ..worlds import Case
 from .answer import Answer
 from .bisection import Rule, Search
-from .questions_kinds import Headroom
-from .questions_quantity import Quantity, base_of, given, has_field, number, slo_path, value_of
-from .questions_words import answer_of, measured, title
-from .worlds import Case
+from .kinds import Headroom
+from .quantity import Quantity, base_of, given, has_field, number, slo_path, value_of
+from .words import answer_of, measured, title
 
 if TYPE_CHECKING:
-    from .study import Study
+    from ..study import Study
 
 __all__ = ["answers", "searches"]
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from ..profiles.hardware import device
+from ...errors import InputError
+from ...profiles.hardware import device
 from .answer import Answer
 from .bisection import Rule, Search
-from .questions_kinds import CheapestCluster
-from .questions_quantity import Quantity, base_of, given, number, value_of
-from .questions_words import answer_of, asked, percent, title
+from .kinds import CheapestCluster
+from .quantity import Quantity, base_of, given, number, value_of
+from .words import answer_of, asked, percent, title
 
 if TYPE_CHECKING:
-    from .study import Study
+    from ..study import Study
 
 __all__ = ["answers", "searches"]
 

@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..errors import RunError
-from ..planners.bisection import Bisection
-from ..simulator.metrics import Estimate, mean_interval
-from ..wording import nearest
+from ...errors import RunError
+from ...planners.bisection import Bisection
+from ...simulator.metrics import Estimate, mean_interval
+from ...wording import nearest
+from ..outcome import Outcome
+from ..point import Point
 from .answer import Probe
-from .outcome import Outcome
-from .point import Point
-from .questions_kinds import QuestionBase
-from .questions_quantity import Quantity
+from .kinds import QuestionBase
+from .quantity import Quantity
 
 if TYPE_CHECKING:
-    from .session import Session
+    from ..session import Session
 
 __all__ = ["Rule", "Search", "drive"]
 

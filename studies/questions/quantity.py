@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import InputError
-from .fields import find_field, set_fields
-from .questions_kinds import Extreme, FewestDevices, HighestCv, HighestRate, QuestionBase, TightestSlo
-from .worlds import Case
+from ...errors import InputError
+from ..design.fields import find_field, set_fields
+from ..worlds import Case
+from .kinds import Extreme, FewestDevices, HighestCv, HighestRate, QuestionBase, TightestSlo
 
 if TYPE_CHECKING:
-    from .study import Study
+    from ..study import Study
 
 __all__ = [
     "Quantity",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..simulator.metrics import Estimate
-from .point import Point
+from ...simulator.metrics import Estimate
+from ..point import Point
 
 __all__ = ["Answer", "Effect", "Probe", "headline"]
 

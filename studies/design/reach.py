@@ -6,13 +6,13 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ..point import Point
+from ..questions import cases
+from ..worlds import Case
 from .designs import Grid
-from .point import Point
-from .questions import cases
-from .worlds import Case
 
 if TYPE_CHECKING:
-    from .study import Study
+    from ..study import Study
 
 __all__ = ["reach"]
 

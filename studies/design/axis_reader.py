@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..errors import InputError
-from ..wording import dotted
+from ...errors import InputError
+from ...wording import dotted
+from ..file.document import RangeEntry
+from ..file.yaml_errors import Location
+from ..worlds import Case
 from .axes import Axis, Values
-from .document import RangeEntry
 from .fields import checked, find_field, holds_whole_numbers, place, steps, value_at
 from .ranges import Range
-from .worlds import Case
-from .yaml_errors import Location
 
 __all__ = ["AxisReader"]
 

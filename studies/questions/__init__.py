@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import InputError
-from . import headroom, questions_cheapest, sensitivity
+from ...errors import InputError
+from ..point import Point
+from ..worlds import Case
+from . import cheapest as questions_cheapest
+from . import headroom, sensitivity
 from .answer import Answer, Effect, Probe, headline
 from .bisection import Rule, Search, drive
-from .point import Point
-from .questions_kinds import CheapestCluster, Headroom, Question, QuestionBase, WhatBreaksFirst
-from .questions_quantity import quantity_of
-from .questions_words import answer_of, title
-from .worlds import Case
+from .kinds import CheapestCluster, Headroom, Question, QuestionBase, WhatBreaksFirst
+from .quantity import quantity_of
+from .words import answer_of, title
 
 if TYPE_CHECKING:
-    from .session import Session
-    from .study import Study
+    from ..session import Session
+    from ..study import Study
 
 __all__ = ["Answer", "Effect", "Probe", "Question", "answer", "answers", "cases", "headline", "question"]
 

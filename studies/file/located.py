@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from ..errors import InputError
-from .fields import find_field, paths, steps
+from ...errors import InputError
+from ..design.fields import find_field, paths, steps
 from .yaml_errors import Location
 from .yamlfile import YamlDocument
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import seeds
+from ... import seeds
 from .axes import Axis, Values
 from .ranges import Range
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from ..errors import InputError, RunError
+from ...errors import InputError, RunError
 from .executors import Crew, check_versions, in_time, knock
 from .work import Cargo, evaluate_points
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from .. import __version__
-from ..errors import InputError, RunError
-from .point import Point
+from ... import __version__
+from ...errors import InputError, RunError
+from ..point import Point
 from .work import Cargo, Done, Shared, evaluate_points, evaluate_some, one_line
 
 __all__ = ["Crew", "InProcess", "check_versions", "crew", "in_time", "knock"]
@@ -134,10 +134,10 @@ def crew(executor: str | Executor, workers: int | None, shared: Shared) -> Crew:
         return _here(shared) if count == 1 else _processes(shared, count)
     scheme, host, port = _parse(executor)
     if scheme == "dask":
-        from .executor_dask import dask_crew
+        from .on_dask import dask_crew
 
         return dask_crew(executor, f"tcp://{host}:{port}", (host, port), Cargo.of(shared))
-    from .executor_ray import ray_crew
+    from .on_ray import ray_crew
 
     return ray_crew(executor, (host, port) if host else None, workers, Cargo.of(shared))
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
-from .. import __version__
-from ..errors import InputError
+from ... import __version__
+from ...errors import InputError
+from ..outcome import Outcome
+from ..point import Point
+from ..storage.store import Row
 from .executors import Crew, InProcess
-from .outcome import Outcome
-from .point import Point
-from .store import Row
 from .work import Done
 
 __all__ = ["Runner"]

@@ -14,7 +14,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from ..errors import RunError
+from ...errors import RunError
 from .work import Cargo, hold
 
 __all__ = ["Processes", "start_worker"]

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import __version__
-from ..errors import InputError, MeshwrightError
-from .outcome import Outcome
-from .point import Point
-from .study import Study
+from ... import __version__
+from ...errors import InputError, MeshwrightError
+from ..outcome import Outcome
+from ..point import Point
+from ..study import Study
 
 __all__ = ["Cargo", "Done", "Shared", "evaluate", "evaluate_points", "hold"]
 

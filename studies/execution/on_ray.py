@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ...errors import InputError
 from .executors import Crew, check_versions, in_time, knock
 from .work import Cargo, evaluate_points
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from ..errors import InputError
-from ..wording import dotted
+from ...errors import InputError
+from ...wording import dotted
 from .yaml_errors import explain
 from .yaml_values import Trap, scalar
 

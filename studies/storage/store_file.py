@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InputError
-from ..files import check_target
+from ...errors import InputError
+from ...files import check_target
 
 __all__ = ["Identity", "Lock", "check", "create", "discard", "missing", "open_file"]
 

@@ -1,0 +1,1 @@
+"""The results store: SQLite, a row per point as it comes, sealed to the same bytes at the end."""
