@@ -119,7 +119,8 @@ class BlockManager:
 
     def can_append(self, group: SequenceGroup) -> bool:
         """Whether a block is free for every running sequence, needed or not (the paper's conservative test)."""
-        return len(group.having(Status.RUNNING)) <= self.gpu.free_blocks
+        free = self.gpu.free_blocks
+        return len(group.sequences) <= free or len(group.having(Status.RUNNING)) <= free
 
     def append(self, sequence: Sequence) -> tuple[int, int] | None:
         """Make room for the sequence's newest token.
@@ -130,7 +131,7 @@ class BlockManager:
             The block to copy from and to, if the last block was shared (copy-on-write).
         """
         table = self.tables[sequence.number]
-        if len(table) < sequence.blocks(self.block_size):
+        if len(table) * self.block_size < sequence.length:
             table.append(self.gpu.allocate())
             return None
         last = table[-1]

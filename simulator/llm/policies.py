@@ -189,20 +189,21 @@ def _too_long(request: LLMRequest, longest: int) -> str:
 
 
 def _work_02(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work:
-    iteration = None
+    iteration, size, tables, wasted = None, scheduler.config.block_size, scheduler.memory.tables, 0.0
     if step.kind == "prompt":
         lengths = [group.having(Status.RUNNING)[0].length for group in step.scheduled]
         width = max(lengths)
         iteration = Iteration(tuple((width if padded else n, 0) for n in lengths), outputs=len(lengths))
-    elif step.scheduled:
-        running = [s.length for group in step.scheduled for s in group.sequences if s.status is Status.RUNNING]
-        iteration = Iteration((), len(running), sum(running), len(running))
-    size, tables, wasted = scheduler.config.block_size, scheduler.memory.tables, 0.0
+    running = context = 0
     for group in scheduler.running:
         for sequence in group.sequences:
             if sequence.status is Status.RUNNING:
-                table = tables[sequence.number]
-                wasted += (len(table) * size - sequence.length) / table[-1].shares
+                length, table = sequence.length, tables[sequence.number]
+                running += 1
+                context += length
+                wasted += (len(table) * size - length) / table[-1].shares
+    if step.kind == "decode" and running:  # a decode step schedules all that run
+        iteration = Iteration((), running, context, running)
     pool = scheduler.memory.gpu
     return Work(
         iteration,

@@ -102,7 +102,7 @@ class Sequence:
     @property
     def finished(self) -> bool:
         """Whether nothing more comes of it."""
-        return self.status in (Status.FINISHED, Status.IGNORED)
+        return self.status is Status.FINISHED or self.status is Status.IGNORED
 
     def blocks(self, block_size: int) -> int:
         """Logical blocks that its tokens fill, the last one perhaps in part."""
@@ -129,11 +129,15 @@ class SequenceGroup:
 
     def having(self, status: Status) -> list[Sequence]:
         """Sequences in a state."""
+        if len(self.sequences) == 1:
+            return self.sequences[:] if self.sequences[0].status is status else []
         return [s for s in self.sequences if s.status is status]
 
     @property
     def finished(self) -> bool:
         """Whether every sequence is finished."""
+        if len(self.sequences) == 1:
+            return self.sequences[0].finished
         return all(s.finished for s in self.sequences)
 
     @property

@@ -6,6 +6,7 @@ run out the newest is preempted, by recomputation if it has one sequence, else b
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -123,11 +124,14 @@ class Vllm02Scheduler:
 
     def complete(self, step: Vllm02Step) -> list[SequenceGroup]:
         """Every scheduled sequence got a token, a prompt's its samples; returns the groups that finished."""
+        finished: list[SequenceGroup] = []
         for group in step.scheduled:
             for sequence in group.having(Status.RUNNING):
                 self._grow(group, sequence)
-        finished = [group for group in step.scheduled if group.finished]
-        self.running = [group for group in self.running if not group.finished]
+            if group.finished:
+                finished.append(group)
+        if finished:
+            self.running = [group for group in self.running if not group.finished]
         return finished
 
     def _sequence(self, length: int, output: int = 0, status: Status = Status.WAITING) -> Sequence:
@@ -138,7 +142,7 @@ class Vllm02Scheduler:
         """Admit waiting prompts, first come, first served, until one does not fit."""
         step, lengths = Vllm02Step("prompt"), list[int]()
         limit = min(self.config.max_model_len, self.config.token_budget)
-        running = sum(group.max_running for group in self.running)
+        running = sum(group.max_running for group in self.running) if self.waiting else 0
         while self.waiting:
             group = self.waiting[0]
             (prompt,) = group.having(Status.WAITING)
@@ -168,9 +172,9 @@ class Vllm02Scheduler:
     def _decodes(self) -> Vllm02Step:
         """A token for every running sequence; preempt the newest groups where blocks run out, else swap in."""
         step, kept, preempted = Vllm02Step("decode"), list[SequenceGroup](), False
-        queue = sorted(self.running, key=_arrival)
+        queue = deque(sorted(self.running, key=_arrival))
         while queue:
-            group = queue.pop(0)
+            group = queue.popleft()
             while not self.memory.can_append(group):
                 preempted = True
                 victim = queue.pop() if queue else group
@@ -191,7 +195,7 @@ class Vllm02Scheduler:
         return step
 
     def _swap_in(self, step: Vllm02Step) -> None:
-        running = sum(group.max_running for group in self.running)
+        running = sum(group.max_running for group in self.running) if self.swapped else 0
         while self.swapped and self.memory.can_swap_in(self.swapped[0]):
             group = self.swapped[0]
             if running + group.max_running > self.config.max_num_seqs:
@@ -204,8 +208,10 @@ class Vllm02Scheduler:
             self.running.append(self.swapped.pop(0))
 
     def _append(self, group: SequenceGroup, step: Vllm02Step) -> None:
-        copies = (self.memory.append(sequence) for sequence in group.having(Status.RUNNING))
-        step.copies += [pair for pair in copies if pair is not None]
+        for sequence in group.having(Status.RUNNING):
+            pair = self.memory.append(sequence)
+            if pair is not None:
+                step.copies.append(pair)
 
     def _preempt(self, group: SequenceGroup, step: Vllm02Step) -> None:
         """Recompute a single sequence from the front of the queue; swap several out, that share blocks."""
