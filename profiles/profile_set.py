@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 
 from ..errors import InputError, OutOfProfileError
@@ -122,6 +123,10 @@ class ProfileSet(Mapping[str, ModelProfile]):
 
     def digest(self) -> str:
         """SHA-256 of the set's canonical JSON: the same figures and provenance give the same digest."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         from .document import digest
 
         return digest(self)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..errors import InputError, RunError
 from ..wording import nearest
-from .design.fields import value_at
 from .execution.executors import crew
 from .execution.runner import Runner
 from .execution.work import Shared
+from .frame import frame_of
 from .outcome import Outcome
 from .point import Point
 from .progress import OnProgress, Progress
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .questions.answer import Answer
-    from .worlds import Case
 
 __all__ = ["Session", "SessionFacts"]
 
@@ -358,33 +357,7 @@ class Session:
 
         A field that varies among other points has the base case's value.
         """
-        import pandas as pd
-
-        rows = list(self.store.rows())
-        paths = dict.fromkeys(a.path for a in self.study.axes) | dict.fromkeys(p for r, _ in rows for p, _ in r.values)
-        metrics = dict.fromkeys(name for _, o in rows for name in o.metrics)
-        bases = {label: self.study.case(Point(0, (), label)) for label in self.study.planners}
-        defaults = {label: {path: _said_at(base, path) for path in paths} for label, base in bases.items()}
-        columns: dict[str, list[Any]] = {path: [] for path in paths}
-        for point, _ in rows:
-            for path, value in (defaults[point.planner] | dict(point.values)).items():
-                columns[path].append(value)
-        columns["planner"] = [p.planner for p, _ in rows]
-        columns["replication"] = [p.replication for p, _ in rows]
-        columns["status"] = [o.status for _, o in rows]
-        columns |= {name: [o.metrics.get(name, float("nan")) for _, o in rows] for name in metrics}
-        columns["notes"] = ["; ".join(o.notes) for _, o in rows]
-        columns["decision"] = [o.decision for _, o in rows]
-        columns["error"] = [o.error for _, o in rows]
-        return pd.DataFrame(columns, index=pd.Index([p.index for p, _ in rows], name="point", dtype="int64"))
-
-
-def _said_at(case: Case, path: str) -> Any:
-    """The value of a field; None where the case does not say it, such as an option of another planner."""
-    try:
-        return value_at(case, path)
-    except (AttributeError, KeyError):
-        return None
+        return frame_of(self.study, self.store.rows())
 
 
 def _generator(rows: Iterator[Row]) -> Generator[Row]:

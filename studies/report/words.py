@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["LATENCIES", "cell", "label", "number", "plain", "scale", "short_names", "sized", "with_unit"]
 
 _SECONDS = {"mean_latency", "p50_latency", "p99_latency"}
-_SHARES = {"attainment", "utilization", "offered_load", "difference"}
+_SHARES = {"attainment", "utilization", "offered_load", "demand", "difference"}
 _RATES = {"goodput"}
 
 LATENCIES = ("mean_latency", "p99_latency")

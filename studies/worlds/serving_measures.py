@@ -11,14 +11,14 @@ from ...planners import ScheduledPlan
 from ...planners.alpaserve.bound import upper_bound
 from ...planners.alpaserve.instance import build_instance
 from ...planners.problem import Problem
-from ...profiles import ParallelConfig
+from ...profiles import ModelProfile, ParallelConfig
 from ...simulator.metrics import instability, tail
 from ...simulator.plan import Plan
 from ...simulator.serving import SimulationResult
 from ...simulator.serving.replay import stage_work
 from .serving_solve import Solved
 
-__all__ = ["decision", "device_utilization", "measures"]
+__all__ = ["decision", "demand", "device_utilization", "measures"]
 
 
 def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -26,10 +26,11 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
 
     attainment, goodput (per second), mean_latency, p50_latency, p99_latency (seconds, of served requests; p99 only from
     10,000 of them on), requests and rejected leave out both ends where the case has a warm-up. utilization is of the
-    whole cluster from time 0 to the last finish; offered_load is that of the busiest stage of any group. upper_bound is
-    on the attainment of any placement on this cluster and traffic, gap what is missing to it; they are left out where
-    the bound does not hold (batching, schedules of placements) or counts other requests (warm-up). evaluations are
-    simulations that the planner made.
+    whole cluster from time 0 to the last finish. offered_load is that of the busiest stage of any group, for requests
+    that were admitted; demand is the share of the cluster's device-seconds that all requests would take. upper_bound
+    is on the attainment of any placement on this cluster and traffic, gap what is missing to it; they are left out
+    where the bound does not hold (batching, schedules of placements) or counts other requests (warm-up). evaluations
+    are simulations that the planner made.
     """
     result, problem, case = solved.result, solved.problem, solved.case
     cluster, counted = problem.cluster, np.ones(len(result), bool) if result.counted is None else result.counted
@@ -42,6 +43,7 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
         "p99_latency": p99.value,
         "utilization": device_utilization(result, cluster.n_devices),
         "offered_load": float(result.offered_load().max()),
+        "demand": demand(solved),
         "requests": float(counted.sum()),
         "rejected": float((result.rejected & counted).sum()),
         "devices": float(cluster.n_devices),
@@ -57,6 +59,8 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     unstable = instability(result)
     if unstable:
         notes.append(unstable)
+    if values["demand"] >= 1:
+        notes.append(f"overloaded: the requests ask for {values['demand']:.2f} of what the devices can do")
     other = _planned_with_others(solved)
     if other:
         notes.append(f"planned with other latencies than the profile holds: {other}")
@@ -75,6 +79,37 @@ def device_utilization(result: SimulationResult, n_devices: int) -> float:
         op = np.array([group.config.op for group in segment.placement.groups], dtype=np.float64)
         busy += float(op @ stage_work(segment, result).sum(axis=1))
     return busy / (n_devices * result.horizon) if result.horizon > 0 else 0.0
+
+
+def demand(solved: Solved) -> float:
+    """Device-seconds that all requests would take, over those of the cluster while requests arrive.
+
+    Each request is counted where it costs least: among the configurations that hold its model, or, for a model without
+    a replica, among those that are profiled; with batching at the cheapest batch size. From 1 on no queue discipline
+    serves them all: with admission the rest is rejected, without it latencies grow with the horizon.
+    """
+    result, cluster = solved.result, solved.problem.cluster
+    placed: dict[str, set[ParallelConfig]] = {}
+    for segment in result.segments:
+        for group in segment.placement.groups:
+            for name in group.models:
+                placed.setdefault(name, set()).add(group.config)
+    total = 0.0
+    for name, count in zip(result.trace.models, result.trace.counts().tolist(), strict=True):
+        if count:
+            profile = solved.problem.profiles[name]
+            configs = placed.get(name) or {c for c in profile.configs if c.n_devices <= cluster.n_devices}
+            total += count * min(
+                (_device_seconds(profile, c, solved.case.serving.max_batch) for c in configs), default=0
+            )
+    span = float(result.trace.arrival[-1])
+    return total / (cluster.n_devices * span) if span > 0 else math.nan
+
+
+def _device_seconds(profile: ModelProfile, config: ParallelConfig, max_batch: int) -> float:
+    """Device-seconds of one request at the cheapest batch size."""
+    stages = profile.stage(config).latency
+    return min(config.op * sum(row) / batch for batch, row in stages.items() if batch == 1 or batch <= max_batch)
 
 
 def _bound(problem: Problem, result: SimulationResult) -> float:

@@ -124,6 +124,7 @@ def test_utilisation_weighs_groups_by_their_devices_and_counts_idle_ones(tmp_pat
     outcome = evaluate(case, tmp_path)
     busy = 10 * 0.4 * 2 + 10 * 0.2
     assert outcome.metrics["utilization"] == pytest.approx(busy / (8 * 19.2), rel=1e-12)
+    assert outcome.metrics["demand"] == pytest.approx(busy / (8 * 19.0), rel=1e-12)  # the last request arrives at 19 s
     assert outcome.metrics["attainment"] == 1
     assert "evaluations" not in outcome.metrics  # nobody planned
 
@@ -132,6 +133,14 @@ def test_an_unstable_case_says_so() -> None:
     outcome = evaluate(case_of(workload__rate=60, serving__admission=False, planner__name="round-robin"))
     assert outcome.metrics["offered_load"] >= 1
     assert any(note.startswith("unstable: utilisation") for note in outcome.notes)
+
+
+def test_an_overloaded_case_says_so_even_where_admission_keeps_it_stable() -> None:
+    calm, flooded = (evaluate(case_of(workload__rate=rate, cluster__devices=2)) for rate in (2, 60))
+    assert calm.metrics["demand"] < 0.5
+    assert flooded.metrics["demand"] > 1
+    assert flooded.metrics["attainment"] <= 1.1 / flooded.metrics["demand"]
+    assert [any(note.startswith("overloaded: ") for note in o.notes) for o in (calm, flooded)] == [False, True]
 
 
 def test_nothing_to_plan_is_infeasible_and_not_an_error() -> None:
