@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import logging
 import time
@@ -48,6 +49,8 @@ def dask_crew(name: str, address: str, place: tuple[str, int], cargo: Cargo) -> 
     level = quiet.level
     try:
         quiet.setLevel(logging.CRITICAL)  # what goes wrong here is said once, below
+        # A client that met another kind of server would go on trying when the process ends.
+        in_time(lambda: asyncio.run(_greet(address)), name, ANSWER_S)
         client: Any = in_time(
             lambda: distributed.Client(address, timeout=ANSWER_S, set_as_default=False, name="meshwright"),
             name,
@@ -68,6 +71,14 @@ def dask_crew(name: str, address: str, place: tuple[str, int], cargo: Cargo) -> 
     except BaseException:
         client.close()
         raise
+
+
+async def _greet(address: str) -> None:
+    """Shake hands with a dask server."""
+    from distributed.comm import connect
+
+    comm = await connect(address, timeout=ANSWER_S)
+    await comm.close()
 
 
 def _same(cargo: Cargo) -> Cargo:

@@ -32,7 +32,7 @@ def check_case(case: ServingCase, data: ServingData, complete: bool = True) -> I
 def under(field: str, message: str) -> Iterator[str]:
     """The lines of an error with the field in front that they are about, said once."""
     for line in message.splitlines():
-        for said in (field, field.rpartition(".")[2], "device"):
+        for said in (field, field.rpartition(".")[2], field.partition(".")[0], "device"):
             line = line.removeprefix(f"{said}: ")
         yield f"{field}: {line.removeprefix(f'{field} ')}"
 
