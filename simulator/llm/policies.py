@@ -201,7 +201,8 @@ def _work_02(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work
                 length, table = sequence.length, tables[sequence.number]
                 running += 1
                 context += length
-                wasted += (len(table) * size - length) / table[-1].shares
+                if len(table) * size > length:  # in a prompt step the newest token may have no slot yet
+                    wasted += (len(table) * size - length) / table[-1].shares
     if step.kind == "decode" and running:  # a decode step schedules all that run
         iteration = Iteration((), running, context, running)
     pool = scheduler.memory.gpu
