@@ -1,8 +1,38 @@
 """What token-by-token LLM serving costs: shapes of decoder models, their KV memory, and the time of one iteration."""
 
 from .capacity import KVCapacity, kv_capacity
+from .cost import TableCost, iteration_cost
+from .cost_fitted import FittedCost, load_fits
+from .cost_grid import CostGrid, compiled, iteration_seconds
+from .cost_overheads import NO_OVERHEADS, Overheads
+from .cost_parts import Part
 from .decoder import DecoderSpec, decoder
 from .iteration import Iteration, IterationCost
+from .tables import KernelTables, Layers, Operators, Peaks
+from .tables_grid import Grid
 from .zoo import DECODERS
 
-__all__ = ["DECODERS", "DecoderSpec", "Iteration", "IterationCost", "KVCapacity", "decoder", "kv_capacity"]
+__all__ = [
+    "DECODERS",
+    "NO_OVERHEADS",
+    "CostGrid",
+    "DecoderSpec",
+    "FittedCost",
+    "Grid",
+    "Iteration",
+    "IterationCost",
+    "KVCapacity",
+    "KernelTables",
+    "Layers",
+    "Operators",
+    "Overheads",
+    "Part",
+    "Peaks",
+    "TableCost",
+    "compiled",
+    "decoder",
+    "iteration_cost",
+    "iteration_seconds",
+    "kv_capacity",
+    "load_fits",
+]

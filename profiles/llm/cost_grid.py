@@ -1,0 +1,203 @@
+"""`CostGrid`: an iteration's cost as arrays, and the one function over them that Python and numba run alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CostGrid", "compiled", "iteration_seconds"]
+
+Floats = NDArray[np.float64]
+
+
+class CostGrid(NamedTuple):
+    """An iteration's cost as arrays; what `iteration_seconds` and its compiled twin take.
+
+    Parameters
+    ----------
+    dense : array
+        Seconds of everything that depends on tokens alone, by tokens (index).
+    head : array
+        Seconds of the output head and sampling, by outputs (index).
+    decode_x, decode_y, decode : array
+        Attention of decodes over (sequences, mean context).
+    prefill_x, prefill_y, prefill : array
+        Attention of equal prompts over (prompts, pairs of tokens of one).
+    mixed_new, mixed_before, mixed_decodes, mixed_context, mixed : array
+        Attention of one chunk beside decodes; empty where that was not measured.
+    scheduler_s, per_sequence_s : float
+        Host time of a step, and per sequence.
+    host_decode_s, host_pieces_s, host_eager_s : float
+        Host time to launch a step of decodes in a graph, a step in pieces of graphs, a step without graphs.
+    graph_tokens : int
+        Most tokens that run in graphs; 0 without graphs.
+    overlapped : bool
+        Whether host time hides behind the device.
+    """
+
+    dense: Floats
+    head: Floats
+    decode_x: Floats
+    decode_y: Floats
+    decode: Floats
+    prefill_x: Floats
+    prefill_y: Floats
+    prefill: Floats
+    mixed_new: Floats
+    mixed_before: Floats
+    mixed_decodes: Floats
+    mixed_context: Floats
+    mixed: Floats
+    scheduler_s: float
+    per_sequence_s: float
+    host_decode_s: float
+    host_pieces_s: float
+    host_eager_s: float
+    graph_tokens: int
+    overlapped: bool
+
+
+def _line(table: Floats, at: int) -> float:
+    """A table by its index; beyond its end, on along the last half's slope."""
+    last = len(table) - 1
+    if at <= last:
+        return table[at]
+    half = last // 2
+    return table[last] + (at - last) * (table[last] - table[half]) / (last - half)
+
+
+def _cell(axis: Floats, at: float) -> int:
+    """The cell that holds `at`; the first or last where none does."""
+    low = 0
+    high = len(axis) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if axis[middle] <= at:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _surface(x_axis: Floats, y_axis: Floats, seconds: Floats, x: float, y: float) -> float:
+    """Affine in both coordinates inside; launch-bound below; in proportion to x * y beyond (the edge's efficiency)."""
+    hx = min(max(x, x_axis[0]), x_axis[-1])
+    hy = min(max(y, y_axis[0]), y_axis[-1])
+    i = _cell(x_axis, hx)
+    j = _cell(y_axis, hy)
+    i2 = min(i + 1, len(x_axis) - 1)
+    j2 = min(j + 1, len(y_axis) - 1)
+    u = (hx - x_axis[i]) / (x_axis[i2] - x_axis[i]) if i2 > i else 0.0
+    v = (hy - y_axis[j]) / (y_axis[j2] - y_axis[j]) if j2 > j else 0.0
+    low = seconds[i, j] * (1 - v) + seconds[i, j2] * v
+    high = seconds[i2, j] * (1 - v) + seconds[i2, j2] * v
+    ratio = max(x, hx) / hx * (max(y, hy) / hy)
+    return (low * (1 - u) + high * u) * ratio
+
+
+def _weight(axis: Floats, i: int, at: float) -> float:
+    """How far `at` is through cell `i`; above 1 beyond the grid (on at the edge's rate), 0 below it."""
+    return max(0.0, (at - axis[i]) / (axis[i + 1] - axis[i]))
+
+
+def _mixed(g: CostGrid, new: float, before: float, decodes: float, context: float) -> float:
+    """Attention of one chunk beside decodes: affine in each of the four coordinates."""
+    a = _cell(g.mixed_new, new)
+    b = _cell(g.mixed_before, before)
+    c = _cell(g.mixed_decodes, decodes)
+    d = _cell(g.mixed_context, context)
+    wa = _weight(g.mixed_new, a, new)
+    wb = _weight(g.mixed_before, b, before)
+    wc = _weight(g.mixed_decodes, c, decodes)
+    wd = _weight(g.mixed_context, d, context)
+    total = 0.0
+    for i in range(2):
+        for j in range(2):
+            for k in range(2):
+                share = (wa if i else 1 - wa) * (wb if j else 1 - wb) * (wc if k else 1 - wc)
+                total += share * (1 - wd) * g.mixed[a + i, b + j, c + k, d]
+                total += share * wd * g.mixed[a + i, b + j, c + k, d + 1]
+    return total
+
+
+def _attention(g: CostGrid, decodes: int, context: int, new: Any, before: Any) -> float:
+    chunks = len(new)
+    mean = context / decodes if decodes else 0.0
+    if chunks and len(g.mixed_new):
+        # Further chunks add what they add to the smallest call beside the same decodes.
+        least = _mixed(g, g.mixed_new[0], 0.0, decodes, mean)
+        total = least
+        for i in range(chunks):
+            total += max(0.0, _mixed(g, new[i], before[i], decodes, mean) - least)
+        return total
+    total = 0.0
+    if decodes:
+        total += _surface(g.decode_x, g.decode_y, g.decode, decodes, mean)
+    for i in range(chunks):
+        n = float(new[i])
+        length = n + before[i]
+        whole = length * (length + 1) / 2
+        own = n * (n + 1) / 2
+        seconds = _surface(g.prefill_x, g.prefill_y, g.prefill, chunks, whole) * ((own + n * before[i]) / whole)
+        if before[i]:
+            # Never faster than the chunk alone, nor than one decode that reads the same keys and values.
+            seconds = max(seconds, _surface(g.prefill_x, g.prefill_y, g.prefill, chunks, own))
+            seconds = max(seconds, _surface(g.decode_x, g.decode_y, g.decode, chunks, length))
+        total += seconds / chunks
+    return total
+
+
+def iteration_seconds(g: CostGrid, decodes: int, context: int, new: Any, before: Any, outputs: int) -> float:
+    """Seconds of one iteration.
+
+    Parameters
+    ----------
+    g : CostGrid
+        The cost.
+    decodes, context : int
+        Sequences that decode, and the tokens that they read together.
+    new, before : array or sequence of int
+        Per prefill chunk: its tokens, and the tokens before it.
+    outputs : int
+        Sequences that need the output head.
+    """
+    tokens = decodes
+    for i in range(len(new)):
+        tokens += new[i]
+    if tokens == 0:
+        return 0.0
+    device = _line(g.dense, tokens) + _line(g.head, outputs) + _attention(g, decodes, context, new, before)
+    if tokens > g.graph_tokens:
+        launch = g.host_eager_s
+    elif len(new):
+        launch = g.host_pieces_s
+    else:
+        launch = g.host_decode_s
+    host = g.scheduler_s + g.per_sequence_s * (decodes + len(new))
+    if g.overlapped:
+        return max(device, launch + host)
+    return max(device, launch) + host
+
+
+@cache
+def compiled() -> Callable[..., Any]:
+    """`iteration_seconds` compiled by numba; takes the same arguments, callable from compiled code."""
+    import numba
+
+    names = ("_line", "_cell", "_surface", "_weight", "_mixed", "_attention", "iteration_seconds")
+    scope: dict[str, Any] = {"np": np}
+    for name in names:
+        plain = globals()[name]
+        scope[name] = numba.njit(_rescoped(plain, scope))
+    return scope["iteration_seconds"]
+
+
+def _rescoped(function: Any, scope: dict[str, Any]) -> Any:
+    """The same code, whose calls go to the compiled helpers in `scope`."""
+    import types
+
+    return types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__)

@@ -1,0 +1,96 @@
+"""Kernels of the one model whose layers were measured by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cost_overheads import Overheads
+from .cost_parts import Parts, Surface
+from .decoder import DecoderSpec
+from .tables import Layers, Peaks
+from .tables_grid import EXTRAPOLATED, INTERPOLATED, MEASURED, Grid
+from .tables_layers import ONCE, TWICE
+
+__all__ = ["LayerKernels"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKernels:
+    """One rank's layers of the measured model.
+
+    Parameters
+    ----------
+    model, peaks, layers
+        The model, the rates that its tables reach, its measured layers.
+    pp : int
+        Degree of pipeline parallelism.
+    overheads : Overheads
+        Decides padding.
+    link_bytes_per_s, link_latency_s : float
+        Link between the devices: communication is not in these tables.
+    """
+
+    model: DecoderSpec
+    peaks: Peaks
+    layers: Layers
+    pp: int
+    overheads: Overheads
+    link_bytes_per_s: float
+    link_latency_s: float
+
+    @property
+    def launches(self) -> int:
+        """Kernels of one iteration."""
+        once = [name for name in ONCE if name in self.layers.dense]
+        each = len(self.layers.dense) - len(once) + len([n for n in TWICE if n in self.layers.dense]) + 2
+        return self.model.layers * each + len(once) + len(self.layers.per_sequence)
+
+    def dense(self, tokens: Floats) -> list[Parts]:
+        """Layers by tokens; two all-reduces a layer under tensor parallelism; sends between stages."""
+        run = np.array([self.overheads.padded(int(t)) for t in tokens], dtype=float)
+        found: list[Parts] = []
+        for name, grid in self.layers.dense.items():
+            seconds, kind = grid.at(run)
+            count = 1 if name in ONCE else self.model.layers * (2 if name in TWICE else 1)
+            found.append(Parts(name, count * seconds, kind))
+        moved, tp = run * self.model.hidden * 2, self.layers.tp
+        if tp > 1:
+            ring = self.link_latency_s + 2 * (tp - 1) / tp * moved / self.link_bytes_per_s
+            count = 2 * self.model.layers + 1
+            found.append(Parts("all-reduces", count * ring, np.full(len(run), EXTRAPOLATED)))
+        if self.pp > 1:
+            hop = (self.pp - 1) * (self.link_latency_s + moved / tp / self.link_bytes_per_s)
+            found.append(Parts("sends between stages", hop, np.full(len(run), EXTRAPOLATED)))
+        return found
+
+    def head(self, outputs: Floats) -> list[Parts]:
+        """Output head and sampling by sequences."""
+        found: list[Parts] = []
+        for name, grid in self.layers.per_sequence.items():
+            seconds, kind = grid.at(np.maximum(outputs, 1))
+            found.append(Parts(name, np.where(outputs > 0, seconds, 0.0), kind))
+        return found
+
+    def decode(self) -> Surface:
+        """Attention of decodes alone."""
+        grid = self.layers.decode
+        kind = np.where(grid.measured, MEASURED, EXTRAPOLATED)
+        return Surface(grid.axes[0], grid.axes[1], self.model.layers * grid.seconds, kind)
+
+    def prefill(self) -> Surface:
+        """Attention of one prompt alone, from the calls without decodes."""
+        grid = self.layers.mixed
+        seconds = self.model.layers * grid.seconds[:, 0, 0, 0][None, :]
+        new = grid.axes[0]
+        return Surface(np.array([1.0]), new * (new + 1) / 2, seconds, np.full(seconds.shape, INTERPOLATED))
+
+    def mixed(self) -> Grid | None:
+        """Attention of one chunk beside decodes, all layers together."""
+        from dataclasses import replace
+
+        return replace(self.layers.mixed, seconds=self.model.layers * self.layers.mixed.seconds)

@@ -1,0 +1,212 @@
+"""Kernels of any dense decoder from tables by operator, or from the roofline alone where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cost_overheads import Overheads
+from .cost_parts import Parts, Surface
+from .decoder import DecoderSpec
+from .tables import Operators, Peaks
+from .tables_grid import EXTRAPOLATED, Grid
+from .tables_operators import area, decode_ideal, gemm_ideal, prefill_ideal
+
+__all__ = ["OperatorKernels"]
+
+Floats = NDArray[np.float64]
+GEMM_EFFICIENCY, PREFILL_EFFICIENCY = 0.7, 0.5
+"""Shares of the peak that the roofline alone assumes: what H100 tables reach at 4096 tokens, and at 2048 of prefill."""
+SAMPLER_KERNELS = 8
+"""Small kernels of sampling: softmax or argmax, penalties, gathers (vLLM's sampler; 25 us measured at one sequence)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorKernels:
+    """One rank's kernels of a model (all layers together) under tensor and pipeline parallelism.
+
+    Parameters
+    ----------
+    model, peaks, operators
+        The model, the device's roofline, its tables.
+    tp, pp : int
+        Degrees of tensor and pipeline parallelism.
+    gemm : str
+        Name of the GEMM table: ``bfloat16``, ``fp8``, ``fp8_block``.
+    kv : str
+        Name of the KV cache's precision in the tables: ``bfloat16``, ``fp8``.
+    overheads : Overheads
+        Decides padding, and whether quantisation is fused.
+    """
+
+    model: DecoderSpec
+    peaks: Peaks
+    operators: Operators
+    tp: int
+    pp: int
+    gemm: str
+    kv: str
+    overheads: Overheads
+
+    @property
+    def kv_heads(self) -> int:
+        """KV heads of one rank; repeated where the degree is above their number."""
+        return max(1, self.model.kv_heads // self.tp)
+
+    @property
+    def launches(self) -> int:
+        """Kernels of one iteration: GEMMs, attention, KV write, elementwise ones, all-reduces, head and sampling."""
+        layer = 6 + len(self._elementwise()) + (2 if self.tp > 1 else 0)
+        return self.model.layers * layer + SAMPLER_KERNELS + 4
+
+    def dense(self, tokens: Floats) -> list[Parts]:
+        """GEMMs of the layers, elementwise kernels, all-reduces, embedding, and sends between stages."""
+        model, tp, layers = self.model, self.tp, self.model.layers
+        run = np.array([self.overheads.padded(int(t)) for t in tokens], dtype=float)
+        q, kv = model.heads * model.head_dim // tp, self.kv_heads * model.head_dim
+        ffn = model.ffn / tp
+        parts = [
+            self._gemm("QKV projection", run, q + 2 * kv, model.hidden),
+            self._gemm("output projection", run, model.hidden, q),
+            self._gemm(
+                "gate and up projection" if model.gated else "up projection", run, (1 + model.gated) * ffn, model.hidden
+            ),
+            self._gemm("down projection", run, model.hidden, ffn),
+        ]
+        for name, moved in self._elementwise():
+            parts.append(self._moved(name, run * moved, layers))
+        parts.append(self._moved("embedding", run * 4 * model.hidden, 1))
+        if tp > 1:
+            parts.append(self._all_reduce("all-reduces", run * model.hidden * 2, 2 * layers + 1))
+        if self.pp > 1:
+            near = tp * self.pp <= self.peaks.devices_per_node
+            rate = self.peaks.link_bytes_per_s if near else self.peaks.far_bytes_per_s
+            seconds = (self.pp - 1) * (self.peaks.link_latency_s + run * model.hidden * 2 / tp / rate)
+            parts.append(Parts("sends between stages", seconds, np.full(len(run), EXTRAPOLATED)))
+        return parts
+
+    def head(self, outputs: Floats) -> list[Parts]:
+        """Final norm, output head, gathering the logits, sampling."""
+        model, tp = self.model, self.tp
+        some = outputs > 0
+        run = np.maximum(outputs, 1)
+        found = [
+            self._gemm("output head", run, model.vocab / tp, model.hidden, "bfloat16", layers=1),
+            self._moved("sampling", run * model.vocab * 8, 1, SAMPLER_KERNELS),
+        ]
+        if tp > 1:
+            seconds = self.peaks.link_latency_s + run * model.vocab * 2 * (tp - 1) / tp / self.peaks.link_bytes_per_s
+            found.append(Parts("gathering the logits", seconds, np.full(len(run), EXTRAPOLATED)))
+        return [Parts(p.name, np.where(some, p.seconds, 0.0), p.kind) for p in found]
+
+    def decode(self) -> Surface:
+        """Attention of decodes: each (sequence, KV head) is its own work, so heads that no table has become sequences."""
+        ideal = decode_ideal(self.peaks, self.kv_heads, self.model.head_dim, 1 if self.kv == "fp8" else 2)
+        return self._surface(self.operators.decode, ideal, self.peaks.efficiency, lambda length: length, 2.0**17)
+
+    def prefill(self) -> Surface:
+        """Attention of equal prompts without context."""
+        ideal = prefill_ideal(self.peaks, self.model.head_dim)
+        return self._surface(self.operators.prefill, ideal, PREFILL_EFFICIENCY, area, 2.0**14)
+
+    def mixed(self) -> Grid | None:
+        """Not measured in this format: attention of chunks and of decodes are added."""
+        return None
+
+    def _elementwise(self) -> list[tuple[str, float]]:
+        """Bandwidth-bound kernels of a layer and the bytes that each moves per token."""
+        model, tp = self.model, self.tp
+        q, kv, hidden = model.heads * model.head_dim / tp, self.kv_heads * model.head_dim, model.hidden
+        act = 2 * model.ffn / tp * (2 + model.gated)
+        norm = 4 * hidden * 2
+        found = [
+            ("norm before attention", norm),
+            ("rotation" if not model.learned_positions else "positions", 4 * (q + kv)),
+            ("KV write", 8 * kv),
+            ("norm before feed-forward", norm),
+            ("activation", act),
+        ]
+        if self._quantised and self.overheads.fused:
+            found.append(("quantisation of attention's output", 3 * q))
+        return found
+
+    @property
+    def _quantised(self) -> bool:
+        return self.gemm in self.operators.quantise
+
+    def _gemm(
+        self, name: str, m: Floats, n: float, k: float, dtype: str | None = None, *, layers: int | None = None
+    ) -> Parts:
+        dtype = dtype or self.gemm
+        count = self.model.layers if layers is None else layers
+        table = self.operators.gemm.get(dtype)
+        ideal = gemm_ideal(self.peaks, dtype)
+        if table is not None:
+            seconds, kind = table.at(m, n, k)
+            if self.overheads.fused and dtype in self.operators.quantise:
+                launch, each = self.operators.quantise[dtype]
+                seconds = np.maximum(seconds - launch - each * m * k, ideal(m, n, k))
+        elif "bfloat16" in self.operators.gemm:
+            seconds, _ = self.operators.gemm["bfloat16"].at(m, n, k)
+            seconds = seconds * ideal(m, n, k) / gemm_ideal(self.peaks, "bfloat16")(m, n, k)
+            kind = np.full(len(m), EXTRAPOLATED)
+        else:
+            seconds = ideal(m, n, k) / GEMM_EFFICIENCY + self.peaks.kernel_s
+            kind = np.full(len(m), EXTRAPOLATED)
+        return Parts(name, count * np.asarray(seconds, dtype=float), kind)
+
+    def _moved(self, name: str, moved: Floats, layers: int, kernels: int = 1) -> Parts:
+        seconds = kernels * self.peaks.kernel_s + moved / (self.peaks.bandwidth_bytes_per_s * self.peaks.efficiency)
+        return Parts(name, layers * seconds, np.full(len(moved), EXTRAPOLATED))
+
+    def _all_reduce(self, name: str, moved: Floats, count: int) -> Parts:
+        way = "graph" if self.overheads.cuda_graphs or self.overheads.launch_s > 0 else "eager"
+        tables = self.operators.all_reduce
+        table = tables.get((way, self.tp)) or tables.get(("nccl", self.tp))
+        if table is not None:
+            seconds, kind = table.at(moved)
+            return Parts(name, count * seconds, kind)
+        share = 2 * (self.tp - 1) / self.tp
+        near = self.tp <= self.peaks.devices_per_node
+        rate = self.peaks.link_bytes_per_s if near else self.peaks.far_bytes_per_s
+        seconds = self.peaks.link_latency_s + share * moved / (rate * self.peaks.efficiency)
+        return Parts(name, count * seconds, np.full(len(moved), EXTRAPOLATED))
+
+    def _surface(
+        self,
+        tables: Mapping[tuple[str, int, int], Grid],
+        ideal: Callable[..., Any],
+        efficiency: float,
+        work: Callable[[Any], Any],
+        longest: float,
+    ) -> Surface:
+        layers, heads = self.model.layers, self.model.heads / self.tp
+        chosen = self._choose(tables)
+        if chosen is None:
+            x, y = np.array([1.0, 4096.0]), np.array([1.0, longest])
+            seconds = layers * (np.asarray(ideal(heads, x[:, None], y[None, :])) / efficiency + self.peaks.kernel_s)
+            return Surface(x, np.asarray(work(y), dtype=float), seconds, np.full(seconds.shape, EXTRAPOLATED))
+        grid, fold, stretch, scale = chosen
+        _, batch, length = grid.axes
+        seconds, kind = grid.at(heads / fold, batch[:, None], length[None, :])
+        if stretch != 1.0 or scale != 1.0:
+            kind = np.full(seconds.shape, EXTRAPOLATED)
+        return Surface(batch / fold, np.asarray(work(length), dtype=float), layers * scale * stretch * seconds, kind)
+
+    def _choose(self, tables: Mapping[tuple[str, int, int], Grid]) -> tuple[Grid, int, float, float] | None:
+        """The nearest table, how often its KV heads fit, and the work of our head and precision relative to its."""
+        if not tables:
+            return None
+        precision = self.kv if any(k[0] == self.kv for k in tables) else next(iter(tables))[0]
+        sizes = {key[2] for key in tables if key[0] == precision}
+        head = min(sizes, key=lambda size: (abs(np.log(size / self.model.head_dim)), size))
+        groups = [key[1] for key in tables if key[0] == precision and key[2] == head and self.kv_heads % key[1] == 0]
+        group = max(groups) if groups else min(key[1] for key in tables if key[0] == precision and key[2] == head)
+        stretch = self.model.head_dim / head
+        bytes_of = {"fp8": 1.0}
+        scale = bytes_of.get(self.kv, 2.0) / bytes_of.get(precision, 2.0)
+        return tables[precision, group, head], max(1, self.kv_heads // group), stretch, scale

@@ -1,0 +1,69 @@
+"""`Overheads`: what an engine's step takes beside its kernels. Global: the same for every model, device and setting."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from ...errors import InputError
+
+__all__ = ["NO_OVERHEADS", "Overheads"]
+
+
+@dataclass(frozen=True, slots=True)
+class Overheads:
+    """Host times around the kernels of one step. Each has a physical meaning; `explain` prints them.
+
+    Parameters
+    ----------
+    scheduler_s : float
+        Host time of a step during which the device waits: schedule, build inputs, take the sampled tokens, stop checks.
+    per_sequence_s : float
+        The same per scheduled sequence: block tables, sampling metadata, detokenisation.
+    launch_s : float
+        Host time to launch one kernel outside a CUDA graph. The device waits only if launching is the slower of the two.
+    graph_launch_s : float
+        Host time to launch one captured graph.
+    cuda_graphs : bool
+        Whether steps of up to `graph_tokens` tokens run as graphs: decodes as one, steps with a prefill in pieces around
+        attention. Tokens are padded to the captured sizes.
+    graph_tokens : int
+        Largest captured size.
+    overlapped : bool
+        Whether the host prepares the next step while the device works (asynchronous scheduling): the step then takes
+        the longer of the two.
+    fused : bool
+        Whether the engine compiles norms, activations and the quantisation of activations into single kernels.
+    """
+
+    scheduler_s: float = 0.6e-3
+    per_sequence_s: float = 5e-6
+    launch_s: float = 5e-6
+    graph_launch_s: float = 20e-6
+    cuda_graphs: bool = True
+    graph_tokens: int = 512
+    overlapped: bool = False
+    fused: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("scheduler_s", "per_sequence_s", "launch_s", "graph_launch_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(f"overheads: {name}: expected seconds >= 0 (got {value})")
+        if self.graph_tokens < 0:
+            raise InputError(f"overheads: graph_tokens: expected >= 0 (got {self.graph_tokens})")
+
+    def explain(self) -> str:
+        """Every field with its value, in one line."""
+        return "overheads: " + ", ".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
+
+    def padded(self, tokens: int) -> int:
+        """Tokens that run for `tokens` scheduled ones: the next captured size (1, 2, 4, then by 8, above 256 by 16)."""
+        if not self.cuda_graphs or tokens > self.graph_tokens or tokens < 1:
+            return tokens
+        step = 1 if tokens <= 2 else 4 if tokens <= 4 else 8 if tokens <= 256 else 16
+        return min(-(-tokens // step) * step, max(self.graph_tokens, tokens))
+
+
+NO_OVERHEADS = Overheads(0.0, 0.0, 0.0, 0.0, cuda_graphs=False)
+"""Kernels only."""

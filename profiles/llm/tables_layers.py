@@ -1,0 +1,171 @@
+"""Reads layers of one model by name: CSV files and meta.yaml, microseconds (the format of LLMServingSim)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from .decoder import DecoderSpec
+from .tables import KernelTables, Layers, Peaks
+from .tables_checks import read_table, read_yaml
+from .tables_grid import Grid
+
+__all__ = ["ONCE", "TWICE", "check_layers", "load_layers"]
+
+US = 1e-6
+ONCE = ("embedding", "final_layernorm")
+"""Dense layers that a model has once; all others are in every transformer layer."""
+TWICE = ("layernorm",)
+"""Dense layers that a transformer layer has twice."""
+NEEDED = ("qkv_proj", "o_proj", "down_proj")
+ATTENTION = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
+
+
+def load_layers(folder: Path, tp: int | None = None) -> KernelTables:
+    """Read ``dense.csv``, ``attention.csv`` and ``per_sequence.csv`` of `folder` or its ``tp<N>/``, and ``meta.yaml``.
+
+    Raises
+    ------
+    InputError
+        On anything wrong in a file, or a degree that was not measured.
+    """
+    meta = read_yaml(folder / "meta.yaml")
+    if "model" not in meta:
+        raise InputError(f"{folder / 'meta.yaml'}: fields missing: model")
+    degrees = sorted(
+        int(p.name[2:]) for p in folder.glob("tp*") if p.name[2:].isdigit() and (p / "dense.csv").is_file()
+    )
+    if tp is None:
+        tp = _run_degree(folder) or (degrees[0] if degrees else 1)
+    if degrees and tp not in degrees and not (folder / "dense.csv").is_file():
+        raise InputError(f"{folder}: tp {tp} was not measured; there is {', '.join(f'tp{d}' for d in degrees)}")
+    at = folder / f"tp{tp}" if tp in degrees else folder
+    dense = _series(at / "dense.csv", "tokens")
+    missing = [name for name in NEEDED if name not in dense]
+    if missing:
+        raise InputError(f"{at / 'dense.csv'}: layers missing: {', '.join(missing)} (got {', '.join(dense)})")
+    if (at / "moe.csv").is_file():
+        raise InputError(f"{at / 'moe.csv'}: mixtures of experts are not modelled; give the tables of a dense model")
+    per_sequence = _series(at / "per_sequence.csv", "sequences")
+    if "lm_head" not in per_sequence:
+        raise InputError(f"{at / 'per_sequence.csv'}: layers missing: lm_head (got {', '.join(per_sequence)})")
+    decode, mixed = _attention(at / "attention.csv")
+    name = str(meta.get("hardware") or meta.get("gpu") or folder.name)
+    source = f"{meta.get('gpu', name)}, vLLM {meta.get('vllm_version', '?')}, {meta.get('profiled_at', 'no date')}"
+    layers = Layers(str(meta["model"]), tp, dense, per_sequence, decode, mixed)
+    return KernelTables(name, Peaks(name, 1.0, 1.0, 1.0, source="none: layers are measured"), None, layers, source)
+
+
+def check_layers(tables: KernelTables, model: DecoderSpec, tp: int) -> Peaks:
+    """Whether the layers are those of `model` at degree `tp`; the rates that the best of them reach.
+
+    Raises
+    ------
+    InputError
+        On another model or degree, or times that no device has (another unit).
+    """
+    layers = tables.layers
+    assert layers is not None
+    ours, theirs = (x.rpartition("/")[2].lower().removeprefix("meta-") for x in (model.name, layers.model))
+    if ours != theirs and not (ours.startswith(theirs) or theirs.startswith(ours)):
+        raise InputError(f"kernel tables: measured for {layers.model}, asked for {model.name}; measure its layers")
+    if tp != layers.tp:
+        raise InputError(f"kernel tables: measured at tp {layers.tp}, asked for tp {tp}; load its tp{tp} tables")
+    head = layers.per_sequence["lm_head"]
+    bandwidth = 2 * model.vocab * model.hidden / tp / float(head.seconds.min())
+    wide = (model.heads + 2 * model.kv_heads) * model.head_dim
+    qkv = layers.dense["qkv_proj"]
+    flops = float((2 * qkv.axes[0] * model.hidden * wide / tp / qkv.seconds).max())
+    if not 2e9 < bandwidth < 5e13:
+        raise InputError(
+            f"kernel tables: lm_head of {layers.model} at tp {tp} would read {bandwidth:.3g} bytes/s; "
+            "expected time_us in microseconds, of this model and degree"
+        )
+    return Peaks(tables.name, flops, flops, bandwidth, source="the best rates that its tables reach")
+
+
+def _run_degree(folder: Path) -> int | None:
+    """The tensor-parallel degree of the run that the tables belong to, if its meta.json lies beside them."""
+    path = folder.parent / "meta.json"
+    if not path.is_file():
+        return None
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return int(said["engine_kwargs"]["tensor_parallel_size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _linear(*work: Any) -> Any:
+    """Roofline of a layer of fixed shape: in proportion to every coordinate."""
+    product: Any = 1.0
+    for part in work:
+        product = product * part
+    return product
+
+
+def _series(path: Path, over: str) -> dict[str, Grid]:
+    frame = read_table(path, (over,), ("layer",), "time_us")
+    return {
+        str(layer): Grid.build((over,), (rows[over].to_numpy(dtype=float),), rows["time_us"] * US, _linear)
+        for layer, rows in frame.groupby("layer", sort=False)
+    }
+
+
+def _attention(path: Path) -> tuple[Grid, Grid]:
+    frame = read_table(path, ATTENTION, (), "time_us", zero=ATTENTION)
+    chunk, before, decodes, context = (frame[name].to_numpy(dtype=float) for name in ATTENTION)
+    seconds = frame["time_us"].to_numpy(dtype=float) * US
+    alone = (chunk == 0) & (decodes > 0)
+    if not alone.any() or not (chunk > 0).any():
+        raise InputError(f"{path}: expected rows of decodes alone (prefill_chunk 0) and rows with prefill chunks")
+    decode = Grid.build(("decodes", "context"), (decodes[alone], context[alone]), seconds[alone], _linear)
+    return decode, _lattice(path, chunk, before, decodes, context, seconds)
+
+
+def _lattice(path: Path, chunk: Any, before: Any, decodes: Any, context: Any, seconds: Any) -> Grid:
+    """The complete lattice of calls with a prefill chunk; refinements between its points are left out.
+
+    It is grown from the smallest call: the values that were measured when only one coordinate differs from it; then
+    the value whose calls were measured least goes, until every call of the lattice was.
+    Without decodes there is no context of theirs: the row stands at every context.
+    """
+    inside = chunk > 0
+    columns = (chunk, before, decodes, context)
+    paired = np.unique(np.stack(columns, axis=1)[inside & (decodes > 0)], axis=0)
+    if not len(paired):
+        raise InputError(f"{path}: expected rows of prefill chunks beside decodes")
+    base = paired[np.lexsort(paired.T[::-1])[0]]
+    axes: list[Any] = []
+    for i in range(4):
+        others = [j for j in range(4) if j != i]
+        axes.append(np.unique(paired[(paired[:, others] == base[others]).all(axis=1), i]))
+    while True:
+        held = paired[np.all([np.isin(paired[:, i], axis) for i, axis in enumerate(axes)], axis=0)]
+        cells = np.prod([len(axis) for axis in axes])
+        if len(held) >= cells:
+            break
+        shares = [np.array([(held[:, i] == v).sum() for v in axis]) * len(axis) / cells for i, axis in enumerate(axes)]
+        worst = min((float(share.min()), i) for i, share in enumerate(shares) if len(share) > 1)[1]
+        axes[worst] = np.delete(axes[worst], int(np.argmin(shares[worst])))
+    keep = inside & (decodes > 0)
+    for column, axis in zip(columns, axes, strict=True):
+        keep &= np.isin(column, axis)
+    rows = [np.stack([c[keep] for c in (*columns, seconds)])]
+    alone = inside & (decodes == 0) & np.isin(chunk, axes[0]) & np.isin(before, axes[1])
+    if not keep.any() or not alone.any():
+        raise InputError(f"{path}: no grid of prefill chunks with and without decodes")
+    rows += [
+        np.stack([c[alone] for c in (chunk, before, decodes)] + [np.full(alone.sum(), at), seconds[alone]])
+        for at in axes[3]
+    ]
+    table = np.concatenate(rows, axis=1)
+
+    def ideal(new: Any, past: Any, batch: Any, each: Any) -> Any:
+        return new * (past + new / 2) + batch * each
+
+    return Grid.build(("new", "before", "decodes", "context"), tuple(table[:4]), table[4], ideal)
