@@ -61,6 +61,10 @@ class Work:
     capacity_tokens: int = 0
 
 
+def _one(config: Any) -> int:
+    return 1
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A scheduler that engines can run.
@@ -83,6 +87,8 @@ class Policy:
         (options, request) -> why the request can never run to its end, or None.
     fatal : callable
         (options, request) -> why the policy could not go on at all with this request, or None.
+    in_flight : callable
+        Options -> steps that are decided and not completed, at most.
     """
 
     config: type[Any]
@@ -91,6 +97,7 @@ class Policy:
     busy: Callable[[Any], bool]
     cannot: Callable[[Any, LLMRequest], str | None]
     fatal: Callable[[Any, LLMRequest], str | None]
+    in_flight: Callable[[Any], int] = _one
 
 
 def policy_named(name: str) -> Policy:
@@ -225,7 +232,6 @@ def _work_02(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work
 
 def _work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
     prefill: list[tuple[int, int]] = []
-    emits: list[Any] = []
     decodes = context = 0
     for request, tokens in step.scheduled.items():
         end = request.computed
@@ -234,13 +240,11 @@ def _work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
             context += end
         else:
             prefill.append((tokens, end - tokens))
-        if end >= request.length:
-            emits.append(request.request.id)
     size = scheduler.config.block_size
     usable = scheduler.pool.size - 1
     return Work(
-        Iteration(tuple(prefill), decodes, context, len(emits)) if step.scheduled else None,
-        emits,
+        Iteration(tuple(prefill), decodes, context, len(step.samples)) if step.scheduled else None,
+        [r.request.id for r in step.samples],
         admitted=[r.request.id for r in step.new],
         preempted=[r.request.id for r in step.preempted],
         cached={r.request.id: step.cached[r] for r in step.new},
@@ -275,9 +279,13 @@ def _busy_v1(scheduler: V1Scheduler | OrcaScheduler | FasterTransformerScheduler
     return bool(scheduler.waiting or scheduler.running)
 
 
+def _in_flight_v1(config: V1Config) -> int:
+    return 2 if config.async_scheduling else 1
+
+
 POLICIES: dict[str, Policy] = {
     "vllm-0.2": Policy(Vllm02Config, Vllm02Scheduler, _work_02, _busy_02, _cannot_02, _fatal_02),
-    "vllm-v1": Policy(V1Config, V1Scheduler, _work_v1, _busy_v1, _cannot_v1, _fatal_v1),
+    "vllm-v1": Policy(V1Config, V1Scheduler, _work_v1, _busy_v1, _cannot_v1, _fatal_v1, _in_flight_v1),
     **{
         f"orca-{reserve}": Policy(
             ContiguousConfig,

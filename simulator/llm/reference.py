@@ -8,6 +8,7 @@ arrive, then engines decide, so a request that arrives during an iteration joins
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from heapq import heappush
@@ -116,32 +117,38 @@ class _Engine:
             self.idle = None
 
     def life(self) -> Generator[simpy.Event, Any, None]:
-        run, clock, world = self.run, self.run.clock, self.run.world
-        busy, work_of, scheduler = world.policy.busy, world.policy.work, self.scheduler
-        stalled = False
+        run, clock, world, scheduler = self.run, self.run.clock, self.run.world, self.scheduler
+        busy, work_of, deep = world.policy.busy, world.policy.work, world.policy.in_flight(world.config)
+        flying: deque[tuple[Any, float]] = deque()  # steps that were decided, and when each ends
+        stalled, free = False, 0.0
         while True:
-            if not busy(scheduler):
+            if busy(scheduler):
+                step = scheduler.schedule()
+                work = work_of(scheduler, step, world.padded)
+                seconds = self.seconds(work)
+                run.decided(work, clock.now)
+                if seconds > 0:
+                    start = max(clock.now, free)
+                    free, stalled = start + seconds, False
+                    self.record(work, start, free)
+                    flying.append((step, free))
+                else:
+                    scheduler.complete(step)
+                    if not flying and (stalled or not (work.ignored or work.preempted)):
+                        raise InputError(
+                            f"simulate_llm: engine {self.index} has {work.waiting} requests waiting at {clock.now:g} s "
+                            "and none of them fits, with nothing running; give it more blocks or a larger "
+                            "max_num_batched_tokens"
+                        )
+                    stalled = not work.ignored
+                if flying and (len(flying) == deep or seconds == 0):
+                    step, end = flying.popleft()
+                    yield clock.at(clock.event(), end, _ENDS)
+                    run.ended(self, [f.request for f in scheduler.complete(step)])
+                yield clock.at(clock.event(), clock.now, _DECIDES)
+            else:
                 self.idle = clock.event()
                 yield self.idle
-            step = scheduler.schedule()
-            work = work_of(scheduler, step, world.padded)
-            seconds = self.seconds(work)
-            start = clock.now
-            run.decided(work, start)
-            if seconds > 0:
-                stalled = False
-                self.record(work, start, start + seconds)
-                yield clock.at(clock.event(), start + seconds, _ENDS)
-            elif not (work.ignored or work.preempted) or stalled:
-                raise InputError(
-                    f"simulate_llm: engine {self.index} has {work.waiting} requests waiting at {start:g} s and none of "
-                    "them fits, with nothing running; give it more blocks or a larger max_num_batched_tokens"
-                )
-            else:
-                stalled = not work.ignored
-            finished = [f.request for f in scheduler.complete(step)]
-            run.ended(self, finished)
-            yield clock.at(clock.event(), clock.now, _DECIDES)
 
     def seconds(self, work: Work) -> float:
         """Seconds from the decision to the end of the iteration."""

@@ -40,6 +40,9 @@ class V1Config:
         Most tokens of one request in a step; 0 for no limit.
     watermark : float
         Share of blocks that admission leaves free while something runs.
+    async_scheduling : bool
+        Decide a step while the one before runs, as if its tokens were there: no time is lost between steps, and who
+        arrives meanwhile waits a step longer.
     """
 
     num_blocks: int
@@ -53,6 +56,7 @@ class V1Config:
     scheduler_reserve_full_isl: bool = True
     long_prefill_token_threshold: int = 0
     watermark: float = 0.0
+    async_scheduling: bool = False
 
     def __post_init__(self) -> None:
         for name in ("num_blocks", "block_size", "max_model_len", "max_num_batched_tokens", "max_num_seqs"):
@@ -91,6 +95,8 @@ class V1Request:
         Blocks of it that can be found by others.
     resumed : bool
         Whether it was preempted before.
+    awaited : int
+        Tokens that steps under way will give it.
     """
 
     request: LLMRequest
@@ -102,6 +108,7 @@ class V1Request:
     blocks: list[HashedBlock] = field(default_factory=list[HashedBlock])
     published: int = 0
     resumed: bool = False
+    awaited: int = 0
 
     @property
     def output(self) -> int:
@@ -128,6 +135,8 @@ class V1Step:
         Who was admitted: for the first time, or again.
     cached : dict of V1Request to int
         Of those admitted, tokens that the prefix cache held.
+    samples : list of V1Request
+        Who gets a token: all of its tokens are computed.
     """
 
     scheduled: dict[V1Request, int] = field(default_factory=dict[V1Request, int])
@@ -135,10 +144,15 @@ class V1Step:
     new: list[V1Request] = field(default_factory=list[V1Request])
     resumed: list[V1Request] = field(default_factory=list[V1Request])
     cached: dict[V1Request, int] = field(default_factory=dict[V1Request, int])
+    samples: list[V1Request] = field(default_factory=list[V1Request])
 
 
 class V1Scheduler:
-    """The policy: knows requests, blocks and steps, and no clock. Life cycle: `add`, `schedule`, `complete`."""
+    """The policy: knows requests, blocks and steps, and no clock.
+
+    Life cycle: `add`, `schedule`, `complete`. Under asynchronous scheduling `schedule` may be called once more before
+    `complete`.
+    """
 
     def __init__(self, config: V1Config) -> None:
         self.config = config
@@ -167,14 +181,16 @@ class V1Scheduler:
             self._admit(step, budget)
         for request, tokens in step.scheduled.items():
             request.computed += tokens
+            if request.computed >= request.length + request.awaited:
+                request.awaited += 1
+                step.samples.append(request)
         return step
 
     def complete(self, step: V1Step) -> list[V1Request]:
         """Requests whose tokens are all computed got a new one. Those that finished."""
         finished: list[V1Request] = []
-        for request in step.scheduled:
-            if request.computed < request.length:
-                continue
+        for request in step.samples:
+            request.awaited -= 1
             if request.tokens:
                 request.tokens.append((request.request.id, "output", request.length))
             request.length += 1
@@ -182,8 +198,10 @@ class V1Scheduler:
                 self._name_blocks(request)
             if request.output >= request.request.output or request.length >= self.config.max_model_len:
                 finished.append(request)
+                (self.running if request.blocks else self.waiting).remove(request)  # it may be preempted by now
                 self._free(request)
-                self.running.remove(request)
+            elif self.config.async_scheduling and request.blocks:
+                self._publish(request, request.computed - request.awaited)
         return finished
 
     def _name_blocks(self, request: V1Request) -> None:
@@ -202,7 +220,9 @@ class V1Scheduler:
         i, most, longest = 0, self.config.long_prefill_token_threshold or budget, self.config.max_model_len - 1
         while i < len(self.running) and budget > 0:
             request = self.running[i]
-            tokens = request.length - request.computed
+            tokens = request.length + request.awaited - request.computed
+            if request.awaited and request.output + request.awaited >= request.request.output:
+                tokens = 0  # what is under way is its last one
             if tokens > 1:
                 tokens = min(tokens, most, budget, longest - request.computed)
             if tokens <= 0:
@@ -282,12 +302,16 @@ class V1Scheduler:
             if need > self.pool.free_blocks:
                 return False
             request.blocks += self.pool.take(need)
-        if self.pool.caching:
-            full = min(end, request.length) // size
+        self._publish(request, min(end, request.length))
+        return True
+
+    def _publish(self, request: V1Request, tokens: int) -> None:
+        """Let the blocks that so many tokens fill be found."""
+        full = tokens // self.config.block_size
+        if self.pool.caching and full > request.published:
             for k in range(request.published, full):
                 self.pool.publish(request.blocks[k], request.contents[k])
-            request.published = max(request.published, full)
-        return True
+            request.published = full
 
     def _victim(self) -> V1Request:
         if self.config.policy == "priority":

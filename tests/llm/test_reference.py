@@ -59,6 +59,18 @@ def test_long_prompts_are_chunked_beside_decodes():
     assert result.token_times(0).tolist() == [1, 2, 3, 4, 5, 6]
 
 
+def test_asynchronous_scheduling_decides_a_step_ahead():
+    # While a's first iteration runs (0 to 1) the second is decided; b, who arrives at 0.5, is in the third: 2 to 3.
+    trace = LLMTrace([0.0, 0.5], [4, 4], [4, 2])
+    result = v1(trace, async_scheduling=True)
+    assert result.token_times(0).tolist() == [1, 2, 3, 4]
+    assert result.token_times(1).tolist() == [3, 4]
+    assert result.scheduled.tolist() == [0, 1]
+    assert len(result.iterations) == 4  # what is known to be finished is not scheduled again
+    late = v1(LLMTrace([0.0, 4.5], [4, 4], [4, 2]), async_scheduling=True)
+    assert late.token_times(1).tolist() == [5.5, 6.5]  # an idle engine begins at once
+
+
 def test_the_papers_prompts_interrupt_decodes():
     result = v02(LLMTrace([0.0, 0.5], [4, 4], [3, 2]))
     assert result.token_times(0).tolist() == [1, 3, 4]
@@ -245,12 +257,14 @@ def test_the_decisions_are_those_of_drive_for_the_papers_vllm(rows, blocks):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 1000), st.integers(20, 60), st.integers(1, 3), st.sampled_from(["vllm-v1", "vllm-0.2"]))
+@given(st.integers(0, 1000), st.integers(20, 60), st.integers(1, 3), st.sampled_from(["vllm-v1", "async", "vllm-0.2"]))
 def test_invariants(seed, blocks, engines, policy):
     rng = np.random.default_rng(seed)
     n = 40
     trace = LLMTrace(np.sort(rng.exponential(0.5, n)), rng.integers(1, 40, n), rng.integers(1, 24, n))
-    size = {"num_blocks": blocks} if policy == "vllm-v1" else {"num_gpu_blocks": blocks}
+    size = {"num_gpu_blocks": blocks} if policy == "vllm-0.2" else {"num_blocks": blocks}
+    if policy == "async":
+        policy, size = "vllm-v1", {**size, "async_scheduling": True}
     cost = LinearCost(0.01, token_s=1e-3, context_s=1e-5)
     result = simulate_llm(
         trace, policy=policy, config={**size, "block_size": 4, "max_model_len": 64}, cost=cost, engines=engines
