@@ -5,6 +5,7 @@ from .azure2021 import read_azure2021
 from .fetch import fetch
 from .fit import fit_gamma
 from .generate import gamma, poisson
+from .lengths import LENGTHS, LengthProfile, Lengths, length_profile
 from .merge import merge
 from .published import alpaserve_gamma
 from .read import read, write
@@ -15,7 +16,10 @@ from .trace import Trace
 from .windows import GammaWindows
 
 __all__ = [
+    "LENGTHS",
     "GammaWindows",
+    "LengthProfile",
+    "Lengths",
     "Trace",
     "TraceWarning",
     "alpaserve_gamma",
@@ -23,6 +27,7 @@ __all__ = [
     "fetch",
     "fit_gamma",
     "gamma",
+    "length_profile",
     "maf1_like",
     "maf2_like",
     "merge",
