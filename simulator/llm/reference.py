@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from heapq import heappush
 from typing import Any
 
@@ -18,66 +17,15 @@ import numpy as np
 import simpy
 
 from ...errors import InputError
-from ...profiles.llm.iteration import IterationCost
 from .iterations import Iterations, TokenRuns
-from .policies import Policy, Work
 from .request import LLMRequest
-from .router import Router
-from .swapping import SwapCost
-from .workload import LLMTrace
+from .work import Work
+from .world import Records, World
 
-__all__ = ["Records", "World", "run_reference"]
+__all__ = ["run_reference"]
 
 _ENDS, _ARRIVES, _DECIDES = 1, 2, 3  # priorities at one instant
 _INTS = ("running", "waiting", "prefill", "decodes", "preempted", "swap_out", "swap_in", "used_tokens", "wasted_tokens")
-
-
-@dataclass(frozen=True)
-class World:
-    """What is simulated.
-
-    Parameters
-    ----------
-    trace : LLMTrace
-        The requests.
-    policy, config : Policy, its options
-        The scheduler of every engine.
-    cost : IterationCost
-        Seconds of an iteration.
-    swap : SwapCost or None
-        Seconds of swapping; None: no time.
-    engines : int
-        Number of engines.
-    router : Router
-        Who gets a request.
-    concurrency : int or None
-        Closed loop: so many requests at a time.
-    padded : bool
-        Whether padding counts as computed.
-    dropped : frozenset of int
-        Rows that no engine takes.
-    """
-
-    trace: LLMTrace
-    policy: Policy
-    config: Any
-    cost: IterationCost
-    swap: SwapCost | None
-    engines: int
-    router: Router
-    concurrency: int | None
-    padded: bool
-    dropped: frozenset[int]
-
-
-class Records:
-    """What happened to each request, by row."""
-
-    def __init__(self, n: int) -> None:
-        self.arrival, self.scheduled, self.first_token, self.finish = (np.full(n, np.nan) for _ in range(4))
-        self.generated, self.preemptions, self.cached_tokens = (np.zeros(n, dtype=np.int64) for _ in range(3))
-        self.engine = np.full(n, -1, dtype=np.int64)
-        self.ignored = np.zeros(n, dtype=bool)
 
 
 class _Clock(simpy.Environment):
@@ -104,6 +52,7 @@ class _Engine:
         self.start, self.end = array("d"), array("d")
         self.ints = {name: array("q") for name in _INTS}
         self.tokens, self.emitted = array("q"), array("q")  # requests that got a token, and how many in each iteration
+        self.preempted = 0  # by steps that took no time: the next iteration tells
         self.idle: simpy.Event | None = None
         run.clock.process(self.life())
 
@@ -133,6 +82,7 @@ class _Engine:
                     self.record(work, start, free)
                     flying.append((step, free))
                 else:
+                    self.preempted += len(work.preempted)
                     scheduler.complete(step)
                     if not flying and (stalled or not (work.ignored or work.preempted)):
                         raise InputError(
@@ -169,7 +119,8 @@ class _Engine:
         ints["waiting"].append(work.waiting)
         ints["prefill"].append(0 if iteration is None else iteration.tokens - iteration.decodes)
         ints["decodes"].append(0 if iteration is None else iteration.decodes)
-        ints["preempted"].append(len(work.preempted))
+        ints["preempted"].append(len(work.preempted) + self.preempted)
+        self.preempted = 0
         ints["swap_out"].append(work.swap_out)
         ints["swap_in"].append(work.swap_in)
         ints["used_tokens"].append(work.used_tokens)

@@ -15,6 +15,7 @@ from ...errors import InputError
 from ..metrics import Estimate, Tail, mean_interval, tail
 from ..timeline import Timeline
 from .iterations import Iterations, TokenRuns, weighted_percentile
+from .result_views import over_time, timeline
 from .workload import LLMTrace
 
 if TYPE_CHECKING:
@@ -255,36 +256,8 @@ class LLMResult:
         return float((self.iterations.running * length).sum() / total) if total > 0 else float("nan")
 
     def over_time(self, window_s: float) -> pd.DataFrame:
-        """State of all engines together in windows of time, averaged over each window.
-
-        Returns
-        -------
-        DataFrame
-            Indexed by the window's begin, seconds: ``running``, ``waiting`` (requests, after each decision), ``kv_use``
-            (share of the token slots that is held), ``kv_waste`` (share of all slots that is held without a token),
-            ``busy`` (share of the engines' time), ``prefill_tokens_s`` and ``decode_tokens_s`` (computed per second).
-        """
-        import pandas as pd
-
-        if not window_s > 0:
-            raise InputError(f"over_time: expected a window > 0 seconds (got {window_s})")
-        it = self.iterations
-        until = float(it.end.max()) if len(it) else 0.0
-        edges = np.arange(0.0, until + window_s, window_s)
-        slots = max(it.capacity_tokens * it.engines, 1)
-        length = it.end - it.start
-        with np.errstate(divide="ignore", invalid="ignore"):
-            columns = {
-                "running": it.running,
-                "waiting": it.waiting,
-                "kv_use": it.used_tokens / slots,
-                "kv_waste": it.wasted_tokens / slots,
-                "busy": np.full(len(it), 1 / it.engines),
-                "prefill_tokens_s": it.prefill / length,
-                "decode_tokens_s": it.decodes / length,
-            }
-        frame = {name: np.diff(it.integral(column, edges)) / window_s for name, column in columns.items()}
-        return pd.DataFrame(frame, index=pd.Index(edges[:-1], name="time"))
+        """State of all engines together in windows of `window_s` seconds; see `result_views.over_time`."""
+        return over_time(self.iterations, window_s)
 
     def token_times(self, row: int) -> Column:
         """When each token of a request was there, seconds."""
@@ -319,19 +292,8 @@ class LLMResult:
         return figures
 
     def timeline(self) -> Timeline:
-        """Every iteration as a span, one lane per engine, by what it computes; `request` is the iteration's row."""
-        it = self.iterations
-        kind = np.where(it.prefill > 0, np.where(it.decodes > 0, 2, 0), np.where(it.decodes > 0, 1, 3))
-        return Timeline(
-            lane=it.engine.astype(np.int32),
-            start=it.start,
-            end=it.end,
-            name=kind.astype(np.int32),
-            request=np.arange(len(it)),
-            lanes=[f"engine {i}" for i in range(it.engines)],
-            names=["prefill", "decode", "mixed", "swap"],
-            processes=["engines"] * it.engines,
-        )
+        """Every iteration as a span, one lane per engine; see `result_views.timeline`."""
+        return timeline(self.iterations)
 
 
 def _valid(percentile: float) -> None:

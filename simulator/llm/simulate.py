@@ -11,12 +11,13 @@ from ...profiles.llm.iteration import IterationCost
 from ...seeds import generator
 from ...traces.trace import Trace
 from .policies import Policy, policy_config, policy_named
-from .reference import World, run_reference
+from .reference import run_reference
 from .request import LLMRequest
 from .result import LLMResult
 from .router import router_named
 from .swapping import SwapCost
 from .workload import LLMTrace
+from .world import World
 
 __all__ = ["simulate_llm"]
 

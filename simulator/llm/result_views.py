@@ -1,0 +1,72 @@
+"""Views of what LLM engines did: their state over time, and a timeline."""
+
+from __future__ import annotations
+
+# pandas brings no type stubs.
+# pyright: reportMissingTypeStubs=false
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import InputError
+from ..timeline import Timeline
+from .iterations import Iterations
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["over_time", "timeline"]
+
+
+def over_time(it: Iterations, window_s: float) -> pd.DataFrame:
+    """State of all engines together in windows of time, averaged over each window.
+
+    Parameters
+    ----------
+    it : Iterations
+        What the engines did.
+    window_s : float
+        Seconds, > 0.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by the window's begin, seconds: ``running``, ``waiting`` (requests, after each decision), ``kv_use``
+        (share of the token slots that is held), ``kv_waste`` (share of all slots that is held without a token),
+        ``busy`` (share of the engines' time), ``prefill_tokens_s`` and ``decode_tokens_s`` (computed per second).
+    """
+    import pandas as pd
+
+    if not window_s > 0:
+        raise InputError(f"over_time: expected a window > 0 seconds (got {window_s})")
+    until = float(it.end.max()) if len(it) else 0.0
+    edges = np.arange(0.0, until + window_s, window_s)
+    slots = max(it.capacity_tokens * it.engines, 1)
+    length = it.end - it.start
+    with np.errstate(divide="ignore", invalid="ignore"):
+        columns = {
+            "running": it.running,
+            "waiting": it.waiting,
+            "kv_use": it.used_tokens / slots,
+            "kv_waste": it.wasted_tokens / slots,
+            "busy": np.full(len(it), 1 / it.engines),
+            "prefill_tokens_s": it.prefill / length,
+            "decode_tokens_s": it.decodes / length,
+        }
+    frame = {name: np.diff(it.integral(column, edges)) / window_s for name, column in columns.items()}
+    return pd.DataFrame(frame, index=pd.Index(edges[:-1], name="time"))
+
+
+def timeline(it: Iterations) -> Timeline:
+    """Every iteration as a span, one lane per engine, by what it computes; `request` is the iteration's row."""
+    kind = np.where(it.prefill > 0, np.where(it.decodes > 0, 2, 0), np.where(it.decodes > 0, 1, 3))
+    return Timeline(
+        lane=it.engine.astype(np.int32),
+        start=it.start,
+        end=it.end,
+        name=kind.astype(np.int32),
+        request=np.arange(len(it)),
+        lanes=[f"engine {i}" for i in range(it.engines)],
+        names=["prefill", "decode", "mixed", "swap"],
+        processes=["engines"] * it.engines,
+    )

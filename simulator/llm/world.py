@@ -1,0 +1,64 @@
+"""What an engine of the LLM world is given, and what it gives back of each request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...profiles.llm.iteration import IterationCost
+from .policies import Policy
+from .router import Router
+from .swapping import SwapCost
+from .workload import LLMTrace
+
+__all__ = ["Records", "World"]
+
+
+@dataclass(frozen=True)
+class World:
+    """What is simulated.
+
+    Parameters
+    ----------
+    trace : LLMTrace
+        The requests.
+    policy, config : Policy, its options
+        The scheduler of every engine.
+    cost : IterationCost
+        Seconds of an iteration.
+    swap : SwapCost or None
+        Seconds of swapping; None: no time.
+    engines : int
+        Number of engines.
+    router : Router
+        Who gets a request.
+    concurrency : int or None
+        Closed loop: so many requests at a time.
+    padded : bool
+        Whether padding counts as computed.
+    dropped : frozenset of int
+        Rows that no engine takes.
+    """
+
+    trace: LLMTrace
+    policy: Policy
+    config: Any
+    cost: IterationCost
+    swap: SwapCost | None
+    engines: int
+    router: Router
+    concurrency: int | None
+    padded: bool
+    dropped: frozenset[int]
+
+
+class Records:
+    """What happened to each request, by row."""
+
+    def __init__(self, n: int) -> None:
+        self.arrival, self.scheduled, self.first_token, self.finish = (np.full(n, np.nan) for _ in range(4))
+        self.generated, self.preemptions, self.cached_tokens = (np.zeros(n, dtype=np.int64) for _ in range(3))
+        self.engine = np.full(n, -1, dtype=np.int64)
+        self.ignored = np.zeros(n, dtype=bool)
