@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ...errors import InputError
 from .contiguous import ContiguousConfig
@@ -84,12 +84,12 @@ def policy_config(kind: type[Any], given: Any) -> Any:
         return given
     if not isinstance(given, Mapping):
         raise InputError(f"config: expected a mapping or {kind.__name__} (got {type(given).__name__})")
-    known = [f.name for f in fields(kind)]
-    for name in given:
+    known, options = [f.name for f in fields(kind)], cast("Mapping[str, Any]", given)
+    for name in options:
         if name not in known:
             raise InputError(f"config: unknown option {name!r}{near(str(name), known)}")
     try:
-        return kind(**given)
+        return kind(**options)
     except TypeError as error:
         raise InputError(f"config: {str(error).partition(') ')[2] or error}") from None
 

@@ -85,7 +85,7 @@ class HashedPool:
 
     def release(self, blocks: Sequence[HashedBlock]) -> None:
         """Drop one share of each block, given in the order in which they should be evicted."""
-        free = []
+        free: list[HashedBlock] = []
         for block in blocks:
             if block.shares < 1:
                 raise RunError(f"block pool: block {block.number} is freed twice")

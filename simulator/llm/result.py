@@ -267,10 +267,10 @@ class LLMResult:
         """One row per request: what was asked, times, latencies, and how it fared."""
         import pandas as pd
 
-        asked = self.trace.to_frame().drop(columns="arrival")
+        asked: Any = self.trace.to_frame()
         names = ("arrival", "scheduled", "first_token", "finish", "generated", "preemptions", "cached_tokens", "engine")
         told = {name: getattr(self, name) for name in names}
-        return pd.DataFrame({**told, "ignored": self.ignored, **self._latencies}).join(asked)
+        return pd.DataFrame({**told, "ignored": self.ignored, **self._latencies}).join(asked.drop(columns="arrival"))
 
     def summary(self) -> dict[str, float]:
         """The figures that one looks at first; seconds, tokens and requests per second, shares."""

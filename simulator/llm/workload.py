@@ -23,7 +23,7 @@ IntColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class LLMTrace:
     """Requests in order of arrival.
 
@@ -64,43 +64,53 @@ class LLMTrace:
     prefix_ids: Sequence[Sequence[int]] | None = None
     prefix_block: int = 512
 
-    def __post_init__(self) -> None:
-        arrival = _column(self.arrival, "arrival", float)
-        n = len(arrival)
+    def __init__(
+        self,
+        arrival: npt.ArrayLike,
+        prompt_tokens: npt.ArrayLike,
+        output_tokens: npt.ArrayLike,
+        *,
+        best_of: npt.ArrayLike | None = None,
+        priority: npt.ArrayLike | None = None,
+        after: npt.ArrayLike | None = None,
+        think_s: npt.ArrayLike | None = None,
+        prefix_ids: Sequence[Sequence[int]] | None = None,
+        prefix_block: int = 512,
+    ) -> None:
+        times = _column(arrival, "arrival", float)
+        n = len(times)
         if not n:
             raise InputError("LLMTrace: no request at all; expected at least one")
-        _refuse("arrival", arrival, ~(np.isfinite(arrival) & (arrival >= 0)), "times must be finite and >= 0 seconds")
-        _refuse("arrival", arrival, np.diff(arrival, prepend=arrival[0]) < 0, "times must not decrease; sort them")
-        columns: dict[str, Any] = {"arrival": arrival}
-        for name, least in (("prompt_tokens", 1), ("output_tokens", 1), ("best_of", 1), ("priority", None)):
-            columns[name] = self._counts(name, n, least)
-        columns["after"] = after = self._counts("after", n, -1)
-        if after is not None:
-            _refuse("after", after, after >= np.arange(n), "a request may follow only an earlier row")
-        if self.think_s is not None:
-            columns["think_s"] = think = _column(self.think_s, "think_s", float, n)
+        _refuse("arrival", times, ~(np.isfinite(times) & (times >= 0)), "times must be finite and >= 0 seconds")
+        _refuse("arrival", times, np.diff(times, prepend=times[0]) < 0, "times must not decrease; sort them")
+        columns: dict[str, Any] = {
+            "arrival": times,
+            "prompt_tokens": _counts(prompt_tokens, "prompt_tokens", n, 1),
+            "output_tokens": _counts(output_tokens, "output_tokens", n, 1),
+            "best_of": _counts(best_of, "best_of", n, 1),
+            "priority": _counts(priority, "priority", n, None),
+            "after": _counts(after, "after", n, -1),
+            "think_s": None if think_s is None else _column(think_s, "think_s", float, n),
+        }
+        follows, think = columns["after"], columns["think_s"]
+        if follows is not None:
+            _refuse("after", follows, follows >= np.arange(n), "a request may follow only an earlier row")
+        if think is not None:
             _refuse("think_s", think, ~(np.isfinite(think) & (think >= 0)), "expected finite seconds >= 0")
-        if self.prefix_ids is not None:
-            if isinstance(self.prefix_block, bool) or self.prefix_block < 1:
-                raise InputError(f"LLMTrace.prefix_block: expected an integer >= 1 (got {self.prefix_block!r})")
-            need = -(-columns["prompt_tokens"] // self.prefix_block)
-            have = np.array([len(ids) for ids in self.prefix_ids], dtype=np.int64)
+        if prefix_ids is not None:
+            if isinstance(prefix_block, bool) or prefix_block < 1:
+                raise InputError(f"LLMTrace.prefix_block: expected an integer >= 1 (got {prefix_block!r})")
+            need = -(-columns["prompt_tokens"] // prefix_block)
+            have = np.array([len(ids) for ids in prefix_ids], dtype=np.int64)
             if have.shape != (n,):
                 raise InputError(f"LLMTrace.prefix_ids: expected {n} entries, one per arrival (got {len(have)})")
-            _refuse("prefix_ids", have, have != need, f"expected one id for each {self.prefix_block} prompt tokens")
+            _refuse("prefix_ids", have, have != need, f"expected one id for each {prefix_block} prompt tokens")
         for name, column in columns.items():
             if column is not None:
                 column.flags.writeable = False
-                object.__setattr__(self, name, column)
-
-    def _counts(self, name: str, n: int, least: int | None) -> IntColumn | None:
-        given = getattr(self, name)
-        if given is None:
-            return None
-        column = _column(given, name, int, n)
-        if least is not None:
-            _refuse(name, column, column < least, f"expected integers >= {least}")
-        return column
+            object.__setattr__(self, name, column)
+        object.__setattr__(self, "prefix_ids", prefix_ids)
+        object.__setattr__(self, "prefix_block", prefix_block)
 
     @classmethod
     def of(cls, requests: LLMTrace | Trace | Iterable[LLMRequest]) -> LLMTrace:
@@ -120,15 +130,19 @@ class LLMTrace:
         if isinstance(requests, LLMTrace):
             return requests
         if isinstance(requests, Trace):
-            for name in ("prompt_tokens", "output_tokens"):
-                if getattr(requests, name) is None:
-                    raise InputError(f"requests: the trace has no column {name!r}; read one that has, or draw lengths")
-            return cls(requests.arrival, requests.prompt_tokens, requests.output_tokens)  # type: ignore[arg-type]
+            prompts, outputs = requests.prompt_tokens, requests.output_tokens
+            if prompts is None or outputs is None:
+                name = "prompt_tokens" if prompts is None else "output_tokens"
+                raise InputError(f"requests: the trace has no column {name!r}; read one that has, or draw lengths")
+            return cls(requests.arrival, prompts, outputs)
         rows = sorted(requests, key=lambda r: r.arrival)
         told = [r.tokens for r in rows if r.tokens is not None]
         return cls(
-            *(np.array([getattr(r, name) for r in rows]) for name in ("arrival", "prompt", "output", "best_of")),
-            priority=np.array([r.priority for r in rows]),
+            [r.arrival for r in rows],
+            [r.prompt for r in rows],
+            [r.output for r in rows],
+            best_of=[r.best_of for r in rows],
+            priority=[r.priority for r in rows],
             prefix_ids=told if rows and len(told) == len(rows) else None,
             prefix_block=1,
         )
@@ -189,12 +203,18 @@ class LLMTrace:
             after = place[self.after[kept]]
             if (after == -2).any():
                 raise InputError("LLMTrace.select: a turn of a conversation is left out; later ones follow it")
-        columns = {
-            name: None if getattr(self, name) is None else getattr(self, name)[kept]
-            for name in ("arrival", "prompt_tokens", "output_tokens", "best_of", "priority", "think_s")
-        }
-        ids = None if self.prefix_ids is None else [self.prefix_ids[i] for i in kept.tolist()]
-        return LLMTrace(**columns, after=after, prefix_ids=ids, prefix_block=self.prefix_block)  # type: ignore[arg-type]
+        ids = self.prefix_ids
+        return LLMTrace(
+            self.arrival[kept],
+            self.prompt_tokens[kept],
+            self.output_tokens[kept],
+            best_of=None if self.best_of is None else self.best_of[kept],
+            priority=None if self.priority is None else self.priority[kept],
+            after=after,
+            think_s=None if self.think_s is None else self.think_s[kept],
+            prefix_ids=None if ids is None else [ids[int(i)] for i in kept],
+            prefix_block=self.prefix_block,
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """One row per request, one column for each that is there (prefix ids aside)."""
@@ -215,6 +235,15 @@ def _column(values: Any, name: str, kind: type, n: int | None = None) -> npt.NDA
     if kind is int:
         _refuse(name, column, ~(np.isfinite(column) & (column == np.floor(column))), "expected whole numbers")
         return column.astype(np.int64)
+    return column
+
+
+def _counts(values: Any, name: str, n: int, least: int | None) -> IntColumn | None:
+    if values is None:
+        return None
+    column = _column(values, name, int, n)
+    if least is not None:
+        _refuse(name, column, column < least, f"expected integers >= {least}")
     return column
 
 

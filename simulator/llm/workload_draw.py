@@ -151,5 +151,6 @@ def conversations(
     order = np.argsort([row[0] for row in rows], kind="stable")
     place = np.empty(len(rows) + 1, dtype=np.int64)
     place[order], place[-1] = np.arange(len(rows)), -1
-    at, p, o, previous, think = (np.array(column) for column in zip(*(rows[i] for i in order.tolist()), strict=True))
-    return LLMTrace(at, p, o, after=place[previous], think_s=think)
+    table = np.array([rows[int(i)] for i in order])
+    after = place[table[:, 3].astype(np.int64)]
+    return LLMTrace(table[:, 0], table[:, 1], table[:, 2], after=after, think_s=table[:, 4])

@@ -44,9 +44,10 @@ def read_azure_llm(path: str | Path, *, start: float = 0.0, stop: float | None =
     times = library.to_datetime(table[names[0]], errors="coerce", format="ISO8601", utc=True)
     _complain(path, names[0], times.isna().to_numpy(), "expected a date and time")
     seconds = (times - times.iloc[0]).dt.total_seconds().to_numpy()
-    counts = [_counts(path, table, name) for name in names[1:]]
+    prompts, outputs = _counts(path, table, names[1]), _counts(path, table, names[2])
     order = np.argsort(seconds, kind="stable")
-    return _between(LLMTrace(seconds[order] - seconds[order[0]], *(c[order] for c in counts)), start, stop, path)
+    whole = LLMTrace(seconds[order] - seconds[order[0]], prompts[order], outputs[order])
+    return _between(whole, start, stop, path)
 
 
 def read_mooncake(path: str | Path, *, start: float = 0.0, stop: float | None = None) -> LLMTrace:
