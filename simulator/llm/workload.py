@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# pandas brings no type stubs.
+# pyright: reportMissingTypeStubs=false
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain

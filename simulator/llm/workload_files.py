@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# pandas brings no type stubs.
+# pyright: reportMissingTypeStubs=false
 import json
 from pathlib import Path
 from typing import Any
