@@ -87,8 +87,8 @@ def batches(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, f
     -------
     DataFrame
         Columns workload, rate, system, batch, batch_paper, used (share of the slots), finished_per_s, role
-        ("calibrated" or "predicted"), batch_saturated (what the memory holds: requests always wait) and, of Orca,
-        batch_prompts_apart (prompts take iterations of their own, as vLLM's do).
+        ("calibrated" or "predicted"), batch_saturated (what the memory holds: requests always wait) and, of Orca on
+        Alpaca, batch_prompts_apart (prompts take iterations of their own, as vLLM's do).
     float
         The share of the A100's bandwidth.
     """
@@ -107,8 +107,9 @@ def batches(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, f
             progress(1 + len(rows), 9, f"{system}, {workload}")
             mean, used, finished = batch(system, workload, cost, durations[workload], seeds)
             full = setup.serve(system, setup.saturated(lengths, seed), ConstantCost(1.0), (1000.0, full_until))
-            orca = system.startswith("Orca")
-            apart = batch(system, workload, setup.PromptsApart(cost), durations[workload], seeds)[0] if orca else None
+            apart = None
+            if workload == "Alpaca" and system != "vLLM":  # short outputs: prompts join nearly every iteration
+                apart = batch(system, workload, setup.PromptsApart(cost), durations[workload], seeds)[0]
             rows.append(
                 {
                     "workload": workload,
