@@ -9,7 +9,6 @@ from __future__ import annotations
 
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
-
 from dataclasses import dataclass
 
 from ...errors import InputError, RunError
