@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError
 from ..hardware import DeviceSpec, LinkSpec
-from .cost_grid import CostGrid, iteration_seconds
+from .cost_grid import CostGrid, attention_seconds, iteration_seconds
 from .cost_layers import LayerKernels
 from .cost_operators import OperatorKernels
 from .cost_overheads import Overheads
@@ -23,7 +24,7 @@ from .tables_layers import check_layers
 
 __all__ = ["TableCost", "iteration_cost"]
 
-Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 PRECISIONS = {"bf16": "bfloat16", "fp16": "bfloat16", "bfloat16": "bfloat16", "float16": "bfloat16"} | {
     name: name for name in ("fp8", "fp8_block")
 }
@@ -100,9 +101,7 @@ class TableCost:
         """The same cost as arrays: `iteration_seconds(grid, …)` and its numba twin `compiled()` give `seconds`."""
         return self._grid
 
-    def _attention(self, iteration: Iteration, new: Floats, before: Floats) -> list[Part]:
-        from .cost_grid import _attention
-
+    def _attention(self, iteration: Iteration, new: Counts, before: Counts) -> list[Part]:
         decodes, context = iteration.decodes, iteration.context
         mixed = self.kernels.mixed()
         decode, prefill = self._surfaces
@@ -112,21 +111,21 @@ class TableCost:
                 int(mixed.at(n, b, decodes, max(mean, mixed.axes[3][0]))[1]) for n, b in zip(new, before, strict=True)
             ]
             name = "attention of prefill and decodes" if decodes else "attention of prefill"
-            return [Part(name, float(_attention(self._grid, decodes, context, new, before)), KINDS[max(kinds)])]
+            return [Part(name, float(attention_seconds(self._grid, decodes, context, new, before)), KINDS[max(kinds)])]
         none = np.zeros(0)
         parts: list[Part] = []
         if len(new):
-            seconds = float(_attention(self._grid, 0, 0, new, before))
+            seconds = float(attention_seconds(self._grid, 0, 0, new, before))
             whole = [(n + b) * (n + b + 1) / 2 for n, b in zip(new, before, strict=True)]
             kind = max(max(prefill.basis(len(new), w), int(b > 0)) for w, b in zip(whole, before, strict=True))
             parts.append(Part("attention of prefill", seconds, KINDS[kind]))
         if decodes:
-            seconds = float(_attention(self._grid, decodes, context, none, none))
+            seconds = float(attention_seconds(self._grid, decodes, context, none, none))
             parts.append(Part("attention of decodes", seconds, KINDS[decode.basis(decodes, context / decodes)]))
         return parts
 
 
-def _chunks(prefill: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _chunks(prefill: Sequence[tuple[int, int]]) -> tuple[Counts, Counts]:
     new = np.array([n for n, _ in prefill], dtype=np.int64)
     return new, np.array([b for _, b in prefill], dtype=np.int64)
 
@@ -171,7 +170,7 @@ def iteration_cost(
         On a degree that does not divide, an unknown precision, or tables of another model.
     """
     for name, value in (("tp", tp), ("pp", pp), ("max_tokens", max_tokens), ("max_outputs", max_outputs)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if value < 1 or value != int(value):
             raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
     if model.heads % tp:
         raise InputError(f"tp: {tp} does not divide the {model.heads} heads of {model.name}")
@@ -205,22 +204,35 @@ def _lay_out(
     head = sum(p.seconds for p in kernels.head(np.arange(0.0, max_outputs + 1)))
     decode, prefill, mixed = kernels.decode(), kernels.prefill(), kernels.mixed()
     none = np.zeros(0)
-    axes = mixed.axes if mixed is not None else (none, none, none, none)
+    axes: Any = mixed.axes if mixed is not None else (none, none, none, none)
     pieces = layers * (overheads.graph_launch_s + 2 * overheads.launch_s)
-    arrays = [np.ascontiguousarray(np.concatenate([[0.0], np.asarray(dense)])), np.ascontiguousarray(head)]
-    arrays += [np.array(a, dtype=float) for s in (decode, prefill) for a in (s.x, s.y, s.seconds)]
-    arrays += [np.array(a, dtype=float) for a in axes]
-    arrays.append(np.array(mixed.seconds if mixed is not None else np.zeros((0, 0, 0, 0)), dtype=float))
-    for array in arrays:
-        array.setflags(write=False)
     grid = CostGrid(
-        *arrays,
-        overheads.scheduler_s,
-        overheads.per_sequence_s,
-        overheads.graph_launch_s,
-        min(pieces, kernels.launches * overheads.launch_s),
-        kernels.launches * overheads.launch_s,
-        overheads.graph_tokens if overheads.cuda_graphs else 0,
-        overheads.overlapped,
+        _frozen(np.concatenate([[0.0], np.asarray(dense)])),
+        _frozen(head),
+        _frozen(decode.x),
+        _frozen(decode.y),
+        _frozen(decode.seconds),
+        _frozen(prefill.x),
+        _frozen(prefill.y),
+        _frozen(prefill.seconds),
+        _frozen(axes[0]),
+        _frozen(axes[1]),
+        _frozen(axes[2]),
+        _frozen(axes[3]),
+        _frozen(mixed.seconds if mixed is not None else np.zeros((0, 0, 0, 0))),
+        scheduler_s=overheads.scheduler_s,
+        per_sequence_s=overheads.per_sequence_s,
+        host_decode_s=overheads.graph_launch_s,
+        host_pieces_s=min(pieces, kernels.launches * overheads.launch_s),
+        host_eager_s=kernels.launches * overheads.launch_s,
+        graph_tokens=overheads.graph_tokens if overheads.cuda_graphs else 0,
+        overlapped=overheads.overlapped,
     )
     return grid, (decode, prefill)
+
+
+def _frozen(values: Any) -> Any:
+    """A contiguous copy that nobody may write to."""
+    array = np.array(values, dtype=np.float64, order="C")
+    array.setflags(write=False)
+    return array

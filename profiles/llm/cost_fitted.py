@@ -46,7 +46,7 @@ class FittedCost:
         return sum(part.seconds for part in self.explain(iteration))
 
     def explain(self, iteration: Iteration) -> tuple[Part, ...]:
-        """The terms of the line. A chunk on cached tokens counts the causal pairs that it looks at, twice: n² + 2 n m."""
+        """The terms of the line; n tokens on m cached ones count n² + 2 n m, twice the pairs that they look at."""
         parts: list[Part] = []
         if iteration.decodes:
             large = iteration.decodes >= self.large_batch
@@ -89,8 +89,8 @@ def load_fits(path: str | Path, model: str, tp: int = 1) -> FittedCost:
     fit = degrees[str(tp)]
     lines: list[tuple[float, float, float]] = []
     for name in ("prefill", "decoding_smallbs", "decoding_largebs"):
-        line = fit.get(name)
-        if not isinstance(line, list) or len(line) != 3 or not all(_number(x) for x in line):
+        line = cast(list[Any], fit.get(name))
+        if not isinstance(fit.get(name), list) or len(line) != 3 or not all(_number(x) for x in line):
             raise InputError(f"{path}: {model}, tp {tp}: {name}: expected three numbers (got {line!r})")
         lines.append((MS * float(line[0]), MS * float(line[1]), MS * float(line[2])))
     switch = fit.get("decoding_large_small_bs_threshold")

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CostGrid", "compiled", "iteration_seconds"]
+__all__ = ["CostGrid", "attention_seconds", "compiled", "iteration_seconds"]
 
 Floats = NDArray[np.float64]
+JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "boundscheck": False}
 
 
 class CostGrid(NamedTuple):
@@ -124,7 +125,8 @@ def _mixed(g: CostGrid, new: float, before: float, decodes: float, context: floa
     return total
 
 
-def _attention(g: CostGrid, decodes: int, context: int, new: Any, before: Any) -> float:
+def attention_seconds(g: CostGrid, decodes: int, context: int, new: Any, before: Any) -> float:
+    """Seconds of attention, all layers: of the chunks and of the decodes, or of both in one call where measured."""
     chunks = len(new)
     mean = context / decodes if decodes else 0.0
     if chunks and len(g.mixed_new):
@@ -170,7 +172,7 @@ def iteration_seconds(g: CostGrid, decodes: int, context: int, new: Any, before:
         tokens += new[i]
     if tokens == 0:
         return 0.0
-    device = _line(g.dense, tokens) + _line(g.head, outputs) + _attention(g, decodes, context, new, before)
+    device = _line(g.dense, tokens) + _line(g.head, outputs) + attention_seconds(g, decodes, context, new, before)
     if tokens > g.graph_tokens:
         launch = g.host_eager_s
     elif len(new):
@@ -188,11 +190,11 @@ def compiled() -> Callable[..., Any]:
     """`iteration_seconds` compiled by numba; takes the same arguments, callable from compiled code."""
     import numba
 
-    names = ("_line", "_cell", "_surface", "_weight", "_mixed", "_attention", "iteration_seconds")
-    scope: dict[str, Any] = {"np": np}
+    names = ("_line", "_cell", "_surface", "_weight", "_mixed", "attention_seconds", "iteration_seconds")
+    scope: dict[str, Any] = {"np": np, "__name__": __name__}
     for name in names:
         plain = globals()[name]
-        scope[name] = numba.njit(_rescoped(plain, scope))
+        scope[name] = numba.njit(forceinline=name != "iteration_seconds", **JIT)(_rescoped(plain, scope))
     return scope["iteration_seconds"]
 
 

@@ -104,7 +104,7 @@ class OperatorKernels:
         return [Parts(p.name, np.where(some, p.seconds, 0.0), p.kind) for p in found]
 
     def decode(self) -> Surface:
-        """Attention of decodes: each (sequence, KV head) is its own work, so heads that no table has become sequences."""
+        """Attention of decodes: (sequence, KV head) pairs are alike, so KV heads that no table has become sequences."""
         ideal = decode_ideal(self.peaks, self.kv_heads, self.model.head_dim, 1 if self.kv == "fp8" else 2)
         return self._surface(self.operators.decode, ideal, self.peaks.efficiency, lambda length: length, 2.0**17)
 
@@ -164,9 +164,9 @@ class OperatorKernels:
         return Parts(name, layers * seconds, np.full(len(moved), EXTRAPOLATED))
 
     def _all_reduce(self, name: str, moved: Floats, count: int) -> Parts:
-        way = "graph" if self.overheads.cuda_graphs or self.overheads.launch_s > 0 else "eager"
+        # Without graphs the kernel is the same; its launch is counted with the others'.
         tables = self.operators.all_reduce
-        table = tables.get((way, self.tp)) or tables.get(("nccl", self.tp))
+        table = tables.get(("graph", self.tp)) or tables.get(("nccl", self.tp))
         if table is not None:
             seconds, kind = table.at(moved)
             return Parts(name, count * seconds, kind)

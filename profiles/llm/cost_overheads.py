@@ -21,12 +21,12 @@ class Overheads:
     per_sequence_s : float
         The same per scheduled sequence: block tables, sampling metadata, detokenisation.
     launch_s : float
-        Host time to launch one kernel outside a CUDA graph. The device waits only if launching is the slower of the two.
+        Host time to launch one kernel outside a CUDA graph. The device waits only if launching is slower than running.
     graph_launch_s : float
         Host time to launch one captured graph.
     cuda_graphs : bool
-        Whether steps of up to `graph_tokens` tokens run as graphs: decodes as one, steps with a prefill in pieces around
-        attention. Tokens are padded to the captured sizes.
+        Whether steps of up to `graph_tokens` tokens run as graphs: decodes as one, steps with a prefill in pieces
+        around attention. Tokens are padded to the captured sizes.
     graph_tokens : int
         Largest captured size.
     overlapped : bool

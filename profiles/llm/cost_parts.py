@@ -69,7 +69,7 @@ class Surface:
     def basis(self, x: float, y: float) -> int:
         """What the value at (x, y) rests on."""
         inside = self.x[0] <= x <= self.x[-1] and self.y[0] <= y <= self.y[-1]
-        columns = [i for i in _around(self.x, x)]
+        columns = _around(self.x, x)
         worst = max(int(self.kind[i, j]) for i in columns for j in _around(self.y, y))
         exact = x in self.x and y in self.y
         return max(worst, 0 if exact else 1 if inside else 2)

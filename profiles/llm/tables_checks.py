@@ -35,8 +35,9 @@ def read_table(path: Path, numbers: Sequence[str], words: Sequence[str], value: 
     InputError
         On an unreadable file, missing columns, NaN, negative or zero numbers, contradicting duplicates.
     """
-    import pandas as pd
+    import pandas
 
+    pd: Any = pandas  # its own types are partly unknown
     try:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except ImportError:

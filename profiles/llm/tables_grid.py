@@ -73,9 +73,10 @@ class Grid:
         log : bool
             Whether to read between logarithms.
         """
-        import pandas as pd
+        import pandas
         from scipy.ndimage import distance_transform_edt
 
+        pd: Any = pandas  # its own types are partly unknown
         frame = pd.DataFrame(dict(zip(names, columns, strict=True)) | {"seconds": np.asarray(seconds, dtype=float)})
         series = frame.groupby(list(names), sort=True)["seconds"].median()
         axes = tuple(np.unique(np.asarray(column, dtype=float)) for column in columns)
@@ -139,3 +140,27 @@ class Grid:
             ratio = np.asarray(self.ideal(*outside), dtype=float) / np.asarray(self.ideal(*inside), dtype=float)
             seconds = np.where(beyond, seconds * np.maximum(ratio, 1.0), seconds)
         return seconds, kind.astype(np.int8)
+
+    def held_out(self, axis: int) -> Floats:
+        """Relative errors where every second measured value of one axis is left out and read between its neighbours.
+
+        Twice the gap of the real grid: errors there are smaller, by about four where the law is smooth.
+        """
+        size = len(self.axes[axis])
+        kept = np.arange(0, size, 2)
+        left = np.arange(1, size - 1 if size % 2 == 0 else size, 2)
+        axes = list(self.axes)
+        axes[axis] = self.axes[axis][kept]
+        part = Grid(
+            self.names,
+            tuple(axes),
+            np.take(self.seconds, kept, axis),
+            np.take(self.measured, kept, axis),
+            self.ideal,
+            self.log,
+        )
+        axes[axis] = self.axes[axis][left]
+        guess, kind = part.at(*np.meshgrid(*axes, indexing="ij"))
+        true = np.take(self.seconds, left, axis)
+        known = np.take(self.measured, left, axis) & (kind != EXTRAPOLATED)
+        return guess[known] / true[known] - 1

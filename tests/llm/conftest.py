@@ -1,0 +1,116 @@
+"""Small kernel tables in the two public formats, following plain laws, for the tests of tables and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+FLOPS, BANDWIDTH, LINK = 1e15, 3e12, 4e11
+YAML = f"""
+gpu: {{mem_bw: {BANDWIDTH}, bfloat16_tc_flops: {FLOPS}, fp8_tc_flops: {2 * FLOPS}, mem_capacity: 80000000000}}
+node: {{intra_node_bw: {LINK}, inter_node_bw: 50000000000, p2p_latency: 0.00001, num_gpus_per_node: 8}}
+"""
+
+
+def gemm_frame(scale: float = 1e3) -> pd.DataFrame:
+    rows = []
+    for dtype, size in (("bfloat16", 2), ("fp8", 1)):
+        for m in (1, 16, 256, 4096):
+            for n in (128, 2048, 32768):
+                for k in (128, 2048, 16384):
+                    moved = size * (k * n + m * k) + 2 * m * n
+                    best = max(2 * m * n * k / (FLOPS * 2 / size), moved / BANDWIDTH)
+                    extra = 7e-6 + 1e-11 * m * k if dtype == "fp8" else 0.0
+                    rows.append((dtype, m, n, k, scale * (3e-6 + best / 0.8 + extra)))
+    return pd.DataFrame(rows, columns=["gemm_dtype", "m", "n", "k", "latency"])
+
+
+def attention_frame(decode: bool) -> pd.DataFrame:
+    rows = []
+    for kv_heads, kv in ((1, "bfloat16"), (8, "bfloat16"), (8, "fp8")):
+        for heads in (8, 64):
+            for batch in (1, 4, 64):
+                for length in (2, 128, 1024, 8192):
+                    if batch * length > 64 * 1024:
+                        continue
+                    if decode:
+                        best = 4 * kv_heads * 128 * batch * length / BANDWIDTH / (1 + (kv == "fp8"))
+                    else:
+                        best = 4 * heads * 128 * batch * length * (length + 1) / 2 / FLOPS
+                    isl, step = (1, length - 1) if decode else (length, 0)
+                    rows.append((batch, isl, heads, kv_heads, 128, step, "bfloat16", kv, 1e3 * (5e-6 + best / 0.7)))
+    names = "batch_size isl num_heads num_key_value_heads head_dim step attn_dtype kv_cache_dtype latency"
+    return pd.DataFrame(rows, columns=names.split())
+
+
+def reduce_frame() -> pd.DataFrame:
+    rows = [
+        ("bfloat16", way, devices, size, 1e3 * (4e-6 + 2 * (devices - 1) / devices * 2 * size / (0.8 * LINK)))
+        for way in ("vllm_graph", "vllm_eager")
+        for devices in (2, 4)
+        for size in (128, 65536, 67108864)
+    ]
+    return pd.DataFrame(rows, columns=["allreduce_dtype", "backend", "num_gpus", "message_size", "latency"])
+
+
+def write_system(folder: Path) -> Path:
+    system = folder / "toy"
+    system.mkdir()
+    (folder / "toy.yaml").write_text(YAML)
+    gemm_frame().to_parquet(system / "gemm.parquet")
+    attention_frame(False).to_parquet(system / "context_attention.parquet")
+    attention_frame(True).to_parquet(system / "generation_attention.parquet")
+    reduce_frame().to_parquet(system / "custom_allreduce.parquet")
+    return system
+
+
+def write_layers(folder: Path, model: str = "meta-llama/Llama-3.2-1B") -> Path:
+    """Layers of Llama-3.2-1B (hidden 2048, 32 heads and 8 KV heads of 64, vocabulary 128256) at 1 TB/s."""
+    kernels = folder / "kernels"
+    kernels.mkdir()
+    (kernels / "meta.yaml").write_text(f"model: {model}\nhardware: toy\ngpu: Toy\nvllm_version: 0.0\n")
+    layers = ["embedding", "layernorm", "qkv_proj", "rotary_emb", "o_proj", "gate_up_proj", "act_fn", "down_proj"]
+    dense = [(layer, t, 2.0 + i + 0.01 * t) for i, layer in enumerate(layers) for t in (1, 16, 64, 2048)]
+    pd.DataFrame(dense, columns=["layer", "tokens", "time_us"]).to_csv(kernels / "dense.csv", index=False)
+    heads = [("lm_head", s, 525.0 + s) for s in (1, 8, 64)] + [("sampler", s, 20.0 + s) for s in (1, 8, 64)]
+    pd.DataFrame(heads, columns=["layer", "sequences", "time_us"]).to_csv(kernels / "per_sequence.csv", index=False)
+    rows = []
+    for chunk in (0, 16, 64, 512):
+        for before in (0, 16, 1024) if chunk else (0,):
+            for decodes in (0, 1, 8, 32):
+                for context in (16, 128, 2048) if decodes else (0,):
+                    if chunk or decodes:
+                        rows.append(
+                            (
+                                chunk,
+                                before,
+                                decodes,
+                                context,
+                                5 + 0.1 * chunk + chunk * before / 1e3 + decodes * context / 1e2,
+                            )
+                        )
+    rows.append((24, 16, 1, 16, 9.0))  # a refinement of one axis, as the public tables have
+    names = ["prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us"]
+    pd.DataFrame(rows, columns=names).to_csv(kernels / "attention.csv", index=False)
+    return kernels
+
+
+@pytest.fixture
+def write_tables() -> Callable[..., Path]:
+    """Writes tables by operator into a folder, and gives the system's."""
+    return write_system
+
+
+@pytest.fixture
+def write_layer_tables() -> Callable[..., Path]:
+    """Writes tables by layer into a folder, and gives theirs."""
+    return write_layers
+
+
+@pytest.fixture
+def gemm_rows() -> Callable[..., pd.DataFrame]:
+    """The GEMM table at a scale of its unit (milliseconds: 1000)."""
+    return gemm_frame
