@@ -61,7 +61,11 @@ class _Random:
 
 
 class _PrefixAffinity:
-    """The engine that saw the longest of a request's prefixes (in steps of `block` tokens); else the least loaded."""
+    """The engine that last saw a request's longest prefix, if that is half of the prompt; else the least loaded.
+
+    Prefixes are looked at in steps of `block` tokens. One that everybody shares (a system prompt) is short against the
+    prompts, so it does not draw all requests to one engine.
+    """
 
     def __init__(self, block: int = 512) -> None:
         self.block = block
@@ -69,8 +73,11 @@ class _PrefixAffinity:
 
     def __call__(self, request: LLMRequest, engines: Sequence[EngineLoad]) -> int:
         keys = self._keys(request)
-        known = next((self.seen[key] for key in reversed(keys) if key in self.seen), None)
-        chosen = _least_outstanding(request, engines) if known is None else known
+        known = next((i for i in reversed(range(len(keys))) if keys[i] in self.seen), -1)
+        if known >= 0 and (request.tokens is None or 2 * (known + 1) * self.block >= request.prompt):
+            chosen = self.seen[keys[known]]
+        else:
+            chosen = _least_outstanding(request, engines)
         for key in keys:
             self.seen[key] = chosen
         return chosen

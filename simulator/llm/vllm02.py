@@ -142,7 +142,7 @@ class Vllm02Scheduler:
         """Admit waiting prompts, first come, first served, until one does not fit."""
         step, lengths = Vllm02Step("prompt"), list[int]()
         limit = min(self.config.max_model_len, self.config.token_budget)
-        running = sum(group.max_running for group in self.running) if self.waiting else 0
+        running = -1
         while self.waiting:
             group = self.waiting[0]
             (prompt,) = group.having(Status.WAITING)
@@ -157,6 +157,8 @@ class Vllm02Scheduler:
             padded = len(tried) * max(tried)
             if padded > self.config.token_budget or padded - sum(tried) > self.config.max_paddings:
                 break
+            if running < 0:
+                running = sum(group.max_running for group in self.running)
             if running + group.max_running > self.config.max_num_seqs:
                 break
             lengths, running = tried, running + group.max_running
@@ -189,7 +191,6 @@ class Vllm02Scheduler:
         if not preempted:
             self._swap_in(step)
         step.scheduled = list(self.running)
-        step.num_batched_tokens = sum(len(group.having(Status.RUNNING)) for group in self.running)
         if not (step.scheduled or step.swap_in or step.swap_out or step.copies):
             step.kind = "idle"
         return step
@@ -209,6 +210,7 @@ class Vllm02Scheduler:
 
     def _append(self, group: SequenceGroup, step: Vllm02Step) -> None:
         for sequence in group.having(Status.RUNNING):
+            step.num_batched_tokens += 1
             pair = self.memory.append(sequence)
             if pair is not None:
                 step.copies.append(pair)

@@ -55,14 +55,15 @@ class V1Scheduler:
     def complete(self, step: V1Step) -> list[V1Request]:
         """Requests whose tokens are all computed got a new one. Those that finished."""
         finished: list[V1Request] = []
+        size, longest = self.config.block_size, self.config.max_model_len
         for request in step.samples:
             request.awaited -= 1
             if request.tokens:
                 request.tokens.append((request.request.id, "output", request.length))
             request.length += 1
-            if not request.length % self.config.block_size:
+            if not request.length % size:
                 self._name_blocks(request)
-            if request.output >= request.request.output or request.length >= self.config.max_model_len:
+            if request.output >= request.request.output or request.length >= longest:
                 finished.append(request)
                 (self.running if request.blocks else self.waiting).remove(request)  # it may be preempted by now
                 self._free(request)
@@ -84,6 +85,7 @@ class V1Scheduler:
     def _running(self, step: V1Step, budget: int) -> int:
         """Tokens for the running requests, in order; returns what is left of the budget."""
         i, most, longest = 0, self.config.long_prefill_token_threshold or budget, self.config.max_model_len - 1
+        size = self.config.block_size
         while i < len(self.running) and budget > 0:
             request = self.running[i]
             tokens = request.length + request.awaited - request.computed
@@ -92,6 +94,11 @@ class V1Scheduler:
             if tokens > 1:
                 tokens = min(tokens, most, budget, longest - request.computed)
             if tokens <= 0:
+                i += 1
+                continue
+            if tokens == 1 and (request.computed + 1) % size and request.computed < len(request.blocks) * size:
+                step.scheduled[request] = 1  # the usual case: a token in a block that it does not fill
+                budget -= 1
                 i += 1
                 continue
             while (fits := self._grow(request, tokens)) is False:
