@@ -8,6 +8,7 @@ from .cost_overheads import NO_OVERHEADS, Overheads
 from .cost_parts import Part
 from .decoder import DecoderSpec, decoder
 from .iteration import Iteration, IterationCost
+from .linear import ConstantCost, LinearCost
 from .tables import KernelTables, Layers, Operators, Peaks
 from .tables_grid import Grid
 from .zoo import DECODERS
@@ -15,6 +16,7 @@ from .zoo import DECODERS
 __all__ = [
     "DECODERS",
     "NO_OVERHEADS",
+    "ConstantCost",
     "CostGrid",
     "DecoderSpec",
     "FittedCost",
@@ -24,6 +26,7 @@ __all__ = [
     "KVCapacity",
     "KernelTables",
     "Layers",
+    "LinearCost",
     "Operators",
     "Overheads",
     "Part",

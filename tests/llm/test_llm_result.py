@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from meshwright.errors import InputError
-from meshwright.profiles.llm.linear import ConstantCost, LinearCost
+from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, draw, simulate_llm
 from meshwright.simulator.llm.iterations import TokenRuns, weighted_percentile
 

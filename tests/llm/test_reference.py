@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
-from meshwright.profiles.llm import Iteration
-from meshwright.profiles.llm.linear import ConstantCost, LinearCost
+from meshwright.profiles.llm import ConstantCost, Iteration, LinearCost
 from meshwright.simulator.llm import LLMTrace, SwapCost, conversations, draw, drive, simulate_llm
+from meshwright.simulator.serving.queueing import md1
 
 ONE = ConstantCost(1.0)
 
@@ -320,6 +320,15 @@ def test_littles_law():
         it = result.iterations
         inside = ((it.running + it.waiting) * (it.end - it.start)).sum()
         assert inside == pytest.approx(result.values("e2e").sum())
+
+
+def test_one_request_at_a_time_is_an_m_d_1_queue():
+    """Each request is one iteration of 1 s; Pollaczek-Khinchine gives the mean latency, within 4 standard errors."""
+    trace = draw([4], [1], 20_000, rate=0.6, seed=5)
+    result = v1(trace, max_num_seqs=1, enable_prefix_caching=False)
+    estimate = result.estimate("e2e", batches=40)
+    assert abs(estimate.mean - float(md1(0.6, 1.0))) < 2 * estimate.half_width
+    assert estimate.half_width < 0.1
 
 
 def test_more_engines_do_no_harm_and_conversations_run():
