@@ -7,6 +7,7 @@ copy of a shared one, free drops the shares.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 from ...errors import InputError, RunError
 from .request import Sequence, SequenceGroup, Status
@@ -93,8 +94,9 @@ class BlockManager:
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
-        if not 0 <= watermark < 1:
-            raise InputError(f"watermark: expected a share of the blocks in [0, 1) (got {watermark})")
+        share: Any = watermark
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+            raise InputError(f"watermark: expected a share of the blocks in [0, 1) (got {share!r})")
         self.block_size = block_size
         self.gpu = BlockPool(num_gpu_blocks)
         self.cpu = BlockPool(num_cpu_blocks)

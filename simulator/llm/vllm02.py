@@ -49,10 +49,12 @@ class Vllm02Config:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
-        if self.max_num_batched_tokens is not None and self.max_num_batched_tokens < 1:
-            raise InputError(f"max_num_batched_tokens: expected an integer >= 1 (got {self.max_num_batched_tokens!r})")
-        if self.max_paddings < 0:
-            raise InputError(f"max_paddings: expected an integer >= 0 (got {self.max_paddings!r})")
+        for name, least in (("max_num_batched_tokens", 1), ("max_paddings", 0)):
+            value = getattr(self, name)
+            if value is None and name == "max_num_batched_tokens":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
 
     @property
     def token_budget(self) -> int:

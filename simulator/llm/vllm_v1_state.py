@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...errors import InputError
 from .prefix_blocks import HashedBlock
@@ -61,12 +62,17 @@ class V1Config:
                 raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
         if self.policy not in POLICIES:
             raise InputError(f"policy: expected one of {', '.join(POLICIES)} (got {self.policy!r})")
-        if self.long_prefill_token_threshold < 0:
-            raise InputError(
-                f"long_prefill_token_threshold: expected an integer >= 0 (got {self.long_prefill_token_threshold!r})"
-            )
-        if not 0 <= self.watermark < 1:
-            raise InputError(f"watermark: expected a share of the blocks in [0, 1) (got {self.watermark})")
+        limit: Any = self.long_prefill_token_threshold
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise InputError(f"long_prefill_token_threshold: expected an integer >= 0 (got {limit!r})")
+        for name in (
+            "enable_prefix_caching", "enable_chunked_prefill", "scheduler_reserve_full_isl", "async_scheduling"
+        ):  # fmt: skip
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name}: expected true or false (got {getattr(self, name)!r})")
+        share: Any = self.watermark
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+            raise InputError(f"watermark: expected a share of the blocks in [0, 1) (got {share!r})")
 
 
 @dataclass(slots=True, eq=False)

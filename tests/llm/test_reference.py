@@ -297,6 +297,27 @@ def sample(n=200, **more):
     return draw(rng.integers(1, 200, n), rng.integers(1, 100, n), rate=4.0, **more)
 
 
+@pytest.mark.parametrize("policy", ["vllm-v1", "vllm-0.2", "orca-max", "fastertransformer"])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_policy_knows_how_long_an_output_will_be(policy, seed):
+    """Until a request ends, all is as if it had ended later."""
+    rng = np.random.default_rng(seed)
+    n, pick = 30, int(rng.integers(30))
+    arrival, prompt, output = np.sort(rng.exponential(0.3, n)), rng.integers(1, 30, n), rng.integers(1, 20, n)
+    config = {
+        "vllm-v1": {"num_blocks": 40, "block_size": 4, "max_model_len": 64},
+        "vllm-0.2": {"num_gpu_blocks": 40, "block_size": 4, "max_model_len": 64},
+    }.get(policy, {"num_slots": 256, "max_model_len": 64})
+    longer = output.copy()
+    longer[pick] += 9
+    ends = simulate_llm(LLMTrace(arrival, prompt, output), policy=policy, config=config, cost=LinearCost(0.1, 0.01))
+    goes_on = simulate_llm(LLMTrace(arrival, prompt, longer), policy=policy, config=config, cost=LinearCost(0.1, 0.01))
+    until = ends.token_times(pick)[-1]
+    for row in range(n):
+        one, two = ends.token_times(row), goes_on.token_times(row)
+        assert one[one <= until].tolist() == two[two <= until].tolist()
+
+
 def test_the_same_seed_gives_the_same_result():
     runs = [v1(sample(), max_model_len=512, engines=3, router="random", seed=s) for s in (1, 1, 2)]
     assert np.array_equal(runs[0].finish, runs[1].finish)
@@ -362,6 +383,9 @@ class Bad:
         (LLMTrace([0], [1], [1]), {"router": "nearest"}, "unknown router 'nearest'"),
         (LLMTrace([0], [1], [1]), {"too_long": "cut"}, "too_long"),
         (LLMTrace([0], [1], [1]), {"num_block": 3}, "did you mean 'num_blocks'"),
+        (LLMTrace([0], [1], [1]), {"watermark": "1 %"}, "watermark: expected a share"),
+        (LLMTrace([0], [1], [1]), {"async_scheduling": 1}, "async_scheduling: expected true or false"),
+        (LLMTrace([0], [1], [1]), {"long_prefill_token_threshold": 0.5}, "long_prefill_token_threshold"),
         (LLMTrace([0], [1], [1], best_of=[2]), {}, "best_of"),
         (LLMTrace([0], [1], [1]), {"cost": Bad()}, "cost: gave nan seconds"),
         (LLMTrace([0], [1], [1]), {"cost": 3.0}, "cost: expected an IterationCost"),
@@ -380,5 +404,8 @@ def test_bad_input_of_the_papers_vllm():
         v02(LLMTrace([0], [30], [30]), num_gpu_blocks=10)
     with pytest.raises(InputError, match="best_of 9 is above max_num_seqs 4"):
         v02(LLMTrace([0], [3], [3], best_of=[9]), max_num_seqs=4)
+    for name, value in (("watermark", "x"), ("max_paddings", 1.5), ("max_num_batched_tokens", 0), ("block_size", 0)):
+        with pytest.raises(InputError, match=f"{name}: expected"):
+            v02(LLMTrace([0], [1], [1]), **{name: value})
     with pytest.raises(InputError, match="unknown policy 'vllm'"):
         simulate_llm(LLMTrace([0], [1], [1]), policy="vllm", config={}, cost=ONE)
