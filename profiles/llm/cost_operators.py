@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .cost_attention import Heads, decode_surface, prefill_surface
 from .cost_overheads import Overheads
 from .cost_parts import Parts, Surface
 from .decoder import DecoderSpec
 from .tables import Operators, Peaks
 from .tables_grid import EXTRAPOLATED, Grid
-from .tables_operators import area, decode_ideal, gemm_ideal, prefill_ideal
+from .tables_operators import gemm_ideal
 
 __all__ = ["OperatorKernels"]
 
 Floats = NDArray[np.float64]
-GEMM_EFFICIENCY, PREFILL_EFFICIENCY = 0.7, 0.5
-"""Shares of the peak that the roofline alone assumes: what H100 tables reach at 4096 tokens, and at 2048 of prefill."""
+GEMM_EFFICIENCY = 0.7
+"""Share of the peak that the roofline alone assumes: what H100 tables reach at 4096 tokens."""
+CUSTOM_BYTES = 8 * 2**20
+"""From this message on, vLLM leaves its own all-reduce to NCCL's (its default for any device)."""
 SAMPLER_KERNELS = 8
 """Small kernels of sampling: softmax or argmax, penalties, gathers (vLLM's sampler; 25 us measured at one sequence)."""
 
@@ -104,14 +105,12 @@ class OperatorKernels:
         return [Parts(p.name, np.where(some, p.seconds, 0.0), p.kind) for p in found]
 
     def decode(self) -> Surface:
-        """Attention of decodes: (sequence, KV head) pairs are alike, so KV heads that no table has become sequences."""
-        ideal = decode_ideal(self.peaks, self.kv_heads, self.model.head_dim, 1 if self.kv == "fp8" else 2)
-        return self._surface(self.operators.decode, ideal, self.peaks.efficiency, lambda length: length, 2.0**17)
+        """Attention of decodes."""
+        return decode_surface(self.operators.decode, self._heads, self.peaks)
 
     def prefill(self) -> Surface:
         """Attention of equal prompts without context."""
-        ideal = prefill_ideal(self.peaks, self.model.head_dim)
-        return self._surface(self.operators.prefill, ideal, PREFILL_EFFICIENCY, area, 2.0**14)
+        return prefill_surface(self.operators.prefill, self._heads, self.peaks)
 
     def mixed(self) -> Grid | None:
         """Not measured in this format: attention of chunks and of decodes are added."""
@@ -133,6 +132,10 @@ class OperatorKernels:
         if self._quantised and self.overheads.fused:
             found.append(("quantisation of attention's output", 3 * q))
         return found
+
+    @property
+    def _heads(self) -> Heads:
+        return Heads(self.model.layers, self.model.heads // self.tp, self.kv_heads, self.model.head_dim, self.kv)
 
     @property
     def _quantised(self) -> bool:
@@ -166,47 +169,14 @@ class OperatorKernels:
     def _all_reduce(self, name: str, moved: Floats, count: int) -> Parts:
         # Without graphs the kernel is the same; its launch is counted with the others'.
         tables = self.operators.all_reduce
-        table = tables.get(("graph", self.tp)) or tables.get(("nccl", self.tp))
-        if table is not None:
-            seconds, kind = table.at(moved)
-            return Parts(name, count * seconds, kind)
+        own, nccl = tables.get(("graph", self.tp)), tables.get(("nccl", self.tp))
+        small, large = own or nccl, nccl or own
+        if small is not None and large is not None:
+            (low, basis), (high, bulk) = small.at(moved), large.at(moved)
+            own_way = moved < CUSTOM_BYTES
+            return Parts(name, count * np.where(own_way, low, high), np.where(own_way, basis, bulk))
         share = 2 * (self.tp - 1) / self.tp
         near = self.tp <= self.peaks.devices_per_node
         rate = self.peaks.link_bytes_per_s if near else self.peaks.far_bytes_per_s
         seconds = self.peaks.link_latency_s + share * moved / (rate * self.peaks.efficiency)
         return Parts(name, count * seconds, np.full(len(moved), EXTRAPOLATED))
-
-    def _surface(
-        self,
-        tables: Mapping[tuple[str, int, int], Grid],
-        ideal: Callable[..., Any],
-        efficiency: float,
-        work: Callable[[Any], Any],
-        longest: float,
-    ) -> Surface:
-        layers, heads = self.model.layers, self.model.heads / self.tp
-        chosen = self._choose(tables)
-        if chosen is None:
-            x, y = np.array([1.0, 4096.0]), np.array([1.0, longest])
-            seconds = layers * (np.asarray(ideal(heads, x[:, None], y[None, :])) / efficiency + self.peaks.kernel_s)
-            return Surface(x, np.asarray(work(y), dtype=float), seconds, np.full(seconds.shape, EXTRAPOLATED))
-        grid, fold, stretch, scale = chosen
-        _, batch, length = grid.axes
-        seconds, kind = grid.at(heads / fold, batch[:, None], length[None, :])
-        if stretch != 1.0 or scale != 1.0:
-            kind = np.full(seconds.shape, EXTRAPOLATED)
-        return Surface(batch / fold, np.asarray(work(length), dtype=float), layers * scale * stretch * seconds, kind)
-
-    def _choose(self, tables: Mapping[tuple[str, int, int], Grid]) -> tuple[Grid, int, float, float] | None:
-        """The nearest table, how often its KV heads fit, and the work of our head and precision relative to its."""
-        if not tables:
-            return None
-        precision = self.kv if any(k[0] == self.kv for k in tables) else next(iter(tables))[0]
-        sizes = {key[2] for key in tables if key[0] == precision}
-        head = min(sizes, key=lambda size: (abs(np.log(size / self.model.head_dim)), size))
-        groups = [key[1] for key in tables if key[0] == precision and key[2] == head and self.kv_heads % key[1] == 0]
-        group = max(groups) if groups else min(key[1] for key in tables if key[0] == precision and key[2] == head)
-        stretch = self.model.head_dim / head
-        bytes_of = {"fp8": 1.0}
-        scale = bytes_of.get(self.kv, 2.0) / bytes_of.get(precision, 2.0)
-        return tables[precision, group, head], max(1, self.kv_heads // group), stretch, scale

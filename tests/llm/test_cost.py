@@ -143,6 +143,32 @@ def test_kv_heads_without_a_table_become_sequences(system: KernelTables) -> None
     assert attention(16, 16, 8) == pytest.approx(attention(8, 8, 16))
 
 
+def test_the_fastest_arrangement_of_the_same_work_counts(system: KernelTables) -> None:
+    """16 pairs of a sequence and a KV head are the same work as 2 x 8 or 16 x 1, if as many heads go to each."""
+    assert system.operators is not None
+    tables = dict(system.operators.decode)
+    one = tables["bfloat16", 1, 128]
+    tables["bfloat16", 1, 128] = replace(one, seconds=one.seconds * 3)
+    slow = replace(system, operators=replace(system.operators, decode=tables))
+    model, it = replace(MODEL, heads=64), Iteration((), 16, 16 * 1024, 16)  # at tp 8: 8 heads on 1 KV head
+
+    def attention(tables: KernelTables) -> float:
+        return {p.name: p.seconds for p in iteration_cost(model, tables, tp=8).explain(it)}["attention of decodes"]
+
+    # The slow table is read between its points at 4 and 64 sequences, the fast one at 1 and 4: the same affine law.
+    assert attention(slow) == pytest.approx(attention(system))
+
+
+def test_large_all_reduces_are_nccls(system: KernelTables) -> None:
+    assert system.operators is not None
+    small, ways = system.operators.all_reduce["graph", 2], dict(system.operators.all_reduce)
+    ways["nccl", 2] = replace(small, seconds=small.seconds * 2)
+    cost = iteration_cost(MODEL, replace(system, operators=replace(system.operators, all_reduce=ways)), tp=2)
+    for tokens, factor in ((2047, 1), (2048, 2)):  # 4 KiB a token: 8 MiB from 2048 on
+        found = {p.name: p.seconds for p in cost.explain(Iteration(((tokens, 0),)))}["all-reduces"]
+        assert found == pytest.approx(9 * factor * float(small.at(tokens * 4096)[0]))
+
+
 def test_stages_add_sends_and_shorten_the_interval(system: KernelTables) -> None:
     it = Iteration((), 16, 16000, 16)
     one, two = (iteration_cost(MODEL, system, pp=pp, overheads=NO_OVERHEADS) for pp in (1, 2))
