@@ -205,20 +205,22 @@ def agrees(steps, result, emits):
 
 
 @settings(max_examples=60, deadline=None)
-@given(asked, st.integers(8, 40), st.integers(8, 64), st.booleans())
-def test_the_decisions_are_those_of_drive_for_todays_vllm(rows, blocks, budget, caching):
+@given(asked, st.integers(8, 40), st.integers(8, 64), st.booleans(), st.sampled_from(["fcfs", "priority"]))
+def test_the_decisions_are_those_of_drive_for_todays_vllm(rows, blocks, budget, caching, policy):
     rows.sort()
     config = {
         "num_blocks": blocks, "block_size": 4, "max_model_len": 64, "max_num_batched_tokens": budget,
-        "enable_prefix_caching": caching,
+        "enable_prefix_caching": caching, "policy": policy,
     }  # fmt: skip
     rows = [r for r in rows if -(-(r[1] + r[2] - 1) // 4) < blocks] or [(0, 1, 1, 1)]
     steps = drive(
         "vllm-v1",
         config,
-        [{"id": i, "arrive_step": a, "prompt": p, "output": o} for i, (a, p, o, _) in enumerate(rows)],
+        [{"id": i, "arrive_step": a, "prompt": p, "output": o, "priority": k} for i, (a, p, o, k) in enumerate(rows)],
     )
-    result = simulate_llm(LLMTrace(*np.array(rows)[:, :3].T), policy="vllm-v1", config=config, cost=ONE)
+    columns = np.array(rows).T
+    trace = LLMTrace(*columns[:3], priority=columns[3])
+    result = simulate_llm(trace, policy="vllm-v1", config=config, cost=ONE)
     if caching and any(s["preempted"] for s in steps):
         return  # what a resumed request found in the cache is not in the records
     # `drive` does not say who got a token: those all of whose tokens are computed.
