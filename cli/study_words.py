@@ -66,10 +66,15 @@ def _cut(text: str, width: int) -> str:
 def _flat(value: Any) -> str:
     """Nested fields on one line: ``devices 8, device v100-16gb``."""
     if isinstance(value, Mapping):
-        parts = [f"{k} {{{_flat(v)}}}" if isinstance(v, Mapping) else f"{k} {_flat(v)}" for k, v in value.items()]
+        from ..studies.report.words import sized
+
+        parts = [
+            f"{k} {{{_flat(v)}}}" if isinstance(v, Mapping) else f"{k} {_flat(sized(str(k), v))}"
+            for k, v in value.items()
+        ]
         return ", ".join(parts)
     if isinstance(value, list | tuple):
-        return _listed(value)
+        return f"[{_listed(value)}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -77,11 +82,13 @@ def _varied(axis: Axis, design: Design) -> str:
     """What an axis takes: its values, or the range that a sample is drawn from."""
     from ..studies.design.designs import LatinHypercube
     from ..studies.design.ranges import Range
+    from ..studies.report.words import sized
 
     if isinstance(axis.values, Range) and isinstance(design, LatinHypercube):
         log = ", on a log scale" if axis.values.scale == "log" else ""
-        return f"{_flat(axis.values.low)} to {_flat(axis.values.high)}, sampled{log}"
-    return _listed(axis.values)
+        low, high = (_flat(sized(axis.path, end)) for end in (axis.values.low, axis.values.high))
+        return f"{low} to {high}, sampled{log}"
+    return _listed([sized(axis.path, value) for value in axis.values] if len(axis.values) <= 12 else axis.values)
 
 
 def _listed(values: Sequence[Any]) -> str:
@@ -126,13 +133,13 @@ def print_results(session: Session, files: list[Path]) -> None:
 
 def table(results: Results) -> str:
     """The design's rows: values, planner, and as many metrics with intervals as the line holds."""
-    from ..studies.report.words import plain
+    from ..studies.report.words import plain, sized
 
     axes = [axis.path for axis in results.study.axes]
     most = len(results.study.design) * len(results.study.planners)  # questions' points stand after them
     design = results.design.head(most)
     rows = design.head(MAX_ROWS)
-    columns = {results.names[path]: [plain(value) for value in column(rows, path)] for path in axes}
+    columns = {results.names[path]: [plain(sized(path, value)) for value in column(rows, path)] for path in axes}
     columns["planner"] = [str(planner) for planner in column(rows, "planner")]
     room = max(shutil.get_terminal_size((LINE, 40)).columns if sys.stdout.isatty() else LINE, 60)
     for name in results.metrics:

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from ...errors import InputError, RunError
@@ -109,10 +110,15 @@ def _crew(name: str, client: Any, executor: Any, held: Any, killed: type[BaseExc
         return "worker process died (dask gave up on it after several workers)" if isinstance(error, killed) else ""
 
     def close(at_once: bool) -> None:
-        held.release()
-        if at_once:
+        if not at_once:
+            held.release()
+            client.close()
+            return
+        # What ended the run is what is to be said; a client whose scheduler went away may fail once more on closing.
+        with suppress(Exception):
+            held.release()
             executor.shutdown(wait=False)
-        client.close()
+            client.close()
 
     return Crew(name, executor, evaluate_points, held, workers, close, 1, died, check)
 

@@ -148,18 +148,20 @@ def test_comparison_splits_every_difference():
 
 def test_killed_worker_fails_its_group_only():
     placement = Placement([Group(ONE, [MODELS[0]]), Group(ONE, [MODELS[1]])])
-    asked = trace(400, gap=0.005)
+    asked = trace(800, gap=0.005)
     with Session(placement, MODELS, PROFILES) as session:
         victim = next(p for p in session.fleet.processes if p.task.group == 1)
-        threading.Timer(0.7, lambda: os.kill(victim.popen.pid, signal.SIGKILL)).start()
+        threading.Timer(2.0, lambda: os.kill(victim.popen.pid, signal.SIGKILL)).start()
         result = session.run(asked)
         again = session.run(trace(20))
     consistent(result)
     mine = asked.model == 1
     assert not result.rejected[~mine].any(), "the other group goes on"
     assert result.rejected[mine].any()
-    assert not result.rejected[mine][:20].any(), "what was answered before stays answered"
     (failure,) = result.failures
+    before = mine & (asked.arrival < failure.at - 0.5)  # half a second on: a busy machine answers late
+    assert before.any()
+    assert not result.rejected[before].any(), "what was answered before stays answered"
     assert failure.group == 1
     assert "SIGKILL" in failure.reason
     assert int(result.failed.sum()) == failure.requests

@@ -241,8 +241,9 @@ def run_and_kill(study: Study, store: Path, cluster: DaskCluster) -> None:
                 os.killpg(cluster.processes[0].pid, signal.SIGKILL)
 
 
-def test_a_dask_cluster_that_goes_away(tmp_path: Path, want: bytes) -> None:
+def test_a_dask_cluster_that_goes_away(tmp_path: Path, want: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
+    monkeypatch.setattr("meshwright.studies.execution.on_dask.DESERTED_S", 5.0)
     place = tmp_path / "dask"
     place.mkdir()
     lost = pytest.raises(RunError, match=r"dask://.*; \d+ points kept, the same command goes on")
