@@ -26,7 +26,7 @@ PAPER = {
     "ShareGPT": {"Orca (Max)": 7.00, "Orca (Pow2)": 9.81, "Orca (Oracle)": 13.62, "vLLM": 30.42},
     "Alpaca": {"Orca (Max)": 7.00, "Orca (Pow2)": 43.24, "Orca (Oracle)": 72.75, "vLLM": 132.44},
 }
-"""Printed in the figure (Kwon et al. 2023, Fig. 13), which the thesis' text has lost; it keeps the ratios 2.2 and 4.3."""
+"""Printed in the figure (Kwon et al. 2023, Fig. 13), which the thesis lost; its text has the ratios 2.2 and 4.3."""
 
 EXPECTED = {
     "constant": Expectation(
