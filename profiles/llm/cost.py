@@ -97,6 +97,13 @@ class TableCost:
             parts.append(Part("scheduler, per sequence", host - grid.scheduler_s, "overhead"))
         return tuple(parts)
 
+    def report(self, iteration: Iteration) -> str:
+        """`explain` as lines that a person reads, with the overheads and what the figures rest on."""
+        parts = self.explain(iteration)
+        lines = [f"{1e3 * part.seconds:10.3f} ms  {part.name}  ({part.basis})" for part in parts]
+        total = f"{1e3 * sum(part.seconds for part in parts):10.3f} ms  together"
+        return "\n".join((*lines, total, self.overheads.explain(), f"kernels: {self.source}"))
+
     def grid(self) -> CostGrid:
         """The same cost as arrays: `iteration_seconds(grid, …)` and its numba twin `compiled()` give `seconds`."""
         return self._grid
@@ -170,8 +177,7 @@ def iteration_cost(
         On a degree that does not divide, an unknown precision, or tables of another model.
     """
     for name, value in (("tp", tp), ("pp", pp), ("max_tokens", max_tokens), ("max_outputs", max_outputs)):
-        if value < 1 or value != int(value):
-            raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
+        _whole(name, value)
     if model.heads % tp:
         raise InputError(f"tp: {tp} does not divide the {model.heads} heads of {model.name}")
     if pp > model.layers:
@@ -229,6 +235,11 @@ def _lay_out(
         overlapped=overheads.overlapped,
     )
     return grid, (decode, prefill)
+
+
+def _whole(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
 
 
 def _frozen(values: Any) -> Any:

@@ -81,6 +81,15 @@ def test_every_model_on_every_device_by_the_roofline_and_it_says_so() -> None:
     assert {part.basis for part in parts} == {"extrapolated by roofline", "overhead"}
 
 
+def test_a_report_says_parts_overheads_and_source(system: KernelTables) -> None:
+    cost = iteration_cost(MODEL, system)
+    said = cost.report(EVERYTHING).splitlines()
+    assert len(said) == len(cost.explain(EVERYTHING)) + 3
+    assert said[-3].split() == [f"{1e3 * cost.seconds(EVERYTHING):.3f}", "ms", "together"]
+    assert said[-2].startswith("overheads: scheduler_s=0.0006")
+    assert said[-1] == f"kernels: {system.source}"
+
+
 def test_what_was_measured_is_said(system: KernelTables) -> None:
     cost = iteration_cost(MODEL, system)
     basis = {p.name: p.basis for p in cost.explain(Iteration((), 256, 256 * 1024, 256))}
@@ -231,6 +240,7 @@ def test_communication_of_layers_is_the_links(tmp_path: Path, write_layer_tables
     [
         ({"tp": 3}, "3 does not divide the 16 heads"),
         ({"tp": 0}, "tp: expected an integer >= 1"),
+        ({"tp": "2"}, "tp: expected an integer >= 1"),
         ({"pp": 5}, "5 stages are more than the 4 layers"),
         ({"precision": "int3"}, "precision: expected one of"),
         ({"kv": "int3"}, "kv: expected one of"),
@@ -284,6 +294,11 @@ def test_bad_fits_are_said(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         load_fits(path, "opt-13b")
+
+
+def test_the_documentations_example_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "llm-cost.md").read_text(encoding="utf-8")
+    exec(text.split("```python\n")[1].split("```")[0], {})
 
 
 @real
