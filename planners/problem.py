@@ -181,7 +181,7 @@ class Problem:
             "attainment": result.attainment, "goodput": result.goodput, "mean_latency": result.mean_latency,
         }  # fmt: skip
         if isinstance(placement, Placement) and self.max_batch == 1:
-            bound = self._bound()
+            bound = self.upper_bound()
             metrics |= {"upper_bound": bound, "gap": bound - result.attainment}
         return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
@@ -267,11 +267,11 @@ class Problem:
         for one in placements:
             check_placement(one, self.cluster, self.models, self.profiles, where)
 
-    def _bound(self) -> float:
-        """An upper bound on any placement's attainment; NaN where none is known."""
+    def upper_bound(self, trace: Trace | None = None) -> float:
+        """What no placement's attainment exceeds on `trace`, by default the problem's own; NaN where none is known."""
         try:
             instance = build_instance(
-                self.cluster, self.models, self.trace, self.profiles, dispatch=self.dispatch,
+                self.cluster, self.models, self.trace if trace is None else trace, self.profiles, dispatch=self.dispatch,
                 admission=self.admission, overhead=self.overhead, require="any",
             )  # fmt: skip
         except (InfeasibleError, OutOfProfileError):

@@ -6,11 +6,7 @@ import math
 
 import numpy as np
 
-from ...errors import InfeasibleError, OutOfProfileError
 from ...planners import ScheduledPlan
-from ...planners.alpaserve.bound import upper_bound
-from ...planners.alpaserve.instance import build_instance
-from ...planners.problem import Problem
 from ...profiles import ModelProfile, ParallelConfig
 from ...simulator.metrics import instability, tail
 from ...simulator.plan import Plan
@@ -51,7 +47,7 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     if cluster.spec.price_per_hour > 0 or case.cluster.price_per_hour is not None:
         values["cost_per_hour"] = cluster.spec.price_per_hour * cluster.n_devices
     if not (isinstance(solved.plan, ScheduledPlan) or case.serving.max_batch > 1 or case.warmup):
-        values["upper_bound"] = _bound(problem, result)
+        values["upper_bound"] = problem.upper_bound(result.trace)
         values["gap"] = values["upper_bound"] - result.attainment
     if case.planner.plan is None:
         values["evaluations"] = float(solved.plan.planner.evaluations)
@@ -110,18 +106,6 @@ def _device_seconds(profile: ModelProfile, config: ParallelConfig, max_batch: in
     """Device-seconds of one request at the cheapest batch size."""
     stages = profile.stage(config).latency
     return min(config.op * sum(row) / batch for batch, row in stages.items() if batch == 1 or batch <= max_batch)
-
-
-def _bound(problem: Problem, result: SimulationResult) -> float:
-    """Attainment of the scored traffic that no placement exceeds; NaN where the planning problem has none."""
-    try:
-        instance = build_instance(
-            problem.cluster, problem.models, result.trace, problem.profiles, dispatch=problem.dispatch,
-            admission=problem.admission, overhead=problem.overhead, require="any",
-        )  # fmt: skip
-    except (InfeasibleError, OutOfProfileError):
-        return math.nan
-    return upper_bound(instance)
 
 
 def _planned_with_others(solved: Solved) -> str:
