@@ -268,7 +268,7 @@ class Problem:
             check_placement(one, self.cluster, self.models, self.profiles, where)
 
     def upper_bound(self, trace: Trace | None = None) -> float:
-        """What no placement's attainment exceeds on `trace`, by default the problem's own; NaN where none is known."""
+        """What no placement attains more of on `trace`, by default the problem's own; NaN where nothing is known."""
         try:
             instance = build_instance(
                 self.cluster, self.models, self.trace if trace is None else trace, self.profiles, dispatch=self.dispatch,
