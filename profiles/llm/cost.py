@@ -26,7 +26,7 @@ __all__ = ["TableCost", "iteration_cost"]
 
 Counts = NDArray[np.int64]
 PRECISIONS = {"bf16": "bfloat16", "fp16": "bfloat16", "bfloat16": "bfloat16", "float16": "bfloat16"} | {
-    name: name for name in ("fp8", "fp8_block")
+    name: name for name in ("fp8", "fp8_block", "nvfp4", "int8_wo", "int4_wo")
 }
 """What a precision is called here -> in the tables."""
 PCIE = LinkSpec(64e9, 10e-6)
@@ -161,7 +161,7 @@ def iteration_cost(
     tp, pp : int
         Degrees of tensor and pipeline parallelism.
     precision : str
-        Of weights and products: ``bf16``, ``fp8`` or ``fp8_block``.
+        Of weights and products: ``bf16``, ``fp8``, ``fp8_block``, or another name of the GEMM tables.
     kv : str
         Of the KV cache: ``bf16`` or ``fp8``; bf16 if empty, as engines do with fp8 weights.
     overheads : Overheads, optional
@@ -182,9 +182,10 @@ def iteration_cost(
         raise InputError(f"tp: {tp} does not divide the {model.heads} heads of {model.name}")
     if pp > model.layers:
         raise InputError(f"pp: {pp} stages are more than the {model.layers} layers of {model.name}")
-    for name, said in (("precision", precision), ("kv", kv or "bf16")):
-        if said not in PRECISIONS:
-            raise InputError(f"{name}: expected one of bf16, fp8, fp8_block (got {said!r})")
+    if precision not in PRECISIONS:
+        raise InputError(f"precision: expected one of {', '.join(PRECISIONS)} (got {precision!r})")
+    if PRECISIONS.get(kv or "bf16") not in ("bfloat16", "fp8"):
+        raise InputError(f"kv: expected bf16 or fp8 (got {kv!r})")
     overheads = overheads or Overheads()
     cache = PRECISIONS[kv or "bf16"]
     if isinstance(system, KernelTables) and system.layers is not None:

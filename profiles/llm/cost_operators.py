@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 GEMM_EFFICIENCY = 0.7
 """Share of the peak that the roofline alone assumes: what H100 tables reach at 4096 tokens."""
 CUSTOM_BYTES = 8 * 2**20
-"""From this message on, vLLM leaves its own all-reduce to NCCL's (its default for any device)."""
+"""From this message on, vLLM's own all-reduce leaves the work to NCCL's; its tables jump there."""
 SAMPLER_KERNELS = 8
 """Small kernels of sampling: softmax or argmax, penalties, gathers (vLLM's sampler; 25 us measured at one sequence)."""
 
@@ -37,7 +37,7 @@ class OperatorKernels:
     tp, pp : int
         Degrees of tensor and pipeline parallelism.
     gemm : str
-        Name of the GEMM table: ``bfloat16``, ``fp8``, ``fp8_block``.
+        Name of the GEMM table: ``bfloat16``, ``fp8``, ``fp8_block``, ….
     kv : str
         Name of the KV cache's precision in the tables: ``bfloat16``, ``fp8``.
     overheads : Overheads

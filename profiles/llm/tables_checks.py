@@ -16,7 +16,14 @@ REPEAT = 8.0
 """Measurements of one point that lie further apart than this contradict each other (public tables reach 4.3)."""
 
 
-def read_table(path: Path, numbers: Sequence[str], words: Sequence[str], value: str, zero: Sequence[str] = ()) -> Any:
+def read_table(
+    path: Path,
+    numbers: Sequence[str],
+    words: Sequence[str],
+    value: str,
+    zero: Sequence[str] = (),
+    optional: Sequence[str] = (),
+) -> Any:
     """Read one table of measurements (CSV or Parquet) as a checked data frame.
 
     Parameters
@@ -29,6 +36,8 @@ def read_table(path: Path, numbers: Sequence[str], words: Sequence[str], value: 
         The measured column.
     zero : sequence of str
         Number columns that may be zero.
+    optional : sequence of str
+        Columns that tell measurements apart where the table has them.
 
     Raises
     ------
@@ -63,8 +72,8 @@ def read_table(path: Path, numbers: Sequence[str], words: Sequence[str], value: 
                 f"drop or measure again the {int(bad.sum())} such rows"
             )
         frame[name] = column
-    key = [*words, *numbers]
-    spread = frame.groupby(key, sort=False)[value].agg(["min", "max"])
+    key = [*words, *numbers, *(name for name in optional if name in frame.columns)]
+    spread = frame.groupby(key, sort=False, dropna=False)[value].agg(["min", "max"])
     wild = spread["max"] > REPEAT * spread["min"]
     if wild.any():
         where: Any = spread.index[int(np.argmax(wild.to_numpy()))]

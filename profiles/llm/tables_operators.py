@@ -15,8 +15,18 @@ from .tables_grid import Grid
 
 __all__ = ["GEMM_BYTES", "area", "gemm_ideal", "load_operators"]
 
-GEMM_BYTES = {"bfloat16": 2, "fp8": 1, "fp8_block": 1}
-"""Bytes of one weight in a GEMM of this name; outputs are bf16 in all of them."""
+GEMM_BYTES = {
+    "bfloat16": 2.0,
+    "float16": 2.0,
+    "fp8": 1.0,
+    "fp8_block": 1.0,
+    "int8_wo": 1.0,
+    "int4_wo": 0.5,
+    "nvfp4": 0.5,
+}
+"""Bytes of one weight in a GEMM of this name; outputs are bf16 in all of them. Others are taken as fp8."""
+WEIGHT_ONLY = "_wo"
+"""How names of GEMMs end whose activations stay bf16."""
 
 KV_BYTES = {"bfloat16": 2, "fp8": 1}
 MS = 1e-3
@@ -29,11 +39,12 @@ def area(length: Any) -> Any:
 
 def gemm_ideal(peaks: Peaks, dtype: str) -> Callable[..., Any]:
     """Roofline of a GEMM: the slower of its products and its bytes."""
-    size = GEMM_BYTES.get(dtype, 2)
-    flops = peaks.fp8_flops if size == 1 else peaks.flops
+    size = GEMM_BYTES.get(dtype, 1.0)
+    plain = size == 2 or dtype.endswith(WEIGHT_ONLY)
+    flops = peaks.flops if plain else peaks.fp8_flops / size
 
     def ideal(m: Any, n: Any, k: Any) -> Any:
-        moved = size * (k * n + m * k) + 2 * m * n
+        moved = size * k * n + (2 if plain else size) * m * k + 2 * m * n
         return np.maximum(2 * m * n * k / flops, moved / peaks.bandwidth_bytes_per_s)
 
     return ideal
@@ -125,10 +136,14 @@ def _attention(path: Path, peaks: Peaks, *, decode: bool) -> dict[tuple[str, int
     """Context = isl + step where one token is decoded (isl 1); prefill tables have step 0."""
     numbers = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "step")
     words = ("attn_dtype", "kv_cache_dtype")
-    frame = read_table(path, numbers, words, "latency", zero=("step",))
-    frame = frame[(frame["isl"] == 1) if decode else (frame["step"] == 0)]
+    frame = read_table(path, numbers, words, "latency", zero=("step",), optional=("beam_width", "window_size"))
+    if "window_size" in frame.columns:
+        frame = frame[~(frame["window_size"] > 0)]  # sliding windows are another kernel
+    if "bfloat16" in set(frame["attn_dtype"]):
+        frame = frame[frame["attn_dtype"] == "bfloat16"]
+    frame = frame if decode else frame[frame["step"] == 0]
     if frame.empty:
-        raise InputError(f"{path}: no rows of {'one decoded token (isl 1)' if decode else 'step 0'}")
+        raise InputError(f"{path}: no rows of full attention{'' if decode else ' with step 0'}")
     found: dict[tuple[str, int, int], Grid] = {}
     best = 0.0
     for (kv, groups, head), rows in frame.groupby(["kv_cache_dtype", "num_key_value_heads", "head_dim"]):
@@ -149,8 +164,10 @@ def _all_reduce(folder: Path, peaks: Peaks) -> dict[tuple[str, int], Grid]:
     found: dict[tuple[str, int], Grid] = {}
     custom, nccl = folder / "custom_allreduce.parquet", folder / "nccl.parquet"
     if custom.is_file():
-        words = ("allreduce_dtype", "backend")
-        frame = read_table(custom, ("num_gpus", "message_size"), words, "latency")
+        words, ways = ("allreduce_dtype",), ("backend", "kernel_source")
+        frame = read_table(custom, ("num_gpus", "message_size"), words, "latency", optional=ways)
+        if "backend" not in frame.columns:
+            frame["backend"] = "graph"
         for (way, devices), rows in frame.groupby(["backend", "num_gpus"]):
             found[str(way).rpartition("_")[2], int(devices)] = _reduce_grid(custom, rows, peaks, int(devices))
     if nccl.is_file():
@@ -187,7 +204,7 @@ def _quantise(gemm: dict[str, Grid]) -> dict[str, tuple[float, float]]:
     plain = gemm.get("bfloat16")
     found: dict[str, tuple[float, float]] = {}
     for dtype, grid in gemm.items():
-        if plain is None or GEMM_BYTES.get(dtype, 2) != 1:
+        if plain is None or GEMM_BYTES.get(dtype, 1.0) == 2 or dtype.endswith(WEIGHT_ONLY):
             continue
         launch = max(0.0, float(grid.seconds[grid.measured].min() - plain.seconds[plain.measured].min()))
         at = (min(grid.axes[0][-1], plain.axes[0][-1]), max(grid.axes[1][0], plain.axes[1][0]), 16384.0)

@@ -243,7 +243,7 @@ def test_communication_of_layers_is_the_links(tmp_path: Path, write_layer_tables
         ({"tp": "2"}, "tp: expected an integer >= 1"),
         ({"pp": 5}, "5 stages are more than the 4 layers"),
         ({"precision": "int3"}, "precision: expected one of"),
-        ({"kv": "int3"}, "kv: expected one of"),
+        ({"kv": "fp8_block"}, "kv: expected bf16 or fp8"),
     ],
 )
 def test_bad_options_are_said(options: dict[str, object], said: str) -> None:

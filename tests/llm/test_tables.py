@@ -122,6 +122,28 @@ def test_contradicting_repeats_are_refused(tmp_path: Path, write_tables: Writer,
         KernelTables.load(system)
 
 
+def test_neighbouring_formats_are_read(tmp_path: Path, write_tables: Writer, gemm_rows: Rows) -> None:
+    """What other systems' tables have: sliding windows, other precisions of GEMMs, all-reduces without a backend."""
+    system = write_tables(tmp_path)
+    before = KernelTables.load(system).operators
+    attention = pd.read_parquet(system / "generation_attention.parquet").assign(window_size=0)
+    windows = attention.assign(window_size=128, latency=attention["latency"] / 10)
+    pd.concat([attention, windows]).to_parquet(system / "generation_attention.parquet")
+    gemm = gemm_rows()
+    four = gemm[gemm["gemm_dtype"] == "fp8"].assign(gemm_dtype="nvfp4")
+    pd.concat([gemm, four.assign(latency=four["latency"] * 0.7)]).to_parquet(system / "gemm.parquet")
+    reduce = pd.read_parquet(system / "custom_allreduce.parquet")
+    graph = reduce[reduce["backend"] == "vllm_graph"].drop(columns="backend")
+    graph.to_parquet(system / "custom_allreduce.parquet")
+    after = KernelTables.load(system).operators
+    assert before is not None
+    assert after is not None
+    assert set(after.gemm) == {"bfloat16", "fp8", "nvfp4"}
+    assert set(after.all_reduce) == {("graph", 2), ("graph", 4)}
+    for key, grid in before.decode.items():
+        assert (grid.seconds == after.decode[key].seconds).all()
+
+
 def test_missing_files_and_fields_are_named(tmp_path: Path, write_tables: Writer) -> None:
     with pytest.raises(InputError, match="there is none"):
         KernelTables.load(tmp_path / "nowhere")
