@@ -271,8 +271,8 @@ class Problem:
         """What no placement attains more of on `trace`, by default the problem's own; NaN where nothing is known."""
         try:
             instance = build_instance(
-                self.cluster, self.models, self.trace if trace is None else trace, self.profiles, dispatch=self.dispatch,
-                admission=self.admission, overhead=self.overhead, require="any",
+                self.cluster, self.models, self.trace if trace is None else trace, self.profiles,
+                dispatch=self.dispatch, admission=self.admission, overhead=self.overhead, require="any",
             )  # fmt: skip
         except (InfeasibleError, OutOfProfileError):
             return math.nan

@@ -76,7 +76,7 @@ def dask_crew(name: str, address: str, place: tuple[str, int], cargo: Cargo) -> 
 
 async def _greet(address: str) -> None:
     """Shake hands with a dask server."""
-    from distributed.comm import connect
+    from distributed.comm.core import connect
 
     comm = await connect(address, timeout=ANSWER_S)
     await comm.close()
