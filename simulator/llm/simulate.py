@@ -21,6 +21,10 @@ from .world import World
 
 __all__ = ["simulate_llm"]
 
+ENGINES = ("auto", "compiled", "simpy")
+WORTH_TOKENS = 100_000
+"""Output tokens from which ``engine="auto"`` compiles: the reference takes about as long for them as loading does."""
+
 
 def simulate_llm(
     requests: LLMTrace | Trace | Iterable[LLMRequest],
@@ -36,6 +40,7 @@ def simulate_llm(
     too_long: str = "error",
     padded: bool = False,
     seed: int = 0,
+    engine: str = "auto",
 ) -> LLMResult:
     """Serve requests to a language model, token by token.
 
@@ -70,6 +75,10 @@ def simulate_llm(
         Whether the padding of a prompt batch counts as computed (vLLM 0.2 pads prompts).
     seed : int
         Seed of the router's stream.
+    engine : {"auto", "compiled", "simpy"}
+        Who computes it, with the same answers: the compiled engine where it can and a simulation is long enough to be
+        worth it, else the reference; the compiled one or an error that says why not; the reference in SimPy. The result
+        says who did: `LLMResult.made_by`.
 
     Returns
     -------
@@ -78,7 +87,8 @@ def simulate_llm(
     Raises
     ------
     InputError
-        On an unknown policy, router or option, a value out of its range, no request, or one that cannot run.
+        On an unknown policy, router, engine or option, a value out of its range, no request, one that cannot run, or
+        what the compiled engine, asked for, cannot do.
     """
     trace = LLMTrace.of(requests)
     found = policy_named(policy)
@@ -94,6 +104,8 @@ def simulate_llm(
         raise InputError(
             f"cost: expected an IterationCost with a method seconds(iteration) (got {type(cost).__name__})"
         )
+    if engine not in ENGINES:
+        raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     found.scheduler(options)  # what is wrong with the pool is said here
     dropped = _dropped(trace, found, options, strict=too_long == "error")
     several = trace.best_of is not None and bool((trace.best_of > 1).any())
@@ -103,7 +115,7 @@ def simulate_llm(
         trace, found, options, cost, swap, engines, router_named(router, generator(seed, "llm", "router")),
         concurrency, padded, dropped,
     )  # fmt: skip
-    records, iterations, runs = run_reference(world, until)
+    (records, iterations, runs), made_by = _run(world, router, until, engine)
     return LLMResult(
         trace=trace,
         arrival=records.arrival,
@@ -118,8 +130,25 @@ def simulate_llm(
         iterations=iterations,
         runs=runs,
         policy=policy,
-        made_by="reference",
+        made_by=made_by,
     )
+
+
+def _run(world: World, router: str, until: float | None, engine: str) -> tuple[Any, str]:
+    """What an engine says, and which one said it."""
+    worth = engine == "compiled" or int(world.trace.output_tokens.sum()) >= WORTH_TOKENS
+    if engine != "simpy" and worth:
+        from .compiled import NotCompiled, run_compiled, why_not_compiled
+
+        why = why_not_compiled(world, router)
+        if why is None:
+            try:
+                return run_compiled(world, until), "compiled"
+            except NotCompiled as stopped:
+                why = str(stopped)
+        if engine == "compiled":
+            raise InputError(f"engine: compiled: {why}; pass engine='auto' or 'simpy'")
+    return run_reference(world, until), "reference"
 
 
 def _dropped(trace: LLMTrace, policy: Policy, options: Any, *, strict: bool) -> frozenset[int]:

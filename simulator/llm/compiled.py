@@ -1,0 +1,178 @@
+"""The compiled engine of LLM serving: what it can do, and its results in the terms of the reference."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...profiles.llm.cost import TableCost
+from ...profiles.llm.cost_fitted import FittedCost
+from ...profiles.llm.cost_grid import CostGrid
+from ...profiles.llm.linear import ConstantCost, LinearCost
+from .iterations import Iterations, TokenRuns
+from .vllm02 import Vllm02Config
+from .vllm_v1 import V1Config
+from .world import Records, World
+
+__all__ = ["NotCompiled", "run_compiled", "why_not_compiled"]
+
+STATIC_ROUTERS = ("round_robin", "random")
+"""Routers that look at no engine: in an open loop each engine can then be simulated by itself."""
+_COSTS = (ConstantCost, LinearCost, FittedCost, TableCost)
+_STATE = ("running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens")
+
+
+class NotCompiled(Exception):
+    """Something came up, or would have, that only the reference knows; the message says what."""
+
+
+def why_not_compiled(world: World, router: str) -> str | None:
+    """Why this world needs the reference; None where the compiled engine gives the same answers.
+
+    Parameters
+    ----------
+    world : World
+        What is to be simulated.
+    router : str
+        Name of its router.
+    """
+    trace, options = world.trace, world.config
+    if type(world.cost) not in _COSTS:
+        return f"a cost of type {type(world.cost).__name__} is not compiled"
+    if trace.after is not None:
+        return "conversations are not compiled"
+    if world.engines > 1 and router not in STATIC_ROUTERS:
+        return f"router {router!r} over several engines is not compiled"
+    if world.concurrency is not None and (world.engines > 1 or world.dropped):
+        return "a closed loop over several engines, or with requests that no engine takes, is not compiled"
+    if isinstance(options, Vllm02Config):
+        several = trace.best_of is not None and bool((trace.best_of > 1).any())
+        return "requests of several sequences are not compiled" if several else None
+    if not isinstance(options, V1Config):
+        return f"the policy of {type(options).__name__} is not compiled"
+    if options.policy != "fcfs" or options.async_scheduling:
+        return "priorities and asynchronous scheduling are not compiled"
+    if options.enable_prefix_caching and trace.prefix_ids is not None:
+        return "prefix caching of shared prompts is not compiled"
+    return None
+
+
+def run_compiled(world: World, until: float | None = None) -> tuple[Records, Iterations, TokenRuns]:
+    """Serve the requests, to the end or until some time (seconds), as `run_reference` does.
+
+    Raises
+    ------
+    NotCompiled
+        Where the reference must take over: a preemption under prefix caching, a policy that stands still (which the
+        reference reports), a cost that is no time. Ask `why_not_compiled` first for what is known beforehand.
+    """
+    from .compiled_kernel import serve
+
+    trace, n = world.trace, len(world.trace)
+    rules, longest = _rules(world, until)
+    price = _price(world.cost)
+    taken = np.array([row for row in range(n) if row not in world.dropped], dtype=np.int64)
+    engine = np.zeros(len(taken), dtype=np.int64)
+    if world.engines > 1:
+        router: Any = copy.deepcopy(world.router)  # if the reference takes over, it begins anew
+        engine[:] = [router(None, range(world.engines)) for _ in taken]
+    records = Records(n)
+    arrived = trace.arrival < rules.until
+    dropped = np.array(sorted(world.dropped), dtype=np.int64)
+    dropped = dropped[arrived[dropped]]
+    records.arrival[dropped], records.ignored[dropped] = trace.arrival[dropped], True
+    columns: dict[str, list[Any]] = {name: [] for name in ("engine", "start", "end", *_STATE)}
+    parts: list[npt.NDArray[np.int64]] = [np.zeros((3, 0), dtype=np.int64)]
+    rows = 0
+    for number in range(world.engines):
+        mine = taken[engine == number]
+        if not len(mine):
+            continue
+        arrival = trace.arrival[mine]
+        if world.concurrency is not None:
+            arrival = np.full(len(mine), np.nan)
+            arrival[: world.concurrency] = 0.0
+        prompt, output = trace.prompt_tokens[mine], trace.output_tokens[mine]
+        done = serve(rules, price, arrival, prompt, np.minimum(prompt + output, longest))
+        status, times, counts, clock, state, runs, m, n_runs = done
+        if status:
+            raise NotCompiled("a preemption under prefix caching" if status == 2 else "a step that takes no time")
+        sent = arrival < rules.until
+        mine, times, counts = mine[sent], times[:, sent], counts[:, sent]
+        records.arrival[mine], records.engine[mine] = arrival[sent], number
+        records.scheduled[mine], records.first_token[mine], records.finish[mine] = times
+        records.preemptions[mine], records.ignored[mine] = counts
+        columns["engine"].append(np.full(m, number, dtype=np.int64))
+        columns["start"].append(clock[0, :m])
+        columns["end"].append(clock[1, :m])
+        for name, values in zip(_STATE, state, strict=True):
+            columns[name].append(values[:m])
+        runs = runs[:, :n_runs]
+        parts.append(np.stack((mine[runs[0]], runs[1] + rows, runs[2] + rows)))
+        rows += m
+    joined = {
+        name: np.concatenate(given) if given else np.zeros(0, dtype=float if name in ("start", "end") else np.int64)
+        for name, given in columns.items()
+    }
+    nothing = np.zeros(rows, dtype=np.int64)
+    iterations = Iterations(
+        **joined,
+        swap_out=nothing,
+        swap_in=nothing,
+        capacity_tokens=0 if np.isnan(records.scheduled).all() else rules.pool * rules.size,
+        engines=world.engines,
+    )
+    together = np.concatenate(parts, axis=1)
+    request, first, last = together[:, np.argsort(together[0], kind="stable")]
+    records.generated += np.bincount(request, weights=last - first + 1, minlength=n).astype(np.int64)
+    return records, iterations, TokenRuns(request, first, last)
+
+
+def _rules(world: World, until: float | None) -> tuple[Any, int]:
+    """The options in numbers, and the length at which a sequence ends in any case."""
+    from .compiled_kernel import Rules
+
+    c, rest = world.config, (world.concurrency or 0, float("inf") if until is None else float(until))
+    if isinstance(c, Vllm02Config):
+        limit, water = min(c.max_model_len, c.token_budget), int(c.watermark * c.num_gpu_blocks)
+        rules = Rules(
+            True, c.num_gpu_blocks, c.block_size, c.token_budget, c.max_num_seqs, c.max_model_len, limit,
+            c.max_paddings, water, 0, False, True, world.padded, False, *rest,
+        )  # fmt: skip
+        return rules, c.max_model_len + 1
+    rules = Rules(
+        False, c.num_blocks - 1, c.block_size, c.max_num_batched_tokens, c.max_num_seqs, c.max_model_len, 0,
+        0, int(c.watermark * c.num_blocks), c.long_prefill_token_threshold, c.enable_chunked_prefill,
+        c.scheduler_reserve_full_isl, False, c.enable_prefix_caching, *rest,
+    )  # fmt: skip
+    return rules, c.max_model_len
+
+
+def _price(cost: Any) -> Any:
+    """The cost in numbers."""
+    from .compiled_kernel import FITTED, GRID, LINEAR, Price
+
+    line = np.zeros(10)
+    if isinstance(cost, TableCost):
+        return Price(GRID, line, cost.grid())
+    if isinstance(cost, FittedCost):
+        line[:] = (*cost.prefill, *cost.decode, *cost.decode_large, cost.large_batch)
+        return Price(FITTED, line, _no_grid())
+    if isinstance(cost, ConstantCost):
+        line[0] = cost.iteration_s
+    else:
+        line[:5] = cost.base_s, cost.token_s, cost.context_s, cost.pair_s, cost.decode_s
+    return Price(LINEAR, line, _no_grid())
+
+
+def _no_grid() -> CostGrid:
+    """A grid of nothing, of the same types as a real one, so that one compilation serves both."""
+    shapes = (1, 1, 1, 1, (1, 1), 1, 1, (1, 1), 0, 0, 0, 0, (0, 0, 0, 0))
+    arrays: list[Any] = [np.zeros(shape) for shape in shapes]
+    for array in arrays:
+        array.setflags(write=False)
+    numbers: list[Any] = [0.0, 0.0, 0.0, 0.0, 0.0, 0, False]
+    return CostGrid(*arrays, *numbers)
