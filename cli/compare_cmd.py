@@ -16,7 +16,7 @@ __all__ = ["compare", "parse_scales"]
 
 
 def compare(
-    plans: Annotated[list[Path], typer.Argument(help="Plan file(s) for the same models.")],
+    plans: Annotated[list[Path] | None, typer.Argument(help="Plan file(s) for the same models.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Trace file.")] = None,
     rate: Annotated[float | None, typer.Option(help="Generate traffic: requests per second, all models.")] = None,
     cv: Annotated[float | None, typer.Option(help="Generated traffic: CV of inter-arrival times; default 1.")] = None,
@@ -35,9 +35,23 @@ def compare(
     retries: Annotated[int, typer.Option(help="Run a cell again if others took the workers' cores meanwhile.")] = 0,
     csv: Annotated[Path | None, typer.Option(help="Write the table (CSV) here.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw attainment over SLO scale into this file.")] = None,
+    silicon: Annotated[
+        Path | None, typer.Option(help="Instead of plans: measured rows (CSV) of LLM engines; needs --kernels.")
+    ] = None,
+    vllm_run: Annotated[Path | None, typer.Option(help="Instead of plans: folder of a recorded vLLM run.")] = None,
+    kernels: Annotated[
+        Path | None, typer.Option(help="Kernel tables: a folder per system for --silicon; a folder for --vllm-run.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 percentage points."""
+    if silicon is not None or vllm_run is not None or kernels is not None:
+        from .compare_llm import compare_llm
+
+        compare_llm(plans, silicon, vllm_run, kernels, as_json=as_json)
+        return
+    if not plans:
+        raise InputError("compare: expected plan files, --silicon FILE or --vllm-run DIR (got none of them)")
     from ..files import check_target, write_text
     from ..runtime import compare as hold_against
     from ..runtime.chart import save_png

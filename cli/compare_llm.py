@@ -1,0 +1,38 @@
+"""`meshwright compare --silicon` and `--vllm-run`: the LLM simulator held against measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from ..errors import InputError
+from .status import status
+from .trace_io import print_json
+
+__all__ = ["compare_llm"]
+
+
+def compare_llm(
+    plans: list[Path] | None, silicon: Path | None, vllm_run: Path | None, kernels: Path | None, *, as_json: bool
+) -> None:
+    """Print simulated against measured figures."""
+    from ..runtime.llm import compare_silicon, compare_vllm_run
+
+    if plans:
+        raise InputError(f"compare: --silicon, --vllm-run and --kernels take no plan (got {plans[0]})")
+    if silicon is not None and vllm_run is not None:
+        raise InputError("compare: --silicon and --vllm-run are two comparisons; give one of them")
+    with status("comparing") as say:
+        if vllm_run is not None:
+            found = compare_vllm_run(vllm_run, kernels)
+        elif silicon is None:
+            raise InputError("--kernels: goes with --silicon or --vllm-run (got neither)")
+        elif kernels is None:
+            raise InputError("--silicon: needs --kernels, the folder with the kernel tables of each system")
+        else:
+            found = compare_silicon(silicon, kernels, progress=say)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        typer.echo(str(found))

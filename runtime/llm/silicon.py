@@ -1,0 +1,363 @@
+"""The simulator against measured rows: TTFT and TPOT of a closed-loop benchmark, predicted from kernel tables.
+
+Nothing is fitted to a row, a model or a setting. What is not in a row is what the engine and public benchmark tools do
+by default; `Benchmark` holds it, and every report prints it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import InfeasibleError, InputError
+from ...profiles.llm import KernelTables, Overheads, TableCost, decoder, iteration_cost, kv_capacity
+from ...profiles.llm.capacity import KVCapacity
+from ...profiles.llm.decoder import DecoderSpec
+from ...seeds import generator
+from .defaults import asynchronous, budgets
+from .silicon_rows import SiliconRow, read_silicon
+
+__all__ = ["Benchmark", "Predicted", "SiliconComparison", "compare_silicon"]
+
+WEIGHTS = {"bf16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What a benchmark tool does, and the path of a request outside the engine. The same for all rows.
+
+    Parameters
+    ----------
+    rounds : int
+        Requests that the tool counts, per client. Its warm-up is a run of its own that is over before, so that the
+        counted run begins with as many requests at once as there are clients, and their wait counts.
+    simulated_rounds : int
+        Rounds that are simulated: the first, the last, and some that stand for all between them.
+    spread : float
+        Standard deviation of output lengths over their mean: real clients do not keep step. Predictions hardly depend
+        on it from 0.03 to 0.2.
+    front_s : float
+        HTTP, chat template, tokenising and handing over, there and back, of one request.
+    stream_s : float
+        Front-end time to detokenise and send one token of one sequence; a first token waits for those of the other
+        sequences of its step.
+    utilization : float
+        ``gpu_memory_utilization``.
+    """
+
+    rounds: int = 10
+    simulated_rounds: int = 4
+    spread: float = 0.1
+    front_s: float = 5e-3
+    stream_s: float = 0.2e-3
+    utilization: float = 0.9
+
+    def explain(self) -> str:
+        """Every field with its value, in one line."""
+        return "benchmark: " + ", ".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A row and its prediction, means over requests in milliseconds.
+
+    Parameters
+    ----------
+    row : SiliconRow
+        What was measured.
+    ttft_ms, tpot_ms : float
+        Predictions.
+    first_ttft_ms, later_ttft_ms : float
+        Of the requests that came at once at the beginning, and of the later ones.
+    blocks : int
+        KV blocks.
+    max_num_batched_tokens, max_num_seqs : int
+        Assumed engine arguments.
+    asynchronous : bool
+        Whether steps are decided ahead.
+    preemptions : int
+        Requests that lost their memory in the simulation.
+    """
+
+    row: SiliconRow
+    ttft_ms: float
+    tpot_ms: float
+    first_ttft_ms: float
+    later_ttft_ms: float
+    blocks: int
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    asynchronous: bool
+    preemptions: int
+
+    @property
+    def ttft_error(self) -> float:
+        """Signed fraction."""
+        return self.ttft_ms / self.row.ttft_ms - 1
+
+    @property
+    def tpot_error(self) -> float:
+        """Signed fraction."""
+        return self.tpot_ms / self.row.tpot_ms - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """All inputs, predictions and errors."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row"}
+        said = asdict(self.row)
+        measured = {"silicon_ttft_ms": said.pop("ttft_ms"), "silicon_tpot_ms": said.pop("tpot_ms")}
+        return {**said, **measured, **own, "ttft_error": self.ttft_error, "tpot_error": self.tpot_error}
+
+
+@dataclass(frozen=True, slots=True)
+class SiliconComparison:
+    """Rows with their predictions.
+
+    Parameters
+    ----------
+    rows : tuple of Predicted
+        In order of the file.
+    benchmark : Benchmark
+        Assumptions on the tool.
+    overheads : Overheads
+        Host times.
+    notes : tuple of str
+        What was assumed besides.
+    seconds : float
+        How long it took.
+    """
+
+    rows: tuple[Predicted, ...]
+    benchmark: Benchmark
+    overheads: Overheads
+    notes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def ttft_median_ape(self) -> float:
+        """Median over rows of the absolute error of TTFT, as a fraction."""
+        return float(np.median([abs(p.ttft_error) for p in self.rows]))
+
+    @property
+    def tpot_median_ape(self) -> float:
+        """Median over rows of the absolute error of TPOT, as a fraction."""
+        return float(np.median([abs(p.tpot_error) for p in self.rows]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {
+            "tpot_median_ape": self.tpot_median_ape,
+            "ttft_median_ape": self.ttft_median_ape,
+            "tpot_median_error": float(np.median([p.tpot_error for p in self.rows])),
+            "ttft_median_error": float(np.median([p.ttft_error for p in self.rows])),
+            "rows": [p.to_dict() for p in self.rows],
+            "benchmark": asdict(self.benchmark),
+            "overheads": asdict(self.overheads),
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        names = [p.row.model.rpartition("/")[2] for p in self.rows]
+        wide = max(5, *(len(name) for name in names))
+        deep = max(6, *(len(p.row.system) for p in self.rows))
+        lines = [
+            f"{'model':<{wide}} {'system':<{deep}} prec      tp pp   isl   osl conc |    TPOT measured predicted  error"
+            " |    TTFT measured predicted  error"
+        ]
+        for p, name in zip(self.rows, names, strict=True):
+            r = p.row
+            lines.append(
+                f"{name:<{wide}} {r.system:<{deep}} {r.precision:<9} {r.tp:>2} {r.pp:>2} {r.isl:>5} {r.osl:>5} "
+                f"{r.concurrency:>4} | {r.tpot_ms:>13.2f} ms {p.tpot_ms:>6.2f} ms {p.tpot_error:>+6.1%} | "
+                f"{r.ttft_ms:>13.1f} ms {p.ttft_ms:>6.0f} ms {p.ttft_error:>+6.1%}"
+            )
+        lines += [
+            "",
+            f"{len(self.rows)} rows in {self.seconds:.1f} s: median absolute error TPOT {self.tpot_median_ape:.1%}, "
+            f"TTFT {self.ttft_median_ape:.1%}",
+            "TTFT and TPOT are means over requests, as benchmark tools report them; no parameter is fitted to a row.",
+            self.benchmark.explain(),
+            self.overheads.explain(),
+            *self.notes,
+        ]
+        return "\n".join(lines)
+
+
+def compare_silicon(
+    rows: str | Path | list[SiliconRow],
+    kernels: str | Path,
+    *,
+    benchmark: Benchmark | None = None,
+    overheads: Overheads | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> SiliconComparison:
+    """Predict TTFT and TPOT of measured rows.
+
+    Parameters
+    ----------
+    rows : path or list of SiliconRow
+        The measurements.
+    kernels : path
+        Folder with a folder of kernel tables for each system.
+    benchmark : Benchmark, optional
+        What the tool that measured did.
+    overheads : Overheads, optional
+        Host times of a step.
+    progress : callable, optional
+        Told before each row.
+
+    Raises
+    ------
+    InputError
+        On a file that is wrong, an unknown model, a system without tables, or a setting that cannot run.
+    """
+    begun = time.perf_counter()
+    found = rows if isinstance(rows, list) else read_silicon(rows)
+    source = "rows" if isinstance(rows, list) else str(rows)
+    kernels, benchmark, overheads = Path(kernels), benchmark or Benchmark(), overheads or Overheads()
+    if not kernels.is_dir():
+        raise InputError(f"{kernels}: expected a folder with the kernel tables of each system; there is none")
+    tables: dict[str, KernelTables] = {}
+    costs: dict[tuple[str, str, str, int, int], TableCost] = {}
+    done: list[Predicted] = []
+    for row in found:
+        if row.system not in tables:
+            tables[row.system] = _tables(kernels, row, f"{source}: line {row.line}")
+    shapes = {row.model: _model(row, source) for row in found}
+    for number, row in enumerate(found, start=1):
+        if progress is not None:
+            progress(f"row {number} of {len(found)}")
+        key = row.model, row.system, row.precision, row.tp, row.pp
+        where = f"{source}: line {row.line}"
+        try:
+            if key not in costs:
+                costs[key] = iteration_cost(
+                    shapes[row.model], tables[row.system],
+                    tp=row.tp, pp=row.pp, precision=row.precision, overheads=overheads,
+                )  # fmt: skip
+            done.append(_predict(row, shapes[row.model], tables[row.system], kernels, costs[key], benchmark))
+        except (InputError, InfeasibleError) as error:
+            raise type(error)(f"{where}: {error}") from None
+    return SiliconComparison(
+        tuple(done), benchmark, overheads, _notes(found, tables, done), time.perf_counter() - begun
+    )
+
+
+def _tables(kernels: Path, row: SiliconRow, where: str) -> KernelTables:
+    folder = kernels / row.system
+    if not folder.is_dir():
+        there = ", ".join(sorted(p.name for p in kernels.iterdir() if p.is_dir())) or "none"
+        raise InputError(f"{where}: system {row.system!r}: no folder {folder}; folders of kernel tables there: {there}")
+    return KernelTables.load(folder)
+
+
+def _model(row: SiliconRow, source: str) -> DecoderSpec:
+    try:
+        return decoder(row.model)
+    except InputError as error:
+        raise InputError(f"{source}: line {row.line}: {error}") from None
+
+
+def _capacity(
+    row: SiliconRow, model: DecoderSpec, tables: KernelTables, kernels: Path, benchmark: Benchmark
+) -> KVCapacity:
+    """KV memory of a rank. Embedding and head stay in bf16 under fp8; the runtime's memory is the datasheet's."""
+    from ...profiles.llm.tables_checks import read_yaml
+
+    path = next(
+        (p for p in (kernels / f"{row.system}.yaml", kernels / row.system / f"{row.system}.yaml") if p.is_file())
+    )
+    said: Any = read_yaml(path).get("misc") or {}
+    nccl: Any = said.get("nccl_mem") or {}
+    more = 0 if row.precision == "bf16" else (model.embedding_weights + model.head_weights) // row.tp
+    try:
+        other = int(said.get("other_mem") or 0) + int(nccl.get(row.tp) or 0) + more
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: misc: expected bytes: {error}") from None
+    return kv_capacity(
+        model, tables.peaks.memory_bytes, tp=row.tp, pp=row.pp, utilization=benchmark.utilization,
+        weights=WEIGHTS[row.precision], other_bytes=other,
+    )  # fmt: skip
+
+
+def _predict(
+    row: SiliconRow, model: DecoderSpec, tables: KernelTables, kernels: Path, cost: TableCost, benchmark: Benchmark
+) -> Predicted:
+    from ...simulator.llm import LLMTrace, simulate_llm
+
+    capacity = _capacity(row, model, tables, kernels, benchmark)
+    batched, seqs = budgets(tables.peaks.memory_bytes, row.system)
+    ahead = asynchronous(row.version or tables.source, row.pp)
+    c, rounds = row.concurrency, min(benchmark.simulated_rounds, benchmark.rounds)
+    n = rounds * c
+    normal = generator(0, "silicon", "outputs").standard_normal(n)
+    outputs = np.maximum(1, np.round(row.osl * np.maximum(1 + benchmark.spread * normal, 0.5))).astype(int)
+    result = simulate_llm(
+        LLMTrace(np.zeros(n), np.full(n, row.isl), outputs),
+        config={
+            "num_blocks": capacity.num_blocks,
+            "max_model_len": row.isl + int(outputs.max()) + 1,
+            "max_num_batched_tokens": batched,
+            "max_num_seqs": seqs,
+            "enable_prefix_caching": False,
+            "async_scheduling": ahead,
+        },
+        cost=cost,
+        concurrency=c,
+    )
+    ttft = result.first_token - result.arrival + benchmark.front_s + benchmark.stream_s * min(c, seqs)
+    further = outputs - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = np.where(further > 0, (result.finish - result.first_token) / further, np.nan)
+    weight = _weights(c, rounds, benchmark.rounds)
+    timed = further > 0
+    mean_tpot = float((tpot[timed] * weight[timed]).sum() / weight[timed].sum()) if timed.any() else float("nan")
+    return Predicted(
+        row,
+        1e3 * float((ttft * weight).sum()),
+        1e3 * mean_tpot,
+        1e3 * float(ttft[:c].mean()),
+        1e3 * float(ttft[c:].mean()) if n > c else 1e3 * float(ttft.mean()),
+        capacity.num_blocks,
+        batched,
+        seqs,
+        ahead,
+        int(result.preemptions.sum()),
+    )
+
+
+def _weights(clients: int, simulated: int, counted: int) -> Any:
+    """Weights of requests in order: the first and last rounds (everybody at once; fewer and fewer) count as they are,
+    those between stand for all the others."""
+    share = np.full(simulated, 1.0)
+    if simulated > 2:
+        share[1:-1] = (counted - 2) / (simulated - 2)
+    return np.repeat(share / share.sum() / clients, clients)
+
+
+def _notes(rows: list[SiliconRow], tables: dict[str, KernelTables], done: list[Predicted]) -> tuple[str, ...]:
+    notes = [f"kernels: {found.source}" for found in tables.values()]
+    engines = sorted({(p.max_num_batched_tokens, p.max_num_seqs, p.asynchronous) for p in done})
+    notes += [
+        f"engine (vLLM's defaults): max_num_batched_tokens {batched}, max_num_seqs {seqs}, block 16, KV cache bf16, "
+        f"{'asynchronous' if ahead else 'synchronous'} scheduling, no prefix shared"
+        for batched, seqs, ahead in engines
+    ]
+    notes.append(
+        "memory beside weights and KV: other_mem and nccl_mem of the system's yaml; embedding and head in bf16"
+    )
+    others = sorted({row.backend for row in rows if row.backend != "vllm"})
+    if others:
+        notes.append(f"note: rows of {', '.join(others)} are simulated with vLLM's scheduler")
+    if any(row.pp > 1 for row in rows):
+        notes.append("note: with pp_size above 1 batches do not overlap in the pipeline")
+    if any(p.preemptions for p in done):
+        notes.append(
+            f"note: KV memory runs out in {sum(p.preemptions > 0 for p in done)} rows: their TTFT is a queue's"
+        )
+    return tuple(notes)

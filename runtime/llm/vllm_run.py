@@ -1,0 +1,268 @@
+"""A recorded run of vLLM replayed: the real arrivals through the simulator, with that engine's arguments and kernels.
+
+What is compared, on both sides alike: TTFT from the moment the engine has queued a request to its first token; TPOT from
+the first token to the last over the tokens after the first; end to end from queued to last token; the makespan from the
+first request queued to the last token. Tokenising and HTTP before the engine are in neither.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InfeasibleError, InputError
+from ...profiles.llm import KernelTables, Overheads, decoder, iteration_cost, kv_capacity
+from ...profiles.llm.decoder import DecoderSpec
+from .defaults import GIB, asynchronous, budgets, device_memory
+from .vllm_files import VLLMRun, read_vllm_run
+
+__all__ = ["RunComparison", "compare_vllm_run"]
+
+Column = npt.NDArray[np.float64]
+OTHER_GIB = 3.0
+"""Activations at their peak, graphs and the runtime's own memory: vLLM takes 2 to 4 GiB for models of this size."""
+METRICS = ("ttft", "tpot", "e2e")
+FP8 = ("fp8", "fp8_e4m3", "fp8_e5m2")
+
+
+@dataclass(frozen=True, eq=False)
+class RunComparison:
+    """A run and its simulation.
+
+    Parameters
+    ----------
+    real, simulated : mapping
+        Metric (``ttft, tpot, e2e``) -> seconds of each request that has it.
+    makespan : (float, float)
+        Real and simulated, seconds.
+    over_time : list of dict
+        Per tick of the run: real and simulated requests running and waiting, and KV use in percent.
+    config : dict
+        What the simulated engine was given.
+    overheads : Overheads
+        Host times.
+    notes : tuple of str
+        What was assumed.
+    seconds : float
+        How long the simulation took.
+    """
+
+    real: dict[str, Column]
+    simulated: dict[str, Column]
+    makespan: tuple[float, float]
+    over_time: list[dict[str, float]]
+    config: dict[str, Any]
+    overheads: Overheads
+    notes: tuple[str, ...]
+    seconds: float
+
+    def error(self, metric: str, of: str = "mean") -> float:
+        """Signed error of the mean or median of a metric, as a fraction of the real one."""
+        figure = np.mean if of == "mean" else np.median
+        if not len(self.real[metric]):
+            return float("nan")
+        return float(figure(self.simulated[metric]) / figure(self.real[metric]) - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        found: dict[str, Any] = {}
+        for metric in METRICS:
+            for of, figure in (("mean", np.mean), ("median", np.median)):
+                for who, values in (("real", self.real), ("simulated", self.simulated)):
+                    there = len(values[metric])
+                    found[f"{metric}_{of}_{who}_s"] = float(figure(values[metric])) if there else float("nan")
+                found[f"{metric}_{of}_error"] = self.error(metric, of)
+        real, simulated = self.makespan
+        return {
+            **found,
+            "makespan_real_s": real,
+            "makespan_simulated_s": simulated,
+            "makespan_error": simulated / real - 1,
+            "requests": len(self.real["e2e"]),
+            "over_time": self.over_time,
+            "config": self.config,
+            "overheads": asdict(self.overheads),
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        said = self.to_dict()
+        lines = [f"{'':<16}      real  simulated   error"]
+        for metric in METRICS:
+            for of in ("mean", "median"):
+                real, simulated = said[f"{metric}_{of}_real_s"], said[f"{metric}_{of}_simulated_s"]
+                name = metric.upper() if metric != "e2e" else "end to end"
+                scale, unit = (1e3, "ms") if metric == "tpot" else (1.0, "s")
+                lines.append(
+                    f"{name + ', ' + of:<18} {scale * real:>7.2f} {scale * simulated:>10.2f} {unit:<2} "
+                    f"{said[f'{metric}_{of}_error']:>+7.1%}"
+                )
+        real, simulated = self.makespan
+        lines += [f"{'makespan':<18} {real:>7.2f} {simulated:>10.2f} s  {simulated / real - 1:>+7.1%}", ""]
+        step = max(1, len(self.over_time) // 12)
+        if self.over_time:
+            lines.append(" time | running real  sim | waiting real  sim | KV use real    sim")
+        for row in self.over_time[::step]:
+            lines.append(
+                f"{row['t']:>4.0f}s | {row['running_real']:>12.0f} {row['running_simulated']:>4.0f} | "
+                f"{row['waiting_real']:>12.0f} {row['waiting_simulated']:>4.0f} | "
+                f"{row['kv_real_pct']:>10.1f}% {row['kv_simulated_pct']:>5.1f}%"
+            )
+        config = ", ".join(f"{name} {value}" for name, value in self.config.items())
+        lines += ["", f"{said['requests']} requests, simulated in {self.seconds:.1f} s", f"engine: {config}"]
+        return "\n".join([*lines, self.overheads.explain(), *self.notes])
+
+
+def compare_vllm_run(
+    run: str | Path | VLLMRun, kernels: str | Path | None = None, *, overheads: Overheads | None = None
+) -> RunComparison:
+    """Replay a recorded run.
+
+    Parameters
+    ----------
+    run : path or VLLMRun
+        Folder with requests.jsonl, meta.json and, if there, timeseries.csv.
+    kernels : path, optional
+        Kernel tables of that device; the run's own ``kernels`` without it.
+    overheads : Overheads, optional
+        Host times of a step. Under asynchronous scheduling the default's are what remains between steps all the same:
+        copies of inputs, attention metadata and the bookkeeping of sampled tokens, which no table of layers lists.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or wrong, the model is unknown, or a request cannot run.
+    """
+    from ...simulator.llm import LLMTrace, simulate_llm
+
+    begun = time.perf_counter()
+    run = run if isinstance(run, VLLMRun) else read_vllm_run(run)
+    overheads = overheads or Overheads()
+    folder = Path(kernels) if kernels is not None else run.folder / "kernels"
+    tp, pp = run.count("tensor_parallel_size", 1), run.count("pipeline_parallel_size", 1)
+    engines = run.count("data_parallel_size", 1)
+    try:
+        model = decoder(run.model)
+    except InputError as error:
+        raise InputError(f"{run.folder / 'meta.json'}: {error}") from None
+    tables = KernelTables.load(folder, tp=tp)
+    precision = "fp8" if run.arguments.get("quantization") in FP8 else "bf16"
+    kv = "fp8" if run.arguments.get("kv_cache_dtype") in FP8 else "bf16"
+    cost = iteration_cost(model, tables, tp=tp, pp=pp, precision=precision, kv=kv, overheads=overheads)
+    memory = tables.peaks.memory_bytes or device_memory(f"{tables.source} {tables.name}")
+    config, notes = _config(run, model, memory, tables, precision, kv, tp, pp)
+    result = simulate_llm(
+        LLMTrace(run.queued, run.prompt_tokens, run.output_tokens),
+        config=config,
+        cost=cost,
+        engines=engines,
+        router="least_outstanding" if engines > 1 else "round_robin",
+    )
+    further = run.output_tokens - 1
+    some = further > 0
+    real = {
+        "ttft": run.first_token - run.queued,
+        "tpot": (run.last_token - run.first_token)[some] / further[some],
+        "e2e": run.last_token - run.queued,
+    }
+    simulated = {
+        "ttft": result.first_token - result.arrival,
+        "tpot": (result.finish - result.first_token)[some] / further[some],
+        "e2e": result.finish - result.arrival,
+    }
+    start = float(run.queued.min())
+    makespan = float(run.last_token.max()) - start, float(result.finish.max()) - start
+    over_time = _over_time(run, result)
+    if over_time and not any(row["kv_real_pct"] for row in over_time):
+        notes.append("KV use: the run's own column is 0 throughout and cannot check the number of blocks")
+    return RunComparison(
+        real,
+        simulated,
+        makespan,
+        over_time,
+        {**config, "tp": tp, "pp": pp, "engines": engines},
+        overheads,
+        (*notes, f"kernels: {tables.source}"),
+        time.perf_counter() - begun,
+    )
+
+
+def _config(
+    run: VLLMRun, model: DecoderSpec, memory: int, tables: KernelTables, precision: str, kv: str, tp: int, pp: int
+) -> tuple[dict[str, Any], list[str]]:
+    """The engine's options: what the run says, and vLLM's defaults for the rest."""
+    notes = [
+        f"clocks: arrival_time + {run.offset_s:.6f} s = the engine's clock (smallest queued_ts - arrival_time); requests "
+        "enter the simulation when they were queued; TTFT = first_token_ts - queued_ts",
+        "prefix caching off: the run says nothing of the prompts' text",
+    ]
+    batched, seqs = budgets(memory, tables.name) if memory else (2048, 256)
+    longest = int((run.prompt_tokens + run.output_tokens).max())
+    block = run.count("block_size", 16)
+    said = run.arguments.get("async_scheduling")
+    ahead = said if isinstance(said, bool) else asynchronous(run.version, pp)
+    why = "as the run says" if isinstance(said, bool) else f"the default of vLLM {run.version or '(version unknown)'}"
+    notes.append(f"{'asynchronous' if ahead else 'synchronous'} scheduling: {why} (on by default since 0.14)")
+    given = run.arguments.get("num_gpu_blocks_override")
+    if given is not None:
+        blocks = run.count("num_gpu_blocks_override", 1)
+        notes.append(f"KV memory: {blocks} blocks, as the run says")
+    elif memory:
+        try:
+            capacity = kv_capacity(
+                model, memory, tp=tp, pp=pp, utilization=run.share("gpu_memory_utilization", 0.9), block_size=block,
+                weights="fp8" if precision == "fp8" else "bfloat16", kv="fp8" if kv == "fp8" else "bfloat16",
+                other_bytes=int(OTHER_GIB * GIB),
+            )  # fmt: skip
+        except InfeasibleError as error:
+            raise InputError(f"{run.folder}: {error}") from None
+        blocks = capacity.num_blocks
+        notes.append(f"KV memory: {capacity.explain()}; other memory is assumed")
+    else:
+        blocks = 1 + int((-(-(run.prompt_tokens + run.output_tokens) // block)).sum())
+        notes.append(f"KV memory: memory of {tables.name} unknown; taken as enough for all requests ({blocks} blocks)")
+    chunked = run.arguments.get("enable_chunked_prefill")
+    config: dict[str, Any] = {
+        "num_blocks": blocks,
+        "block_size": block,
+        "max_model_len": run.count("max_model_len", max(model.max_positions, longest)),
+        "max_num_batched_tokens": run.count("max_num_batched_tokens", batched),
+        "max_num_seqs": run.count("max_num_seqs", seqs),
+        "enable_prefix_caching": False,
+        "enable_chunked_prefill": chunked if isinstance(chunked, bool) else True,
+        "long_prefill_token_threshold": int(run.arguments.get("long_prefill_token_threshold") or 0),
+        "async_scheduling": ahead,
+    }
+    return config, notes
+
+
+def _over_time(run: VLLMRun, result: Any) -> list[dict[str, float]]:
+    if run.series is None or run.series.empty:
+        return []
+    times = np.asarray(run.series["t"], dtype=np.float64)
+    tick = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+    frame = result.over_time(tick if tick > 0 else 1.0)
+    at = np.asarray(frame.index, dtype=np.float64)
+    columns = {name: np.asarray(frame[name], dtype=np.float64) for name in ("running", "waiting", "kv_use")}
+    rows: list[dict[str, float]] = []
+    for t, running, waiting, kv in run.series.to_numpy(dtype=float).tolist():
+        i = int(np.searchsorted(at, t + 1e-9, side="right")) - 1
+        there = 0 <= i < len(at) and t < at[-1] + tick
+        rows.append(
+            {
+                "t": t,
+                "running_real": running,
+                "running_simulated": float(columns["running"][i]) if there else 0.0,
+                "waiting_real": waiting,
+                "waiting_simulated": float(columns["waiting"][i]) if there else 0.0,
+                "kv_real_pct": kv,
+                "kv_simulated_pct": 100 * float(columns["kv_use"][i]) if there else 0.0,
+            }
+        )
+    return rows
