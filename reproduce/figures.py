@@ -21,12 +21,13 @@ FIGURES: Mapping[str, str] = MappingProxyType(
             *("figure01", "figure02", "figure04", "figure05", "figure06", "figure07", "figure08", "figure09"),
             *("figure10", "figure12", "figure13", "figure14", "figure15", "figure16", "figure17"),
             *("table1", "table2"),
+            "figure4_1",
             *("figure5_02", "figure5_13", "table5_1"),
         )
     }
 )
 """Name -> module that makes it. Plain numbers: AlpaServe (OSDI 2023), whose Figures 3 and 11 are drawings without data;
-with a chapter: the thesis of TeraPipe, Alpa, AlpaServe and vLLM, ch. 5."""
+with a chapter: of the thesis of TeraPipe, Alpa, AlpaServe and vLLM, ch. 5; of that on cache parallelism, ch. 4."""
 
 
 def reproduce(
