@@ -143,7 +143,7 @@ def collectives(
     model : DecoderSpec
         The model.
     batch : float
-        Requests of one replica.
+        Requests of one replica; where they are spread over shards, each is taken to have an Nth.
     layout : Parallel
         Degrees of parallelism.
     widths : Widths, optional

@@ -1,8 +1,9 @@
-"""Parallelism of the decode step: volumes of rings, splits of sequences, and the merge of partial attention."""
+"""Parallelism of the decode step: volumes of rings, splits of sequences, what a GPU reads, and Figure 4.1."""
 
 from __future__ import annotations
 
-from itertools import permutations
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,8 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles import CommModel, LinkSpec, device
 from meshwright.profiles.llm import DecoderSpec, decoder
-from meshwright.profiles.llm import parallel_merge as pm
 from meshwright.profiles.llm import parallel_thesis as thesis
-from meshwright.profiles.llm.parallel import Parallel, Split, Widths, collectives, decode_layer
+from meshwright.profiles.llm.parallel import EXCHANGES, Parallel, Split, Widths, collectives, decode_layer
 from meshwright.profiles.llm.parallel_collectives import (
     all_gather,
     all_reduce,
@@ -23,7 +23,6 @@ from meshwright.profiles.llm.parallel_collectives import (
 )
 from meshwright.profiles.llm.parallel_split import owners, table_entries, tokens_per_shard
 from meshwright.reproduce import figure4_1
-from meshwright.seeds import generator
 
 LLAMA = decoder("Llama-2-7b")
 GROUPED = decoder("Llama-3.1-70B")
@@ -175,7 +174,8 @@ def test_the_straggler_of_data_parallelism():
     apart, cut = decode_layer(LLAMA, Parallel(dp=4), context), decode_layer(LLAMA, Parallel(cp=4), context)
     assert apart.imbalance == pytest.approx(8000 / (8300 / 4))
     assert cut.imbalance == 1.0
-    assert apart.sent_bytes == 0 and cut.sent_bytes > 0
+    assert apart.sent_bytes == 0
+    assert cut.sent_bytes > 0
     assert (apart.table_entries, cut.table_entries) == (500, 125 + 3 * 2)
     assert decode_layer(LLAMA, Parallel(tp=4), context).table_entries == 500 + 3 * 7
 
@@ -188,7 +188,8 @@ def test_times_are_parts_of_a_roofline():
     assert time.attention_s == pytest.approx(16 * 4096 * 2 * 4096 / 2 * 2 / (gpu.memory_bandwidth_bytes_per_s / 2))
     assert time.communication_s == layer.communication_s(gpu.intra_node)
     assert time.total_s == time.matrices_s + time.attention_s + time.communication_s
-    assert layer.stage_send is not None and layer.stage_send.sent_bytes == 16 * 4096 * 2 / 2
+    assert layer.stage_send is not None
+    assert layer.stage_send.sent_bytes == 16 * 4096 * 2 / 2
     assert layer.host_s(1e-8) == layer.table_entries * 1e-8 == 16 * 256e-8
 
 
@@ -243,102 +244,6 @@ def test_what_does_not_fit_is_refused():
         thesis.thesis_differences(1, 1, 4096, 32)
 
 
-# --- the merge ---
-
-
-def problem(seed: int, tokens: int, heads: int = 4, kv_heads: int = 2, width: int = 8, scale: float = 1.0):
-    rng = generator(seed, "attention")
-    q = scale * rng.standard_normal((heads, width))
-    return q, rng.standard_normal((tokens, kv_heads, width)), rng.standard_normal((tokens, kv_heads, width))
-
-
-def softmax_attention(q, k, v):
-    """All at once, head by head."""
-    found = np.empty((len(q), v.shape[2]))
-    for h in range(len(q)):
-        g = h // (len(q) // k.shape[1])
-        score = k[:, g] @ q[h] / np.sqrt(q.shape[1])
-        weight = np.exp(score - score.max())
-        found[h] = weight @ v[:, g] / weight.sum()
-    return found
-
-
-def same(a: pm.Partial, b: pm.Partial) -> None:
-    np.testing.assert_allclose(a.lse, b.lse, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(a.o, b.o, rtol=1e-11, atol=1e-12)
-
-
-@given(
-    seed=st.integers(0, 10_000),
-    tokens=st.integers(1, 40),
-    shards=st.integers(1, 12),
-    interleave=st.integers(1, 5),
-    scale=st.sampled_from([0.01, 1.0, 300.0]),
-)
-@settings(max_examples=80, deadline=None)
-def test_merged_pieces_are_full_attention(seed, tokens, shards, interleave, scale):
-    q, k, v = problem(seed, tokens, scale=scale)
-    owner = owners(tokens, shards, Split(interleave=interleave))
-    parts = [pm.partial_attention(q, k[owner == r], v[owner == r]) for r in range(shards)]
-    whole = pm.merge(parts)
-    np.testing.assert_allclose(whole.o, softmax_attention(q, k, v), rtol=1e-9, atol=1e-10)
-    same(whole, pm.partial_attention(q, k, v))
-    lse, o = pm.merge_lse([p.lse for p in parts], [p.o for p in parts])
-    np.testing.assert_allclose(lse, whole.lse, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(o, whole.o, rtol=1e-9, atol=1e-10)
-
-
-@given(seed=st.integers(0, 10_000), sizes=st.tuples(*[st.integers(0, 4)] * 3))
-@settings(max_examples=40, deadline=None)
-def test_the_merge_is_associative_and_commutative(seed, sizes):
-    q, k, v = problem(seed, sum(sizes))
-    ends = np.cumsum((0, *sizes))
-    a, b, c = (pm.partial_attention(q, k[i:j], v[i:j]) for i, j in zip(ends, ends[1:], strict=False))
-    whole = pm.merge([a, b, c])
-    same(pm.merge([pm.merge([a, b]), c]), whole)
-    same(pm.merge([a, pm.merge([b, c])]), whole)
-    for order in permutations((a, b, c)):
-        same(pm.merge(order), whole)
-
-
-def test_empty_shards_change_nothing_whatever_their_output_holds():
-    q, k, v = problem(1, 5)
-    some, none = pm.partial_attention(q, k, v), pm.partial_attention(q, k[:0], v[:0])
-    assert np.isneginf(none.m).all() and not none.s.any()
-    undefined = pm.Partial(np.full(4, np.nan), none.s, np.full_like(none.o, np.nan))
-    with np.errstate(all="raise"):
-        for parts in ([some, none], [none, some], [undefined, some, none]):
-            same(pm.merge(parts), some)
-        nothing = pm.merge([none, none])
-        lse, o = pm.merge_lse([none.lse, some.lse], [undefined.o, some.o])
-        empty_lse, empty_o = pm.merge_lse([none.lse] * 2, [undefined.o] * 2)
-    assert np.isneginf(nothing.lse).all() and not nothing.o.any()
-    assert np.isneginf(empty_lse).all() and not empty_o.any()
-    np.testing.assert_allclose(lse, some.lse, rtol=1e-14)
-    np.testing.assert_allclose(o, some.o, rtol=1e-14)
-
-
-def test_normalised_outputs_need_their_sums_as_weights():
-    """The thesis writes `o` as a softmax's result: without `s` in the weight the merge is wrong."""
-    q, k, v = problem(3, 9)
-    parts = [pm.partial_attention(q, k[:1], v[:1]), pm.partial_attention(q, k[1:], v[1:])]
-    m = np.max([p.m for p in parts], axis=0)
-    unweighted = np.sum([p.o * np.exp(p.m - m)[:, None] for p in parts], axis=0)
-    unweighted /= np.sum([p.s * np.exp(p.m - m) for p in parts], axis=0)[:, None]
-    assert abs(unweighted - softmax_attention(q, k, v)).max() > 0.05
-    assert abs(pm.merge(parts).o - softmax_attention(q, k, v)).max() < 1e-12
-
-
-def test_merge_wants_parts_that_fit():
-    q, k, v = problem(0, 3)
-    with pytest.raises(InputError, match="at least one"):
-        pm.merge([])
-    with pytest.raises(InputError, match="as many sums as outputs"):
-        pm.merge_lse([np.zeros(4)], [])
-    with pytest.raises(InputError, match="do not fit"):
-        pm.partial_attention(q[:3], k, v)
-
-
 # --- the figure ---
 
 
@@ -353,3 +258,12 @@ def test_figure4_1_has_honest_verdicts(tmp_path):
     assert len(table) == 20
     assert table.ratio_ring.to_numpy() == pytest.approx(1.00390625)
     assert {p.suffix for p in report.files} == {".csv", ".png", ".json"}
+
+
+def test_the_page_runs_and_names_every_exchange(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "llm-parallel.md").read_text("utf-8")
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, {})
+    printed = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    assert capsys.readouterr().out == "".join(printed)
+    assert all(f"`{name}`" in page for name in EXCHANGES)
