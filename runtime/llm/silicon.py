@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,172 +19,12 @@ from ...profiles.llm.capacity import KVCapacity
 from ...profiles.llm.decoder import DecoderSpec
 from ...seeds import generator
 from .defaults import asynchronous, budgets
+from .silicon_report import Benchmark, Predicted, SiliconComparison
 from .silicon_rows import SiliconRow, read_silicon
 
-__all__ = ["Benchmark", "Predicted", "SiliconComparison", "compare_silicon"]
+__all__ = ["compare_silicon"]
 
 WEIGHTS = {"bf16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8"}
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """What a benchmark tool does, and the path of a request outside the engine. The same for all rows.
-
-    Parameters
-    ----------
-    rounds : int
-        Requests that the tool counts, per client. Its warm-up is a run of its own that is over before, so that the
-        counted run begins with as many requests at once as there are clients, and their wait counts.
-    simulated_rounds : int
-        Rounds that are simulated: the first, the last, and some that stand for all between them.
-    spread : float
-        Standard deviation of output lengths over their mean: real clients do not keep step. Predictions hardly depend
-        on it from 0.03 to 0.2.
-    front_s : float
-        HTTP, chat template, tokenising and handing over, there and back, of one request.
-    stream_s : float
-        Front-end time to detokenise and send one token of one sequence; a first token waits for those of the other
-        sequences of its step.
-    utilization : float
-        ``gpu_memory_utilization``.
-    """
-
-    rounds: int = 10
-    simulated_rounds: int = 4
-    spread: float = 0.1
-    front_s: float = 5e-3
-    stream_s: float = 0.2e-3
-    utilization: float = 0.9
-
-    def explain(self) -> str:
-        """Every field with its value, in one line."""
-        return "benchmark: " + ", ".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
-
-
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """A row and its prediction, means over requests in milliseconds.
-
-    Parameters
-    ----------
-    row : SiliconRow
-        What was measured.
-    ttft_ms, tpot_ms : float
-        Predictions.
-    first_ttft_ms, later_ttft_ms : float
-        Of the requests that came at once at the beginning, and of the later ones.
-    blocks : int
-        KV blocks.
-    max_num_batched_tokens, max_num_seqs : int
-        Assumed engine arguments.
-    asynchronous : bool
-        Whether steps are decided ahead.
-    preemptions : int
-        Requests that lost their memory in the simulation.
-    """
-
-    row: SiliconRow
-    ttft_ms: float
-    tpot_ms: float
-    first_ttft_ms: float
-    later_ttft_ms: float
-    blocks: int
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    asynchronous: bool
-    preemptions: int
-
-    @property
-    def ttft_error(self) -> float:
-        """Signed fraction."""
-        return self.ttft_ms / self.row.ttft_ms - 1
-
-    @property
-    def tpot_error(self) -> float:
-        """Signed fraction."""
-        return self.tpot_ms / self.row.tpot_ms - 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """All inputs, predictions and errors."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row"}
-        said = asdict(self.row)
-        measured = {"silicon_ttft_ms": said.pop("ttft_ms"), "silicon_tpot_ms": said.pop("tpot_ms")}
-        return {**said, **measured, **own, "ttft_error": self.ttft_error, "tpot_error": self.tpot_error}
-
-
-@dataclass(frozen=True, slots=True)
-class SiliconComparison:
-    """Rows with their predictions.
-
-    Parameters
-    ----------
-    rows : tuple of Predicted
-        In order of the file.
-    benchmark : Benchmark
-        Assumptions on the tool.
-    overheads : Overheads
-        Host times.
-    notes : tuple of str
-        What was assumed besides.
-    seconds : float
-        How long it took.
-    """
-
-    rows: tuple[Predicted, ...]
-    benchmark: Benchmark
-    overheads: Overheads
-    notes: tuple[str, ...]
-    seconds: float
-
-    @property
-    def ttft_median_ape(self) -> float:
-        """Median over rows of the absolute error of TTFT, as a fraction."""
-        return float(np.median([abs(p.ttft_error) for p in self.rows]))
-
-    @property
-    def tpot_median_ape(self) -> float:
-        """Median over rows of the absolute error of TPOT, as a fraction."""
-        return float(np.median([abs(p.tpot_error) for p in self.rows]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        return {
-            "tpot_median_ape": self.tpot_median_ape,
-            "ttft_median_ape": self.ttft_median_ape,
-            "tpot_median_error": float(np.median([p.tpot_error for p in self.rows])),
-            "ttft_median_error": float(np.median([p.ttft_error for p in self.rows])),
-            "rows": [p.to_dict() for p in self.rows],
-            "benchmark": asdict(self.benchmark),
-            "overheads": asdict(self.overheads),
-            "notes": list(self.notes),
-            "seconds": self.seconds,
-        }
-
-    def __str__(self) -> str:
-        names = [p.row.model.rpartition("/")[2] for p in self.rows]
-        wide = max(5, *(len(name) for name in names))
-        deep = max(6, *(len(p.row.system) for p in self.rows))
-        lines = [
-            f"{'model':<{wide}} {'system':<{deep}} prec      tp pp   isl   osl conc |    TPOT measured predicted  error"
-            " |    TTFT measured predicted  error"
-        ]
-        for p, name in zip(self.rows, names, strict=True):
-            r = p.row
-            lines.append(
-                f"{name:<{wide}} {r.system:<{deep}} {r.precision:<9} {r.tp:>2} {r.pp:>2} {r.isl:>5} {r.osl:>5} "
-                f"{r.concurrency:>4} | {r.tpot_ms:>13.2f} ms {p.tpot_ms:>6.2f} ms {p.tpot_error:>+6.1%} | "
-                f"{r.ttft_ms:>13.1f} ms {p.ttft_ms:>6.0f} ms {p.ttft_error:>+6.1%}"
-            )
-        lines += [
-            "",
-            f"{len(self.rows)} rows in {self.seconds:.1f} s: median absolute error TPOT {self.tpot_median_ape:.1%}, "
-            f"TTFT {self.ttft_median_ape:.1%}",
-            "TTFT and TPOT are means over requests, as benchmark tools report them; no parameter is fitted to a row.",
-            self.benchmark.explain(),
-            self.overheads.explain(),
-            *self.notes,
-        ]
-        return "\n".join(lines)
 
 
 def compare_silicon(
@@ -269,9 +108,10 @@ def _capacity(
     """KV memory of a rank. Embedding and head stay in bf16 under fp8; the runtime's memory is the datasheet's."""
     from ...profiles.llm.tables_checks import read_yaml
 
-    path = next(
-        (p for p in (kernels / f"{row.system}.yaml", kernels / row.system / f"{row.system}.yaml") if p.is_file())
-    )
+    places = kernels / f"{row.system}.yaml", kernels / row.system / f"{row.system}.yaml"
+    path = next((place for place in places if place.is_file()), None)
+    if path is None or not tables.peaks.memory_bytes:
+        raise InputError(f"system {row.system!r}: no {places[0]} that says gpu.mem_capacity, the device's memory")
     said: Any = read_yaml(path).get("misc") or {}
     nccl: Any = said.get("nccl_mem") or {}
     more = 0 if row.precision == "bf16" else (model.embedding_weights + model.head_weights) // row.tp

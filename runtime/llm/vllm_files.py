@@ -1,4 +1,4 @@
-"""A recorded run of vLLM, as LLMServingSim publishes them: requests with their times, engine arguments, a time series."""
+"""A recorded run of vLLM, as LLMServingSim publishes them: requests, their times, engine arguments, a series."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SERIES = ("t", "running", "waiting", "kv_cache_pct")
 
 @dataclass(frozen=True, eq=False)
 class VLLMRun:
-    """One run; requests in the order in which they were queued, times in seconds from the first one's arrival.
+    """One run; requests in order of arrival, times in seconds from the first one's arrival.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def read_vllm_run(folder: str | Path) -> VLLMRun:
     if not isinstance(model, str):
         raise InputError(f"{folder / 'meta.json'}: fields missing: model")
     columns = _requests(folder / "requests.jsonl")
-    rows = np.argsort(columns["queued_ts"], kind="stable")
+    rows = np.lexsort((columns["queued_ts"], columns["arrival_time"]))
     columns = {name: column[rows] for name, column in columns.items()}
     offset = float((columns["queued_ts"] - columns["arrival_time"]).min())
     arrival = columns["arrival_time"] + offset

@@ -1,8 +1,9 @@
 """A recorded run of vLLM replayed: the real arrivals through the simulator, with that engine's arguments and kernels.
 
-What is compared, on both sides alike: TTFT from the moment the engine has queued a request to its first token; TPOT from
-the first token to the last over the tokens after the first; end to end from queued to last token; the makespan from the
-first request queued to the last token. Tokenising and HTTP before the engine are in neither.
+What is compared, on both sides alike: TTFT from the moment the engine takes a request from its queue (``queued_ts``; it
+looks there between steps, so the simulated moment is the first step that begins after the arrival) to the first token;
+TPOT from the first token to the last over the tokens after the first; end to end from that same moment to the last
+token; the makespan from the first request queued to the last token. Tokenising and HTTP are in neither.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def compare_vllm_run(
     memory = tables.peaks.memory_bytes or device_memory(f"{tables.source} {tables.name}")
     config, notes = _config(run, model, memory, tables, precision, kv, tp, pp)
     result = simulate_llm(
-        LLMTrace(run.queued, run.prompt_tokens, run.output_tokens),
+        LLMTrace(run.arrival, run.prompt_tokens, run.output_tokens),
         config=config,
         cost=cost,
         engines=engines,
@@ -171,13 +172,13 @@ def compare_vllm_run(
         "tpot": (run.last_token - run.first_token)[some] / further[some],
         "e2e": run.last_token - run.queued,
     }
+    taken = _taken(result)
     simulated = {
-        "ttft": result.first_token - result.arrival,
+        "ttft": result.first_token - taken,
         "tpot": (result.finish - result.first_token)[some] / further[some],
-        "e2e": result.finish - result.arrival,
+        "e2e": result.finish - taken,
     }
-    start = float(run.queued.min())
-    makespan = float(run.last_token.max()) - start, float(result.finish.max()) - start
+    makespan = float(run.last_token.max() - run.queued.min()), float(result.finish.max() - taken.min())
     over_time = _over_time(run, result)
     if over_time and not any(row["kv_real_pct"] for row in over_time):
         notes.append("KV use: the run's own column is 0 throughout and cannot check the number of blocks")
@@ -198,8 +199,8 @@ def _config(
 ) -> tuple[dict[str, Any], list[str]]:
     """The engine's options: what the run says, and vLLM's defaults for the rest."""
     notes = [
-        f"clocks: arrival_time + {run.offset_s:.6f} s = the engine's clock (smallest queued_ts - arrival_time); requests "
-        "enter the simulation when they were queued; TTFT = first_token_ts - queued_ts",
+        f"clocks: arrival_time + {run.offset_s:.6f} s = the engine's clock (smallest queued_ts - arrival_time)",
+        "TTFT = first_token_ts - queued_ts; the engine takes what has arrived when it begins a step",
         "prefix caching off: the run says nothing of the prompts' text",
     ]
     batched, seqs = budgets(memory, tables.name) if memory else (2048, 256)
@@ -240,6 +241,17 @@ def _config(
         "async_scheduling": ahead,
     }
     return config, notes
+
+
+def _taken(result: Any) -> Column:
+    """When the engine took each request from its queue: the first step that began from its arrival on."""
+    found = result.arrival.copy()
+    steps = result.iterations
+    for engine in range(steps.engines):
+        mine, begins = result.engine == engine, steps.start[steps.engine == engine]
+        if mine.any():
+            found[mine] = begins[np.minimum(np.searchsorted(begins, found[mine]), len(begins) - 1)]
+    return np.maximum(found, result.arrival)
 
 
 def _over_time(run: VLLMRun, result: Any) -> list[dict[str, float]]:
