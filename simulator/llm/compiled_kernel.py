@@ -23,8 +23,11 @@ from ...profiles.llm.cost_grid import JIT, compiled
 
 __all__ = ["Price", "Rules", "serve"]
 
-GRID_SECONDS: Any = compiled()
+# Inlined, since a call with many arrays counts the references of each.
+_inline: Any = numba.njit(forceinline=True, **JIT)
 _jit: Any = numba.njit(**JIT)
+_grid: Any = compiled()
+GRID_SECONDS: Any = _inline(_grid.py_func)
 LINEAR, FITTED, GRID = 0, 1, 2  # kinds of `Price`
 
 
@@ -57,7 +60,7 @@ class Price(NamedTuple):
     grid: Any
 
 
-@_jit
+@_inline
 def _seconds(p: Any, decodes: int, context: int, new: Any, before: Any, outputs: int) -> float:
     line = p.line
     if p.kind == GRID:
@@ -82,7 +85,7 @@ def _seconds(p: Any, decodes: int, context: int, new: Any, before: Any, outputs:
     return total
 
 
-@_jit
+@_inline
 def _enter(r: int, base: int, target: int, size: int, b: Any) -> None:
     """A sequence begins to decode."""
     count, due, after, ahead, bases = b
@@ -95,7 +98,7 @@ def _enter(r: int, base: int, target: int, size: int, b: Any) -> None:
         ahead[first] = r
 
 
-@_jit
+@_inline
 def _exit(r: int, target: int, size: int, b: Any) -> None:
     """A sequence decodes no more."""
     count, due, after, ahead, bases = b
@@ -108,7 +111,7 @@ def _exit(r: int, target: int, size: int, b: Any) -> None:
         ahead[after[r]] = ahead[r]
 
 
-@_jit
+@_inline
 def _append(r: int, links: Any, ends: Any) -> None:
     """A request is the last of those that run."""
     links[0, r], links[1, r] = ends[1], -1
@@ -119,7 +122,7 @@ def _append(r: int, links: Any, ends: Any) -> None:
     ends[1] = r
 
 
-@_jit
+@_inline
 def _remove(r: int, links: Any, ends: Any) -> None:
     """A request runs no more."""
     last, following = links[0, r], links[1, r]
@@ -133,7 +136,7 @@ def _remove(r: int, links: Any, ends: Any) -> None:
         ends[1] = last
 
 
-@_jit
+@_inline
 def _run(r: int, first: Any, last: int, runs: Any, n: int) -> int:
     """A request's run of tokens ended with an iteration; how many runs there are."""
     if first[r] > last:
@@ -181,7 +184,8 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
     clock, state = np.empty((2, 4096)), np.empty((7, 4096), dtype=np.int64)
     runs = np.empty((3, 4096), dtype=np.int64)
     it = n_runs = n_back = head = arrived = running = partial = 0
-    decodes = context = filled = steps = carried = 0  # filled: tokens with a slot of those that do not decode
+    decodes = context = filled = carried = 0  # filled: tokens with a slot of those that do not decode
+    steps = phase = slot = 0  # phase: which remainder needs a block now, -steps % size; slot: steps % len(due)
     free, now, stalled = x.pool, 0.0, False
     known = n if x.concurrency == 0 else min(x.concurrency, n)
     while True:
@@ -194,7 +198,8 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             continue
         if now >= x.until:
             break
-        runs = _wider(runs, n_runs, 2 * seqs + 4)
+        if n_runs + 2 * seqs + 4 > runs.shape[1]:
+            runs = _wider(runs, n_runs, 2 * seqs + 4)
         chunks = n_joins = preempted = ignored = 0
         extra = extra_context = starved = starved_context = 0  # chunks that are decodes; decodes without budget
         budget, step = x.budget, True
@@ -238,7 +243,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             if x.padded:
                 new[:chunks] = widest
             step = chunks == 0 and ignored == 0
-        need = count[(-steps) % size]
+        need = count[phase]
         if step:
             r, fits, room = ends[1], True, budget - decodes
             if x.paper:
@@ -358,14 +363,17 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
         seconds = _seconds(price, moving + extra, read + extra_context, new[:chunks], before[:chunks], moving + n_joins)
         if not (seconds > 0 and seconds < np.inf):
             return 1, times, counts, clock, state, runs, it, n_runs
-        stalled = False
+        stalled, prefill = False, 0
+        for j in range(chunks):
+            prefill += new[j]
         if now + seconds >= x.until:
             break
-        clock, state = _wider(clock, it, 1), _wider(state, it, 1)
+        if it == clock.shape[1]:
+            clock, state = _wider(clock, it, 1), _wider(state, it, 1)
         used = (x.pool - free) * size
         clock[0, it], clock[1, it] = now, now + seconds
         state[0, it], state[1, it] = running, n_back + arrived - head
-        state[2, it], state[3, it], state[4, it] = new[:chunks].sum(), moving + extra, preempted + carried
+        state[2, it], state[3, it], state[4, it] = prefill, moving + extra, preempted + carried
         state[5, it] = used
         # A sequence that stood still has no slot for its newest token yet, or one that it did not fill.
         state[6, it] = used - filled - context + (starved if step else need)
@@ -381,8 +389,10 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
         else:
             context += moving
             steps += 1
-            r = due[steps % len(due)]
-            due[steps % len(due)] = -1
+            phase = phase - 1 if phase else size - 1
+            slot = slot + 1 if slot + 1 < len(due) else 0
+            r = due[slot]
+            due[slot] = -1
             while r >= 0:
                 n_runs = _run(r, first, it, runs, n_runs)
                 times[2, r] = now

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from ...errors import InputError
 from ...profiles.llm.iteration import IterationCost
 from ...seeds import generator
@@ -156,6 +158,8 @@ def _dropped(trace: LLMTrace, policy: Policy, options: Any, *, strict: bool) -> 
     dropped: list[int] = []
     verdicts: dict[tuple[int, int, int], bool] = {}
     best_of = trace.best_of
+    if all((policy.cannot(options, r) or policy.fatal(options, r)) is None for r in _largest(trace)):
+        return frozenset()
     for row, (prompt, output) in enumerate(
         zip(trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True)
     ):
@@ -169,6 +173,15 @@ def _dropped(trace: LLMTrace, policy: Policy, options: Any, *, strict: bool) -> 
         if verdicts[shape]:
             dropped.append(row)
     return frozenset(dropped)
+
+
+def _largest(trace: LLMTrace) -> list[LLMRequest]:
+    """Requests such that for every one of the trace there is one that is nowhere smaller: if these fit, all fit."""
+    most = 1 if trace.best_of is None else int(trace.best_of.max())
+    prompt, output = trace.prompt_tokens, trace.output_tokens
+    order = np.lexsort((output, prompt))[::-1]  # longest prompts first
+    rows = order[np.diff(np.maximum.accumulate(output[order]), prepend=0) > 0]
+    return [LLMRequest(row, int(prompt[row]), int(output[row]), best_of=most) for row in rows.tolist()]
 
 
 def _at_least_one(name: str, value: Any) -> None:
