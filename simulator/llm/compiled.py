@@ -133,7 +133,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
 
 def _rules(world: World, until: float | None) -> tuple[Any, int]:
     """The options in numbers, and the length at which a sequence ends in any case."""
-    from .compiled_kernel import Rules
+    from .compiled_rules import Rules
 
     c, rest = world.config, (world.concurrency or 0, float("inf") if until is None else float(until))
     if isinstance(c, Vllm02Config):
@@ -153,7 +153,7 @@ def _rules(world: World, until: float | None) -> tuple[Any, int]:
 
 def _price(cost: Any) -> Any:
     """The cost in numbers."""
-    from .compiled_kernel import FITTED, GRID, LINEAR, Price
+    from .compiled_rules import FITTED, GRID, LINEAR, Price
 
     line = np.zeros(10)
     if isinstance(cost, TableCost):

@@ -3,159 +3,32 @@
 Sequences that decode advance together, so nothing is kept per sequence and token. With g the number of decode steps so
 far, a sequence that joined with L tokens at step g has ``base = L - g``: it always has ``base + g`` tokens. Then
 
-- blocks: it needs a new one when ``base + g - 1`` is a multiple of the block size; `count` holds how many have
-  each remainder, so a step's need of blocks is one look-up;
+- blocks: it needs a new one when ``base + g - 1`` is a multiple of the block size; `count` holds how many have each
+  remainder, so a step's need of blocks is one look-up;
 - finishes: it is done when ``base + g`` reaches its target; `due` holds a linked list for each step (a ring);
 - what a step reads is `context`, the sum of all lengths: it grows by their number.
 
-Only where a step's blocks are short, or its token budget, is the list of running requests gone through, as the policy
-does it. numba's cache does not see changes of `profiles.llm.cost_grid`: touch this file when that one changes.
+Only where blocks or the token budget are short is the list of running requests gone through, as the policy does it.
+
+numba's cache does not see changes of other files: touch this one when `compiled_lists`, `compiled_rules` or
+`profiles.llm.cost_grid` change.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
 
-from ...profiles.llm.cost_grid import JIT, compiled
+from ...profiles.llm.cost_grid import JIT
+from .compiled_lists import append, enter, leave, note_run, remove, taken, wider
+from .compiled_rules import seconds_of
 
-__all__ = ["Price", "Rules", "serve"]
-
-# Inlined, since a call with many arrays counts the references of each.
-_inline: Any = numba.njit(forceinline=True, **JIT)
-_jit: Any = numba.njit(**JIT)
-_grid: Any = compiled()
-GRID_SECONDS: Any = _inline(_grid.py_func)
-LINEAR, FITTED, GRID = 0, 1, 2  # kinds of `Price`
+__all__ = ["serve"]
 
 
-class Rules(NamedTuple):
-    """Options of a policy and of the run, in numbers; what each means is said where they come from."""
-
-    paper: bool  # the rules of vLLM 0.2; else today's
-    pool: int  # usable blocks
-    size: int
-    budget: int
-    max_seqs: int
-    max_len: int
-    limit: int  # longest prompt that vLLM 0.2 takes
-    paddings: int
-    watermark: int
-    threshold: int
-    chunked: bool
-    whole: bool  # admit only what fits in full
-    padded: bool
-    fragile: bool  # a preempted request might find its blocks again: give up at a preemption
-    concurrency: int  # 0: open loop
-    until: float
-
-
-class Price(NamedTuple):
-    """The cost of an iteration: its kind, coefficients, and the grid."""
-
-    kind: int
-    line: Any
-    grid: Any
-
-
-@_inline
-def _seconds(p: Any, decodes: int, context: int, new: Any, before: Any, outputs: int) -> float:
-    line = p.line
-    if p.kind == GRID:
-        return GRID_SECONDS(p.grid, decodes, context, new, before, outputs)
-    tokens = squares = pairs = 0
-    for i in range(len(new)):
-        tokens += new[i]
-        pairs += new[i] * before[i] + new[i] * (new[i] + 1) // 2
-        squares += new[i] * new[i] + 2 * new[i] * before[i]
-    if p.kind == LINEAR:
-        return (
-            line[0] + line[1] * (decodes + tokens) + line[2] * context + (line[3] * pairs if line[3] else 0.0)
-        ) + line[4] * decodes
-    total = 0.0
-    if decodes:
-        at = 6 if decodes >= line[9] else 3
-        total = total + line[at] + line[at + 1] * context + line[at + 2] * decodes
-    if len(new):
-        if not decodes:
-            total += line[0]
-        total = total + line[1] * tokens + line[2] * squares
-    return total
-
-
-@_inline
-def _enter(r: int, base: int, target: int, size: int, b: Any) -> None:
-    """A sequence begins to decode."""
-    count, due, after, ahead, bases = b
-    bases[r] = base
-    count[(base - 1) % size] += 1
-    slot = (target - base) % len(due)
-    first = due[slot]
-    after[r], ahead[r], due[slot] = first, -1, r
-    if first >= 0:
-        ahead[first] = r
-
-
-@_inline
-def _exit(r: int, target: int, size: int, b: Any) -> None:
-    """A sequence decodes no more."""
-    count, due, after, ahead, bases = b
-    count[(bases[r] - 1) % size] -= 1
-    if ahead[r] >= 0:
-        after[ahead[r]] = after[r]
-    else:
-        due[(target - bases[r]) % len(due)] = after[r]
-    if after[r] >= 0:
-        ahead[after[r]] = ahead[r]
-
-
-@_inline
-def _append(r: int, links: Any, ends: Any) -> None:
-    """A request is the last of those that run."""
-    links[0, r], links[1, r] = ends[1], -1
-    if ends[1] >= 0:
-        links[1, ends[1]] = r
-    else:
-        ends[0] = r
-    ends[1] = r
-
-
-@_inline
-def _remove(r: int, links: Any, ends: Any) -> None:
-    """A request runs no more."""
-    last, following = links[0, r], links[1, r]
-    if last >= 0:
-        links[1, last] = following
-    else:
-        ends[0] = following
-    if following >= 0:
-        links[0, following] = last
-    else:
-        ends[1] = last
-
-
-@_inline
-def _run(r: int, first: Any, last: int, runs: Any, n: int) -> int:
-    """A request's run of tokens ended with an iteration; how many runs there are."""
-    if first[r] > last:
-        return n
-    runs[0, n], runs[1, n], runs[2, n] = r, first[r], last
-    return n + 1
-
-
-@_jit
-def _wider(table: Any, used: int, room: int) -> Any:
-    """The same table with room for more."""
-    if used + room <= table.shape[1]:
-        return table
-    wide = np.empty((table.shape[0], 2 * table.shape[1] + room), dtype=table.dtype)
-    wide[:, :used] = table[:, :used]
-    return wide
-
-
-@_jit
+@numba.njit(**JIT)
 def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
     """Serve requests in order of arrival on one engine.
 
@@ -177,12 +50,10 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
     b = (count, due, after, ahead, bases)
     links, ends = np.full((2, n), -1, dtype=np.int64), np.full(2, -1, dtype=np.int64)
     length, computed, first = prompt.copy(), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    decoding, admitted = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+    decoding = np.zeros(n, dtype=np.bool_)
     back = np.empty(n, dtype=np.int64)  # preempted requests, the first to go again last
-    new, before = np.empty(seqs + 1, dtype=np.int64), np.empty(seqs + 1, dtype=np.int64)
-    joins = np.empty(seqs + 1, dtype=np.int64)
-    clock, state = np.empty((2, 4096)), np.empty((7, 4096), dtype=np.int64)
-    runs = np.empty((3, 4096), dtype=np.int64)
+    new, before, joins = np.empty(seqs + 1, np.int64), np.empty(seqs + 1, np.int64), np.empty(seqs + 1, np.int64)
+    clock, state, runs = np.empty((2, 4096)), np.empty((7, 4096), np.int64), np.empty((3, 4096), np.int64)
     it = n_runs = n_back = head = arrived = running = partial = 0
     decodes = context = filled = carried = 0  # filled: tokens with a slot of those that do not decode
     steps = phase = slot = 0  # phase: which remainder needs a block now, -steps % size; slot: steps % len(due)
@@ -199,7 +70,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
         if now >= x.until:
             break
         if n_runs + 2 * seqs + 4 > runs.shape[1]:
-            runs = _wider(runs, n_runs, 2 * seqs + 4)
+            runs = wider(runs, n_runs, 2 * seqs + 4)
         chunks = n_joins = preempted = ignored = 0
         extra = extra_context = starved = starved_context = 0  # chunks that are decodes; decodes without budget
         budget, step = x.budget, True
@@ -209,12 +80,8 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                 r = back[n_back - 1] if n_back else head
                 need = -(-length[r] // size)
                 if length[r] > x.limit or x.pool - need < x.watermark:
-                    if n_back:
-                        n_back -= 1
-                    else:
-                        head += 1
-                    ignored += 1
-                    counts[1, r] = 1
+                    n_back, head = taken(n_back, head)
+                    ignored, counts[1, r] = ignored + 1, 1
                     if x.concurrency and known < n:
                         arrival[known] = now
                         known += 1
@@ -226,14 +93,11 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                 if area > x.budget or area - together - length[r] > x.paddings or running >= x.max_seqs:
                     break
                 widest, together = most, together + length[r]
-                if n_back:
-                    n_back -= 1
-                else:
-                    head += 1
+                n_back, head = taken(n_back, head)
                 free -= need
                 computed[r] = length[r]
                 filled += length[r]
-                _append(r, links, ends)
+                append(r, links, ends)
                 running += 1
                 if np.isnan(times[0, r]):
                     times[0, r] = now
@@ -255,8 +119,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                 scan = room < 0 or need > free or partial > 1 or (partial == 1 and decoding[r])
             scan = scan and running > 0
             if not scan:
-                free -= need
-                budget = room
+                free, budget = free - need, room
             r = ends[0] if scan else (ends[1] if partial else -1)
             while r >= 0 and (budget > 0 or x.paper):
                 if decoding[r]:
@@ -266,16 +129,13 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                     need = -(-(computed[r] + take) // size) - -(-computed[r] // size)
                 while scan and (free < 1 if x.paper else need > free):
                     v = ends[1]
-                    _remove(v, links, ends)
+                    remove(v, links, ends)
                     running -= 1
                     if decoding[v]:
-                        n_runs = _run(v, first, it - 1, runs, n_runs)
-                        _exit(v, target[v], size, b)
-                        length[v] = bases[v] + steps
-                        computed[v] = length[v] - 1
-                        decoding[v] = False
-                        decodes -= 1
-                        context -= length[v]
+                        n_runs = note_run(v, first, it - 1, runs, n_runs)
+                        leave(v, target[v], size, b)
+                        length[v], computed[v], decoding[v] = bases[v] + steps, bases[v] + steps - 1, False
+                        decodes, context = decodes - 1, context - length[v]
                     else:
                         partial -= 1
                         filled -= computed[v]
@@ -285,8 +145,8 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                     n_back += 1
                     preempted += 1
                     counts[0, v] += 1
-                    if v == r:
-                        fits = False
+                    fits = v != r
+                    if not fits:
                         break
                 if not fits:
                     break
@@ -309,12 +169,12 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             if scan and fits and not x.paper:
                 while r >= 0:  # no budget is left: what decodes stands still for a step
                     if decoding[r]:
-                        n_runs = _run(r, first, it - 1, runs, n_runs)
+                        n_runs = note_run(r, first, it - 1, runs, n_runs)
                         first[r] = it + 1
                         starved += 1
                         starved_context += bases[r] + steps
-                        _exit(r, target[r], size, b)
-                        _enter(r, bases[r] - 1, target[r], size, b)
+                        leave(r, target[r], size, b)
+                        enter(r, bases[r] - 1, target[r], size, b)
                     r = links[1, r]
             if preempted and x.fragile:
                 return 2, times, counts, clock, state, runs, it, n_runs
@@ -333,15 +193,11 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                 need = -(-take // size)
                 if need > room:
                     break
-                if n_back:
-                    n_back -= 1
-                else:
-                    head += 1
+                n_back, head = taken(n_back, head)
                 free -= need
-                _append(r, links, ends)
+                append(r, links, ends)
                 running += 1
-                if not admitted[r]:
-                    admitted[r] = True
+                if np.isnan(times[0, r]):
                     times[0, r] = now
                 new[chunks], before[chunks] = take, 0
                 chunks += 1
@@ -360,7 +216,9 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             stalled = ignored == 0
             continue
         read = context - starved_context if step else 0
-        seconds = _seconds(price, moving + extra, read + extra_context, new[:chunks], before[:chunks], moving + n_joins)
+        seconds = seconds_of(
+            price, moving + extra, read + extra_context, new[:chunks], before[:chunks], moving + n_joins
+        )
         if not (seconds > 0 and seconds < np.inf):
             return 1, times, counts, clock, state, runs, it, n_runs
         stalled, prefill = False, 0
@@ -369,7 +227,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
         if now + seconds >= x.until:
             break
         if it == clock.shape[1]:
-            clock, state = _wider(clock, it, 1), _wider(state, it, 1)
+            clock, state = wider(clock, it, 1), wider(state, it, 1)
         used = (x.pool - free) * size
         clock[0, it], clock[1, it] = now, now + seconds
         state[0, it], state[1, it] = running, n_back + arrived - head
@@ -383,7 +241,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             r = ends[0]
             while r >= 0:  # prompts interrupt what decodes
                 if decoding[r]:
-                    n_runs = _run(r, first, it - 1, runs, n_runs)
+                    n_runs = note_run(r, first, it - 1, runs, n_runs)
                     first[r] = it + 1
                 r = links[1, r]
         else:
@@ -394,13 +252,13 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             r = due[slot]
             due[slot] = -1
             while r >= 0:
-                n_runs = _run(r, first, it, runs, n_runs)
+                n_runs = note_run(r, first, it, runs, n_runs)
                 times[2, r] = now
                 free += -(-(target[r] - 1) // size)
                 count[(bases[r] - 1) % size] -= 1
                 decodes -= 1
                 context -= target[r]
-                _remove(r, links, ends)
+                remove(r, links, ends)
                 running -= 1
                 if x.concurrency and known < n:
                     arrival[known] = now
@@ -416,10 +274,10 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             if np.isnan(times[1, r]):
                 times[1, r] = now
             if length[r] >= target[r]:
-                n_runs = _run(r, first, it, runs, n_runs)
+                n_runs = note_run(r, first, it, runs, n_runs)
                 times[2, r] = now
                 free += -(-computed[r] // size)
-                _remove(r, links, ends)
+                remove(r, links, ends)
                 running -= 1
                 if x.concurrency and known < n:
                     arrival[known] = now
@@ -428,12 +286,12 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                 decoding[r] = True
                 decodes += 1
                 context += length[r]
-                _enter(r, length[r] - steps, target[r], size, b)
+                enter(r, length[r] - steps, target[r], size, b)
         it += 1
     r = ends[0]
-    runs = _wider(runs, n_runs, seqs + 1)
+    runs = wider(runs, n_runs, seqs + 1)
     while r >= 0:
         if decoding[r]:
-            n_runs = _run(r, first, it - 1, runs, n_runs)
+            n_runs = note_run(r, first, it - 1, runs, n_runs)
         r = links[1, r]
     return 0, times, counts, clock, state, runs, it, n_runs
