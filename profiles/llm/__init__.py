@@ -9,6 +9,7 @@ from .cost_parts import Part
 from .decoder import DecoderSpec, decoder
 from .iteration import Iteration, IterationCost
 from .linear import ConstantCost, LinearCost
+from .parallel import DecodeLayer, Parallel, decode_layer
 from .tables import KernelTables, Layers, Operators, Peaks
 from .tables_grid import Grid
 from .zoo import DECODERS
@@ -18,6 +19,7 @@ __all__ = [
     "NO_OVERHEADS",
     "ConstantCost",
     "CostGrid",
+    "DecodeLayer",
     "DecoderSpec",
     "FittedCost",
     "Grid",
@@ -29,10 +31,12 @@ __all__ = [
     "LinearCost",
     "Operators",
     "Overheads",
+    "Parallel",
     "Part",
     "Peaks",
     "TableCost",
     "compiled",
+    "decode_layer",
     "decoder",
     "iteration_cost",
     "iteration_seconds",
