@@ -18,7 +18,7 @@ from ...profiles.llm import KernelTables, Overheads, TableCost, decoder, iterati
 from ...profiles.llm.capacity import KVCapacity
 from ...profiles.llm.decoder import DecoderSpec
 from ...seeds import generator
-from .defaults import asynchronous, budgets
+from .defaults import RUNTIME_BYTES, asynchronous, budgets, other_bytes
 from .silicon_report import Benchmark, Predicted, SiliconComparison
 from .silicon_rows import SiliconRow, read_silicon
 
@@ -105,7 +105,7 @@ def _model(row: SiliconRow, source: str) -> DecoderSpec:
 def _capacity(
     row: SiliconRow, model: DecoderSpec, tables: KernelTables, kernels: Path, benchmark: Benchmark
 ) -> KVCapacity:
-    """KV memory of a rank. Embedding and head stay in bf16 under fp8; the runtime's memory is the datasheet's."""
+    """KV memory of a rank. NCCL's buffers are the datasheet's; its other_mem is not used: it holds a safety margin."""
     from ...profiles.llm.tables_checks import read_yaml
 
     places = kernels / f"{row.system}.yaml", kernels / row.system / f"{row.system}.yaml"
@@ -114,11 +114,12 @@ def _capacity(
         raise InputError(f"system {row.system!r}: no {places[0]} that says gpu.mem_capacity, the device's memory")
     said: Any = read_yaml(path).get("misc") or {}
     nccl: Any = said.get("nccl_mem") or {}
-    more = 0 if row.precision == "bf16" else (model.embedding_weights + model.head_weights) // row.tp
     try:
-        other = int(said.get("other_mem") or 0) + int(nccl.get(row.tp) or 0) + more
+        buffers = int(nccl.get(row.tp) or 0)
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: misc: expected bytes: {error}") from None
+    batched, seqs = budgets(tables.peaks.memory_bytes, row.system)
+    other = other_bytes(model, row.tp, batched, seqs, bf16_ends=row.precision != "bf16", nccl=buffers)
     return kv_capacity(
         model, tables.peaks.memory_bytes, tp=row.tp, pp=row.pp, utilization=benchmark.utilization,
         weights=WEIGHTS[row.precision], other_bytes=other,
@@ -189,7 +190,8 @@ def _notes(rows: list[SiliconRow], tables: dict[str, KernelTables], done: list[P
         for batched, seqs, ahead in engines
     ]
     notes.append(
-        "memory beside weights and KV: other_mem and nccl_mem of the system's yaml; embedding and head in bf16"
+        f"memory beside weights and KV: {RUNTIME_BYTES >> 20} MiB of runtime, the system's nccl_mem, the peak of "
+        "activations at max_num_batched_tokens, and embedding and head in bf16 where weights are fp8"
     )
     others = sorted({row.backend for row in rows if row.backend != "vllm"})
     if others:

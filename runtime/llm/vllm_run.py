@@ -19,14 +19,12 @@ import numpy.typing as npt
 from ...errors import InfeasibleError, InputError
 from ...profiles.llm import KernelTables, Overheads, decoder, iteration_cost, kv_capacity
 from ...profiles.llm.decoder import DecoderSpec
-from .defaults import GIB, asynchronous, budgets, device_memory
+from .defaults import asynchronous, budgets, device_memory, other_bytes
 from .vllm_files import VLLMRun, read_vllm_run
 
 __all__ = ["RunComparison", "compare_vllm_run"]
 
 Column = npt.NDArray[np.float64]
-OTHER_GIB = 3.0
-"""Activations at their peak, graphs and the runtime's own memory: vLLM takes 2 to 4 GiB for models of this size."""
 METRICS = ("ttft", "tpot", "e2e")
 FP8 = ("fp8", "fp8_e4m3", "fp8_e5m2")
 
@@ -204,6 +202,7 @@ def _config(
         "prefix caching off: the run says nothing of the prompts' text",
     ]
     batched, seqs = budgets(memory, tables.name) if memory else (2048, 256)
+    batched, seqs = run.count("max_num_batched_tokens", batched), run.count("max_num_seqs", seqs)
     longest = int((run.prompt_tokens + run.output_tokens).max())
     block = run.count("block_size", 16)
     said = run.arguments.get("async_scheduling")
@@ -219,12 +218,12 @@ def _config(
             capacity = kv_capacity(
                 model, memory, tp=tp, pp=pp, utilization=run.share("gpu_memory_utilization", 0.9), block_size=block,
                 weights="fp8" if precision == "fp8" else "bfloat16", kv="fp8" if kv == "fp8" else "bfloat16",
-                other_bytes=int(OTHER_GIB * GIB),
+                other_bytes=other_bytes(model, tp, batched, seqs, bf16_ends=precision == "fp8"),
             )  # fmt: skip
         except InfeasibleError as error:
             raise InputError(f"{run.folder}: {error}") from None
         blocks = capacity.num_blocks
-        notes.append(f"KV memory: {capacity.explain()}; other memory is assumed")
+        notes.append(f"KV memory: {capacity.explain()}; other: runtime and peak of activations")
     else:
         blocks = 1 + int((-(-(run.prompt_tokens + run.output_tokens) // block)).sum())
         notes.append(f"KV memory: memory of {tables.name} unknown; taken as enough for all requests ({blocks} blocks)")
@@ -233,8 +232,8 @@ def _config(
         "num_blocks": blocks,
         "block_size": block,
         "max_model_len": run.count("max_model_len", max(model.max_positions, longest)),
-        "max_num_batched_tokens": run.count("max_num_batched_tokens", batched),
-        "max_num_seqs": run.count("max_num_seqs", seqs),
+        "max_num_batched_tokens": batched,
+        "max_num_seqs": seqs,
         "enable_prefix_caching": False,
         "enable_chunked_prefill": chunked if isinstance(chunked, bool) else True,
         "long_prefill_token_threshold": int(run.arguments.get("long_prefill_token_threshold") or 0),
