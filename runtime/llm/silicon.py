@@ -141,15 +141,17 @@ def _predict(
     result = simulate_llm(
         LLMTrace(np.zeros(n), np.full(n, row.isl), outputs),
         config={
-            "num_blocks": capacity.num_blocks,
+            "num_blocks": max(1, capacity.num_blocks // row.pp),
             "max_model_len": row.isl + int(outputs.max()) + 1,
             "max_num_batched_tokens": batched,
-            "max_num_seqs": seqs,
+            "max_num_seqs": max(1, seqs // row.pp),
             "enable_prefix_caching": False,
             "async_scheduling": ahead,
         },
         cost=cost,
         concurrency=c,
+        engines=row.pp,  # each batch in flight: latency through all stages, a share of the requests and of the memory
+        router="least_outstanding",
     )
     ttft = result.first_token - result.arrival + benchmark.front_s + benchmark.stream_s * min(c, seqs)
     further = outputs - 1
@@ -197,7 +199,7 @@ def _notes(rows: list[SiliconRow], tables: dict[str, KernelTables], done: list[P
     if others:
         notes.append(f"note: rows of {', '.join(others)} are simulated with vLLM's scheduler")
     if any(row.pp > 1 for row in rows):
-        notes.append("note: with pp_size above 1 batches do not overlap in the pipeline")
+        notes.append("note: pp_size batches are in flight, each with its share of the requests and of KV memory")
     if any(p.preemptions for p in done):
         notes.append(
             f"note: KV memory runs out in {sum(p.preemptions > 0 for p in done)} rows: their TTFT is a queue's"

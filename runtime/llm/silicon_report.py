@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -126,20 +127,20 @@ class SiliconComparison:
     @property
     def ttft_median_ape(self) -> float:
         """Median over rows of the absolute error of TTFT, as a fraction."""
-        return float(np.median([abs(p.ttft_error) for p in self.rows]))
+        return _median([abs(p.ttft_error) for p in self.rows])
 
     @property
     def tpot_median_ape(self) -> float:
-        """Median over rows of the absolute error of TPOT, as a fraction."""
-        return float(np.median([abs(p.tpot_error) for p in self.rows]))
+        """Median over rows of the absolute error of TPOT, as a fraction; rows of one output token have none."""
+        return _median([abs(p.tpot_error) for p in self.rows])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
         return {
             "tpot_median_ape": self.tpot_median_ape,
             "ttft_median_ape": self.ttft_median_ape,
-            "tpot_median_error": float(np.median([p.tpot_error for p in self.rows])),
-            "ttft_median_error": float(np.median([p.ttft_error for p in self.rows])),
+            "tpot_median_error": _median([p.tpot_error for p in self.rows]),
+            "ttft_median_error": _median([p.ttft_error for p in self.rows]),
             "rows": [p.to_dict() for p in self.rows],
             "benchmark": asdict(self.benchmark),
             "overheads": asdict(self.overheads),
@@ -172,3 +173,8 @@ class SiliconComparison:
             *self.notes,
         ]
         return "\n".join(lines)
+
+
+def _median(values: list[float]) -> float:
+    there = [value for value in values if not math.isnan(value)]
+    return float(np.median(there)) if there else math.nan

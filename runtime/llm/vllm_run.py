@@ -158,10 +158,14 @@ def compare_vllm_run(
     config, notes = _config(run, model, memory, tables, precision, kv, tp, pp)
     result = simulate_llm(
         LLMTrace(run.arrival, run.prompt_tokens, run.output_tokens),
-        config=config,
+        config={
+            **config,
+            "num_blocks": max(1, config["num_blocks"] // pp),
+            "max_num_seqs": max(1, config["max_num_seqs"] // pp),
+        },
         cost=cost,
-        engines=engines,
-        router="least_outstanding" if engines > 1 else "round_robin",
+        engines=engines * pp,  # each batch in flight of a pipeline has its share of the requests and of KV memory
+        router="least_outstanding",
     )
     further = run.output_tokens - 1
     some = further > 0

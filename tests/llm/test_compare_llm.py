@@ -1,4 +1,4 @@
-"""`compare --silicon` and `compare --vllm-run`: small cases by hand, real measurements where there are any, errors."""
+"""`compare --silicon` and `compare --vllm-run`: small cases by hand, real measurements where they are, errors."""
 
 import json
 from pathlib import Path
@@ -95,6 +95,25 @@ def test_medians_are_of_absolute_errors(tmp_path, write_tables):
     found = compare_silicon(rows_file(tmp_path, *scaled), tmp_path)
     assert found.tpot_median_ape == pytest.approx(0.2)
     assert found.ttft_median_ape == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_pipeline_has_several_batches_in_flight(tmp_path, write_tables):
+    """Twice the clients on two stages: each batch is as before, and its tokens pass through two stages."""
+    from meshwright.profiles.llm import Iteration, KernelTables, iteration_cost
+
+    write_tables(tmp_path)
+    path = rows_file(tmp_path, {"concurrency": 2, "pp_size": 2, "osl": 40})
+    (found,) = compare_silicon(path, tmp_path, benchmark=Benchmark(spread=0.0)).rows
+    cost = iteration_cost(decoder("Llama-3.1-8B"), KernelTables.load(tmp_path / "toy"), pp=2, overheads=Overheads())
+    decodes = [cost.seconds(Iteration((), 1, 512 + k, 1)) for k in range(1, 40)]
+    assert found.tpot_ms == pytest.approx(1e3 * np.mean(decodes))
+
+
+def test_rows_of_one_token_have_no_tpot(tmp_path, write_tables):
+    write_tables(tmp_path)
+    found = compare_silicon(rows_file(tmp_path, {"osl": 1}, {}), tmp_path)
+    assert np.isnan(found.rows[0].tpot_ms)
+    assert found.tpot_median_ape == abs(found.rows[1].tpot_error)
 
 
 def test_silicon_on_the_command_line(tmp_path, write_tables, capsys):
