@@ -25,7 +25,7 @@ __all__ = ["simulate_llm"]
 
 ENGINES = ("auto", "compiled", "simpy")
 WORTH_TOKENS = 100_000
-"""Output tokens from which ``engine="auto"`` compiles: the reference takes about as long for them as loading does."""
+"""Output tokens from which ``engine="auto"`` compiles: for fewer, loading compiled code takes longer than SimPy."""
 
 
 def simulate_llm(
