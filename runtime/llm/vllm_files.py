@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -101,10 +101,11 @@ def read_vllm_run(folder: str | Path) -> VLLMRun:
     if not folder.is_dir():
         raise InputError(f"{folder}: expected a folder with requests.jsonl and meta.json; there is none")
     meta = _json(folder / "meta.json", _text(folder / "meta.json"))
-    arguments = meta.get("engine_kwargs")
+    arguments: Any = meta.get("engine_kwargs")
     if not isinstance(arguments, dict):
         raise InputError(f"{folder / 'meta.json'}: fields missing: engine_kwargs")
-    model = meta.get("model") or arguments.get("model")
+    arguments = cast("dict[str, Any]", arguments)
+    model: Any = meta.get("model") or arguments.get("model")
     if not isinstance(model, str):
         raise InputError(f"{folder / 'meta.json'}: fields missing: model")
     columns = _requests(folder / "requests.jsonl")
@@ -140,12 +141,12 @@ def _text(path: Path) -> str:
 
 def _json(where: object, text: str) -> dict[str, Any]:
     try:
-        said = json.loads(text)
+        said: Any = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: no JSON: {error}") from None
     if not isinstance(said, dict):
         raise InputError(f"{where}: expected an object (got {type(said).__name__})")
-    return said
+    return cast("dict[str, Any]", said)
 
 
 def _requests(path: Path) -> dict[str, Column]:

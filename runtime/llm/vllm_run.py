@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from ...profiles.llm import KernelTables, Overheads, decoder, iteration_cost, kv
 from ...profiles.llm.decoder import DecoderSpec
 from .defaults import asynchronous, budgets, device_memory, other_bytes
 from .vllm_files import VLLMRun, read_vllm_run
+
+if TYPE_CHECKING:
+    from ...simulator.llm import LLMResult
 
 __all__ = ["RunComparison", "compare_vllm_run"]
 
@@ -232,6 +235,8 @@ def _config(
         blocks = 1 + int((-(-(run.prompt_tokens + run.output_tokens) // block)).sum())
         notes.append(f"KV memory: memory of {tables.name} unknown; taken as enough for all requests ({blocks} blocks)")
     chunked = run.arguments.get("enable_chunked_prefill")
+    name = "long_prefill_token_threshold"
+    threshold = run.count(name, 0) if run.arguments.get(name) else 0
     config: dict[str, Any] = {
         "num_blocks": blocks,
         "block_size": block,
@@ -240,13 +245,13 @@ def _config(
         "max_num_seqs": seqs,
         "enable_prefix_caching": False,
         "enable_chunked_prefill": chunked if isinstance(chunked, bool) else True,
-        "long_prefill_token_threshold": int(run.arguments.get("long_prefill_token_threshold") or 0),
+        "long_prefill_token_threshold": threshold,
         "async_scheduling": ahead,
     }
     return config, notes
 
 
-def _taken(result: Any) -> Column:
+def _taken(result: LLMResult) -> Column:
     """When the engine took each request from its queue: the first step that began from its arrival on."""
     found = result.arrival.copy()
     steps = result.iterations
@@ -257,16 +262,18 @@ def _taken(result: Any) -> Column:
     return np.maximum(found, result.arrival)
 
 
-def _over_time(run: VLLMRun, result: Any) -> list[dict[str, float]]:
+def _over_time(run: VLLMRun, result: LLMResult) -> list[dict[str, float]]:
     if run.series is None or run.series.empty:
         return []
-    times = np.asarray(run.series["t"], dtype=np.float64)
+    series: Any = run.series
+    times: Column = np.asarray(series["t"], dtype=np.float64)
     tick = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
-    frame = result.over_time(tick if tick > 0 else 1.0)
-    at = np.asarray(frame.index, dtype=np.float64)
+    frame: Any = result.over_time(tick if tick > 0 else 1.0)
+    at: Column = np.asarray(frame.index, dtype=np.float64)
     columns = {name: np.asarray(frame[name], dtype=np.float64) for name in ("running", "waiting", "kv_use")}
     rows: list[dict[str, float]] = []
-    for t, running, waiting, kv in run.series.to_numpy(dtype=float).tolist():
+    ticks: list[list[float]] = series.to_numpy(dtype=float).tolist()
+    for t, running, waiting, kv in ticks:
         i = int(np.searchsorted(at, t + 1e-9, side="right")) - 1
         there = 0 <= i < len(at) and t < at[-1] + tick
         rows.append(
