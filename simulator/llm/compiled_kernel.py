@@ -41,6 +41,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
     clock, state : columns of iterations; state: running, waiting, prefill, decodes, preempted, used, wasted
     runs : request, first and last iteration
     """
+    kind, line, grid = price
     n, size = len(arrival), x.size
     seqs = min(x.max_seqs, n)
     times = np.full((3, n), np.nan)
@@ -217,7 +218,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             continue
         read = context - starved_context if step else 0
         seconds = seconds_of(
-            price, moving + extra, read + extra_context, new[:chunks], before[:chunks], moving + n_joins
+            kind, line, grid, moving + extra, read + extra_context, new[:chunks], before[:chunks], moving + n_joins
         )
         if not (seconds > 0 and seconds < np.inf):
             return 1, times, counts, clock, state, runs, it, n_runs

@@ -11,8 +11,9 @@ from ...profiles.llm.cost_grid import JIT
 
 __all__ = ["append", "enter", "leave", "note_run", "remove", "taken", "wider"]
 
-# Inlined, since a call with many arrays counts the references of each.
-_inline: Any = numba.njit(forceinline=True, **JIT)
+# Inlined and without counts of references, as in `compiled_rules`.
+BARE: dict[str, Any] = {**JIT, "cache": False, "forceinline": True, "_nrt": False}
+_inline: Any = numba.njit(**BARE)
 _jit: Any = numba.njit(**JIT)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from types import FunctionType
+from typing import Any, NamedTuple, cast
 
 import numba
 
@@ -10,10 +11,23 @@ from ...profiles.llm.cost_grid import JIT, compiled
 
 __all__ = ["FITTED", "GRID", "LINEAR", "Price", "Rules", "seconds_of"]
 
-# Inlined, since a call with many arrays counts the references of each.
-_inline: Any = numba.njit(forceinline=True, **JIT)
-_grid: Any = compiled()
-GRID_SECONDS: Any = _inline(_grid.py_func)
+# Inlined and without counts of references, which would cost more than the arithmetic: nothing here allocates. What is
+# inlined is cached with its caller.
+BARE: dict[str, Any] = {**JIT, "cache": False, "forceinline": True, "_nrt": False}
+_bare: Any = numba.njit(**BARE)
+
+
+def _grid_seconds() -> Any:
+    """`cost_grid.iteration_seconds` to inline."""
+    scope: dict[str, Any] = dict(cast("Any", compiled()).py_func.__globals__)
+    for name, function in list(scope.items()):
+        plain: Any = getattr(function, "py_func", None)
+        if plain is not None:
+            scope[name] = _bare(FunctionType(plain.__code__, scope, name, plain.__defaults__))
+    return scope["iteration_seconds"]
+
+
+GRID_SECONDS: Any = _grid_seconds()
 LINEAR, FITTED, GRID = 0, 1, 2  # kinds of `Price`
 
 
@@ -46,17 +60,18 @@ class Price(NamedTuple):
     grid: Any
 
 
-@_inline
-def seconds_of(p: Any, decodes: int, context: int, new: Any, before: Any, outputs: int) -> float:
-    line = p.line
-    if p.kind == GRID:
-        return GRID_SECONDS(p.grid, decodes, context, new, before, outputs)
+@_bare
+def seconds_of(
+    kind: int, line: Any, grid: Any, decodes: int, context: int, new: Any, before: Any, outputs: int
+) -> float:
+    if kind == GRID:
+        return GRID_SECONDS(grid, decodes, context, new, before, outputs)
     tokens = squares = pairs = 0
     for i in range(len(new)):
         tokens += new[i]
         pairs += new[i] * before[i] + new[i] * (new[i] + 1) // 2
         squares += new[i] * new[i] + 2 * new[i] * before[i]
-    if p.kind == LINEAR:
+    if kind == LINEAR:
         return (
             line[0] + line[1] * (decodes + tokens) + line[2] * context + (line[3] * pairs if line[3] else 0.0)
         ) + line[4] * decodes
