@@ -40,14 +40,18 @@ class Reach:
 
     def function(self) -> Callable[..., object]:
         """The planner, found again."""
+        why: Exception | None = None
         try:
             found = importlib.import_module(self.module)
             if inspect.getsourcefile(found) == self.file:
                 return getattr(found, self.name)
-        except Exception:  # a test's module, say: its file may still do
-            pass
-        text = Path(self.file).read_text(encoding="utf-8")
-        return cast("Callable[..., object]", function_of(f"{self.file}:{self.name}", text))
+        except Exception as error:  # a test's module, say: its file may still do
+            why = error
+        try:
+            text = Path(self.file).read_text(encoding="utf-8")
+            return cast("Callable[..., object]", function_of(f"{self.file}:{self.name}", text))
+        except Exception as error:
+            raise error from why
 
 
 def reach_of(planner: PlannerSource | Callable[..., object]) -> Reach:

@@ -4,6 +4,7 @@ The promise: at most 2 ms per point locally, 10,000 points fine, memory flat. Wh
 on the machine: that memory does not grow with the number of points, and that every point is there.
 """
 
+import ast
 import gc
 import os
 import resource
@@ -105,3 +106,4 @@ def test_importing_studies_is_light() -> None:
     code = f"import sys, meshwright.studies; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     print(f"\nimported with meshwright.studies: {found.strip()}")
+    assert not {"pandas", "matplotlib", "dask", "distributed", "ray", "ortools"} & set(ast.literal_eval(found))
