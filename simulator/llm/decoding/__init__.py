@@ -1,0 +1,1 @@
+"""How sequences grow and split: parallel sampling, beam search, speculative decoding."""
