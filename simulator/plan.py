@@ -40,6 +40,7 @@ __all__ = [
     "Serving",
     "StageEntry",
     "Workload",
+    "layout",
 ]
 
 FORMAT = "meshwright-plan"
@@ -168,7 +169,7 @@ class Plan(Entry):
 
     def to_json(self) -> str:
         """The plan as JSON text, the same bytes for the same plan."""
-        return _layout(self.model_dump(mode="json"), "") + "\n"
+        return layout(self.model_dump(mode="json"), "") + "\n"
 
     def save(self, path: str | Path) -> Path:
         """Write the plan as JSON, whole."""
@@ -237,16 +238,16 @@ class Plan(Entry):
         return "\n".join(lines)
 
 
-def _layout(value: Any, indent: str) -> str:
+def layout(value: Any, indent: str) -> str:
     """JSON for people: one line per key, lists of plain values on one line."""
     inner = indent + "  "
     if isinstance(value, dict) and value:
         entries = cast("dict[str, Any]", value)
-        rows = [f"{inner}{_plain(key)}: {_layout(item, inner)}" for key, item in entries.items()]
+        rows = [f"{inner}{_plain(key)}: {layout(item, inner)}" for key, item in entries.items()]
         return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
     items = cast("list[Any]", value) if isinstance(value, list) else []
     if any(isinstance(item, dict | list) for item in items):
-        return "[\n" + ",\n".join(inner + _layout(item, inner) for item in items) + f"\n{indent}]"
+        return "[\n" + ",\n".join(inner + layout(item, inner) for item in items) + f"\n{indent}]"
     return _plain(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -12,12 +12,21 @@ from ..errors import InputError
 from ..wording import dotted, fields_at, nearest, short
 from .plan_entries import ClusterEntry, GroupEntry, ModelEntry, Problem, contradictions
 
-__all__ = ["problem_line", "read"]
+__all__ = ["piece", "problem_line", "read"]
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def read(text: str, where: str, plan: type[M], format: str, version: int) -> M:
+def read(
+    text: str,
+    where: str,
+    plan: type[M],
+    format: str,
+    version: int,
+    *,
+    key: str = "format",
+    between: Callable[[dict[str, Any]], list[Problem]] | None = None,
+) -> M:
     """Check the text of a plan file and build the `plan` that it holds.
 
     Parameters
@@ -30,6 +39,10 @@ def read(text: str, where: str, plan: type[M], format: str, version: int) -> M:
         The pydantic model of the whole file.
     format, version : str, int
         What the file must say that it is.
+    key : str
+        Where it says its format.
+    between : callable, optional
+        The parsed file -> what is wrong between entries that are each right by themselves; by default that of a `Plan`.
 
     Raises
     ------
@@ -38,8 +51,8 @@ def read(text: str, where: str, plan: type[M], format: str, version: int) -> M:
     """
     parsed, problems = _parse(text, where)
     data = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
-    if data.get("format") != format:
-        raise InputError(f'{where}: not a Meshwright plan: no "format": "{format}" in it')
+    if data.get(key) != format:
+        raise InputError(f'{where}: not a Meshwright plan: no "{key}": "{format}" in it')
     if type(data.get("version")) is not int or data["version"] != version:
         raise InputError(
             f"{where}: version: this Meshwright reads version {version} (got {short(data.get('version'))}); "
@@ -49,11 +62,7 @@ def read(text: str, where: str, plan: type[M], format: str, version: int) -> M:
         built = plan.model_validate_json(text, strict=True)
     except ValidationError as error:
         problems += [_problem(e, plan) for e in error.errors(include_url=False) if e["loc"]]
-        problems += contradictions(
-            _piece(ClusterEntry, data.get("cluster")),
-            [_piece(ModelEntry, x) for x in _list(data.get("models"))],
-            [_piece(GroupEntry, x) for x in _list(data.get("groups"))],
-        )
+        problems += (between or _between)(data)
     else:
         if not problems:
             return built
@@ -63,6 +72,14 @@ def read(text: str, where: str, plan: type[M], format: str, version: int) -> M:
             f"{where}{f':{line}' if line else ''}: {dotted(loc) or 'plan'}: {what}"
             for (loc, what), line in zip(problems, lines, strict=True)
         )
+    )
+
+
+def _between(data: dict[str, Any]) -> list[Problem]:
+    return contradictions(
+        piece(ClusterEntry, data.get("cluster")),
+        [piece(ModelEntry, x) for x in _list(data.get("models"))],
+        [piece(GroupEntry, x) for x in _list(data.get("groups"))],
     )
 
 
@@ -107,7 +124,7 @@ def problem_line(error: Any) -> str:
     return f"{dotted(loc) or 'plan'}: {what}"
 
 
-def _piece(kind: type[M], value: Any) -> M | None:
+def piece(kind: type[M], value: Any) -> M | None:
     """An entry by itself, None if it is wrong (which is reported elsewhere)."""
     try:
         return kind.model_validate_json(json.dumps(value), strict=True)

@@ -1,6 +1,7 @@
 """Token-by-token LLM serving: paged KV memory, iteration-level schedulers, workloads, and the engine that runs them."""
 
 from .drive import drive
+from .plan import Deployment, LLMPlan, LLMWorkload, ServedModel
 from .policies import POLICIES
 from .request import LLMRequest
 from .result import LLMResult
@@ -12,9 +13,13 @@ from .workload_files import read_azure_llm, read_lengths, read_mooncake
 
 __all__ = [
     "POLICIES",
+    "Deployment",
+    "LLMPlan",
     "LLMRequest",
     "LLMResult",
     "LLMTrace",
+    "LLMWorkload",
+    "ServedModel",
     "SwapCost",
     "conversations",
     "draw",

@@ -1,0 +1,234 @@
+"""`LLMPlan`: which engines serve which language models on which devices; planned, simulated, exported and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import Field, ValidationError, model_validator
+
+from ...errors import InputError
+from ...files import write_text
+from ...profiles.llm.capacity import KVCapacity, kv_capacity
+from ..cluster import Cluster
+from ..plan import layout
+from ..plan_build import cluster_entry, cluster_of
+from ..plan_entries import ClusterEntry, Entry, PlannerEntry, Problem
+from ..plan_reader import piece, problem_line, read
+from .plan_entries import Deployment, LLMWorkload, ServedModel, contradictions
+from .router import ROUTERS
+
+__all__ = ["Deployment", "LLMPlan", "LLMWorkload", "ServedModel"]
+
+KIND = "meshwright/llm-plan"
+VERSION = 1
+SCHEMA_ID = "urn:meshwright:schema:llm-plan:1"
+
+WEIGHTS = {"fp8": "fp8", "fp8_block": "fp8", "float32": "float32", "fp32": "float32"}
+"""Precision of the products -> of the weights in memory; float16 (or bfloat16: as many bytes) for the others."""
+UNSIZED = ("nvfp4", "int8_wo", "int4_wo")
+"""Precisions of tables whose weights' bytes are not known here."""
+
+
+class LLMPlan(Entry):
+    """How language models are served: deployments on a cluster, a router, and what is expected of them.
+
+    Read one with `LLMPlan.load`; `LLMPlan.of` builds one from the simulator's objects.
+    """
+
+    kind: Literal["meshwright/llm-plan"] = KIND
+    version: Literal[1] = VERSION
+    cluster: ClusterEntry
+    models: tuple[ServedModel, ...] = Field(min_length=1)
+    deployments: tuple[Deployment, ...] = Field(min_length=1)
+    router: str = Field(default="round_robin", description="who gets a request: a name of ROUTERS")
+    workload: LLMWorkload | None = None
+    planner: PlannerEntry
+    cost_source: str = Field(default="", description="what the iterations' times rest on")
+    predicted: dict[str, float] = Field(default_factory=dict, description="simulated metric -> value")
+    predicted_per_model: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LLMPlan:
+        problems = [*_router(self.router), *contradictions(self.cluster, self.models, self.deployments)]
+        if problems:
+            raise ValueError("; ".join(f"{'.'.join(map(str, loc))}: {what}" for loc, what in problems))
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Cluster,
+        models: tuple[ServedModel, ...],
+        deployments: tuple[Deployment, ...],
+        *,
+        planner: PlannerEntry,
+        router: str = "round_robin",
+        workload: LLMWorkload | None = None,
+        cost_source: str = "",
+        predicted: Mapping[str, float] | None = None,
+        predicted_per_model: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> LLMPlan:
+        """Put deployments and their circumstances together.
+
+        Raises
+        ------
+        InputError
+            If they contradict each other, or a metric cannot stand in JSON (NaN, infinity); all that is wrong at once.
+        """
+        try:
+            return cls(
+                cluster=cluster_entry(cluster),
+                models=models,
+                deployments=deployments,
+                router=router,
+                workload=workload,
+                planner=planner,
+                cost_source=cost_source,
+                predicted=dict(predicted or {}),
+                predicted_per_model={name: dict(said) for name, said in (predicted_per_model or {}).items()},
+            )
+        except ValidationError as error:
+            raise InputError("\n".join(f"plan: {problem_line(e)}" for e in error.errors())) from None
+
+    @property
+    def cluster_spec(self) -> Cluster:
+        """The cluster as the simulator's object."""
+        return cluster_of(self.cluster)
+
+    @property
+    def used_devices(self) -> tuple[int, ...]:
+        """Devices that an engine stands on, ascending."""
+        return tuple(sorted({x for d in self.deployments for row in d.devices for x in row}))
+
+    @property
+    def price_per_hour(self) -> float:
+        """Price of the devices used, per hour; 0 where the device's is not known."""
+        return len(self.used_devices) * self.cluster.device.price_per_hour
+
+    def model(self, name: str) -> ServedModel:
+        """One of the models.
+
+        Raises
+        ------
+        InputError
+            If the plan serves no such model.
+        """
+        for model in self.models:
+            if model.name == name:
+                return model
+        raise InputError(f"model: unknown model {name!r}; the plan serves {', '.join(m.name for m in self.models)}")
+
+    def deployments_of(self, model: str) -> tuple[Deployment, ...]:
+        """The deployments that serve a model."""
+        return tuple(d for d in self.deployments if d.model == model)
+
+    def capacity(self, deployment: Deployment, other_bytes: int = 0) -> KVCapacity:
+        """What `kv_capacity` says of a rank of a deployment; the plan's `num_blocks` may be below it.
+
+        Parameters
+        ----------
+        deployment : Deployment
+            One of the plan's.
+        other_bytes : int
+            Memory beside weights and KV, bytes; see `kv_capacity`.
+
+        Raises
+        ------
+        InputError
+            If the bytes of its weights are not known.
+        InfeasibleError
+            If it does not fit.
+        """
+        if deployment.precision in UNSIZED:
+            raise InputError(f"precision: the bytes of {deployment.precision} weights are not known")
+        return kv_capacity(
+            self.model(deployment.model).spec,
+            self.cluster.device.memory_bytes,
+            tp=deployment.tp,
+            pp=deployment.pp,
+            utilization=deployment.gpu_memory_utilization,
+            block_size=deployment.block_size,
+            weights=WEIGHTS.get(deployment.precision, "float16"),
+            kv=WEIGHTS.get(deployment.kv_precision, "float16"),
+            other_bytes=other_bytes,
+        )
+
+    def to_json(self) -> str:
+        """The plan as JSON text, the same bytes for the same plan."""
+        return layout(self.model_dump(mode="json"), "") + "\n"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the plan as JSON, whole."""
+        return write_text(path, self.to_json())
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "plan") -> LLMPlan:
+        """Read a plan from JSON text; `where` names it in errors."""
+        return read(text, where, cls, KIND, VERSION, key="kind", between=_between)
+
+    @classmethod
+    def load(cls, path: str | Path) -> LLMPlan:
+        """Read a plan.
+
+        Raises
+        ------
+        InputError
+            If the file is missing, is no plan, or contradicts itself; all errors at once, a line each.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{path}: cannot read the plan: {error.strerror or error}") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: not an LLM plan: not UTF-8 text (byte {error.start}: {error.reason})") from None
+        return cls.from_json(text, str(path))
+
+    @staticmethod
+    def is_one(path: str | Path) -> bool:
+        """Whether a file says that it is an LLM plan; one that cannot be read does not."""
+        try:
+            return f'"{KIND}"' in Path(path).read_text(encoding="utf-8")[:4096]
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The published JSON Schema (draft 2020-12); docs/schema/llm-plan.schema.json holds the same."""
+        said = cls.model_json_schema()
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": SCHEMA_ID,
+            **said,
+            "required": ["kind", "version", *said["required"]],
+        }
+
+    def explain(self) -> str:
+        """The plan in words: who decided what for which traffic, what it holds in memory, what is expected of it."""
+        from .plan_words import explain
+
+        return explain(self)
+
+
+def _router(name: str) -> list[Problem]:
+    if name in ROUTERS:
+        return []
+    return [(("router",), f"unknown router {name!r}; expected one of {', '.join(ROUTERS)}")]
+
+
+def _between(data: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong between the entries of a file, as far as they can be read."""
+    router = data.get("router", "round_robin")
+    return [
+        *(_router(router) if isinstance(router, str) else []),
+        *contradictions(
+            piece(ClusterEntry, data.get("cluster")),
+            [piece(ServedModel, x) for x in _list(data.get("models"))],
+            [piece(Deployment, x) for x in _list(data.get("deployments"))],
+        ),
+    ]
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
