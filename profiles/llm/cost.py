@@ -201,6 +201,8 @@ def iteration_cost(
         kernels = OperatorKernels(model, peaks, operators, tp, pp, PRECISIONS[precision], cache, overheads)
         source = system.source if tables else f"roofline of {peaks.name}, nothing measured: {system.source}"
     grid, surfaces = _lay_out(kernels, overheads, model.layers, max_tokens, max_outputs)
+    if isinstance(system, KernelTables) and system.layers is not None:
+        grid = grid._replace(chunk_s=model.layers * system.layers.further_chunk_s)
     return TableCost(model, tp, pp, kernels, overheads, source, grid, surfaces)
 
 

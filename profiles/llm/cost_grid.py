@@ -38,6 +38,8 @@ class CostGrid(NamedTuple):
         Most tokens that run in graphs; 0 without graphs.
     overlapped : bool
         Whether host time hides behind the device.
+    chunk_s : float
+        What each chunk after the first adds to the attention of all layers whatever its size.
     """
 
     dense: Floats
@@ -60,6 +62,7 @@ class CostGrid(NamedTuple):
     host_eager_s: float
     graph_tokens: int
     overlapped: bool
+    chunk_s: float = 0.0
 
 
 def _line(table: Floats, at: int) -> float:
@@ -132,7 +135,7 @@ def attention_seconds(g: CostGrid, decodes: int, context: int, new: Any, before:
     if chunks and len(g.mixed_new):
         # Further chunks add what they add to the smallest call beside the same decodes.
         least = _mixed(g, g.mixed_new[0], 0.0, decodes, mean)
-        total = least
+        total = least + (chunks - 1) * g.chunk_s
         for i in range(chunks):
             total += max(0.0, _mixed(g, new[i], before[i], decodes, mean) - least)
         return total

@@ -51,7 +51,7 @@ class LayerKernels:
         return self.model.layers * each + len(once) + len(self.layers.per_sequence)
 
     def dense(self, tokens: Floats) -> list[Parts]:
-        """Layers by tokens; two all-reduces a layer under tensor parallelism; sends between stages."""
+        """Layers by tokens; two all-reduces a layer under tensor parallelism unless measured; sends between stages."""
         run = np.array([self.overheads.padded(int(t)) for t in tokens], dtype=float)
         found: list[Parts] = []
         for name, grid in self.layers.dense.items():
@@ -59,7 +59,7 @@ class LayerKernels:
             count = 1 if name in ONCE else self.model.layers * (2 if name in TWICE else 1)
             found.append(Parts(name, count * seconds, kind))
         moved, tp = run * self.model.hidden * 2, self.layers.tp
-        if tp > 1:
+        if tp > 1 and not any("all_reduce" in name for name in self.layers.dense):
             ring = self.link_latency_s + 2 * (tp - 1) / tp * moved / self.link_bytes_per_s
             count = 2 * self.model.layers + 1
             found.append(Parts("all-reduces", count * ring, np.full(len(run), EXTRAPOLATED)))

@@ -116,6 +116,11 @@ class Layers:
         Attention of decodes alone over (sequences, context).
     mixed : Grid
         Attention over (prefill chunk, its context before, decodes, their context); decodes may be 0.
+    further_chunk_s : float
+        What each prompt chunk after the first adds to a layer's attention whatever its size, seconds; public tables
+        do not say.
+    own : bool
+        Whether `profile measure --llm` wrote them, whose unit needs no guess.
     """
 
     model: str
@@ -124,6 +129,8 @@ class Layers:
     per_sequence: Mapping[str, Grid]
     decode: Grid
     mixed: Grid
+    further_chunk_s: float = 0.0
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)

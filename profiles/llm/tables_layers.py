@@ -17,8 +17,9 @@ from .tables_grid import Grid
 __all__ = ["ONCE", "TWICE", "check_layers", "load_layers"]
 
 US = 1e-6
-ONCE = ("embedding", "final_layernorm")
-"""Dense layers that a model has once; all others are in every transformer layer."""
+ONCE = ("embedding", "final_layernorm", "inputs", "forward_rest")
+"""Dense layers that a model has once; all others are in every transformer layer. The last two are our own: the host
+builds the tensors of an iteration, and what a forward pass does between the parts that are named."""
 TWICE = ("layernorm",)
 """Dense layers that a transformer layer has twice."""
 NEEDED = ("qkv_proj", "o_proj", "down_proj")
@@ -39,6 +40,11 @@ def load_layers(folder: Path, tp: int | None = None) -> KernelTables:
     degrees = sorted(
         int(p.name[2:]) for p in folder.glob("tp*") if p.name[2:].isdigit() and (p / "dense.csv").is_file()
     )
+    own = isinstance(meta.get("tp"), int)
+    if own and tp is not None and tp != meta["tp"]:
+        raise InputError(f"{folder}: measured at tp {meta['tp']}, asked for tp {tp}; measure it with --tp {tp}")
+    if own:
+        tp = int(meta["tp"])
     if tp is None:
         tp = _run_degree(folder) or (degrees[0] if degrees else 1)
     if degrees and tp not in degrees and not (folder / "dense.csv").is_file():
@@ -55,8 +61,12 @@ def load_layers(folder: Path, tp: int | None = None) -> KernelTables:
         raise InputError(f"{at / 'per_sequence.csv'}: layers missing: lm_head (got {', '.join(per_sequence)})")
     decode, mixed = _attention(at / "attention.csv")
     name = str(meta.get("hardware") or meta.get("gpu") or folder.name)
-    source = f"{meta.get('gpu', name)}, vLLM {meta.get('vllm_version', '?')}, {meta.get('profiled_at', 'no date')}"
-    layers = Layers(str(meta["model"]), tp, dense, per_sequence, decode, mixed)
+    engine = meta.get("engine") or f"vLLM {meta.get('vllm_version', '?')}"
+    source = f"{meta.get('gpu', name)}, {engine}, {meta.get('profiled_at', 'no date')}"
+    further = meta.get("further_chunk_us", 0.0)
+    if isinstance(further, bool) or not isinstance(further, int | float) or not 0 <= further < float("inf"):
+        raise InputError(f"{folder / 'meta.yaml'}: further_chunk_us: expected microseconds >= 0 (got {further!r})")
+    layers = Layers(str(meta["model"]), tp, dense, per_sequence, decode, mixed, further * US, own)
     return KernelTables(name, Peaks(name, 1.0, 1.0, 1.0, source="none: layers are measured"), None, layers, source)
 
 
@@ -80,7 +90,7 @@ def check_layers(tables: KernelTables, model: DecoderSpec, tp: int) -> Peaks:
     wide = (model.heads + 2 * model.kv_heads) * model.head_dim
     qkv = layers.dense["qkv_proj"]
     flops = float((2 * qkv.axes[0] * model.hidden * wide / tp / qkv.seconds).max())
-    if not 2e9 < bandwidth < 5e13:
+    if not layers.own and not 2e9 < bandwidth < 5e13:
         raise InputError(
             f"kernel tables: lm_head of {layers.model} at tp {tp} would read {bandwidth:.3g} bytes/s; "
             "expected time_us in microseconds, of this model and degree"
