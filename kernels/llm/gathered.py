@@ -1,0 +1,54 @@
+"""Blocks of the cache gathered into plain tensors: what the torch reference reads, a few sequences at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor
+
+__all__ = ["GATHER_BYTES", "gather", "lengths", "similar"]
+
+GATHER_BYTES = 2**20
+"""Keys and values gathered at a time on CPUs: about a core's L2. Measured: 2 to 4 times faster than all at once."""
+
+SIMILAR = 0.5
+"""Sequences that are gathered together differ by at most this factor, so that at most half is padding."""
+
+
+def lengths(where: str, context_lens: Tensor, block_tables: Tensor, block_size: int) -> list[int]:
+    """Contexts as numbers, each at most what its table holds."""
+    lens: list[int] = context_lens.tolist()
+    room = block_tables.shape[1] * block_size
+    if lens and not 0 <= min(lens) <= max(lens) <= room:
+        raise ValueError(
+            f"{where}: context_lens must be 0 to {room} (tables of {block_tables.shape[1]} blocks of {block_size}) "
+            f"(got {min(lens)} to {max(lens)})"
+        )
+    return lens
+
+
+def similar(lens: Sequence[int], block_size: int, tokens: int) -> Iterator[tuple[list[int], int, bool]]:
+    """Sequences to be gathered together: their rows, the longest, and whether they differ. Empty ones are left out."""
+    order = sorted((row for row, length in enumerate(lens) if length), key=lambda row: -lens[row])
+    first = 0
+    while first < len(order):
+        longest = lens[order[first]]
+        most = max(1, tokens // (-(-longest // block_size) * block_size))
+        past = first + 1
+        while past < len(order) and past - first < most and lens[order[past]] >= SIMILAR * longest:
+            past += 1
+        rows = order[first:past]
+        yield rows, longest, lens[rows[-1]] < longest
+        first = past
+
+
+def gather(k_cache: Tensor, v_cache: Tensor, tables: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+    """Keys and values of the first `longest` tokens of each table, ``[batch, longest, kv_heads, width]``."""
+    block_size = k_cache.shape[1]
+    blocks = tables[:, : -(-longest // block_size)]
+    at = blocks.reshape(-1)
+    shape = (len(tables), blocks.shape[1] * block_size, *k_cache.shape[2:])
+    return (
+        k_cache.index_select(0, at).view(shape)[:, :longest],
+        v_cache.index_select(0, at).view(shape)[:, :longest],
+    )
