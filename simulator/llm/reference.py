@@ -7,138 +7,32 @@ arrive, then engines decide, so a request that arrives during an iteration joins
 
 from __future__ import annotations
 
-from array import array
-from collections import deque
-from collections.abc import Callable, Generator
-from heapq import heappush
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
 import simpy
 
-from ...errors import InputError
+from .fleet.clock import ARRIVES, Clock
+from .fleet.engine import INTS, Engine, EngineKind
 from .iterations import Iterations, TokenRuns
 from .request import LLMRequest
 from .work import Work
 from .world import Records, World
 
-__all__ = ["run_reference"]
-
-_ENDS, _ARRIVES, _DECIDES = 1, 2, 3  # priorities at one instant
-_INTS = ("running", "waiting", "prefill", "decodes", "preempted", "swap_out", "swap_in", "used_tokens", "wasted_tokens")
+__all__ = ["Run", "gather", "run_reference"]
 
 
-class _Clock(simpy.Environment):
-    def at(self, event: simpy.Event, time: float, priority: int) -> simpy.Event:
-        """Let `event` happen at exactly `time`; what happens at one instant happens in order of priority."""
-        event._ok, event._value = True, None
-        heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[misc]
-        return event
-
-    def call(self, function: Callable[[], None], time: float, priority: int) -> None:
-        """Call a function at `time`."""
-        event = self.at(self.event(), time, priority)
-        assert event.callbacks is not None
-        event.callbacks.append(lambda _: function())
-
-
-class _Engine:
-    """One engine: decides, computes, for ever."""
-
-    def __init__(self, run: _Run, index: int) -> None:
-        self.run, self.index = run, index
-        self.scheduler = run.world.policy.scheduler(run.world.config)
-        self.outstanding = self.outstanding_tokens = 0
-        self.start, self.end = array("d"), array("d")
-        self.ints = {name: array("q") for name in _INTS}
-        self.tokens, self.emitted = array("q"), array("q")  # requests that got a token, and how many in each iteration
-        self.preempted = 0  # by steps that took no time: the next iteration tells
-        self.idle: simpy.Event | None = None
-        run.clock.process(self.life())
-
-    def put(self, request: LLMRequest) -> None:
-        """A request arrives."""
-        self.outstanding += 1
-        self.outstanding_tokens += request.prompt
-        self.scheduler.add(request)
-        if self.idle is not None:
-            self.run.clock.at(self.idle, self.run.clock.now, _DECIDES)
-            self.idle = None
-
-    def life(self) -> Generator[simpy.Event, Any, None]:
-        run, clock, world, scheduler = self.run, self.run.clock, self.run.world, self.scheduler
-        busy, work_of, deep = world.policy.busy, world.policy.work, world.policy.in_flight(world.config)
-        flying: deque[tuple[Any, float]] = deque()  # steps that were decided, and when each ends
-        stalled, free = False, 0.0
-        while True:
-            if busy(scheduler):
-                step = scheduler.schedule()
-                work = work_of(scheduler, step, world.padded)
-                seconds = self.seconds(work)
-                run.decided(work, clock.now)
-                if seconds > 0:
-                    start = max(clock.now, free)
-                    free, stalled = start + seconds, False
-                    self.record(work, start, free)
-                    flying.append((step, free))
-                else:
-                    self.preempted += len(work.preempted)
-                    scheduler.complete(step)
-                    if not flying and (stalled or not (work.ignored or work.preempted)):
-                        raise InputError(
-                            f"simulate_llm: engine {self.index} has {work.waiting} requests waiting at {clock.now:g} s "
-                            "and none of them fits, with nothing running; give it more blocks or a larger "
-                            "max_num_batched_tokens"
-                        )
-                    stalled = not work.ignored
-                if flying and (len(flying) == deep or seconds == 0):
-                    step, end = flying.popleft()
-                    yield clock.at(clock.event(), end, _ENDS)
-                    run.ended(self, [f.request for f in scheduler.complete(step)])
-                yield clock.at(clock.event(), clock.now, _DECIDES)
-            else:
-                self.idle = clock.event()
-                yield self.idle
-
-    def seconds(self, work: Work) -> float:
-        """Seconds from the decision to the end of the iteration."""
-        world = self.run.world
-        seconds = 0.0 if work.iteration is None else world.cost.seconds(work.iteration)
-        if work.iteration is not None and not 0 < seconds < float("inf"):
-            raise InputError(f"cost: gave {seconds} seconds for {work.iteration}; expected a finite time > 0")
-        if (work.swap_out or work.swap_in) and world.swap is not None:
-            seconds += world.swap.seconds(work.swap_out + work.swap_in)
-        return seconds
-
-    def record(self, work: Work, start: float, end: float) -> None:
-        """Note an iteration."""
-        self.start.append(start)
-        self.end.append(end)
-        ints, iteration = self.ints, work.iteration
-        ints["running"].append(work.running)
-        ints["waiting"].append(work.waiting)
-        ints["prefill"].append(0 if iteration is None else iteration.tokens - iteration.decodes)
-        ints["decodes"].append(0 if iteration is None else iteration.decodes)
-        ints["preempted"].append(len(work.preempted) + self.preempted)
-        self.preempted = 0
-        ints["swap_out"].append(work.swap_out)
-        ints["swap_in"].append(work.swap_in)
-        ints["used_tokens"].append(work.used_tokens)
-        ints["wasted_tokens"].append(work.wasted_tokens)
-        self.tokens.extend(work.emits)
-        self.emitted.append(len(work.emits))
-        self.run.capacity = work.capacity_tokens
-
-
-class _Run:
+class Run:
     """One simulation under way: its clock, its engines, and what is known of each request."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.clock = _Clock()
+        self.clock = Clock()
         self.records = Records(len(world.trace))
         self.capacity = 0
-        self.engines = [_Engine(self, i) for i in range(world.engines)]
+        self.engines: list[Engine] = []
+        self.populate()
         after = world.trace.after
         self.followers: dict[int, list[int]] = {}
         self.first: list[int] = []  # rows that wait for nobody, in order
@@ -152,11 +46,17 @@ class _Run:
             for _ in range(min(world.concurrency, len(self.first))):
                 self.next_of_loop()
 
+    def populate(self) -> None:
+        """The engines."""
+        world = self.world
+        kind = EngineKind(world.policy, world.config, world.cost, world.swap, world.padded)
+        self.engines += [Engine(self, i, kind) for i in range(world.engines)]
+
     def arrivals(self) -> Generator[simpy.Event, Any, None]:
         """Open loop: requests arrive when they arrive."""
         times = self.world.trace.arrival
         for row in self.first:
-            yield self.clock.at(self.clock.event(), float(times[row]), _ARRIVES)
+            yield self.clock.at(self.clock.event(), float(times[row]), ARRIVES)
             self.arrive(row)
 
     def next_of_loop(self) -> None:
@@ -164,7 +64,7 @@ class _Run:
         if self.sent < len(self.first):
             row = self.first[self.sent]
             self.sent += 1
-            self.clock.call(lambda: self.arrive(row), self.clock.now, _ARRIVES)
+            self.clock.call(lambda: self.arrive(row), self.clock.now, ARRIVES)
 
     def arrive(self, row: int) -> None:
         """A request is sent to an engine, unless none can take it."""
@@ -174,14 +74,23 @@ class _Run:
             self.records.ignored[row] = True
             self.done(row)
             return
-        request = self.world.trace.request(row, now)
+        self.send(self.world.trace.request(row, now))
+
+    def send(self, request: LLMRequest) -> None:
+        """A request goes to an engine."""
         chosen = self.world.router(request, self.engines)
-        self.records.engine[row] = chosen
+        self.records.engine[int(request.id)] = chosen
         self.engines[chosen].put(request)
 
-    def decided(self, work: Work, now: float) -> None:
+    def awaited(self, engine: Engine) -> bool:
+        """Engines share nothing: what cannot go on by itself never will."""
+        return False
+
+    def decided(self, engine: Engine, work: Work) -> None:
         """A decision was made."""
-        records = self.records
+        records, now = self.records, self.clock.now
+        if work.iteration is not None:
+            self.capacity = work.capacity_tokens
         for row in work.admitted:
             if np.isnan(records.scheduled[row]):
                 records.scheduled[row] = now
@@ -191,15 +100,15 @@ class _Run:
             records.cached_tokens[row] = tokens
         for row in work.ignored:
             records.ignored[row] = True
-            self.leave(self.engines[records.engine[row]], row)
+            self.leave(engine, row)
 
-    def ended(self, engine: _Engine, finished: list[LLMRequest]) -> None:
+    def ended(self, engine: Engine, finished: list[LLMRequest]) -> None:
         """An iteration ended: some requests have all their tokens."""
         for request in finished:
             self.records.finish[int(request.id)] = self.clock.now
             self.leave(engine, int(request.id))
 
-    def leave(self, engine: _Engine, row: int) -> None:
+    def leave(self, engine: Engine, row: int) -> None:
         """A request leaves its engine."""
         engine.outstanding -= 1
         engine.outstanding_tokens -= int(self.world.trace.prompt_tokens[row])
@@ -212,7 +121,7 @@ class _Run:
         for follower in followers:
             think = 0.0 if trace.think_s is None else float(trace.think_s[follower])
             at = now + think if self.world.concurrency is not None else max(now + think, float(trace.arrival[follower]))
-            self.clock.call(lambda row=follower: self.arrive(row), at, _ARRIVES)
+            self.clock.call(lambda row=follower: self.arrive(row), at, ARRIVES)
         if self.world.concurrency is not None and not followers:
             self.next_of_loop()
 
@@ -225,14 +134,21 @@ def run_reference(world: World, until: float | None = None) -> tuple[Records, It
     InputError
         If the rest can never run, or the cost of an iteration is no time.
     """
-    run = _Run(world)
+    run = Run(world)
     run.clock.run(until)
-    records, horizon = run.records, float("inf") if until is None else until
-    columns: dict[str, list[Any]] = {name: [] for name in ("engine", "start", "end", *_INTS)}
+    return gather(run.records, run.engines, run.capacity, until)
+
+
+def gather(
+    records: Records, engines: Sequence[Engine], capacity: int, until: float | None
+) -> tuple[Records, Iterations, TokenRuns]:
+    """What engines did until some time, together; fills the columns of `records` that follow from it."""
+    horizon = float("inf") if until is None else until
+    columns: dict[str, list[Any]] = {name: [] for name in ("engine", "start", "end", *INTS)}
     who: list[Any] = []
     when: list[Any] = []
     rows = 0
-    for engine in run.engines:
+    for engine in engines:
         end = np.array(engine.end)
         m = int(np.searchsorted(end, horizon))  # what had not ended by then has given no tokens
         columns["engine"].append(np.full(m, engine.index, dtype=np.int64))
@@ -246,8 +162,8 @@ def run_reference(world: World, until: float | None = None) -> tuple[Records, It
         rows += m
     iterations = Iterations(
         **{name: np.concatenate(parts) for name, parts in columns.items()},
-        capacity_tokens=run.capacity,
-        engines=world.engines,
+        capacity_tokens=capacity,
+        engines=len(engines),
     )
     runs = TokenRuns.of_tokens(np.concatenate(who), np.concatenate(when))
     seen, at = np.unique(runs.request, return_index=True)

@@ -1,0 +1,222 @@
+"""`Engine`: the process of one LLM engine: it decides, computes, for ever; and what a router may look at."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import simpy
+
+from ....errors import InputError
+from ....profiles.llm.iteration import IterationCost
+from ..policies import Policy
+from ..prefix_blocks import HashedPool, block_hashes
+from ..request import LLMRequest
+from ..swapping import SwapCost
+from ..work import Work
+from .clock import DECIDES, ENDS, Clock
+
+__all__ = ["INTS", "Engine", "EngineKind", "Host"]
+
+INTS = ("running", "waiting", "prefill", "decodes", "preempted", "swap_out", "swap_in", "used_tokens", "wasted_tokens")
+"""Integer columns of `Iterations`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineKind:
+    """What an engine is made of.
+
+    Parameters
+    ----------
+    policy, config : Policy, its options
+        Its scheduler.
+    cost : IterationCost
+        Seconds of an iteration.
+    swap : SwapCost or None
+        Seconds of swapping; None: no time.
+    padded : bool
+        Whether padding counts as computed.
+    role : {"both", "prefill", "decode"}
+        What it is for.
+    """
+
+    policy: Policy
+    config: Any
+    cost: IterationCost
+    swap: SwapCost | None = None
+    padded: bool = False
+    role: str = "both"
+
+
+class Host(Protocol):
+    """Who runs engines, and hears of what they do."""
+
+    clock: Clock
+
+    def decided(self, engine: Engine, work: Work) -> None:
+        """An engine made a decision."""
+        ...
+
+    def ended(self, engine: Engine, finished: list[LLMRequest]) -> None:
+        """An iteration ended, these have all the tokens that the engine gives them."""
+        ...
+
+    def awaited(self, engine: Engine) -> bool:
+        """Whether something from outside is under way that will let an engine go on which cannot now."""
+        ...
+
+
+class Engine:
+    """One engine."""
+
+    def __init__(self, run: Host, index: int, kind: EngineKind) -> None:
+        self.run, self.index, self.kind = run, index, kind
+        self.scheduler = kind.policy.scheduler(kind.config)
+        self.outstanding = self.outstanding_tokens = 0
+        self.start, self.end = array("d"), array("d")
+        self.ints = {name: array("q") for name in INTS}
+        self.tokens, self.emitted = array("q"), array("q")  # requests that got a token, and how many in each iteration
+        self.preempted = 0  # by steps that took no time: the next iteration tells
+        self.used = self.capacity = 0
+        self.born = 0  # how often it was started anew
+        self.idle: simpy.Event | None = None
+        run.clock.process(self.life())
+
+    def put(self, request: LLMRequest) -> None:
+        """A request arrives."""
+        self.outstanding += 1
+        self.outstanding_tokens += request.prompt
+        self.scheduler.add(request)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something changed: an idle engine decides again."""
+        if self.idle is not None:
+            self.run.clock.at(self.idle, self.run.clock.now, DECIDES)
+            self.idle = None
+
+    def life(self) -> Generator[simpy.Event, Any, None]:
+        """Decide, compute, for ever; until it is started anew."""
+        run, clock, kind, scheduler, born = self.run, self.run.clock, self.kind, self.scheduler, self.born
+        busy, work_of, deep = kind.policy.busy, kind.policy.work, kind.policy.in_flight(kind.config)
+        flying: deque[tuple[Any, float]] = deque()  # steps that were decided, and when each ends
+        stalled, free = False, 0.0
+        while True:
+            waits = not busy(scheduler)
+            if not waits:
+                step = scheduler.schedule()
+                work = work_of(scheduler, step, kind.padded)
+                seconds = self.seconds(work)
+                run.decided(self, work)
+                if seconds > 0:
+                    start = max(clock.now, free)
+                    free, stalled = start + seconds, False
+                    self.record(work, start, free)
+                    flying.append((step, free))
+                else:
+                    self.preempted += len(work.preempted)
+                    scheduler.complete(step)
+                    if not flying and (stalled or not (work.ignored or work.preempted)):
+                        if not run.awaited(self):
+                            raise InputError(
+                                f"simulate_llm: engine {self.index} has {work.waiting} requests waiting at "
+                                f"{clock.now:g} s and none of them fits, with nothing running; give it more blocks "
+                                "or a larger max_num_batched_tokens"
+                            )
+                        waits = True
+                    stalled = not (work.ignored or waits)
+                if flying and (len(flying) == deep or seconds == 0):
+                    step, end = flying.popleft()
+                    yield clock.at(clock.event(), end, ENDS)
+                    if self.born != born:
+                        return
+                    run.ended(self, [f.request for f in scheduler.complete(step)])
+            if waits:
+                self.idle = clock.event()
+                yield self.idle
+            else:
+                yield clock.at(clock.event(), clock.now, DECIDES)
+            if self.born != born:
+                return
+
+    def stop(self) -> None:
+        """It dies: what it computes is lost, and the time that it spent on it is not."""
+        now, self.idle = self.run.clock.now, None
+        self.born += 1
+        self.outstanding = self.outstanding_tokens = self.preempted = self.used = 0
+        while self.end and self.end[-1] > now:
+            lost = self.emitted.pop()
+            if lost:
+                del self.tokens[-lost:]
+            if self.start[-1] < now:
+                self.end[-1] = now
+                self.emitted.append(0)
+                break
+            for column in (self.start, self.end, *self.ints.values()):
+                column.pop()
+
+    def begin(self) -> None:
+        """It is back, and knows nothing."""
+        self.scheduler = self.kind.policy.scheduler(self.kind.config)
+        self.run.clock.process(self.life())
+
+    def seconds(self, work: Work) -> float:
+        """Seconds from the decision to the end of the iteration."""
+        kind = self.kind
+        seconds = 0.0 if work.iteration is None else kind.cost.seconds(work.iteration)
+        if work.iteration is not None and not 0 < seconds < float("inf"):
+            raise InputError(f"cost: gave {seconds} seconds for {work.iteration}; expected a finite time > 0")
+        if (work.swap_out or work.swap_in) and kind.swap is not None:
+            seconds += kind.swap.seconds(work.swap_out + work.swap_in)
+        return seconds
+
+    def record(self, work: Work, start: float, end: float) -> None:
+        """Note an iteration."""
+        self.start.append(start)
+        self.end.append(end)
+        ints, iteration = self.ints, work.iteration
+        ints["running"].append(work.running)
+        ints["waiting"].append(work.waiting)
+        ints["prefill"].append(0 if iteration is None else iteration.tokens - iteration.decodes)
+        ints["decodes"].append(0 if iteration is None else iteration.decodes)
+        ints["preempted"].append(len(work.preempted) + self.preempted)
+        self.preempted = 0
+        ints["swap_out"].append(work.swap_out)
+        ints["swap_in"].append(work.swap_in)
+        ints["used_tokens"].append(work.used_tokens)
+        ints["wasted_tokens"].append(work.wasted_tokens)
+        self.tokens.extend(work.emits)
+        self.emitted.append(len(work.emits))
+        self.used, self.capacity = work.used_tokens, work.capacity_tokens
+
+    @property
+    def running(self) -> int:
+        """Requests that hold device memory."""
+        return len(self.scheduler.running)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for it."""
+        return len(self.scheduler.waiting) + len(getattr(self.scheduler, "swapped", ()))
+
+    @property
+    def kv_use(self) -> float:
+        """Share of the KV memory that is held, after the last decision; 0 without any request."""
+        return self.used / self.capacity if self.outstanding and self.capacity else 0.0
+
+    def cached_tokens(self, request: LLMRequest) -> int:
+        """Prompt tokens of a request that the prefix cache holds now."""
+        pool = getattr(self.scheduler, "pool", None)
+        if not isinstance(pool, HashedPool) or not pool.caching:
+            return 0
+        size = int(self.kind.config.block_size)
+        full = (request.prompt - 1) // size  # one token at least is computed
+        if request.tokens is not None:
+            contents = block_hashes(request.tokens, size)[:full]
+        else:
+            text = request.id if request.text is None else ("text", request.text)
+            contents = [(text, k) for k in range(full)]
+        return size * next((k for k, content in enumerate(contents) if pool.find(content) is None), len(contents))
