@@ -26,9 +26,9 @@ __all__ = ["Run", "gather", "run_reference"]
 class Run:
     """One simulation under way: its clock, its engines, and what is known of each request."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, clock: Clock | None = None) -> None:
         self.world = world
-        self.clock = Clock()
+        self.clock = clock or Clock()
         self.records = Records(len(world.trace))
         self.capacity = 0
         self.engines: list[Engine] = []
@@ -49,7 +49,7 @@ class Run:
     def populate(self) -> None:
         """The engines."""
         world = self.world
-        kind = EngineKind(world.policy, world.config, world.cost, world.swap, world.padded)
+        kind = EngineKind(world.policy, world.config, world.cost, world.swap, world.padded, survivors=world.survivors)
         self.engines += [Engine(self, i, kind) for i in range(world.engines)]
 
     def arrivals(self) -> Generator[simpy.Event, Any, None]:

@@ -12,6 +12,7 @@ from ...errors import InputError
 from ...profiles.llm.iteration import IterationCost
 from ...seeds import generator
 from ...traces.trace import Trace
+from .decoding.genealogy import Genealogy, Survivors
 from .policies import Policy, policy_config, policy_named
 from .reference import run_reference
 from .request import LLMRequest
@@ -21,7 +22,7 @@ from .swapping import SwapCost
 from .workload import LLMTrace
 from .world import World
 
-__all__ = ["simulate_llm"]
+__all__ = ["dropped_rows", "simulate_llm"]
 
 ENGINES = ("auto", "compiled", "simpy")
 WORTH_TOKENS = 100_000
@@ -41,6 +42,7 @@ def simulate_llm(
     until: float | None = None,
     too_long: str = "error",
     padded: bool = False,
+    survivors: Survivors | None = None,
     seed: int = 0,
     engine: str = "auto",
 ) -> LLMResult:
@@ -75,8 +77,11 @@ def simulate_llm(
         prompts that do not fit are ignored, outputs end at ``max_model_len``.
     padded : bool
         Whether the padding of a prompt batch counts as computed (vLLM 0.2 pads prompts).
+    survivors : Survivors, optional
+        Whose children the beams of a beam search are, under policies that share blocks (``"vllm-0.2"``); without it
+        `Genealogy` of this seed draws them, the same whatever the policy and the rate.
     seed : int
-        Seed of the router's stream.
+        Seed of the router's and the beams' streams.
     engine : {"auto", "compiled", "simpy"}
         Who computes it, with the same answers: the compiled engine where it can and a simulation is long enough to be
         worth it, else the reference; the compiled one or an error that says why not; the reference in SimPy. The result
@@ -109,13 +114,13 @@ def simulate_llm(
     if engine not in ENGINES:
         raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     found.scheduler(options)  # what is wrong with the pool is said here
-    dropped = _dropped(trace, found, options, strict=too_long == "error")
+    dropped = dropped_rows(trace, found, options, strict=too_long == "error")
     several = trace.best_of is not None and bool((trace.best_of > 1).any())
     if several and getattr(options, "num_cpu_blocks", 0) and swap is None:
         raise InputError("swap: groups of several sequences are swapped to num_cpu_blocks; give a SwapCost")
     world = World(
         trace, found, options, cost, swap, engines, router_named(router, generator(seed, "llm", "router")),
-        concurrency, padded, dropped,
+        concurrency, padded, dropped, Genealogy(seed) if survivors is None else survivors,
     )  # fmt: skip
     (records, iterations, runs), made_by = _run(world, router, until, engine)
     return LLMResult(
@@ -153,19 +158,22 @@ def _run(world: World, router: str, until: float | None, engine: str) -> tuple[A
     return run_reference(world, until), "reference"
 
 
-def _dropped(trace: LLMTrace, policy: Policy, options: Any, *, strict: bool) -> frozenset[int]:
+def dropped_rows(trace: LLMTrace, policy: Policy, options: Any, *, strict: bool) -> frozenset[int]:
     """Rows that the policy could not go on with; every row that cannot run to its end is an error under `strict`."""
     dropped: list[int] = []
-    verdicts: dict[tuple[int, int, int], bool] = {}
+    verdicts: dict[tuple[int, int, int, int], bool] = {}
     best_of = trace.best_of
-    if all((policy.cannot(options, r) or policy.fatal(options, r)) is None for r in _largest(trace)):
+    prefix = trace.shared_prefix
+    if prefix is None and all((policy.cannot(options, r) or policy.fatal(options, r)) is None for r in _largest(trace)):
         return frozenset()
     for row, (prompt, output) in enumerate(
         zip(trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True)
     ):
-        shape = prompt, output, 1 if best_of is None else int(best_of[row])
+        shape = (
+            prompt, output, 1 if best_of is None else int(best_of[row]), -1 if prefix is None else int(prefix[row])
+        )  # fmt: skip
         if shape not in verdicts:
-            request = LLMRequest(row, *shape[:2], best_of=shape[2])
+            request = LLMRequest(row, *shape[:2], best_of=shape[2], shared_prefix=None if shape[3] < 0 else shape[3])
             why = policy.cannot(options, request) or policy.fatal(options, request) if strict else None
             if why is not None:
                 raise InputError(f"request {row}: {why}; or pass too_long='ignore'")
