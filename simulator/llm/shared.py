@@ -1,0 +1,282 @@
+"""Engines that share devices: a group of devices computes the iterations of its engines in turn.
+
+The memory of a group is split among its engines beforehand: each has a block pool of its own. Time is not split: when
+the first stage of the group is free, the next engine in turn (round robin among those that have requests and no
+iteration under way) decides its iteration with the requests that have arrived by then, and the group computes it whole.
+A pipeline takes the next iteration when its first stage is free, and an iteration waits at a stage until the one before
+it has left (a flow shop, first in, first out). Switching between engines costs nothing: all weights stay in memory.
+
+An engine with `stages` stages has as many batches in flight as stages: schedulers of their own, as pipelined engines
+have; each holds its share of the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import simpy
+
+from ...errors import InputError
+from ...profiles.llm.iteration import Iteration, IterationCost
+from ...seeds import generator
+from .fleet.clock import DECIDES, ENDS, Clock
+from .fleet.engine import Engine, EngineKind
+from .policies import policy_config, policy_named
+from .reference import Run, gather
+from .request import LLMRequest
+from .result import LLMResult
+from .router import router_named
+from .simulate import dropped_rows
+from .workload import LLMTrace
+from .world import World
+
+__all__ = ["SharedEngine", "simulate_shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedEngine:
+    """An engine that computes on a group of devices, perhaps with others.
+
+    Parameters
+    ----------
+    model : str
+        What it serves: the name of a workload.
+    group : hashable
+        Its devices: engines with equal groups take turns.
+    policy : str
+        Its scheduler: a name of `POLICIES`.
+    config : mapping or dataclass
+        The policy's options, those of each of its batches in flight.
+    cost : IterationCost
+        Seconds of an iteration through all stages; if it has a method `interval`, those of the slowest stage.
+    stages : int
+        Stages of its pipeline: as many batches are in flight.
+
+    Raises
+    ------
+    InputError
+        On an unknown policy or option, no stage, or asynchronous scheduling.
+    """
+
+    model: str
+    group: Any
+    policy: str
+    config: Any
+    cost: IterationCost
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        options = policy_config(policy_named(self.policy).config, self.config)
+        object.__setattr__(self, "config", options)
+        if isinstance(self.stages, bool) or self.stages < 1:
+            raise InputError(f"stages: expected an integer >= 1 (got {self.stages!r})")
+        if policy_named(self.policy).in_flight(options) > 1:
+            raise InputError("async_scheduling: engines that take turns cannot schedule ahead; turn it off")
+
+    def stage_seconds(self, iteration: Iteration) -> tuple[float, ...]:
+        """Seconds of an iteration in each stage; the last one, which has the output head, is the slowest."""
+        seconds = self.cost.seconds(iteration)
+        if not 0 < seconds < float("inf"):
+            raise InputError(f"cost: gave {seconds} seconds for {iteration}; expected a finite time > 0")
+        if self.stages == 1:
+            return (seconds,)
+        interval: Callable[[Iteration], float] | None = getattr(self.cost, "interval", None)
+        slowest = seconds / self.stages if interval is None else interval(iteration)
+        return (*[(seconds - slowest) / (self.stages - 1)] * (self.stages - 1), slowest)
+
+
+class _Batch(Engine):
+    """One scheduler of an engine: it decides when its group says so."""
+
+    def __init__(self, run: _ModelRun, index: int, kind: EngineKind, group: _Group, told: SharedEngine) -> None:
+        self.group, self.told, self.flying, self.stalled = group, told, False, False
+        super().__init__(run, index, kind)
+        group.batches.append(self)
+
+    def life(self) -> Generator[simpy.Event, Any, None]:
+        """It has none of its own: the group is the process."""
+        return
+        yield
+
+    def wake(self) -> None:
+        """A request arrived: an idle group decides again."""
+        self.group.wake()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may decide."""
+        return not self.flying and self.kind.policy.busy(self.scheduler)
+
+
+class _Group:
+    """Devices that compute the iterations of several schedulers in turn."""
+
+    def __init__(self, clock: Clock, stages: int) -> None:
+        self.clock, self.free = clock, [0.0] * stages
+        self.batches: list[_Batch] = []
+        self.last = -1
+        self.idle: simpy.Event | None = None
+        clock.process(self.life())
+
+    def wake(self) -> None:
+        """Something changed."""
+        if self.idle is not None:
+            self.clock.at(self.idle, self.clock.now, DECIDES)
+            self.idle = None
+
+    def life(self) -> Generator[simpy.Event, Any, None]:
+        """Whoever is next in turn decides, the first stage computes; for ever."""
+        clock = self.clock
+        while True:
+            batch = self.next()
+            if batch is None:
+                self.idle = clock.event()
+                yield self.idle
+            else:
+                self.decide(batch)
+                yield clock.at(clock.event(), max(clock.now, self.free[0]), DECIDES)
+
+    def next(self) -> _Batch | None:
+        """The next in turn after the last one."""
+        n = len(self.batches)
+        for step in range(1, n + 1):
+            at = (self.last + step) % n
+            if self.batches[at].ready:
+                self.last = at
+                return self.batches[at]
+        return None
+
+    def decide(self, batch: _Batch) -> None:
+        """One scheduling decision, and its way through the stages."""
+        run, scheduler, now = batch.run, batch.scheduler, self.clock.now
+        step = scheduler.schedule()
+        work = batch.kind.policy.work(scheduler, step, batch.kind.padded)
+        run.decided(batch, work)
+        if work.iteration is None:
+            batch.preempted += len(work.preempted)
+            scheduler.complete(step)
+            if batch.stalled or not (work.ignored or work.preempted):
+                raise InputError(
+                    f"simulate_shared: engine {batch.index} of {batch.told.model!r} has {work.waiting} requests "
+                    f"waiting at {now:g} s and none of them fits, with nothing running; give it more blocks"
+                )
+            batch.stalled = not work.ignored
+            return
+        end = now
+        for stage, seconds in enumerate(batch.told.stage_seconds(work.iteration)):
+            end = max(end, self.free[stage]) + seconds
+            self.free[stage] = end
+        batch.flying, batch.stalled = True, False
+        batch.record(work, now, end)
+
+        def ended() -> None:
+            batch.flying = False
+            run.ended(batch, [f.request for f in scheduler.complete(step)])
+            self.wake()
+
+        self.clock.call(ended, end, ENDS)
+
+
+class _ModelRun(Run):
+    """The requests of one model, on engines whose groups others may use."""
+
+    def __init__(self, world: World, clock: Clock, engines: Sequence[SharedEngine], groups: dict[Any, _Group]) -> None:
+        self.told, self.groups = engines, groups
+        super().__init__(world, clock)
+
+    def populate(self) -> None:
+        for told in self.told:
+            if told.group not in self.groups:
+                self.groups[told.group] = _Group(self.clock, told.stages)
+            group, kind = self.groups[told.group], EngineKind(policy_named(told.policy), told.config, told.cost)
+            for _ in range(told.stages):
+                self.engines.append(_Batch(self, len(self.engines), kind, group, told))
+
+
+def simulate_shared(
+    requests: Mapping[str, LLMTrace | Iterable[LLMRequest]],
+    engines: Sequence[SharedEngine],
+    *,
+    router: str = "round_robin",
+    until: float | None = None,
+    too_long: str = "error",
+    seed: int = 0,
+) -> dict[str, LLMResult]:
+    """Serve several models by engines that share devices. SimPy; there is no compiled form.
+
+    An engine alone on its group, without a pipeline, does what `simulate_llm` says of it, to the last bit.
+
+    Parameters
+    ----------
+    requests : mapping of str to LLMTrace
+        Model -> what arrives.
+    engines : sequence of SharedEngine
+        Who serves; at least one for each model.
+    router : str
+        Who gets a request, among the batches in flight of its model's engines: a name of `ROUTERS`.
+    until : float, optional
+        Stop at this time, seconds.
+    too_long : {"error", "ignore"}
+        See `simulate_llm`.
+    seed : int
+        Seed of the routers' streams.
+
+    Returns
+    -------
+    dict of str to LLMResult
+        Model -> what became of its requests; its engines are numbered in their order here, batch by batch.
+
+    Raises
+    ------
+    InputError
+        On a model without an engine, engines of one group with different numbers of stages, or a request that cannot
+        run.
+    """
+    depth: dict[Any, int] = {}
+    for told in engines:
+        if depth.setdefault(told.group, told.stages) != told.stages:
+            raise InputError(
+                f"simulate_shared: engines on {told.group} have {depth[told.group]} and {told.stages} stages; a group "
+                "has one number of stages"
+            )
+    clock, groups, runs = Clock(), dict[Any, _Group](), dict[str, _ModelRun]()
+    for model, asked in requests.items():
+        trace, mine = LLMTrace.of(asked), [e for e in engines if e.model == model]
+        if not mine:
+            raise InputError(f"simulate_shared: no engine serves {model!r}")
+        stream = ("llm", "router") if len(requests) == 1 else ("llm", "router", model)
+        dropped = frozenset[int]()
+        for told in mine:
+            try:
+                dropped |= dropped_rows(trace, policy_named(told.policy), told.config, strict=too_long == "error")
+            except InputError as error:
+                raise InputError(f"{model}: {error}") from None
+        world = World(
+            trace, policy_named(mine[0].policy), mine[0].config, mine[0].cost, None, sum(e.stages for e in mine),
+            router_named(router, generator(seed, *stream)), None, False, dropped,
+        )  # fmt: skip
+        runs[model] = _ModelRun(world, clock, mine, groups)
+    clock.run(until)
+    return {model: _result(run, until) for model, run in runs.items()}
+
+
+def _result(run: _ModelRun, until: float | None) -> LLMResult:
+    records, iterations, tokens = gather(run.records, run.engines, run.capacity, until)
+    return LLMResult(
+        trace=run.world.trace,
+        arrival=records.arrival,
+        scheduled=records.scheduled,
+        first_token=records.first_token,
+        finish=records.finish,
+        generated=records.generated,
+        preemptions=records.preemptions,
+        cached_tokens=records.cached_tokens,
+        engine=records.engine,
+        ignored=records.ignored,
+        iterations=iterations,
+        runs=tokens,
+        policy=run.told[0].policy,
+        made_by="reference",
+    )
