@@ -126,6 +126,8 @@ def _fastertransformer(scheduler: FasterTransformerScheduler) -> MemoryUse:
 
 def _vllm02(scheduler: Vllm02Scheduler) -> MemoryUse:
     pages = _Pages(scheduler.memory.block_size)
+    for tokens, table in zip(scheduler.config.prefixes, scheduler.memory.prefixes, strict=True):
+        pages.add(table, tokens, tokens)
     for group in scheduler.running:
         final = min(group.request.prompt + group.request.output, scheduler.config.max_model_len + 1)
         for sequence in group.having(Status.RUNNING):

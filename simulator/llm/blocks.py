@@ -16,13 +16,14 @@ __all__ = ["Allocation", "Block", "BlockManager", "BlockPool"]
 
 
 class Block:
-    """One block of key and value memory, shared by `shares` sequences."""
+    """One block of key and value memory, shared by `shares` sequences; one more where it is `reserved` for a prefix."""
 
-    __slots__ = ("number", "shares")
+    __slots__ = ("number", "reserved", "shares")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.shares = 0
+        self.reserved = False
 
 
 class BlockPool:
@@ -79,14 +80,23 @@ class BlockManager:
         Sizes of the two pools.
     watermark : float
         Share of the device's blocks that admission leaves free, so that new prompts do not cause preemptions at once.
+    prefixes : tuple of int
+        Tokens of each prefix that has blocks of its own for good, on the device.
 
     Raises
     ------
     InputError
-        On a block size or pool below one block, or a watermark outside [0, 1).
+        On a block size or pool below one block, a watermark outside [0, 1), or prefixes that leave no block.
     """
 
-    def __init__(self, block_size: int, num_gpu_blocks: int, num_cpu_blocks: int = 0, watermark: float = 0.01) -> None:
+    def __init__(
+        self,
+        block_size: int,
+        num_gpu_blocks: int,
+        num_cpu_blocks: int = 0,
+        watermark: float = 0.01,
+        prefixes: tuple[int, ...] = (),
+    ) -> None:
         for name, value, least in (
             ("block_size", block_size, 1),
             ("num_gpu_blocks", num_gpu_blocks, 1),
@@ -102,22 +112,56 @@ class BlockManager:
         self.cpu = BlockPool(num_cpu_blocks)
         self.watermark_blocks = int(watermark * num_gpu_blocks)
         self.tables: dict[int, list[Block]] = {}
+        need = sum(-(-tokens // block_size) for tokens in prefixes)
+        if need >= num_gpu_blocks:
+            raise InputError(f"prefixes: need {need} blocks, of num_gpu_blocks {num_gpu_blocks}; none would be left")
+        self._prefix_tokens = prefixes
+        self.prefixes = tuple([self.gpu.allocate() for _ in range(-(-n // block_size))] for n in prefixes)
+        self.reserved = need
+        for block in (b for table in self.prefixes for b in table):
+            block.reserved = True
+
+    @property
+    def idle_reserved(self) -> int:
+        """Reserved blocks that no sequence uses."""
+        return sum(block.shares == 1 for table in self.prefixes for block in table)
+
+    def _prefix(self, group: SequenceGroup) -> tuple[list[Block], Block | None]:
+        """The full blocks of a prompt's reserved prefix, and the block that begins where these end."""
+        place = group.request.shared_prefix
+        if place is None or not self.prefixes:
+            return [], None
+        full = self._prefix_tokens[place] // self.block_size
+        blocks = self.prefixes[place]
+        return blocks[:full], blocks[full] if full < len(blocks) else None
 
     def can_allocate(self, group: SequenceGroup) -> Allocation:
         """Whether the prompt's blocks fit now, later, or never, beside the watermark."""
         need = group.having(Status.WAITING)[0].blocks(self.block_size)
-        if self.gpu.size - need < self.watermark_blocks:
+        if self.prefixes:
+            need -= len(self._prefix(group)[0])
+        if self.gpu.size - self.reserved - need < self.watermark_blocks:
             return Allocation.NEVER
         return Allocation.OK if self.gpu.free_blocks - need >= self.watermark_blocks else Allocation.LATER
 
-    def allocate(self, group: SequenceGroup) -> None:
-        """Give the prompt its blocks, one share for every sequence of the group."""
+    def allocate(self, group: SequenceGroup) -> tuple[int, int] | None:
+        """Give the prompt its blocks, one share for every sequence of the group.
+
+        Returns
+        -------
+        (int, int) or None
+            The block to copy from and to, if the prompt goes on in the last block of a reserved prefix (copy-on-write).
+        """
         waiting = group.having(Status.WAITING)
-        table = [self.gpu.allocate() for _ in range(waiting[0].blocks(self.block_size))]
-        for block in table:
+        shared, partial = self._prefix(group)
+        own = [self.gpu.allocate() for _ in range(waiting[0].blocks(self.block_size) - len(shared))]
+        for block in own:
             block.shares = len(group.sequences)
+        for block in shared:
+            block.shares += len(group.sequences)
         for sequence in waiting:
-            self.tables[sequence.number] = list(table)
+            self.tables[sequence.number] = [*shared, *own]
+        return None if partial is None else (partial.number, own[0].number)
 
     def can_append(self, group: SequenceGroup) -> bool:
         """Whether a block is free for every running sequence, needed or not (the paper's conservative test)."""
@@ -153,12 +197,12 @@ class BlockManager:
     def free(self, sequence: Sequence) -> None:
         """Drop a sequence's shares; one that holds none is left alone."""
         for block in self.tables.pop(sequence.number, ()):
-            (self.cpu if sequence.status is Status.SWAPPED else self.gpu).free(block)
+            (self.cpu if sequence.status is Status.SWAPPED and not block.reserved else self.gpu).free(block)
 
     def held(self, group: SequenceGroup) -> list[Block]:
-        """The distinct blocks of a group's unfinished sequences, in order of their first use."""
+        """The distinct blocks of a group's unfinished sequences, in order of their first use; none that is reserved."""
         blocks = (b for s in group.sequences if not s.finished for b in self.tables[s.number])
-        return list({id(b): b for b in blocks}.values())
+        return list({id(b): b for b in blocks if not b.reserved}.values())
 
     def can_swap_in(self, group: SequenceGroup) -> bool:
         """Whether the group's blocks and one more for each sequence fit beside the watermark."""
@@ -178,12 +222,15 @@ class BlockManager:
         return self._move(group.having(Status.RUNNING), self.gpu, self.cpu)
 
     def _move(self, sequences: list[Sequence], source: BlockPool, target: BlockPool) -> list[tuple[int, int]]:
-        """Move block tables from pool to pool; what sequences share there, they share here."""
+        """Move block tables from pool to pool; what sequences share there, they share here; reserved blocks stay."""
         moved: dict[int, Block] = {}
         pairs: list[tuple[int, int]] = []
         for sequence in sequences:
             table: list[Block] = []
             for block in self.tables[sequence.number]:
+                if block.reserved:
+                    table.append(block)
+                    continue
                 if id(block) in moved:
                     moved[id(block)].shares += 1
                 else:

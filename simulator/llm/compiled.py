@@ -49,8 +49,11 @@ def why_not_compiled(world: World, router: str) -> str | None:
     if world.concurrency is not None and (world.engines > 1 or world.dropped):
         return "a closed loop over several engines, or with requests that no engine takes, is not compiled"
     if isinstance(options, Vllm02Config):
-        several = trace.best_of is not None and bool((trace.best_of > 1).any())
-        return "requests of several sequences are not compiled" if several else None
+        several = False if trace.best_of is None else trace.best_of > 1
+        if np.any(several):
+            beams = trace.beam is not None and bool(np.any(trace.beam & several))
+            return "beam search is not compiled" if beams else "requests of several sequences are not compiled"
+        return "shared prefixes are not compiled" if options.prefixes else None
     if not isinstance(options, V1Config):
         return f"the policy of {type(options).__name__} is not compiled"
     if options.policy != "fcfs" or options.async_scheduling:

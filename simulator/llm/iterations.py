@@ -42,6 +42,9 @@ class Iterations:
         Token slots of one engine.
     engines : int
         Number of engines.
+    shared_tokens : ndarray of int64, optional
+        Token slots that sharing blocks saves: what the sequences that run would hold if each had blocks of its own,
+        less what is held for them. None: nothing can be shared.
     """
 
     engine: IntColumn
@@ -58,13 +61,15 @@ class Iterations:
     wasted_tokens: IntColumn
     capacity_tokens: int
     engines: int
+    shared_tokens: IntColumn | None = None
 
     def __len__(self) -> int:
         return len(self.end)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The columns by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("capacity_tokens", "engines")}
+        names = [f.name for f in fields(self) if f.name not in ("capacity_tokens", "engines")]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def integral(self, values: npt.ArrayLike, times: Column) -> Column:
         """Integral from 0 to each of `times` of what has `values` in each iteration and 0 between them, all engines."""

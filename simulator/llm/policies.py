@@ -110,17 +110,22 @@ def _cannot_02(config: Vllm02Config, request: LLMRequest) -> str | None:
     if request.prompt + request.output > config.max_model_len:
         return _too_long(request, config.max_model_len)
     # A group decodes only with one block more free than it holds; alone and preempted, it must fit a prompt again.
-    need = -(-(request.prompt + request.output - 1) // config.block_size)
+    if config.prefix_cannot(request) is not None:
+        return None  # `_fatal_02` says it
+    own = -(-(request.prompt + request.output - 1) // config.block_size)
+    need = own - config.prefix_tokens(request) // config.block_size
     room = config.num_gpu_blocks - int(config.watermark * config.num_gpu_blocks)
+    room -= sum(-(-tokens // config.block_size) for tokens in config.prefixes)
     if need > room:
-        return f"needs {need} blocks, num_gpu_blocks {config.num_gpu_blocks} less the watermark leaves {room}"
+        kept = "the watermark leaves" if not config.prefixes else "the watermark and the reserved prefixes leaves"
+        return f"needs {need} blocks, num_gpu_blocks {config.num_gpu_blocks} less {kept} {room}"
     return None
 
 
 def _fatal_02(config: Vllm02Config, request: LLMRequest) -> str | None:
     if request.best_of > config.max_num_seqs:
         return f"best_of {request.best_of} is above max_num_seqs {config.max_num_seqs}: it would wait for ever"
-    return None
+    return config.prefix_cannot(request)
 
 
 def _cannot_v1(config: V1Config, request: LLMRequest) -> str | None:

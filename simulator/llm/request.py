@@ -37,11 +37,15 @@ class LLMRequest:
     text : hashable, optional
         Of requests without `tokens`: those of one text have the same token at the same position, in prompt and output
         (the turns of one conversation). Without it a request shares no prefix with any other.
+    shared_prefix : int, optional
+        Which of the prefixes that the provider knows beforehand its prompt begins with (`Vllm02Config.prefixes`);
+        policies without such prefixes do not look at it.
 
     Raises
     ------
     InputError
-        On a count below one, a time that is not finite, or tokens of another number than `prompt`.
+        On a count below one, a time that is not finite, a flag that is none, a negative place, or tokens of another
+        number than `prompt`.
     """
 
     id: str | int
@@ -53,12 +57,18 @@ class LLMRequest:
     priority: int = 0
     tokens: tuple[int, ...] | None = None
     text: Hashable = None
+    shared_prefix: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("prompt", "output", "best_of"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"request {self.id!r}: {name}: expected an integer >= 1 (got {value!r})")
+        if not isinstance(self.beam, bool):
+            raise InputError(f"request {self.id!r}: beam: expected true or false (got {self.beam!r})")
+        place = self.shared_prefix
+        if place is not None and (isinstance(place, bool) or not isinstance(place, int) or place < 0):
+            raise InputError(f"request {self.id!r}: shared_prefix: expected a place >= 0 or None (got {place!r})")
         if not math.isfinite(self.arrival):
             raise InputError(f"request {self.id!r}: arrival: expected a finite time (got {self.arrival})")
         if self.tokens is not None and len(self.tokens) != self.prompt:

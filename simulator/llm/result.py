@@ -15,7 +15,7 @@ from ...errors import InputError
 from ..metrics import Estimate, Tail, mean_interval, tail
 from ..timeline import Timeline
 from .iterations import Iterations, TokenRuns, weighted_percentile
-from .result_views import over_time, timeline
+from .result_views import memory_saving, over_time, timeline
 from .workload import LLMTrace
 
 if TYPE_CHECKING:
@@ -254,6 +254,11 @@ class LLMResult:
         length = self.iterations.end - self.iterations.start
         total = float(length.sum())
         return float((self.iterations.running * length).sum() / total) if total > 0 else float("nan")
+
+    @property
+    def memory_saving(self) -> float:
+        """Share of the blocks that sharing saves (vLLM Fig. 5.15); see `result_views.memory_saving`."""
+        return memory_saving(self.iterations)
 
     def over_time(self, window_s: float) -> pd.DataFrame:
         """State of all engines together in windows of `window_s` seconds; see `result_views.over_time`."""

@@ -15,7 +15,7 @@ from .iterations import Iterations
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["over_time", "timeline"]
+__all__ = ["memory_saving", "over_time", "timeline"]
 
 
 def over_time(it: Iterations, window_s: float) -> pd.DataFrame:
@@ -70,3 +70,21 @@ def timeline(it: Iterations) -> Timeline:
         names=["prefill", "decode", "mixed", "swap"],
         processes=["engines"] * it.engines,
     )
+
+
+def memory_saving(iterations: Iterations) -> float:
+    """Share of the blocks that sharing saves: saved over needed without sharing, averaged over the time in which
+    something runs (vLLM Fig. 5.15).
+
+    Returns
+    -------
+    float
+        In [0, 1); 0 where nothing is shared, NaN where nothing runs.
+    """
+    it = iterations
+    if it.shared_tokens is None:
+        return 0.0 if len(it) else float("nan")
+    length, apart = it.end - it.start, it.used_tokens + it.shared_tokens
+    some = (it.running > 0) & (apart > 0)
+    total = float(length[some].sum())
+    return float((it.shared_tokens[some] / apart[some] * length[some]).sum() / total) if total else float("nan")

@@ -7,110 +7,54 @@ run out the newest is preempted, by recomputation if it has one sequence, else b
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Sequence as Places
+from typing import TYPE_CHECKING
 
 from ...errors import InputError, RunError
 from .blocks import Allocation, BlockManager
 from .request import LLMRequest, Sequence, SequenceGroup, Status
+from .vllm02_state import Vllm02Config, Vllm02Step
+
+if TYPE_CHECKING:
+    from .decoding.genealogy import Survivors
 
 __all__ = ["Vllm02Config", "Vllm02Scheduler", "Vllm02Step"]
-
-
-@dataclass(frozen=True, slots=True)
-class Vllm02Config:
-    """Engine arguments, by vLLM's own names.
-
-    Parameters
-    ----------
-    num_gpu_blocks, num_cpu_blocks, block_size, watermark
-        The KV memory: see `BlockManager`.
-    max_model_len : int
-        Tokens that a sequence may have.
-    max_num_batched_tokens : int, optional
-        Padded prompt tokens in a step; by default ``max(2048, max_model_len)``.
-    max_num_seqs : int
-        Sequences that may run at once.
-    max_paddings : int
-        Padding tokens in a prompt step.
-    """
-
-    num_gpu_blocks: int
-    num_cpu_blocks: int = 0
-    block_size: int = 16
-    max_model_len: int = 2048
-    max_num_batched_tokens: int | None = None
-    max_num_seqs: int = 256
-    max_paddings: int = 256
-    watermark: float = 0.01
-
-    def __post_init__(self) -> None:
-        for name in ("max_model_len", "max_num_seqs"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
-        for name, least in (("max_num_batched_tokens", 1), ("max_paddings", 0)):
-            value = getattr(self, name)
-            if value is None and name == "max_num_batched_tokens":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
-
-    @property
-    def token_budget(self) -> int:
-        """Padded prompt tokens in a step."""
-        return self.max_num_batched_tokens or max(2048, self.max_model_len)
-
-
-Pairs = list[tuple[int, int]]
-
-
-@dataclass(slots=True)
-class Vllm02Step:
-    """What one scheduling decision asks of the engine.
-
-    Parameters
-    ----------
-    kind : {"prompt", "decode", "idle"}
-        Prompts are processed, or every running sequence gets a token, or there is nothing to do.
-    scheduled : list of SequenceGroup
-        The groups, in order.
-    num_batched_tokens : int
-        Tokens in the batch, a prompt batch's padding included.
-    swap_out, swap_in, copies : list of (int, int)
-        Blocks to move and to copy before the model runs.
-    ignored : list of SequenceGroup
-        Requests that can never run.
-    preempted : list of SequenceGroup
-        Who lost its place, to be recomputed or swapped in again.
-    """
-
-    kind: Literal["prompt", "decode", "idle"] = "idle"
-    scheduled: list[SequenceGroup] = field(default_factory=list[SequenceGroup])
-    num_batched_tokens: int = 0
-    swap_out: Pairs = field(default_factory=list[tuple[int, int]])
-    swap_in: Pairs = field(default_factory=list[tuple[int, int]])
-    copies: Pairs = field(default_factory=list[tuple[int, int]])
-    ignored: list[SequenceGroup] = field(default_factory=list[SequenceGroup])
-    preempted: list[SequenceGroup] = field(default_factory=list[SequenceGroup])
 
 
 class Vllm02Scheduler:
     """The policy: knows requests, blocks and steps, and no clock.
 
     Life cycle: `add` what arrives, `schedule` a step, run it, `complete` it; again.
+
+    Parameters
+    ----------
+    config : Vllm02Config
+        Engine arguments.
+    survivors : Survivors, optional
+        Whose children the beams of a step are; without it every beam goes on in its own place.
     """
 
-    def __init__(self, config: Vllm02Config) -> None:
+    def __init__(self, config: Vllm02Config, survivors: Survivors | None = None) -> None:
         self.config = config
-        self.memory = BlockManager(config.block_size, config.num_gpu_blocks, config.num_cpu_blocks, config.watermark)
+        self.survivors = survivors
+        self.memory = BlockManager(
+            config.block_size, config.num_gpu_blocks, config.num_cpu_blocks, config.watermark, config.prefixes
+        )
         self.waiting: list[SequenceGroup] = []
         self.running: list[SequenceGroup] = []
         self.swapped: list[SequenceGroup] = []
         self._groups = self._sequences = 0
 
     def add(self, request: LLMRequest) -> SequenceGroup:
-        """A request arrives."""
+        """A request arrives.
+
+        Raises
+        ------
+        InputError
+            On a shared prefix that is not there, or that is the whole prompt.
+        """
+        if (why := self.config.prefix_cannot(request)) is not None:
+            raise InputError(f"request {request.id!r}: {why}")
         group = SequenceGroup(request, self._groups, [self._sequence(request.prompt)])
         self._groups += 1
         self.waiting.append(group)
@@ -128,6 +72,9 @@ class Vllm02Scheduler:
         """Every scheduled sequence got a token, a prompt's its samples; returns the groups that finished."""
         finished: list[SequenceGroup] = []
         for group in step.scheduled:
+            request = group.request
+            if request.beam and request.best_of > 1 and len(group.sequences) > 1 and self.survivors is not None:
+                self._survive(group, self.survivors.parents(request, group.sequences[0].output))
             for sequence in group.having(Status.RUNNING):
                 self._grow(group, sequence)
             if group.finished:
@@ -155,7 +102,7 @@ class Vllm02Scheduler:
                 prompt.status = Status.IGNORED
                 step.ignored.append(self.waiting.pop(0))
                 continue
-            tried = [*lengths, prompt.length]
+            tried = [*lengths, prompt.length - self.config.prefix_tokens(group.request)]
             padded = len(tried) * max(tried)
             if padded > self.config.token_budget or padded - sum(tried) > self.config.max_paddings:
                 break
@@ -164,7 +111,9 @@ class Vllm02Scheduler:
             if running + group.max_running > self.config.max_num_seqs:
                 break
             lengths, running = tried, running + group.max_running
-            self.memory.allocate(group)
+            pair = self.memory.allocate(group)
+            if pair is not None:
+                step.copies.append(pair)
             prompt.status = Status.RUNNING
             self.running.append(self.waiting.pop(0))
             step.scheduled.append(group)
@@ -236,6 +185,29 @@ class Vllm02Scheduler:
         for sequence in sequences:
             sequence.status = Status.SWAPPED
         self.swapped.append(group)
+
+    def _survive(self, group: SequenceGroup, parents: Places[int]) -> None:
+        """Let the beams be children of the beams at these places: fork all but the first, free the dead."""
+        beams, new = group.sequences, list[Sequence]()
+        if len(parents) != len(beams) or not all(0 <= place < len(beams) for place in parents):
+            raise RunError(
+                f"request {group.request.id!r}: survivors: expected {len(beams)} places of parents below {len(beams)} "
+                f"(got {tuple(parents)})"
+            )
+        placed: set[int] = set()
+        for place in parents:
+            beam = beams[place]
+            if place in placed:
+                child = self._sequence(beam.length, beam.output, Status.RUNNING)
+                self.memory.fork(beam, child)
+                beam = child
+            placed.add(place)
+            new.append(beam)
+        for place, beam in enumerate(beams):
+            if place not in placed:
+                beam.status = Status.FINISHED
+                self.memory.free(beam)
+        group.sequences = new
 
     def _grow(self, group: SequenceGroup, sequence: Sequence) -> None:
         """One more token; after the prompt, the samples beside the first share its blocks."""

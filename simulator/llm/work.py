@@ -39,6 +39,9 @@ class Work:
         Token slots of device memory that are held, and those of them that hold no token.
     capacity_tokens : int
         Token slots in all.
+    shared_tokens : int
+        Token slots that sharing saves: those of all sequences that run, if each had its blocks to itself, less what
+        they hold together (vLLM Fig. 5.15).
     """
 
     iteration: Iteration | None = None
@@ -55,41 +58,50 @@ class Work:
     used_tokens: int = 0
     wasted_tokens: int = 0
     capacity_tokens: int = 0
+    shared_tokens: int = 0
 
 
 def work_02(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work:
     """A step of the paper's vLLM."""
     iteration, size, tables, wasted = None, scheduler.config.block_size, scheduler.memory.tables, 0.0
+    before: list[int] = []  # tokens of each prompt that are in reserved blocks
     if step.kind == "prompt":
-        lengths = [group.having(Status.RUNNING)[0].length for group in step.scheduled]
-        width = max(lengths)
-        iteration = Iteration(tuple((width if padded else n, 0) for n in lengths), outputs=len(lengths))
-    running = context = 0
+        before = [scheduler.config.prefix_tokens(group.request) for group in step.scheduled]
+        rest = [g.having(Status.RUNNING)[0].length - n for g, n in zip(step.scheduled, before, strict=True)]
+        width = max(rest)
+        chunks = tuple((width if padded else new, n) for new, n in zip(rest, before, strict=True))
+        iteration = Iteration(chunks, outputs=len(chunks))
+    running = context = blocks = 0
     for group in scheduler.running:
         for sequence in group.sequences:
             if sequence.status is Status.RUNNING:
                 length, table = sequence.length, tables[sequence.number]
                 running += 1
                 context += length
+                blocks += len(table)
                 if len(table) * size > length:  # in a prompt step the newest token may have no slot yet
                     wasted += (len(table) * size - length) / table[-1].shares
     if step.kind == "decode" and running:  # a decode step schedules all that run
         iteration = Iteration((), running, context, running)
     pool = scheduler.memory.gpu
+    held = pool.size - pool.free_blocks
+    idle = scheduler.memory.idle_reserved if scheduler.memory.reserved else 0
     return Work(
         iteration,
         emits=[group.request.id for group in step.scheduled],
         admitted=[g.request.id for g in step.scheduled] if step.kind == "prompt" else [],
         preempted=[group.request.id for group in step.preempted],
         ignored=[group.request.id for group in step.ignored],
+        cached={g.request.id: n for g, n in zip(step.scheduled, before, strict=False) if n},
         swap_out=len(step.swap_out),
         swap_in=len(step.swap_in),
         copies=len(step.copies),
         running=len(scheduler.running),
         waiting=len(scheduler.waiting) + len(scheduler.swapped),
-        used_tokens=(pool.size - pool.free_blocks) * size,
+        used_tokens=held * size,
         wasted_tokens=round(wasted),
         capacity_tokens=pool.size * size,
+        shared_tokens=(blocks - (held - idle)) * size,
     )
 
 
@@ -106,6 +118,7 @@ def work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
             prefill.append((tokens, end - tokens))
     size = scheduler.config.block_size
     usable = scheduler.pool.size - 1
+    held, blocks = usable - scheduler.pool.free_blocks, sum(len(r.blocks) for r in scheduler.running)
     return Work(
         Iteration(tuple(prefill), decodes, context, len(step.samples)) if step.scheduled else None,
         [r.request.id for r in step.samples],
@@ -114,10 +127,11 @@ def work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
         cached={r.request.id: step.cached[r] for r in step.new},
         running=len(scheduler.running),
         waiting=len(scheduler.waiting),
-        used_tokens=(usable - scheduler.pool.free_blocks) * size,
+        used_tokens=held * size,
         # Blocks that are shared are full: what is not filled is each request's own.
-        wasted_tokens=sum(len(r.blocks) * size - r.computed for r in scheduler.running),
+        wasted_tokens=blocks * size - sum(r.computed for r in scheduler.running),
         capacity_tokens=usable * size,
+        shared_tokens=(blocks - held) * size,
     )
 
 

@@ -37,6 +37,8 @@ class LLMTrace:
         Tokens of the prompt, and tokens that each of its sequences generates, >= 1.
     best_of : array_like of int, shape (n,), optional
         Sequences generated from each prompt; 1 without it.
+    beam : array_like of bool, shape (n,), optional
+        Whether these are beams of a beam search instead of independent samples; False without it.
     priority : array_like of int, shape (n,), optional
         Smaller goes first under policies that look at it; 0 without it.
     after : array_like of int, shape (n,), optional
@@ -49,6 +51,9 @@ class LLMTrace:
         same text. Without them only the turns of a conversation share a prefix.
     prefix_block : int
         Tokens of each such block; 1: the ids are tokens.
+    shared_prefix : array_like of int, shape (n,), optional
+        Which of the prefixes that an engine reserved blocks for each prompt begins with (`Vllm02Config.prefixes`); -1
+        for none.
 
     Raises
     ------
@@ -60,11 +65,13 @@ class LLMTrace:
     prompt_tokens: IntColumn
     output_tokens: IntColumn
     best_of: IntColumn | None = None
+    beam: npt.NDArray[np.bool_] | None = None
     priority: IntColumn | None = None
     after: IntColumn | None = None
     think_s: FloatColumn | None = None
     prefix_ids: Sequence[Sequence[int]] | None = None
     prefix_block: int = 512
+    shared_prefix: IntColumn | None = None
 
     def __init__(
         self,
@@ -73,11 +80,13 @@ class LLMTrace:
         output_tokens: npt.ArrayLike,
         *,
         best_of: npt.ArrayLike | None = None,
+        beam: npt.ArrayLike | None = None,
         priority: npt.ArrayLike | None = None,
         after: npt.ArrayLike | None = None,
         think_s: npt.ArrayLike | None = None,
         prefix_ids: Sequence[Sequence[int]] | None = None,
         prefix_block: int = 512,
+        shared_prefix: npt.ArrayLike | None = None,
     ) -> None:
         times = _column(arrival, "arrival", float)
         n = len(times)
@@ -90,8 +99,10 @@ class LLMTrace:
             "prompt_tokens": _counts(prompt_tokens, "prompt_tokens", n, 1),
             "output_tokens": _counts(output_tokens, "output_tokens", n, 1),
             "best_of": _counts(best_of, "best_of", n, 1),
+            "beam": _flags(beam, "beam", n),
             "priority": _counts(priority, "priority", n, None),
             "after": _counts(after, "after", n, -1),
+            "shared_prefix": _counts(shared_prefix, "shared_prefix", n, -1),
             "think_s": None if think_s is None else _column(think_s, "think_s", float, n),
         }
         follows, think = columns["after"], columns["think_s"]
@@ -139,14 +150,17 @@ class LLMTrace:
             return cls(requests.arrival, prompts, outputs)
         rows = sorted(requests, key=lambda r: r.arrival)
         told = [r.tokens for r in rows if r.tokens is not None]
+        prefix = [-1 if r.shared_prefix is None else r.shared_prefix for r in rows]
         return cls(
             [r.arrival for r in rows],
             [r.prompt for r in rows],
             [r.output for r in rows],
             best_of=[r.best_of for r in rows],
+            beam=[r.beam for r in rows] if any(r.beam for r in rows) else None,
             priority=[r.priority for r in rows],
             prefix_ids=told if rows and len(told) == len(rows) else None,
             prefix_block=1,
+            shared_prefix=prefix if any(place >= 0 for place in prefix) else None,
         )
 
     def __len__(self) -> int:
@@ -166,9 +180,13 @@ class LLMTrace:
             int(self.output_tokens[row]),
             float(self.arrival[row]) if arrival is None else arrival,
             1 if self.best_of is None else int(self.best_of[row]),
+            beam=self.beam is not None and bool(self.beam[row]),
             priority=0 if self.priority is None else int(self.priority[row]),
             tokens=self.tokens(row),
             text=self._root(row),
+            shared_prefix=None
+            if self.shared_prefix is None or self.shared_prefix[row] < 0
+            else int(self.shared_prefix[row]),
         )
 
     def tokens(self, row: int) -> tuple[int, ...] | None:
@@ -211,18 +229,21 @@ class LLMTrace:
             self.prompt_tokens[kept],
             self.output_tokens[kept],
             best_of=None if self.best_of is None else self.best_of[kept],
+            beam=None if self.beam is None else self.beam[kept],
             priority=None if self.priority is None else self.priority[kept],
             after=after,
             think_s=None if self.think_s is None else self.think_s[kept],
             prefix_ids=None if ids is None else [ids[int(i)] for i in kept],
             prefix_block=self.prefix_block,
+            shared_prefix=None if self.shared_prefix is None else self.shared_prefix[kept],
         )
 
     def to_frame(self) -> pd.DataFrame:
         """One row per request, one column for each that is there (prefix ids aside)."""
         import pandas as pd
 
-        names = ("arrival", "prompt_tokens", "output_tokens", "best_of", "priority", "after", "think_s")
+        names = ("arrival", "prompt_tokens", "output_tokens", "best_of", "beam", "priority", "after", "think_s")
+        names += ("shared_prefix",)
         return pd.DataFrame({name: getattr(self, name) for name in names if getattr(self, name) is not None})
 
 
@@ -247,6 +268,15 @@ def _counts(values: Any, name: str, n: int, least: int | None) -> IntColumn | No
     if least is not None:
         _refuse(name, column, column < least, f"expected integers >= {least}")
     return column
+
+
+def _flags(values: Any, name: str, n: int) -> npt.NDArray[np.bool_] | None:
+    """A column of true and false; 0 and 1 are taken for them, as tables hold them."""
+    if values is None:
+        return None
+    column = _column(values, name, float, n)
+    _refuse(name, column, (column != 0) & (column != 1), "expected true or false")
+    return column.astype(np.bool_)
 
 
 def _refuse(name: str, column: npt.NDArray[Any], bad: npt.NDArray[np.bool_], why: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...profiles.llm.iteration import IterationCost
+from .decoding.genealogy import Survivors
 from .policies import Policy
 from .router import Router
 from .swapping import SwapCost
@@ -40,6 +41,8 @@ class World:
         Whether padding counts as computed.
     dropped : frozenset of int
         Rows that no engine takes.
+    survivors : Survivors or None
+        Whose children beams are; None: every beam goes on in its own place.
     """
 
     trace: LLMTrace
@@ -52,6 +55,7 @@ class World:
     concurrency: int | None
     padded: bool
     dropped: frozenset[int]
+    survivors: Survivors | None = None
 
 
 class Records:

@@ -12,16 +12,29 @@ import simpy
 
 from ....errors import InputError
 from ....profiles.llm.iteration import IterationCost
+from ..decoding.genealogy import Survivors
 from ..policies import Policy
 from ..prefix_blocks import HashedPool, block_hashes
 from ..request import LLMRequest
 from ..swapping import SwapCost
+from ..vllm02 import Vllm02Scheduler
 from ..work import Work
 from .clock import DECIDES, ENDS, Clock
 
 __all__ = ["INTS", "Engine", "EngineKind", "Host"]
 
-INTS = ("running", "waiting", "prefill", "decodes", "preempted", "swap_out", "swap_in", "used_tokens", "wasted_tokens")
+INTS = (
+    "running",
+    "waiting",
+    "prefill",
+    "decodes",
+    "preempted",
+    "swap_out",
+    "swap_in",
+    "used_tokens",
+    "wasted_tokens",
+    "shared_tokens",
+)
 """Integer columns of `Iterations`."""
 
 
@@ -41,6 +54,8 @@ class EngineKind:
         Whether padding counts as computed.
     role : {"both", "prefill", "decode"}
         What it is for.
+    survivors : Survivors or None
+        Whose children beams are; None: every beam goes on in its own place.
     """
 
     policy: Policy
@@ -49,6 +64,14 @@ class EngineKind:
     swap: SwapCost | None = None
     padded: bool = False
     role: str = "both"
+    survivors: Survivors | None = None
+
+    def scheduler(self) -> Any:
+        """A fresh scheduler."""
+        scheduler = self.policy.scheduler(self.config)
+        if isinstance(scheduler, Vllm02Scheduler):
+            scheduler.survivors = self.survivors
+        return scheduler
 
 
 class Host(Protocol):
@@ -74,7 +97,7 @@ class Engine:
 
     def __init__(self, run: Host, index: int, kind: EngineKind) -> None:
         self.run, self.index, self.kind = run, index, kind
-        self.scheduler = kind.policy.scheduler(kind.config)
+        self.scheduler = kind.scheduler()
         self.outstanding = self.outstanding_tokens = 0
         self.start, self.end = array("d"), array("d")
         self.ints = {name: array("q") for name in INTS}
@@ -160,7 +183,7 @@ class Engine:
 
     def begin(self) -> None:
         """It is back, and knows nothing."""
-        self.scheduler = self.kind.policy.scheduler(self.kind.config)
+        self.scheduler = self.kind.scheduler()
         self.run.clock.process(self.life())
 
     def seconds(self, work: Work) -> float:
@@ -188,6 +211,7 @@ class Engine:
         ints["swap_in"].append(work.swap_in)
         ints["used_tokens"].append(work.used_tokens)
         ints["wasted_tokens"].append(work.wasted_tokens)
+        ints["shared_tokens"].append(work.shared_tokens)
         self.tokens.extend(work.emits)
         self.emitted.append(len(work.emits))
         self.used, self.capacity = work.used_tokens, work.capacity_tokens
