@@ -2,9 +2,12 @@
 
 from .drive import drive
 from .plan import Deployment, LLMPlan, LLMWorkload, ServedModel
+from .plan_result import LLMPlanResult
+from .plan_simulate import simulate_plan
 from .policies import POLICIES
 from .request import LLMRequest
 from .result import LLMResult
+from .shared import SharedEngine, simulate_shared
 from .simulate import simulate_llm
 from .swapping import SwapCost
 from .workload import LLMTrace
@@ -15,11 +18,13 @@ __all__ = [
     "POLICIES",
     "Deployment",
     "LLMPlan",
+    "LLMPlanResult",
     "LLMRequest",
     "LLMResult",
     "LLMTrace",
     "LLMWorkload",
     "ServedModel",
+    "SharedEngine",
     "SwapCost",
     "conversations",
     "draw",
@@ -29,4 +34,6 @@ __all__ = [
     "read_mooncake",
     "renewal_times",
     "simulate_llm",
+    "simulate_plan",
+    "simulate_shared",
 ]
