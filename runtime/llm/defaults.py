@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...profiles.llm.decoder import DecoderSpec
+from ...profiles.llm.engine_memory import RUNTIME_BYTES, budgets, other_bytes
 
 __all__ = ["GIB", "RUNTIME_BYTES", "asynchronous", "budgets", "device_memory", "other_bytes", "version_in"]
 
@@ -12,9 +12,6 @@ GIB = 2**30
 
 ASYNC_SINCE = (0, 14)
 """First version of vLLM that schedules asynchronously unless told not to."""
-
-RUNTIME_BYTES = 551 * 2**20
-"""The device's context and libraries, outside the engine's own allocations."""
 
 MEMORY_GIB = {
     "RTX PRO 6000": 95.6,
@@ -46,29 +43,6 @@ def device_memory(name: str) -> int:
         if all(word in said for word in part.lower().split()):
             return int(MEMORY_GIB[part] * GIB)
     return 0
-
-
-def budgets(memory_bytes: int, device: str) -> tuple[int, int]:
-    """``max_num_batched_tokens`` and ``max_num_seqs`` of vLLM's API server where they are not given."""
-    if memory_bytes >= 160 * GIB:
-        return 16384, 1024
-    if memory_bytes >= 70 * GIB and "a100" not in device.lower():
-        return 8192, 1024
-    return 2048, 256
-
-
-def other_bytes(model: DecoderSpec, tp: int, batched: int, seqs: int, *, bf16_ends: bool, nccl: int = 0) -> int:
-    """Memory of a rank beside weights and KV, as vLLM measures it in a trial step before it lays out KV memory.
-
-    The runtime, NCCL's buffers, and the larger of two peaks in bf16: one layer's activations of `batched` tokens (its
-    input and residual, both halves of the gated layer and their product), or the logits of `seqs` sequences with their
-    copy in fp32. Where weights are quantised, embedding and head stay in bf16 (`bf16_ends`).
-    """
-    wide = 3 if model.gated else 2
-    layer = batched * (2 * model.hidden * 2 + wide * -(-model.ffn // tp) * 2)
-    logits = seqs * model.vocab * (2 + 4)
-    ends = (model.embedding_weights + model.head_weights) // tp if bf16_ends else 0
-    return RUNTIME_BYTES + nccl + max(layer, logits) + ends
 
 
 def asynchronous(version: str, pp: int = 1) -> bool:
