@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 
 from ...errors import InfeasibleError, InputError
+from .cost_experts import Spread
 from .decoder import DecoderSpec, precision_bytes
+from .decoder import weight_bytes as bytes_of_weight
+from .parallel_layout import Exchange, Parallel
 
 __all__ = ["KVCapacity", "kv_capacity"]
 
@@ -29,6 +32,8 @@ class KVCapacity:
         One block of this rank: ``2 x layers x block x KV heads x head size x bytes``.
     block_size : int
         Tokens in a block.
+    cp, dp : int
+        Ranks that hold other tokens of the same sequences, and ranks that hold other sequences, of one engine.
     """
 
     memory_bytes: int
@@ -37,6 +42,8 @@ class KVCapacity:
     other_bytes: int
     block_bytes: int
     block_size: int
+    cp: int = 1
+    dp: int = 1
 
     @property
     def available_bytes(self) -> int:
@@ -45,20 +52,26 @@ class KVCapacity:
 
     @property
     def num_blocks(self) -> int:
-        """Whole blocks that fit."""
+        """Whole blocks that fit on a rank."""
         return max(0, self.available_bytes // self.block_bytes)
 
     @property
+    def engine_blocks(self) -> int:
+        """Blocks of different tokens on all ranks of an engine: what its scheduler has to give."""
+        return self.num_blocks * self.cp * self.dp
+
+    @property
     def tokens(self) -> int:
-        """Tokens that fit."""
-        return self.num_blocks * self.block_size
+        """Tokens that fit, of all ranks."""
+        return self.engine_blocks * self.block_size
 
     def explain(self) -> str:
         """The formula with its figures."""
         return (
             f"{self.memory_bytes / GIB:.2f} GiB x {self.utilization:g} - {self.weight_bytes / GIB:.2f} GiB weights - "
             f"{self.other_bytes / GIB:.2f} GiB other = {self.available_bytes / GIB:.2f} GiB; "
-            f"/ {self.block_bytes} bytes a block = {self.num_blocks} blocks of {self.block_size} = {self.tokens} tokens"
+            f"/ {self.block_bytes} bytes a block = {self.num_blocks} blocks of {self.block_size} "
+            f"{f'x {self.cp * self.dp} ranks ' if self.cp * self.dp > 1 else ''}= {self.tokens} tokens"
         )
 
 
@@ -68,6 +81,10 @@ def kv_capacity(
     *,
     tp: int = 1,
     pp: int = 1,
+    cp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    exchange: Exchange = "ag_rs",
     utilization: float = 0.9,
     block_size: int = 16,
     weights: str = "float16",
@@ -84,6 +101,14 @@ def kv_capacity(
         Memory of one device, bytes.
     tp, pp : int
         Degrees of tensor and pipeline parallelism. KV heads are repeated where `tp` is above their number.
+    cp : int
+        Shards of every sequence (`parallel_layout.Parallel`): a rank stores every cp-th token. With the exchanges
+        "ag_rs" and "a2a" shards are ranks of the tensor-parallel group, which hold the same KV heads otherwise.
+    dp, ep : int
+        Ranks with requests of their own in one engine, and the degree that experts are split by: a rank holds
+        ``1 / (tp dp)`` of the experts whatever `ep` is, and all the rest of a tensor-parallel rank's weights.
+    exchange : str
+        What shards send each other; of no meaning at ``cp=1``.
     utilization : float
         Share of the memory that the engine takes, in (0, 1].
     block_size : int
@@ -102,20 +127,33 @@ def kv_capacity(
     """
     if not 0 < utilization <= 1:
         raise InputError(f"utilization: expected a share of the memory in (0, 1] (got {utilization})")
-    for name, value in (("tp", tp), ("pp", pp), ("block_size", block_size), ("memory_bytes", memory_bytes)):
+    for name, value in (("tp", tp), ("pp", pp), ("cp", cp), ("block_size", block_size), ("memory_bytes", memory_bytes)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
     if model.heads % tp:
         raise InputError(f"tp: {tp} does not divide the {model.heads} heads of {model.name}")
     if pp > model.layers:
         raise InputError(f"pp: {pp} stages are more than the {model.layers} layers of {model.name}")
+    spread = Spread(tp, dp, ep)
+    spread.check(model)
+    layout = Parallel(tp=tp, cp=cp, exchange=exchange)
+    if cp > 1:
+        layout.check(model)
     layers = -(-model.layers // pp)
     ends = max(model.embedding_weights, model.head_weights or model.embedding_weights) if pp > 1 else (
         model.embedding_weights + model.head_weights
     )  # fmt: skip
-    weight_bytes = -(-(layers * model.layer_weights + ends) // tp) * precision_bytes(weights)
+    moe = min(model.moe_layers, layers)
+    wide = layout.matrix_tp
+    routed = moe * model.experts * model.expert_weights
+    q = 2 * model.hidden * (model.heads + 2 * model.kv_heads) * model.head_dim
+    rest = layers * model.attention_weights + (layers - moe) * model.ffn_weights + moe * model.moe_weights - routed
+    # All but experts is split over the tensor-parallel group; "helix" splits all but Q, K and V further.
+    mine = (rest + ends) / tp if wide == tp else (layers * q / 2 + ends) / tp + (rest - layers * q / 2) / wide
+    count = -(-(rest + ends + routed) // tp) if wide == tp and dp == 1 else math.ceil(mine + routed / (tp * dp))
+    weight_bytes = math.ceil(count * bytes_of_weight(weights))
     block = 2 * layers * block_size * max(1, model.kv_heads // tp) * model.head_dim * precision_bytes(kv)
-    found = KVCapacity(memory_bytes, utilization, weight_bytes, other_bytes, block, block_size)
+    found = KVCapacity(memory_bytes, utilization, weight_bytes, other_bytes, block, block_size, cp, dp)
     if found.num_blocks < 1:
         raise InfeasibleError(
             f"{model.name}: its weights leave no room for one KV block on a rank ({found.explain()}); "

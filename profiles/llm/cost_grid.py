@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CostGrid", "attention_seconds", "compiled", "iteration_seconds"]
+__all__ = ["NOTHING", "CostGrid", "attention_seconds", "compiled", "fullest", "iteration_seconds"]
 
 Floats = NDArray[np.float64]
 JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "boundscheck": False}
+
+
+NOTHING: Floats = np.zeros(0)
+NOTHING.setflags(write=False)
 
 
 class CostGrid(NamedTuple):
@@ -40,6 +44,10 @@ class CostGrid(NamedTuple):
         Whether host time hides behind the device.
     chunk_s : float
         What each chunk after the first adds to the attention of all layers whatever its size.
+    ranks : int
+        Ranks with requests of their own that step together (data-parallel attention); 1 for an engine by itself.
+    experts : array
+        With several ranks: seconds of what they compute together, by the tokens of all (index); empty without.
     """
 
     dense: Floats
@@ -63,6 +71,8 @@ class CostGrid(NamedTuple):
     graph_tokens: int
     overlapped: bool
     chunk_s: float = 0.0
+    ranks: int = 1
+    experts: Floats = NOTHING
 
 
 def _line(table: Floats, at: int) -> float:
@@ -130,7 +140,10 @@ def _mixed(g: CostGrid, new: float, before: float, decodes: float, context: floa
 
 def attention_seconds(g: CostGrid, decodes: int, context: int, new: Any, before: Any) -> float:
     """Seconds of attention, all layers: of the chunks and of the decodes, or of both in one call where measured."""
-    chunks = len(new)
+    return _attention(g, decodes, context, new, before, len(new))
+
+
+def _attention(g: CostGrid, decodes: int, context: int, new: Any, before: Any, chunks: int) -> float:
     mean = context / decodes if decodes else 0.0
     if chunks and len(g.mixed_new):
         # Further chunks add what they add to the smallest call beside the same decodes.
@@ -156,6 +169,48 @@ def attention_seconds(g: CostGrid, decodes: int, context: int, new: Any, before:
     return total
 
 
+def fullest(ranks: int, decodes: int, new: Any) -> tuple[int, float]:
+    """Tokens of the fullest of several ranks, and its share of the prompts' tokens.
+
+    Decodes are spread evenly; of the prompts' tokens the fullest rank has its even share, or the longest chunk.
+    """
+    total = 0
+    longest = 0
+    for i in range(len(new)):
+        total += new[i]
+        longest = max(longest, new[i])
+    share = max(1.0 / ranks, longest / total) if total else 0.0
+    return -(-decodes // ranks) + int(np.ceil(total * share)), share
+
+
+def _together(g: CostGrid, decodes: int, context: int, new: Any, before: Any, outputs: int) -> float:
+    """Seconds of a step of several ranks that wait for one another: that of the fullest one."""
+    tokens, share = fullest(g.ranks, decodes, new)
+    mine = -(-decodes // g.ranks)
+    read = -(-context // g.ranks)
+    attention = _attention(g, mine, read, new, before, 0) if mine else 0.0
+    gathered = decodes
+    if len(new):
+        attention += share * (_attention(g, mine, read, new, before, len(new)) - attention)
+        for i in range(len(new)):
+            gathered += new[i]
+    if tokens <= g.graph_tokens:
+        gathered = g.ranks * tokens  # graphs run padded to one size
+    device = _line(g.dense, tokens) + _line(g.head, -(-outputs // g.ranks)) + attention
+    if len(g.experts):
+        device += _line(g.experts, gathered)
+    if tokens > g.graph_tokens:
+        launch = g.host_eager_s
+    elif len(new):
+        launch = g.host_pieces_s
+    else:
+        launch = g.host_decode_s
+    host = g.scheduler_s + g.per_sequence_s * (mine + len(new) * share)
+    if g.overlapped:
+        return max(device, launch + host)
+    return max(device, launch) + host
+
+
 def iteration_seconds(g: CostGrid, decodes: int, context: int, new: Any, before: Any, outputs: int) -> float:
     """Seconds of one iteration.
 
@@ -175,6 +230,8 @@ def iteration_seconds(g: CostGrid, decodes: int, context: int, new: Any, before:
         tokens += new[i]
     if tokens == 0:
         return 0.0
+    if g.ranks > 1:
+        return _together(g, decodes, context, new, before, outputs)
     device = _line(g.dense, tokens) + _line(g.head, outputs) + attention_seconds(g, decodes, context, new, before)
     if tokens > g.graph_tokens:
         launch = g.host_eager_s
@@ -193,7 +250,10 @@ def compiled() -> Callable[..., Any]:
     """`iteration_seconds` compiled by numba; takes the same arguments, callable from compiled code."""
     import numba
 
-    names = ("_line", "_cell", "_surface", "_weight", "_mixed", "attention_seconds", "iteration_seconds")
+    names = (
+        "_line", "_cell", "_surface", "_weight", "_mixed", "_attention", "attention_seconds", "fullest", "_together",
+        "iteration_seconds",
+    )  # fmt: skip
     scope: dict[str, Any] = {"np": np, "__name__": __name__}
     for name in names:
         plain = globals()[name]

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .cost_experts import ALONE, Spread
 from .cost_overheads import Overheads
 from .cost_parts import Parts, Surface
 from .decoder import DecoderSpec
 from .tables import Layers, Peaks
 from .tables_grid import EXTRAPOLATED, INTERPOLATED, MEASURED, Grid
-from .tables_layers import ONCE, TWICE
+from .tables_layers import FEED_FORWARD, ONCE, TWICE
 
 __all__ = ["LayerKernels"]
 
@@ -33,6 +34,8 @@ class LayerKernels:
         Decides padding.
     link_bytes_per_s, link_latency_s : float
         Link between the devices: communication is not in these tables.
+    spread : Spread
+        How experts and requests are spread over ranks.
     """
 
     model: DecoderSpec
@@ -42,6 +45,7 @@ class LayerKernels:
     overheads: Overheads
     link_bytes_per_s: float
     link_latency_s: float
+    spread: Spread = ALONE
 
     @property
     def launches(self) -> int:
@@ -56,7 +60,8 @@ class LayerKernels:
         found: list[Parts] = []
         for name, grid in self.layers.dense.items():
             seconds, kind = grid.at(run)
-            count = 1 if name in ONCE else self.model.layers * (2 if name in TWICE else 1)
+            layers = self.model.layers - (self.model.moe_layers if name in FEED_FORWARD else 0)
+            count = 1 if name in ONCE else layers * (2 if name in TWICE else 1)
             found.append(Parts(name, count * seconds, kind))
         moved, tp = run * self.model.hidden * 2, self.layers.tp
         if tp > 1 and not any("all_reduce" in name for name in self.layers.dense):
@@ -67,6 +72,22 @@ class LayerKernels:
             hop = (self.pp - 1) * (self.link_latency_s + moved / tp / self.link_bytes_per_s)
             found.append(Parts("sends between stages", hop, np.full(len(run), EXTRAPOLATED)))
         return found
+
+    def experts(self, tokens: Floats) -> list[Parts]:
+        """Routing and experts of the fullest rank, for the tokens of all ranks; sending them there and back."""
+        model, spread = self.model, self.spread
+        if not model.moe_layers:
+            return []
+        grids, ep, found = self.layers.moe, spread.ep, spread.distinct(model, tokens)
+        # A rank's share of the assignments is what grids of another degree have at as many tokens fewer.
+        at = min(grids, key=lambda degree: (degree != ep, degree))
+        seconds, kind = grids[at].at(tokens * at / ep, np.clip(found, grids[at].axes[1][0], None))
+        if spread.width > 1:
+            seconds = np.maximum(seconds / spread.width, grids[at].seconds.min())
+        if at != ep or spread.width > 1:
+            kind = np.full(kind.shape, EXTRAPOLATED)
+        parts = [Parts("experts", model.moe_layers * seconds, kind)]
+        return parts + spread.exchanges(model, tokens, self.link_latency_s, self.link_bytes_per_s)
 
     def head(self, outputs: Floats) -> list[Parts]:
         """Output head and sampling by sequences."""

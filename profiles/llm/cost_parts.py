@@ -89,6 +89,10 @@ class Kernels(Protocol):
         """Parts that depend on the number of tokens alone."""
         ...
 
+    def experts(self, tokens: Floats) -> list[Parts]:
+        """Parts that depend on the tokens of all ranks that meet at the experts; none in a dense model."""
+        ...
+
     def head(self, outputs: Floats) -> list[Parts]:
         """Parts that depend on the number of sequences that give a token."""
         ...

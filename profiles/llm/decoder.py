@@ -1,4 +1,4 @@
-"""`DecoderSpec`: the shape of a dense decoder-only language model, from the fields of its config.json."""
+"""`DecoderSpec`: the shape of a decoder-only language model, dense or of experts, from its config.json."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ...errors import InputError
+from .experts import expert_fields
 
-__all__ = ["PRECISION_BYTES", "DecoderSpec", "decoder"]
+__all__ = ["PRECISION_BYTES", "WEIGHT_BITS", "DecoderSpec", "decoder", "weight_bytes"]
 
 PRECISION_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8": 1}
 """Bytes of one weight or one cached key or value."""
+
+WEIGHT_BITS = {"int8": 8.0, "fp8_block": 8.002, "int4": 4.25, "nvfp4": 4.5, "mxfp4": 4.25}
+"""Bits of one weight where weights alone are quantised, scales included: groups of 128 with 16-bit scales and 8-bit
+zeros (rounded up), groups of 16 or 32 with 8-bit scales, blocks of 128 x 128 with 32-bit scales."""
 
 ALIASES = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers"),
@@ -28,13 +33,14 @@ ALIASES = {
 }
 """Our field -> what config.json files call it."""
 
-GATED = ("llama", "mistral", "qwen", "gemma", "phi3", "internlm", "yi", "baichuan", "deepseek")
+GATED = ("llama", "mistral", "mixtral", "qwen", "gemma", "phi3", "phimoe", "internlm", "yi", "baichuan", "deepseek")
+GATED += ("gpt_oss", "glm", "granite", "olmo", "exaone", "command", "cohere", "solar", "hunyuan", "ernie", "dots")
 """Model types whose feed-forward block has a gate: three matrices instead of two."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderSpec:
-    """Shape of a dense decoder.
+    """Shape of a decoder; dense where `experts` is 0.
 
     Parameters
     ----------
@@ -58,11 +64,17 @@ class DecoderSpec:
         Whether positions are a table of weights (OPT, GPT).
     source : str
         Where the figures come from.
+    experts, experts_per_token : int
+        Routed experts of a layer, and those that a token goes to; 0 in dense models.
+    moe_ffn, shared_ffn : int
+        Inner width of one expert, and of the shared experts together, which every token goes to.
+    dense_layers : int
+        Layers with a feed-forward block of width `ffn` in place of experts (the first ones, or every other).
 
     Raises
     ------
     InputError
-        On a size below one, or heads that the KV heads do not divide.
+        On a size below one, heads that the KV heads do not divide, or experts that do not fit together.
     """
 
     name: str
@@ -79,6 +91,11 @@ class DecoderSpec:
     max_positions: int = 4096
     learned_positions: bool = False
     source: str = ""
+    experts: int = 0
+    experts_per_token: int = 0
+    moe_ffn: int = 0
+    shared_ffn: int = 0
+    dense_layers: int = 0
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "ffn", "vocab", "kv_heads", "head_dim", "max_positions"):
@@ -89,25 +106,47 @@ class DecoderSpec:
             raise InputError(
                 f"decoder {self.name!r}: kv_heads {self.kv_heads} does not divide the {self.heads} attention heads"
             )
+        for name in ("experts", "experts_per_token", "moe_ffn", "shared_ffn", "dense_layers"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InputError(f"decoder {self.name!r}: {name}: expected an integer >= 0 (got {value!r})")
+        if self.experts and not (1 <= self.experts_per_token <= self.experts and self.moe_ffn):
+            raise InputError(
+                f"decoder {self.name!r}: {self.experts} experts: expected experts_per_token of 1 to {self.experts} and "
+                f"moe_ffn >= 1 (got {self.experts_per_token} and {self.moe_ffn})"
+            )
+        if not self.experts and (self.experts_per_token or self.moe_ffn or self.shared_ffn or self.dense_layers):
+            raise InputError(f"decoder {self.name!r}: fields of experts without experts; give how many there are")
+        if self.dense_layers > self.layers:
+            raise InputError(f"decoder {self.name!r}: {self.dense_layers} dense layers of {self.layers}")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], name: str = "") -> DecoderSpec:
         """Read the fields of a config.json, as model repositories publish it.
 
+        Of models that also see or hear, the part on text. Windows, sinks and linear attention are not modelled.
+
         Raises
         ------
         InputError
-            If fields are missing, all named at once.
+            If fields are missing, all named at once, or attention is of a kind that is not modelled (latent).
         """
+        inner: Any = config.get("text_config")
+        if isinstance(inner, Mapping) and config.get("num_hidden_layers") is None:
+            return cls.from_config(cast("Mapping[str, Any]", inner), name or str(config.get("_name_or_path") or ""))
         said: dict[str, Any] = {}
         for field, keys in ALIASES.items():
             said[field] = next((config[key] for key in keys if config.get(key) is not None), None)
         if said["ffn"] is None and said["hidden"] is not None and config.get("model_type") == "gpt2":
             said["ffn"] = 4 * said["hidden"]
+        if said["ffn"] is None and config.get("moe_intermediate_size"):  # no layer without experts
+            said["ffn"] = config["moe_intermediate_size"]
         missing = [ALIASES[f][0] for f in ("layers", "hidden", "heads", "ffn", "vocab") if said[f] is None]
         where = name or str(config.get("_name_or_path") or "config.json")
         if missing:
             raise InputError(f"{where}: fields missing in config.json: {', '.join(missing)}")
+        if config.get("kv_lora_rank"):
+            raise InputError(f"{where}: multi-head latent attention (kv_lora_rank) is not modelled; give another model")
         kind = str(config.get("model_type", "")).lower()
         if said["kv_heads"] is None:
             said["kv_heads"] = said["heads"]
@@ -126,20 +165,54 @@ class DecoderSpec:
             biases=plain,
             learned_positions=kind in ("opt", "gpt2", "gpt_bigcode"),
             source="config.json",
-            **said,
+            **{**said, **expert_fields(config, where, said["layers"], said["ffn"])},
         )
+
+    @property
+    def moe_layers(self) -> int:
+        """Layers with experts; none in a dense model."""
+        return self.layers - self.dense_layers if self.experts else 0
 
     @property
     def weights(self) -> int:
         """Number of weights, norms left out (below 0.01 %)."""
-        return self.layers * self.layer_weights + self.embedding_weights + self.head_weights
+        plain, moe = self.layers - self.moe_layers, self.moe_layers
+        blocks = self.layers * self.attention_weights + plain * self.ffn_weights + moe * self.moe_weights
+        return blocks + self.embedding_weights + self.head_weights
+
+    @property
+    def active_weights(self) -> int:
+        """Weights that one token passes through; all of them in a dense model."""
+        idle = self.moe_layers * (self.experts - self.experts_per_token) * self.expert_weights
+        return self.weights - idle
 
     @property
     def layer_weights(self) -> int:
-        """Weights of one layer: attention projections and feed-forward block."""
+        """Weights of one layer: attention projections and feed-forward block, or experts in a layer that has them."""
+        return self.attention_weights + (self.moe_weights if self.moe_layers else self.ffn_weights)
+
+    @property
+    def attention_weights(self) -> int:
+        """Weights of a layer's attention projections."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        matrices = self.hidden * (2 * q + 2 * kv) + (3 if self.gated else 2) * self.hidden * self.ffn
-        return matrices + ((q + 2 * kv + 2 * self.hidden + self.ffn) if self.biases else 0)
+        return self.hidden * (2 * q + 2 * kv) + ((q + 2 * kv + self.hidden) if self.biases else 0)
+
+    @property
+    def ffn_weights(self) -> int:
+        """Weights of a feed-forward block without experts."""
+        matrices = (3 if self.gated else 2) * self.hidden * self.ffn
+        return matrices + ((self.hidden + self.ffn) if self.biases else 0)
+
+    @property
+    def expert_weights(self) -> int:
+        """Weights of one routed expert."""
+        return (3 if self.gated else 2) * self.hidden * self.moe_ffn
+
+    @property
+    def moe_weights(self) -> int:
+        """Weights of a layer's experts: routed, shared, and the router."""
+        shared = (3 if self.gated else 2) * self.hidden * self.shared_ffn
+        return self.experts * (self.expert_weights + self.hidden) + shared
 
     @property
     def embedding_weights(self) -> int:
@@ -157,7 +230,7 @@ class DecoderSpec:
 
     def weight_bytes(self, precision: str = "float16") -> int:
         """Bytes of all weights."""
-        return self.weights * precision_bytes(precision)
+        return round(self.weights * weight_bytes(precision))
 
 
 def precision_bytes(precision: str) -> int:
@@ -173,6 +246,17 @@ def precision_bytes(precision: str) -> int:
         hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(PRECISION_BYTES)}"
         raise InputError(f"precision: unknown precision {precision!r}; {hint}")
     return PRECISION_BYTES[precision]
+
+
+def weight_bytes(precision: str) -> float:
+    """Bytes of one weight, in precisions that weights alone may have too (`WEIGHT_BITS`, scales included).
+
+    Raises
+    ------
+    InputError
+        On an unknown precision; names the nearest.
+    """
+    return WEIGHT_BITS[precision] / 8 if precision in WEIGHT_BITS else precision_bytes(precision)
 
 
 def decoder(name: str) -> DecoderSpec:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import InputError
-from ..hardware import DeviceSpec
+from ..hardware import DeviceSpec, LinkSpec
 from .tables_grid import Grid
 
 __all__ = ["KernelTables", "Layers", "Operators", "Peaks"]
@@ -89,6 +89,9 @@ class Operators:
         (way, devices) -> grid over bytes; the ways are ``graph`` and ``eager`` (the engine's own) and ``nccl``.
     quantise : mapping
         Precision -> (seconds, seconds per element) of quantising the activations, as it is contained in those GEMMs.
+    moe : mapping
+        (precision, width of the model, of an expert, experts, experts per token, degree that widths are split by,
+        degree that experts are split by) -> grid over the tokens of all ranks: routing and experts of one rank.
     """
 
     gemm: Mapping[str, Grid] = field(default_factory=dict[str, Grid])
@@ -96,6 +99,9 @@ class Operators:
     decode: Mapping[tuple[str, int, int], Grid] = field(default_factory=dict[tuple[str, int, int], Grid])
     all_reduce: Mapping[tuple[str, int], Grid] = field(default_factory=dict[tuple[str, int], Grid])
     quantise: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    moe: Mapping[tuple[str, int, int, int, int, int, int], Grid] = field(
+        default_factory=dict[tuple[str, int, int, int, int, int, int], Grid]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,10 @@ class Layers:
         do not say.
     own : bool
         Whether `profile measure --llm` wrote them, whose unit needs no guess.
+    moe : mapping
+        Degree that experts are split by -> grid over (tokens, distinct experts on the rank): routing and experts.
+    link : LinkSpec, optional
+        All-reduces of two devices as measured on that machine; public tables of layers hold no communication.
     """
 
     model: str
@@ -131,6 +141,8 @@ class Layers:
     mixed: Grid
     further_chunk_s: float = 0.0
     own: bool = False
+    moe: Mapping[int, Grid] = field(default_factory=dict[int, Grid])
+    link: LinkSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

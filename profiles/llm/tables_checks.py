@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import InputError, MeshwrightError
 
-__all__ = ["read_table", "read_yaml", "units"]
+__all__ = ["read_header", "read_table", "read_yaml", "units"]
 
 REPEAT = 8.0
 """Measurements of one point that lie further apart than this contradict each other (public tables reach 4.3)."""
@@ -81,6 +81,15 @@ def read_table(
         named = ", ".join(f"{k}={v}" for k, v in zip(key, where if isinstance(where, tuple) else (where,), strict=True))
         raise InputError(f"{path}: {named} is measured twice with {low:g} and {high:g}; keep the right row")
     return frame
+
+
+def read_header(path: Path) -> tuple[str, ...]:
+    """Names of a CSV file's columns; none if it cannot be read, which `read_table` says."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            return tuple(name.strip() for name in lines.readline().split(","))
+    except (OSError, UnicodeDecodeError):
+        return ()
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -11,10 +11,11 @@ import numpy as np
 from ...errors import InputError
 from .decoder import DecoderSpec
 from .tables import KernelTables, Layers, Peaks
-from .tables_checks import read_table, read_yaml
+from .tables_checks import read_header, read_table, read_yaml
 from .tables_grid import Grid
+from .tables_machine import read_machine
 
-__all__ = ["ONCE", "TWICE", "check_layers", "load_layers"]
+__all__ = ["FEED_FORWARD", "ONCE", "TWICE", "check_layers", "load_layers"]
 
 US = 1e-6
 ONCE = ("embedding", "final_layernorm", "inputs", "forward_rest")
@@ -22,7 +23,9 @@ ONCE = ("embedding", "final_layernorm", "inputs", "forward_rest")
 builds the tensors of an iteration, and what a forward pass does between the parts that are named."""
 TWICE = ("layernorm",)
 """Dense layers that a transformer layer has twice."""
-NEEDED = ("qkv_proj", "o_proj", "down_proj")
+FEED_FORWARD = ("gate_up_proj", "up_proj", "act_fn", "down_proj")
+"""Dense layers of the feed-forward block: not in layers with experts."""
+NEEDED = ("qkv_proj", "o_proj")
 ATTENTION = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
 
 
@@ -51,11 +54,10 @@ def load_layers(folder: Path, tp: int | None = None) -> KernelTables:
         raise InputError(f"{folder}: tp {tp} was not measured; there is {', '.join(f'tp{d}' for d in degrees)}")
     at = folder / f"tp{tp}" if tp in degrees else folder
     dense = _series(at / "dense.csv", "tokens")
-    missing = [name for name in NEEDED if name not in dense]
+    moe = _moe(at, folder)
+    missing = [name for name in (*NEEDED, *(() if moe else ("down_proj",))) if name not in dense]
     if missing:
         raise InputError(f"{at / 'dense.csv'}: layers missing: {', '.join(missing)} (got {', '.join(dense)})")
-    if (at / "moe.csv").is_file():
-        raise InputError(f"{at / 'moe.csv'}: mixtures of experts are not modelled; give the tables of a dense model")
     per_sequence = _series(at / "per_sequence.csv", "sequences")
     if "lm_head" not in per_sequence:
         raise InputError(f"{at / 'per_sequence.csv'}: layers missing: lm_head (got {', '.join(per_sequence)})")
@@ -66,8 +68,10 @@ def load_layers(folder: Path, tp: int | None = None) -> KernelTables:
     further = meta.get("further_chunk_us", 0.0)
     if isinstance(further, bool) or not isinstance(further, int | float) or not 0 <= further < float("inf"):
         raise InputError(f"{folder / 'meta.yaml'}: further_chunk_us: expected microseconds >= 0 (got {further!r})")
-    layers = Layers(str(meta["model"]), tp, dense, per_sequence, decode, mixed, further * US, own)
-    return KernelTables(name, Peaks(name, 1.0, 1.0, 1.0, source="none: layers are measured"), None, layers, source)
+    memory, link = read_machine(folder)
+    layers = Layers(str(meta["model"]), tp, dense, per_sequence, decode, mixed, further * US, own, moe, link)
+    peaks = Peaks(name, 1.0, 1.0, 1.0, memory, source="none: layers are measured")
+    return KernelTables(name, peaks, None, layers, source)
 
 
 def check_layers(tables: KernelTables, model: DecoderSpec, tp: int) -> Peaks:
@@ -95,7 +99,10 @@ def check_layers(tables: KernelTables, model: DecoderSpec, tp: int) -> Peaks:
             f"kernel tables: lm_head of {layers.model} at tp {tp} would read {bandwidth:.3g} bytes/s; "
             "expected time_us in microseconds, of this model and degree"
         )
-    return Peaks(tables.name, flops, flops, bandwidth, source="the best rates that its tables reach")
+    if model.moe_layers and not layers.moe:
+        raise InputError(f"kernel tables: {model.name} has experts, and there is no moe.csv; measure its experts too")
+    memory = tables.peaks.memory_bytes
+    return Peaks(tables.name, flops, flops, bandwidth, memory, source="the best rates that its tables reach")
 
 
 def _run_degree(folder: Path) -> int | None:
@@ -108,6 +115,29 @@ def _run_degree(folder: Path) -> int | None:
         return int(said["engine_kwargs"]["tensor_parallel_size"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _moe(at: Path, folder: Path) -> dict[int, Grid]:
+    """``moe.csv`` of the degree, or of ``tp1/``, where it is kept alone: experts are split by their own degree.
+
+    Without the column `ep` all experts were on the rank. A call's work grows with the experts that it reads and, at
+    some 250 FLOP a byte, with its tokens; that law fills what cannot be (few tokens, many experts) and goes beyond.
+    """
+    path = next((p for p in (at / "moe.csv", folder / "tp1" / "moe.csv") if p.is_file()), None)
+    if path is None:
+        return {}
+    frame = read_table(path, ("tokens", "activated_experts"), (), "time_us", optional=("ep",))
+    if "ep" not in frame.columns:
+        frame["ep"] = 1
+
+    def ideal(tokens: Any, experts: Any) -> Any:
+        return experts + tokens / 32
+
+    columns = ("tokens", "activated_experts")
+    return {
+        int(ep): Grid.build(columns, [rows[c].to_numpy(dtype=float) for c in columns], rows["time_us"] * US, ideal)
+        for ep, rows in frame.groupby("ep")
+    }
 
 
 def _linear(*work: Any) -> Any:
@@ -127,7 +157,18 @@ def _series(path: Path, over: str) -> dict[str, Grid]:
 
 
 def _attention(path: Path) -> tuple[Grid, Grid]:
-    frame = read_table(path, ATTENTION, (), "time_us", zero=ATTENTION)
+    """Both forms of the file: `kv_prefill`, or since October 2026 `prefill_key`, the mean over a chunk's queries of the
+    keys that they see: the context before it and half the chunk. Further columns: the kernel, queries per decode."""
+    optional = ("layer", "decode_q_len")
+    newer = "prefill_key" in read_header(path)
+    names = tuple("prefill_key" if newer and name == "kv_prefill" else name for name in ATTENTION)
+    frame = read_table(path, names, (), "time_us", zero=names, optional=optional)
+    if newer:
+        frame["kv_prefill"] = (frame["prefill_key"] - frame["prefill_chunk"] / 2).clip(lower=0)
+    if "layer" in frame.columns and (frame["layer"] == "attention").any():
+        frame = frame[frame["layer"] == "attention"]
+    if "decode_q_len" in frame.columns and (frame["decode_q_len"] == 1).any():
+        frame = frame[frame["decode_q_len"] == 1]  # more: verification of drafts
     chunk, before, decodes, context = (frame[name].to_numpy(dtype=float) for name in ATTENTION)
     seconds = frame["time_us"].to_numpy(dtype=float) * US
     alone = (chunk == 0) & (decodes > 0)

@@ -77,7 +77,7 @@ def load_operators(folder: Path) -> KernelTables:
         On anything wrong in a file; `gemm`, `context_attention` and `generation_attention` must be there.
     """
     peaks = _peaks(folder)
-    gemm_file = folder / "gemm.parquet"
+    gemm_file = _file(folder, "gemm")
     frame = read_table(gemm_file, ("m", "n", "k"), ("gemm_dtype",), "latency")
     gemm: dict[str, Grid] = {}
     for dtype, rows in frame.groupby("gemm_dtype"):
@@ -91,13 +91,63 @@ def load_operators(folder: Path) -> KernelTables:
         peaks,
         Operators(
             gemm,
-            _attention(folder / "context_attention.parquet", peaks, decode=False),
-            _attention(folder / "generation_attention.parquet", peaks, decode=True),
+            _attention(_file(folder, "context_attention"), peaks, decode=False),
+            _attention(_file(folder, "generation_attention"), peaks, decode=True),
             _all_reduce(folder, peaks),
             _quantise(gemm),
+            _moe(folder, peaks),
         ),
         source=f"{source} ({folder.name})",
     )
+
+
+def _file(folder: Path, name: str) -> Path:
+    """``<name>.parquet``, or ``<name>_perf.parquet`` as the project itself calls it."""
+    given = folder / f"{name}_perf.parquet"
+    return given if given.is_file() and not (folder / f"{name}.parquet").is_file() else folder / f"{name}.parquet"
+
+
+def _moe(folder: Path, peaks: Peaks) -> dict[tuple[str, int, int, int, int, int, int], Grid]:
+    """``moe.parquet``, if it is there: routing and experts of one rank, by the tokens of all ranks.
+
+    Gates were made to choose alike or by power laws; the steepest of the latter that is below 1.1 counts where there
+    are several (trained gates have favourites), else what there is.
+    """
+    path = _file(folder, "moe")
+    if not path.is_file():
+        return {}
+    shape = ("hidden_size", "inter_size", "num_experts", "topk", "moe_tp_size", "moe_ep_size")
+    optional = ("distribution", "kernel_source")
+    frame = read_table(path, ("num_tokens", *shape), ("moe_dtype",), "latency", optional=optional)
+    if "distribution" in frame.columns:
+        order = {name: _steepness(str(name)) for name in frame["distribution"].unique()}
+        frame["steep"] = frame["distribution"].map(order)
+        frame = frame[frame["steep"] == frame.groupby(["moe_dtype", *shape])["steep"].transform("max")]
+    found: dict[tuple[str, int, int, int, int, int, int], Grid] = {}
+    for key, rows in frame.groupby(["moe_dtype", *shape]):
+        dtype, hidden, inner, experts, k, wide, ep = key
+        size = GEMM_BYTES.get(str(dtype), 1.0)
+        weights, flops = 3 * hidden * inner / wide, peaks.flops if size == 2 else peaks.fp8_flops / size
+
+        def ideal(tokens: Any, weights: float = weights, k: int = k, e: int = experts, ep: int = ep, size: float = size,
+                  flops: float = flops) -> Any:  # fmt: skip
+            read = weights * size * np.minimum(e, tokens * k) / ep / peaks.bandwidth_bytes_per_s
+            return np.maximum(read, 2 * weights * tokens * k / ep / flops)
+
+        tokens, seconds = rows["num_tokens"].to_numpy(dtype=float), rows["latency"].to_numpy(dtype=float) * MS
+        whole = (str(dtype), int(hidden), int(inner), int(experts), int(k), int(wide), int(ep))
+        found[whole] = Grid.build(("tokens",), (tokens,), seconds, ideal)
+    return found
+
+
+def _steepness(distribution: str) -> float:
+    """Of names like ``power_law_1.01``; 0 for gates that choose alike, less for power laws that are too steep."""
+    number = distribution.rpartition("_")[2]
+    try:
+        exponent = float(number)
+    except ValueError:
+        return 0.0
+    return exponent if exponent < 1.1 else -exponent
 
 
 def _peaks(folder: Path) -> Peaks:
@@ -162,7 +212,7 @@ def _attention(path: Path, peaks: Peaks, *, decode: bool) -> dict[tuple[str, int
 def _all_reduce(folder: Path, peaks: Peaks) -> dict[tuple[str, int], Grid]:
     """Sizes are elements of two bytes in both files: at 2**29 of them H100s move 1 GiB at 330 GB/s of their 450."""
     found: dict[tuple[str, int], Grid] = {}
-    custom, nccl = folder / "custom_allreduce.parquet", folder / "nccl.parquet"
+    custom, nccl = _file(folder, "custom_allreduce"), _file(folder, "nccl")
     if custom.is_file():
         words, ways = ("allreduce_dtype",), ("backend", "kernel_source")
         frame = read_table(custom, ("num_gpus", "message_size"), words, "latency", optional=ways)

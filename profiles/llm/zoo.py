@@ -54,6 +54,19 @@ _PLAIN = (
     ("gpt3-175b", 96, 12288, 96, 50257, 2048),
 )
 
+# name, layers, hidden, heads, kv heads, head dim, experts, per token, expert's ffn, vocab, positions
+_EXPERTS = (
+    ("Mixtral-8x7B-v0.1", 32, 4096, 32, 8, 128, 8, 2, 14336, 32000, 32768),
+    ("Mixtral-8x7B-Instruct-v0.1", 32, 4096, 32, 8, 128, 8, 2, 14336, 32000, 32768),
+    ("Mixtral-8x22B-v0.1", 56, 6144, 48, 8, 128, 8, 2, 16384, 32768, 65536),
+    ("Mixtral-8x22B-Instruct-v0.1", 56, 6144, 48, 8, 128, 8, 2, 16384, 32768, 65536),
+    ("Qwen3-30B-A3B", 48, 2048, 32, 4, 128, 128, 8, 768, 151936, 40960),
+    ("Qwen3-30B-A3B-Instruct-2507", 48, 2048, 32, 4, 128, 128, 8, 768, 151936, 262144),
+    ("Qwen3-235B-A22B", 94, 4096, 64, 4, 128, 128, 8, 1536, 151936, 40960),
+    ("Qwen3-235B-A22B-Instruct-2507", 94, 4096, 64, 4, 128, 128, 8, 1536, 151936, 262144),
+    ("Qwen3-Coder-480B-A35B-Instruct", 62, 6144, 96, 8, 128, 160, 8, 2560, 151936, 262144),
+)
+
 DECODERS: dict[str, DecoderSpec] = {
     **{
         name: DecoderSpec(
@@ -61,6 +74,13 @@ DECODERS: dict[str, DecoderSpec] = {
             source="the model's published config.json",
         )
         for name, layers, hidden, heads, kv, dim, ffn, vocab, positions, tied in _GATED
+    },
+    **{
+        name: DecoderSpec(
+            name, layers, hidden, heads, width, vocab, kv, dim, max_positions=positions,
+            experts=experts, experts_per_token=each, moe_ffn=width, source="the model's published config.json",
+        )
+        for name, layers, hidden, heads, kv, dim, experts, each, width, vocab, positions in _EXPERTS
     },
     **{
         name: DecoderSpec(
