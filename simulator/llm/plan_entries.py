@@ -75,7 +75,7 @@ class ServedModel(Entry):
 class Deployment(Entry):
     """Equal engines that serve one model.
 
-    An engine is one vLLM server: ``tp x pp x cp x dp`` devices, one scheduler (one per pipeline batch in flight), one
+    An engine is one vLLM server: ``tp x pp x dp`` devices, one scheduler (one per pipeline batch in flight), one
     KV memory. `devices` holds one row per engine, stage by stage; two deployments whose engines stand on the same
     devices share them: the memory is split (their `gpu_memory_utilization` add up to 1 at most), iterations take turns.
     """
@@ -85,7 +85,7 @@ class Deployment(Entry):
     replicas: Degree = 1
     tp: Degree = 1
     pp: Degree = 1
-    cp: Degree = 1
+    cp: Degree = Field(default=1, description="shards of every sequence, among the tp ranks (vLLM's DCP)")
     dp: Degree = 1
     ep: bool = Field(default=False, description="experts spread over the engine's devices instead of cut")
     precision: Name = Field(default="bf16", description="of weights and products")
@@ -104,7 +104,7 @@ class Deployment(Entry):
     @property
     def devices_per_engine(self) -> int:
         """Devices of one engine."""
-        return self.tp * self.pp * self.cp * self.dp
+        return self.tp * self.pp * self.dp
 
     @property
     def block_size(self) -> int:
@@ -193,6 +193,8 @@ def contradictions(
 def _own(each: Deployment, cluster: ClusterEntry | None) -> list[Problem]:
     """What is wrong with one deployment."""
     found: list[Problem] = []
+    if each.tp % each.cp:
+        found.append((("cp",), f"expected a divisor of tp {each.tp}, whose ranks hold the shards (got {each.cp})"))
     try:
         _ = each.options
     except InputError as error:
