@@ -1,6 +1,9 @@
 """Token-by-token LLM serving: paged KV memory, iteration-level schedulers, workloads, and the engine that runs them."""
 
 from .drive import drive
+from .fleet.faults import Fault, Faults
+from .fleet.pools import Pools
+from .fleet.scaling import Autoscaling
 from .plan import Deployment, LLMPlan, LLMWorkload, ServedModel
 from .plan_result import LLMPlanResult
 from .plan_simulate import simulate_plan
@@ -16,7 +19,10 @@ from .workload_files import read_azure_llm, read_lengths, read_mooncake
 
 __all__ = [
     "POLICIES",
+    "Autoscaling",
     "Deployment",
+    "Fault",
+    "Faults",
     "LLMPlan",
     "LLMPlanResult",
     "LLMRequest",
@@ -25,6 +31,7 @@ __all__ = [
     "LLMWorkload",
     "ServedModel",
     "SharedEngine",
+    "Pools",
     "SwapCost",
     "conversations",
     "draw",

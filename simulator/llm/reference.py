@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import simpy
 
 from .fleet.clock import ARRIVES, Clock
@@ -140,9 +141,16 @@ def run_reference(world: World, until: float | None = None) -> tuple[Records, It
 
 
 def gather(
-    records: Records, engines: Sequence[Engine], capacity: int, until: float | None
+    records: Records,
+    engines: Sequence[Engine],
+    capacity: int,
+    until: float | None,
+    since: npt.NDArray[np.float64] | None = None,
 ) -> tuple[Records, Iterations, TokenRuns]:
-    """What engines did until some time, together; fills the columns of `records` that follow from it."""
+    """What engines did until some time, together; fills the columns of `records` that follow from it.
+
+    `since`, of requests that go from engine to engine: the time up to which each one's tokens are lost.
+    """
     horizon = float("inf") if until is None else until
     columns: dict[str, list[Any]] = {name: [] for name in ("engine", "start", "end", *INTS)}
     who: list[Any] = []
@@ -165,7 +173,13 @@ def gather(
         capacity_tokens=capacity,
         engines=len(engines),
     )
-    runs = TokenRuns.of_tokens(np.concatenate(who), np.concatenate(when))
+    request, iteration = np.concatenate(who), np.concatenate(when)
+    if since is not None:
+        times = iterations.end[iteration]
+        order = np.argsort(times, kind="stable")
+        order = order[times[order] > since[request[order]]]
+        request, iteration = request[order], iteration[order]
+    runs = TokenRuns.of_tokens(request, iteration)
     seen, at = np.unique(runs.request, return_index=True)
     records.first_token[seen] = iterations.end[runs.first[at]]
     np.add.at(records.generated, runs.request, runs.last - runs.first + 1)

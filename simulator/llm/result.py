@@ -21,6 +21,8 @@ from .workload import LLMTrace
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .fleet.report import FleetReport
+
 __all__ = ["LLMResult"]
 
 Column = npt.NDArray[np.float64]
@@ -58,6 +60,8 @@ class LLMResult:
         Which iterations gave whom tokens.
     policy, made_by : str
         The scheduler, and the engine that made this result.
+    fleet : FleetReport, optional
+        Transfers, deaths, retries, engine-seconds; of worlds with pools, faults or autoscaling.
     counted : ndarray of bool, optional
         Requests that metrics count (see `trim`); all without it.
     """
@@ -76,6 +80,7 @@ class LLMResult:
     runs: TokenRuns
     policy: str = ""
     made_by: str = "reference"
+    fleet: FleetReport | None = None
     counted: Mask | None = None
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,11 @@ from ...profiles.llm.iteration import IterationCost
 from ...seeds import generator
 from ...traces.trace import Trace
 from .decoding.genealogy import Genealogy, Survivors
+from .fleet.faults import Faults
+from .fleet.options import fleet_of
+from .fleet.pools import Pools
+from .fleet.run import run_fleet
+from .fleet.scaling import Autoscaling
 from .policies import Policy, policy_config, policy_named
 from .reference import run_reference
 from .request import LLMRequest
@@ -45,6 +50,9 @@ def simulate_llm(
     survivors: Survivors | None = None,
     seed: int = 0,
     engine: str = "auto",
+    pools: Pools | None = None,
+    faults: Faults | None = None,
+    scaling: Autoscaling | Sequence[Autoscaling] | None = None,
 ) -> LLMResult:
     """Serve requests to a language model, token by token.
 
@@ -86,6 +94,12 @@ def simulate_llm(
         Who computes it, with the same answers: the compiled engine where it can and a simulation is long enough to be
         worth it, else the reference; the compiled one or an error that says why not; the reference in SimPy. The result
         says who did: `LLMResult.made_by`.
+    pools : Pools, optional
+        Prompts on some engines, decodes on others, with transfers between them; `engines` is then left at 1.
+    faults : Faults, optional
+        Engines that die; their requests are tried again elsewhere.
+    scaling : Autoscaling or sequence of them, optional
+        Engines that are added and taken away; of pools one for each role.
 
     Returns
     -------
@@ -114,15 +128,20 @@ def simulate_llm(
     if engine not in ENGINES:
         raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     found.scheduler(options)  # what is wrong with the pool is said here
+    fleet, found = fleet_of(
+        trace, found, options, cost, engines,
+        name=policy, pools=pools, faults=faults, scaling=scaling, router=router, seed=seed,
+    )  # fmt: skip
     dropped = dropped_rows(trace, found, options, strict=too_long == "error")
     several = trace.best_of is not None and bool((trace.best_of > 1).any())
-    if several and getattr(options, "num_cpu_blocks", 0) and swap is None:
-        raise InputError("swap: groups of several sequences are swapped to num_cpu_blocks; give a SwapCost")
+    swaps = several or getattr(options, "preemption_mode", None) == "swap"
+    if swaps and getattr(options, "num_cpu_blocks", 0) and swap is None:
+        raise InputError("swap: what is preempted is swapped to num_cpu_blocks; give a SwapCost")
     world = World(
         trace, found, options, cost, swap, engines, router_named(router, generator(seed, "llm", "router")),
-        concurrency, padded, dropped, Genealogy(seed) if survivors is None else survivors,
+        concurrency, padded, dropped, Genealogy(seed) if survivors is None else survivors, fleet,
     )  # fmt: skip
-    (records, iterations, runs), made_by = _run(world, router, until, engine)
+    (records, iterations, runs, report), made_by = _run(world, router, until, engine)
     return LLMResult(
         trace=trace,
         arrival=records.arrival,
@@ -138,24 +157,29 @@ def simulate_llm(
         runs=runs,
         policy=policy,
         made_by=made_by,
+        fleet=report,
     )
 
 
 def _run(world: World, router: str, until: float | None, engine: str) -> tuple[Any, str]:
     """What an engine says, and which one said it."""
     worth = engine == "compiled" or int(world.trace.output_tokens.sum()) >= WORTH_TOKENS
+    if world.fleet is not None:
+        if engine == "compiled":
+            raise InputError("engine: compiled: pools, faults and autoscaling are not compiled; pass engine='auto'")
+        return run_fleet(world, world.fleet, until), "reference"
     if engine != "simpy" and worth:
         from .compiled import NotCompiled, run_compiled, why_not_compiled
 
         why = why_not_compiled(world, router)
         if why is None:
             try:
-                return run_compiled(world, until), "compiled"
+                return (*run_compiled(world, until), None), "compiled"
             except NotCompiled as stopped:
                 why = str(stopped)
         if engine == "compiled":
             raise InputError(f"engine: compiled: {why}; pass engine='auto' or 'simpy'")
-    return run_reference(world, until), "reference"
+    return (*run_reference(world, until), None), "reference"
 
 
 def dropped_rows(trace: LLMTrace, policy: Policy, options: Any, *, strict: bool) -> frozenset[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from .policies import Policy
 from .router import Router
 from .swapping import SwapCost
 from .workload import LLMTrace
+
+if TYPE_CHECKING:
+    from .fleet.options import Fleet
 
 __all__ = ["Records", "World"]
 
@@ -43,6 +46,8 @@ class World:
         Rows that no engine takes.
     survivors : Survivors or None
         Whose children beams are; None: every beam goes on in its own place.
+    fleet : Fleet or None
+        Pools, faults and autoscaling; None: plain engines.
     """
 
     trace: LLMTrace
@@ -56,6 +61,7 @@ class World:
     padded: bool
     dropped: frozenset[int]
     survivors: Survivors | None = None
+    fleet: Fleet | None = None
 
 
 class Records:

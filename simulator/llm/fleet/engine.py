@@ -184,7 +184,8 @@ class Engine:
     def begin(self) -> None:
         """It is back, and knows nothing."""
         self.scheduler = self.kind.scheduler()
-        self.run.clock.process(self.life())
+        clock = self.run.clock
+        clock.call(lambda: clock.process(self.life()) and None, clock.now, DECIDES)  # after what arrives now
 
     def seconds(self, work: Work) -> float:
         """Seconds from the decision to the end of the iteration."""

@@ -1,0 +1,115 @@
+"""`Faults`: when engines die, how long they are away, and what becomes of their requests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ....errors import InputError
+from ....seeds import generator
+
+__all__ = ["Fault", "Faults"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One engine dies.
+
+    Parameters
+    ----------
+    engine : int
+        Its number.
+    at_s : float
+        When, seconds, > 0. Nothing happens if it is not there at that time.
+    repair_s : float
+        Seconds until it is repaired; infinite: never.
+
+    Raises
+    ------
+    InputError
+        On a value out of its range.
+    """
+
+    engine: int
+    at_s: float
+    repair_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        number: Any = self.engine
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InputError(f"fault: engine: expected an integer >= 0 (got {number!r})")
+        if not (math.isfinite(self.at_s) and self.at_s > 0):
+            raise InputError(f"fault: at_s: expected finite seconds > 0 (got {self.at_s})")
+        if not self.repair_s >= 0:
+            raise InputError(f"fault: repair_s: expected seconds >= 0 (got {self.repair_s})")
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Engines die, from a list, at random, or both.
+
+    With an engine die its KV memory, its prefix cache, and the iteration under way. Its requests are sent to other
+    engines (by the router, in the order in which they came to it), and wait if there is none.
+
+    Parameters
+    ----------
+    events : tuple of Fault
+        Known deaths.
+    mtbf_s, mttr_s : float, optional
+        Means of exponential times from the moment when an engine serves until it dies, and until it is repaired; each
+        engine draws from a stream of its own. Both or none.
+    load_s : float
+        Seconds from the repair until it serves: loading the model.
+    tokens : {"lose", "keep"}
+        What becomes of tokens that a request had: ``"lose"``: it begins anew, its first token is the one of the last
+        try; ``"keep"``: they become part of the prompt (the client, or a gateway, has them).
+    max_retries : int
+        A request that is hit more often fails.
+    retry_s : float
+        Seconds from the death until its requests are sent elsewhere: how long it takes to notice.
+
+    Raises
+    ------
+    InputError
+        On a value out of its range, or no fault at all.
+    """
+
+    events: tuple[Fault, ...] = ()
+    mtbf_s: float | None = None
+    mttr_s: float | None = None
+    load_s: float = 0.0
+    tokens: str = "lose"
+    max_retries: int = 3
+    retry_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        events: Any = self.events
+        if not isinstance(events, tuple) or not all(isinstance(e, Fault) for e in events):  # type: ignore[misc]
+            raise InputError(f"faults: events: expected a tuple of Fault (got {events!r})")
+        if (self.mtbf_s is None) != (self.mttr_s is None):
+            raise InputError("faults: mtbf_s and mttr_s go together; give both or none")
+        if not self.events and self.mtbf_s is None:
+            raise InputError("faults: nothing ever fails; give events, or mtbf_s and mttr_s")
+        for name in ("mtbf_s", "mttr_s"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"faults: {name}: expected finite seconds > 0 (got {value})")
+        for name in ("load_s", "retry_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(f"faults: {name}: expected finite seconds >= 0 (got {value})")
+        if self.tokens not in ("lose", "keep"):
+            raise InputError(f"faults: tokens: expected 'lose' or 'keep' (got {self.tokens!r})")
+        most: Any = self.max_retries
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise InputError(f"faults: max_retries: expected an integer >= 0 (got {most!r})")
+
+    def lives(self, engine: int, seed: int) -> Iterator[tuple[float, float]]:
+        """Of one engine: how long it serves, and how long its repair then takes; again and again."""
+        if self.mtbf_s is None or self.mttr_s is None:
+            return
+        rng = generator(seed, "llm", "faults", engine)
+        while True:
+            yield float(rng.exponential(self.mtbf_s)), float(rng.exponential(self.mttr_s))

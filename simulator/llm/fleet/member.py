@@ -1,0 +1,58 @@
+"""`Member`: an engine of a fleet, which comes, fails, is drained, and goes."""
+
+from __future__ import annotations
+
+from ..request import LLMRequest
+from .engine import Engine, EngineKind, Host
+
+__all__ = ["STATES", "Member"]
+
+STATES = ("starting", "up", "draining", "down", "gone")
+"""Loading the model; serving; serving what it has; broken; given back."""
+
+
+class Member(Engine):
+    """An engine with a state.
+
+    Parameters
+    ----------
+    run : Host
+        Who runs it.
+    index : int
+        Its number in the fleet.
+    kind : EngineKind
+        What it is made of.
+    state : str
+        One of `STATES`.
+    """
+
+    def __init__(self, run: Host, index: int, kind: EngineKind, state: str = "up") -> None:
+        super().__init__(run, index, kind)
+        self.rows: dict[int, LLMRequest] = {}  # what it has something of
+        self.state, self.since = state, run.clock.now
+        self.spans: list[tuple[str, float, float]] = []
+        self.turns = 0  # changes of state: what was foreseen for an earlier state is void
+
+    @property
+    def role(self) -> str:
+        """What it is for."""
+        return self.kind.role
+
+    def become(self, state: str) -> None:
+        """Change the state."""
+        now = self.run.clock.now
+        self.spans.append((self.state, self.since, now))
+        self.state, self.since = state, now
+        self.turns += 1
+
+    def take(self, request: LLMRequest) -> None:
+        """It is responsible for a request from now on."""
+        self.rows[int(request.id)] = request
+        self.outstanding += 1
+        self.outstanding_tokens += request.prompt
+
+    def let_go(self, row: int) -> None:
+        """It has nothing of a request any more."""
+        request = self.rows.pop(row)
+        self.outstanding -= 1
+        self.outstanding_tokens -= request.prompt

@@ -1,0 +1,207 @@
+"""`FleetReport`: what a fleet did beyond its iterations: transfers, deaths, retries, and what it cost."""
+
+from __future__ import annotations
+
+# pandas brings no type stubs.
+# pyright: reportMissingTypeStubs=false
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ....errors import InputError
+from ..iterations import Iterations, TokenRuns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .member import Member
+
+__all__ = ["FleetReport", "Journal", "report"]
+
+Column = npt.NDArray[np.float64]
+IntColumn = npt.NDArray[np.int64]
+
+PAID = ("starting", "up", "draining")
+"""States in which an engine's devices are taken and whole."""
+
+
+class Journal:
+    """What a fleet notes while it runs, by row of the workload."""
+
+    def __init__(self, n: int) -> None:
+        self.first_engine = np.full(n, -1, dtype=np.int64)
+        self.transfer_start, self.transfer_end = np.full(n, np.nan), np.full(n, np.nan)
+        self.transfer_bytes, self.retries, self.lost_tokens = (np.zeros(n, dtype=np.int64) for _ in range(3))
+        self.failed = np.zeros(n, dtype=bool)
+        self.begun = np.full(n, -np.inf)  # tokens of this time and before are lost
+        self.deaths: dict[int, int] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class FleetReport:
+    """Of every request, and of every engine; times in seconds, NaN where there is none.
+
+    Parameters
+    ----------
+    first_engine : ndarray of int64, shape (n,)
+        Where each request began last (of pools: who processed its prompt); -1 where nobody took it.
+    transfer_start, transfer_end, decode_start : ndarray of float64, shape (n,)
+        When the keys and values were sent and there, and when the iteration began that gave the second token (pools).
+    transfer_bytes : ndarray of int64, shape (n,)
+        What was sent in the last try.
+    retries : ndarray of int64, shape (n,)
+        How often each request lost its engine.
+    failed : ndarray of bool, shape (n,)
+        Requests that were given up: too many retries, or no engine left.
+    lost_tokens : ndarray of int64, shape (n,)
+        Tokens that were generated and thrown away, of each of its sequences.
+    roles : tuple of str
+        What each engine is for.
+    engine, state, start, end : ndarray, shape (s,)
+        Spans of the engines' lives: whose, in which state of ``starting, up, draining, down, gone``, from when to when.
+    busy_s : ndarray of float64, shape (engines,)
+        Seconds that each engine computed, those of iterations that a death cut short included.
+    deaths : ndarray of int64, shape (engines,)
+        How often each engine died.
+    end_s : float
+        When the simulation ended.
+    """
+
+    first_engine: IntColumn
+    transfer_start: Column
+    transfer_end: Column
+    decode_start: Column
+    transfer_bytes: IntColumn
+    retries: IntColumn
+    failed: npt.NDArray[np.bool_]
+    lost_tokens: IntColumn
+    roles: tuple[str, ...]
+    engine: IntColumn
+    state: npt.NDArray[np.str_]
+    start: Column
+    end: Column
+    busy_s: Column
+    deaths: IntColumn
+    end_s: float
+
+    def seconds(self, *states: str, role: str | None = None) -> float:
+        """Seconds that engines spent in some states, all together.
+
+        Parameters
+        ----------
+        *states : str
+            ``starting``, ``up``, ``draining``, ``down``.
+        role : str, optional
+            Only engines of this role.
+        """
+        mine = np.isin(self.state, states) & np.isin(self.engine, self._of(role))
+        return float((self.end - self.start)[mine].sum())
+
+    @property
+    def engine_seconds(self) -> float:
+        """Seconds of engines that are paid for: starting, up and draining. Broken ones are not."""
+        return self.seconds(*PAID)
+
+    def utilization(self, role: str | None = None) -> float:
+        """Share of the time in which engines serve (up, draining) that they compute; NaN if they never serve."""
+        there = self.seconds("up", "draining", role=role)
+        return float(self.busy_s[self._of(role)].sum() / there) if there > 0 else float("nan")
+
+    @property
+    def availability(self) -> float:
+        """Share of the engines' lives, `gone` aside, in which they serve."""
+        return self.seconds("up", "draining") / self.seconds(*PAID, "down")
+
+    def _of(self, role: str | None) -> IntColumn:
+        if role is not None and role not in self.roles:
+            raise InputError(f"role: expected one of {', '.join(dict.fromkeys(self.roles))} (got {role!r})")
+        return np.flatnonzero([role is None or r == role for r in self.roles])
+
+    @property
+    def transfer_time(self) -> Column:
+        """Seconds on the link, of requests that were sent, in order of rows."""
+        return _some(self.transfer_end - self.transfer_start)
+
+    def waits(self, first_token: Column) -> tuple[Column, Column]:
+        """Between prompt and decode: seconds until the transfer began (memory, NICs), and from its end to the decode.
+
+        Parameters
+        ----------
+        first_token : ndarray of float64, shape (n,)
+            When each prompt was processed: `LLMResult.first_token`.
+        """
+        return _some(self.transfer_start - first_token), _some(self.decode_start - self.transfer_end)
+
+    def serving_engines(self, times: npt.ArrayLike) -> IntColumn:
+        """Engines that take requests at each of some times (seconds)."""
+        up, at = self.state == "up", np.asarray(times, dtype=np.float64)
+        begun = np.searchsorted(np.sort(self.start[up]), at, side="right")
+        return (begun - np.searchsorted(np.sort(self.end[up]), at, side="right")).astype(np.int64)
+
+    def spans(self) -> pd.DataFrame:
+        """The engines' lives: ``engine, role, state, start, end``."""
+        import pandas as pd
+
+        roles = [self.roles[i] for i in self.engine.tolist()]
+        return pd.DataFrame(
+            {"engine": self.engine, "role": roles, "state": self.state, "start": self.start, "end": self.end}
+        )
+
+    def summary(self) -> dict[str, float]:
+        """The figures that one looks at first: seconds, shares, counts."""
+        figures = {
+            "engine_seconds": self.engine_seconds,
+            "deaths": float(self.deaths.sum()),
+            "retries": float(self.retries.sum()),
+            "failed": float(self.failed.sum()),
+            "lost_tokens": float(self.lost_tokens.sum()),
+            "availability": self.availability,
+        }
+        for role in dict.fromkeys(self.roles):
+            figures[f"utilization_{role}"] = self.utilization(role)
+        if len(self.transfer_time):
+            figures["transfer_p50"] = float(np.median(self.transfer_time))
+            figures["transfer_bytes"] = float(self.transfer_bytes.sum())
+        return figures
+
+
+def _some(values: Column) -> Column:
+    return values[~np.isnan(values)]
+
+
+def report(
+    journal: Journal, members: Sequence[Member], iterations: Iterations, runs: TokenRuns, end: float
+) -> FleetReport:
+    """The journal and the engines' lives together, until the simulation's end."""
+    spans = [(m.index, *span) for m in members for span in (*m.spans, (m.state, m.since, end)) if span[2] > span[1]]
+    columns: list[Any] = [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], [], []]
+    length = iterations.end - iterations.start
+    decode = np.full(len(journal.retries), np.nan)
+    rows = runs.tokens()
+    who = np.repeat(runs.request, runs.last - runs.first + 1)
+    second = np.flatnonzero(np.diff(who, prepend=-1) != 0) + 1
+    second = second[second < len(who)]
+    second = second[who[second] == who[second - 1]]
+    sent = ~np.isnan(journal.transfer_end[who[second]])
+    decode[who[second][sent]] = iterations.start[rows[second]][sent]
+    return FleetReport(
+        journal.first_engine,
+        journal.transfer_start,
+        journal.transfer_end,
+        decode,
+        journal.transfer_bytes,
+        journal.retries,
+        journal.failed,
+        journal.lost_tokens,
+        tuple(m.role for m in members),
+        np.array(columns[0], dtype=np.int64),
+        np.array(columns[1], dtype=np.str_),
+        np.array(columns[2], dtype=np.float64),
+        np.array(columns[3], dtype=np.float64),
+        np.bincount(iterations.engine, weights=length, minlength=len(members)).astype(np.float64),
+        np.array([journal.deaths.get(m.index, 0) for m in members], dtype=np.int64),
+        end,
+    )
