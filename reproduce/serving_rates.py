@@ -1,8 +1,8 @@
 """The setting of the vLLM thesis' §5.6: OPT models on A100s, five systems, and the request rate that each sustains.
 
-An iteration takes what `iteration_cost` says of an A100 of which nothing was measured: its roofline, at 70 % of the data
-sheet in matrices and 80 % elsewhere, all-reduces over NVLink, no host overhead. One constant stretches it: a share of
-that speed, calibrated on vLLM's batch of 30.42 (Fig. 5.13a). Everything else is predicted.
+An iteration takes what `iteration_cost` says of an A100 of which nothing was measured: its roofline, at 70 % of the
+data sheet in matrices and 80 % elsewhere, all-reduces over NVLink, no host overhead. One constant stretches it: a
+share of that speed, calibrated on vLLM's batch of 30.42 (Fig. 5.13a). Everything else is predicted.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def capacity(system: str, server: Server, lengths: LengthProfile, cost: Iteratio
 
 
 def calibrated_share(seed: int, duration: float = 3600.0) -> float:
-    """The share of its roofline's speed at which an A100 makes vLLM batch 30.42 requests (ShareGPT, 2 requests/s), to 0.001.
+    """The share of its roofline's speed at which an A100 has vLLM batch 30.42 requests (ShareGPT, 2 requests/s).
 
     Raises
     ------
