@@ -83,6 +83,16 @@ class Vllm02Scheduler:
             self.running = [group for group in self.running if not group.finished]
         return finished
 
+    def abort(self, group: SequenceGroup) -> None:
+        """A request leaves before its end: its blocks, on the device or swapped out, are free again."""
+        for queue in (self.waiting, self.running, self.swapped):
+            if group in queue:
+                queue.remove(group)
+        for sequence in group.sequences:
+            if not sequence.finished:
+                self.memory.free(sequence)
+                sequence.status = Status.FINISHED
+
     def _sequence(self, length: int, output: int = 0, status: Status = Status.WAITING) -> Sequence:
         self._sequences += 1
         return Sequence(self._sequences - 1, length, output, status)

@@ -6,6 +6,8 @@ requests first. Preemption is by recomputation; what the prefix cache still hold
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .prefix_blocks import HashedBlock, HashedPool, block_hashes
 from .request import LLMRequest
 from .vllm_v1_state import V1Config, V1Request, V1Step
@@ -52,14 +54,26 @@ class V1Scheduler:
                 step.samples.append(request)
         return step
 
-    def complete(self, step: V1Step) -> list[V1Request]:
-        """Requests whose tokens are all computed got a new one. Those that finished."""
+    def complete(self, step: V1Step, sampled: Mapping[V1Request, int] | None = None) -> list[V1Request]:
+        """Requests whose tokens are all computed got a new one. Those that finished.
+
+        Parameters
+        ----------
+        step : V1Step
+            What was decided.
+        sampled : mapping of V1Request to int, optional
+            The new tokens' ids, where a model chose them: later prompts that go on from them find their blocks.
+            Without it they are nobody else's.
+        """
         finished: list[V1Request] = []
         size, longest = self.config.block_size, self.config.max_model_len
         for request in step.samples:
+            if request.aborted:
+                continue
             request.awaited -= 1
             if request.tokens:
-                request.tokens.append((request.request.id, "output", request.length))
+                own = (request.request.id, "output", request.length)
+                request.tokens.append(own if sampled is None else sampled[request])
             request.length += 1
             if not request.length % size:
                 self._name_blocks(request)
@@ -70,6 +84,14 @@ class V1Scheduler:
             elif self.config.async_scheduling and request.blocks:
                 self._publish(request, request.computed - request.awaited)
         return finished
+
+    def abort(self, request: V1Request) -> None:
+        """A request leaves before its end: its blocks are free again, steps under way give it nothing more."""
+        for queue in (self.waiting, self.running):
+            if request in queue:
+                queue.remove(request)
+        self._free(request)
+        request.aborted = True
 
     def _name_blocks(self, request: V1Request) -> None:
         """Contents of the blocks that its tokens have filled: by token, or by text and place where there are none."""

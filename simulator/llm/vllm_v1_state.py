@@ -99,6 +99,8 @@ class V1Request:
         Whether it was preempted before.
     awaited : int
         Tokens that steps under way will give it.
+    aborted : bool
+        Whether it left before its end.
     """
 
     request: LLMRequest
@@ -111,6 +113,7 @@ class V1Request:
     published: int = 0
     resumed: bool = False
     awaited: int = 0
+    aborted: bool = False
 
     @property
     def output(self) -> int:
