@@ -30,11 +30,36 @@ def measure(
     pp: Annotated[str, typer.Option(help="Inter-operator degrees, with commas.")] = "1,2",
     seconds: Annotated[float | None, typer.Option(help="Seconds per model; 15, or 5 with --fast.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights and inputs.")] = 0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the profiles (JSON) here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the profiles (JSON) here; with --llm: a folder.")
+    ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer rounds.")] = False,
+    llm: Annotated[
+        str | None, typer.Option(help="Instead of --models: decoders (names or config.json files), with commas.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="With --llm: float32 (cpu), bfloat16 (cuda), float16, …")] = None,
+    tp: Annotated[int, typer.Option(help="With --llm: tensor-parallel degree.")] = 1,
+    max_tokens: Annotated[int | None, typer.Option(help="With --llm: largest batch, tokens; 256, or 8192.")] = None,
+    max_seqs: Annotated[int | None, typer.Option(help="With --llm: most sequences; 16, or 256.")] = None,
+    max_context: Annotated[
+        int | None, typer.Option(help="With --llm: longest mean context; 512 or 8192, half the positions at most.")
+    ] = None,
+    block_size: Annotated[int, typer.Option(help="With --llm: tokens of a KV block.")] = 16,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Measure models on this machine: layer by layer, the links, and whole stages as the check."""
+    if llm is not None:
+        from .profile_measure_llm import measure_llm
+
+        if models != DEFAULT_MODELS or seconds is not None or (batches, op, pp) != ("1,2,4", "1,2", "1,2"):
+            raise InputError("--llm: goes without --models, --batches, --op, --pp and --seconds; leave them out")
+        measure_llm(
+            llm, device=device, dtype=dtype, tp=tp, max_tokens=max_tokens, max_seqs=max_seqs,
+            max_context=max_context, block_size=block_size, seed=seed, out=out, fast=fast, as_json=as_json,
+        )  # fmt: skip
+        return
+    if (dtype, tp, max_tokens, max_seqs, max_context, block_size) != (None, 1, None, None, None, 16):
+        raise InputError("--dtype, --tp, --max-tokens, --max-seqs, --max-context, --block-size: go with --llm MODEL")
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

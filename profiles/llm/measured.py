@@ -81,8 +81,8 @@ class LayerMeasurement:
         ``lm_head`` and ``sampler`` -> sequences -> seconds.
     further_chunk_s : float
         What each prompt chunk after the first adds to a layer's attention whatever its size, seconds.
-    overheads : Overheads
-        Host times of an engine's step.
+    overheads : mapping
+        Policy -> host times of an engine's step under it: each scheduler is code of its own.
     provenance : Provenance
         Device, versions, date.
     noise : Noise
@@ -96,7 +96,7 @@ class LayerMeasurement:
     attention: Sequence[tuple[int, int, int, int, float]]
     per_sequence: Calls
     further_chunk_s: float
-    overheads: Overheads
+    overheads: Mapping[str, Overheads]
     provenance: Provenance
     noise: Noise
 
@@ -148,7 +148,7 @@ def write_measurement(found: LayerMeasurement, folder: str | Path) -> Path:
         "dtype": found.dtype,
         "decoder": asdict(found.model),
         "further_chunk_us": found.further_chunk_s / US,
-        "overheads": asdict(found.overheads),
+        "overheads": {policy: asdict(one) for policy, one in found.overheads.items()},
         "noise": asdict(found.noise),
         "provenance": {**asdict(said), "versions": dict(said.versions)},
     }
@@ -187,19 +187,23 @@ def read_measurement(folder: str | Path) -> LayerMeasurement:
         attention=mixed,
         per_sequence={name: _points(grid) for name, grid in layers.per_sequence.items()},
         further_chunk_s=layers.further_chunk_s,
-        overheads=_record(Overheads, meta, "overheads", where),
+        overheads=_overheads(meta, where),
         provenance=_record(Provenance, meta, "provenance", where),
         noise=_record(Noise, meta, "noise", where),
     )
 
 
-def measured_cost(folder: str | Path, *, max_tokens: int = 16384, max_outputs: int = 1024) -> TableCost:
+def measured_cost(
+    folder: str | Path, policy: str = "vllm-v1", *, max_tokens: int = 16384, max_outputs: int = 1024
+) -> TableCost:
     """Cost of an iteration of the model that was measured into `folder`, its engine's host times included.
 
     Parameters
     ----------
     folder : path
         What ``meshwright profile measure --llm`` wrote.
+    policy : str
+        The scheduler whose host times count.
     max_tokens, max_outputs : int
         Sizes up to which tables are laid out (`iteration_cost`).
 
@@ -209,11 +213,16 @@ def measured_cost(folder: str | Path, *, max_tokens: int = 16384, max_outputs: i
         If it is no such folder, or something in it is missing or wrong.
     """
     found = read_measurement(folder)
+    if policy not in found.overheads:
+        raise InputError(
+            f"{folder}: host times of policy {policy!r} were not measured; there are those of "
+            f"{', '.join(found.overheads)}"
+        )
     return iteration_cost(
         found.model,
         KernelTables.load(folder),
         tp=found.tp,
-        overheads=found.overheads,
+        overheads=found.overheads[policy],
         max_tokens=max_tokens,
         max_outputs=max_outputs,
     )
@@ -235,6 +244,14 @@ def _rows(path: Path) -> list[tuple[int, int, int, int, float]]:
         a, b, c, d, us = line.split(",")
         found.append((int(float(a)), int(float(b)), int(float(c)), int(float(d)), float(us) * US))
     return found
+
+
+def _overheads(meta: Mapping[str, Any], where: Path) -> dict[str, Overheads]:
+    said = meta.get("overheads")
+    if not isinstance(said, dict) or not said:
+        raise InputError(f"{where}: overheads: expected those of a policy (got {said!r}); measure again")
+    given = cast("dict[str, Any]", said)
+    return {policy: _record(Overheads, given, policy, where) for policy in given}
 
 
 def _word(meta: Mapping[str, Any], name: str, where: Path) -> str:

@@ -1,0 +1,306 @@
+"""`measure_layers`: the layers and host times of a language model, measured on the present device in the engine.
+
+One worker process per device, pinned to its core with one torch thread, as in a real run; calls in shuffled rounds,
+medians; passes that others disturbed are left out. See docs/llm-measure.md.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ... import __version__
+from ...errors import InputError
+from ...profiles.llm.cost_overheads import Overheads
+from ...profiles.llm.decoder import DecoderSpec, precision_bytes
+from ...profiles.llm.measure_rounds import Rounds
+from ...profiles.llm.measure_sizes import Call, Sizes
+from ...profiles.llm.measured import LayerMeasurement, Noise
+from ...profiles.measure_device import DeviceFacts, device_facts
+from ...profiles.measure_pool import WorkerPool, device_count
+from ...profiles.profile import Provenance
+from .engine_measure_job import Host, Measured, measure_job
+
+__all__ = ["DEFAULTS", "Plan", "layer_measurement", "measure_layers", "plan_measurement"]
+
+Progress = Callable[[float, str], None]
+"""Called with the share that is done, 0 to 1, and what is under way."""
+
+LEAST_S = 1e-9
+"""What a part is said to take that reads as nothing: tables hold numbers above 0."""
+ROUNDS, FAST_ROUNDS = 6, 3
+
+DENSE = (
+    "embedding", "layernorm", "qkv_proj", "rotary_emb", "o_proj", "all_reduce", "gate_up_proj", "act_fn", "down_proj",
+    "layer_rest", "forward_rest", "inputs",
+)  # fmt: skip
+PER_SEQUENCE = {"final_layernorm_rows": "final_layernorm_rows", "lm_head": "lm_head", "sampler": "sampler"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Largest batch, most sequences, and longest mean context that are measured."""
+
+    max_tokens: int
+    max_seqs: int
+    max_context: int
+    dtype: str
+
+
+DEFAULTS = {"cpu": Limits(256, 16, 512, "float32"), "cuda": Limits(8192, 256, 8192, "bfloat16")}
+"""By kind of device: what is measured where nobody says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will be measured, checked.
+
+    Parameters
+    ----------
+    spec : DecoderSpec
+        The model.
+    device, dtype : str
+        Where, and in which type.
+    tp, block_size, seed, rounds : int
+        Tensor-parallel degree; tokens of a KV block; of weights and batches; passes of each call.
+    sizes : Sizes
+        The grids.
+    """
+
+    spec: DecoderSpec
+    device: str
+    dtype: str
+    tp: int
+    block_size: int
+    seed: int
+    rounds: int
+    sizes: Sizes
+
+
+def plan_measurement(
+    spec: DecoderSpec,
+    *,
+    device: str = "cpu",
+    dtype: str | None = None,
+    tp: int = 1,
+    max_tokens: int | None = None,
+    max_seqs: int | None = None,
+    max_context: int | None = None,
+    block_size: int = 16,
+    seed: int = 0,
+    fast: bool = False,
+) -> Plan:
+    """Check what was asked for, before anything runs.
+
+    Raises
+    ------
+    InputError
+        On an unknown device or dtype, a degree that does not divide the model, sizes beyond the model's positions, or
+        more devices than there are.
+    """
+    if device not in DEFAULTS:
+        raise InputError(f"measure: device must be 'cpu' or 'cuda' (got {device!r})")
+    limits = DEFAULTS[device]
+    dtype = dtype or limits.dtype
+    if dtype not in ("float32", "bfloat16", "float16", "float64"):
+        raise InputError(f"--dtype: expected float32, bfloat16, float16 or float64 (got {dtype!r})")
+    for name, value, least in (("--tp", tp, 1), ("--block-size", block_size, 1), ("--seed", seed, 0)):
+        if isinstance(value, bool) or value < least:
+            raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
+    if spec.heads % tp or spec.ffn % tp:
+        raise InputError(f"--tp: {tp} does not divide the {spec.heads} heads and width {spec.ffn} of {spec.name}")
+    half = spec.max_positions // 2
+    context = max_context if max_context is not None else min(limits.max_context, half)
+    if context > half:
+        raise InputError(
+            f"--max-context: {context} is above half of the {spec.max_positions} positions of {spec.name}: batches "
+            "whose contexts differ, and chunks behind them, would not fit"
+        )
+    sizes = Sizes.upto(max_tokens or limits.max_tokens, max_seqs or limits.max_seqs, context, fast=fast)
+    if sizes.tokens[-1] > spec.max_positions:
+        sizes = replace(sizes, tokens=(*(t for t in sizes.tokens if t < spec.max_positions), spec.max_positions))
+    return Plan(spec, device, dtype, tp, block_size, seed, FAST_ROUNDS if fast else ROUNDS, sizes)
+
+
+def measure_layers(spec: DecoderSpec, *, progress: Progress | None = None, **options: Any) -> LayerMeasurement:
+    """Measure a model's layers, attention, head and the engine's host times on the present device.
+
+    Parameters
+    ----------
+    spec : DecoderSpec
+        The model; weights are random.
+    progress : callable, optional
+        Called with the share done and what is under way.
+    **options
+        As in `plan_measurement`.
+
+    Raises
+    ------
+    InputError
+        If torch or the device is missing, or an option is wrong.
+    RunError
+        If a worker process dies.
+    """
+    plan = plan_measurement(spec, **options)
+    tell = progress or _silent
+    _there(plan)
+    tell(0.0, "starting")
+    with WorkerPool(plan.tp, plan.device) as pool:
+        return measure_in(pool, plan, tell)
+
+
+def measure_in(pool: WorkerPool, plan: Plan, tell: Progress) -> LayerMeasurement:
+    """The same in workers that are there already."""
+    begun = time.perf_counter()
+    facts: DeviceFacts = pool.call(device_facts)[0]
+    tell(0.05, "layers and attention")
+    room = facts.free_bytes * 0.8 - plan.spec.weight_bytes("float32") / plan.tp
+    calls = affordable(plan, room)
+    found: Measured = pool.call(measure_job, timeout_s=3600.0, plan=plan, calls=calls)[0]
+    tell(1.0, "done")
+    cores = f"core {pool.cores[0]}, one torch thread" if pool.cores else f"{pool.size} GPU{'s' * (pool.size > 1)}"
+    provenance = Provenance(
+        source="meshwright profile measure --llm: operators of the engine's model timed in their place, medians",
+        device=facts.name,
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        versions={"meshwright": __version__, **facts.versions},
+        notes="; ".join(
+            (
+                cores,
+                facts.clock,
+                f"{found.layers} of {plan.spec.layers} layers timed",
+                f"{found.rounds.repeats} or more undisturbed passes of each call",
+                f"parts add up to {found.sum_over_whole:.1%} of passes without stamps",
+                f"host times from {sum(host.steps for host in found.hosts.values())} steps of the engine",
+                f"{time.perf_counter() - begun:.0f} s",
+            )
+        ),
+    )
+    return layer_measurement(plan, found, provenance)
+
+
+def affordable(plan: Plan, room_bytes: float) -> list[tuple[str, Call]]:
+    """Calls whose KV cache fits `room_bytes`, each with the table that it belongs to."""
+    sizes, spec = plan.sizes, plan.spec
+    width = 4 if plan.dtype == "float32" else 8 if plan.dtype == "float64" else precision_bytes(plan.dtype)
+    block = 2 * spec.layers * max(1, spec.kv_heads // plan.tp) * spec.head_dim * width * plan.block_size
+    every = (
+        *(("dense", c) for c in sizes.dense()),
+        *(("heads", c) for c in sizes.heads()),
+        *(("attention", c) for c in sizes.attention()),
+        *(("several", c) for c in sizes.several()),
+    )
+    kept = [(table, call) for table, call in every if call.blocks(plan.block_size) * block <= room_bytes]
+    if len({table for table, _ in kept}) < 4:
+        raise InputError(
+            f"measure: {room_bytes / 2**30:.3g} GiB beside the weights of {spec.name} hold no batch to measure; choose "
+            "a smaller model, or more tp"
+        )
+    return kept
+
+
+def layer_measurement(plan: Plan, found: Measured, provenance: Provenance) -> LayerMeasurement:
+    """Medians of the rounds as tables."""
+    rounds = found.rounds
+    tables: dict[str, list[Call]] = {}
+    for table, call in rounds.samples:
+        tables.setdefault(table, []).append(call)
+
+    def median(table: str, call: Call, part: str) -> float:
+        return rounds.samples[table, call].median(part)
+
+    dense: dict[str, dict[int, float]] = {}
+    for part in DENSE:
+        measured = {call.tokens: median("dense", call, part) for call in tables["dense"]}
+        if any(measured.values()):
+            dense[part] = {size: max(seconds, LEAST_S) for size, seconds in measured.items()}
+    heads = {
+        part: {call.sequences: max(median("heads", call, part), LEAST_S) for call in tables["heads"]}
+        for part in PER_SEQUENCE
+    }
+    if any(host.on_gpu for host in found.hosts.values()):  # what the host does there is in its own figure
+        dense.pop("inputs", None)
+    attention = [(*call.at, max(median("attention", call, "attention"), LEAST_S)) for call in tables["attention"]]
+    return LayerMeasurement(
+        model=plan.spec,
+        tp=plan.tp,
+        dtype=plan.dtype,
+        dense=dense,
+        attention=attention,
+        per_sequence=heads,
+        further_chunk_s=further_chunk(rounds, attention, tables["several"]),
+        overheads={
+            policy: overheads_of(host, dense.get("inputs", {}), heads["sampler"])
+            for policy, host in found.hosts.items()
+        },
+        provenance=provenance,
+        noise=Noise(rounds.taken, rounds.spread, rounds.drift, rounds.repeats),
+    )
+
+
+def further_chunk(rounds: Rounds, attention: list[tuple[int, int, int, int, float]], several: list[Call]) -> float:
+    """What a further chunk adds beyond what its size does, seconds of one layer.
+
+    The cost takes k equal chunks as ``least + (k - 1) c + k (one - least)``, where `one` is a chunk alone and `least`
+    the smallest chunk there is: solved for c on each batch of several; the median.
+    """
+    alone = {chunk: seconds for chunk, before, beside, _, seconds in attention if chunk and not before and not beside}
+    least = alone[min(alone)]
+    found: list[float] = []
+    for call in several:
+        k, one = len(call.prefill), alone.get(call.prefill[0][0])
+        if one is not None:
+            whole = rounds.samples["several", call].median("attention")
+            found.append((whole - least - k * (one - least)) / (k - 1))
+    return max(0.0, float(np.median(found))) if found else 0.0
+
+
+def overheads_of(host: Host, inputs: Mapping[int, float], sampler: Mapping[int, float]) -> Overheads:
+    """Host times of the engine's steps as a time per step and per sequence: a line through the medians.
+
+    Sampling is a part of its own, and on a CPU building the tensors is too (by tokens): they are taken off. On a GPU
+    launches are apart: the device waits for them only where it is the faster.
+    """
+    sequences, seconds = np.array(host.sequences, dtype=float), np.array(host.seconds)
+    for part, at in ((inputs, host.tokens), (sampler, host.sequences)):
+        if part and not (part is sampler and host.on_gpu):  # there the device's own time of it is in the pass
+            sizes = sorted(part)
+            seconds = seconds - np.interp(at, sizes, [part[size] for size in sizes])
+    values = np.unique(sequences)
+    middle = np.array([np.median(seconds[sequences == n]) for n in values])
+    weight = np.sqrt([float((sequences == n).sum()) for n in values])
+    if len(values) > 1:
+        slope, base = np.polyfit(values, middle, 1, w=weight)
+        slope = max(0.0, float(slope))
+        base = max(0.0, float(np.average(middle - slope * values, weights=weight**2)))
+    else:
+        slope, base = 0.0, max(0.0, float(middle[0]))
+    return Overheads(
+        scheduler_s=base,
+        per_sequence_s=slope,
+        launch_s=host.launch_s,
+        graph_launch_s=host.graph_launch_s,
+        cuda_graphs=host.cuda_graphs,
+        graph_tokens=host.graph_tokens,
+        overlapped=False,
+        fused=False,
+    )
+
+
+def _silent(share: float, what: str) -> None:
+    """No progress wanted."""
+
+
+def _there(plan: Plan) -> None:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        raise InputError("measure: torch is not installed; measuring needs it: pip install 'meshwright[torch]'")
+    present = device_count(plan.device)
+    if present < plan.tp:
+        raise InputError(f"measure: tp {plan.tp} needs as many {plan.device} devices, {present} present")
