@@ -29,7 +29,7 @@ from .world import World
 
 __all__ = ["dropped_rows", "simulate_llm"]
 
-ENGINES = ("auto", "compiled", "simpy")
+ENGINES = ("auto", "fast", "compiled", "simpy")
 WORTH_TOKENS = 100_000
 """Output tokens from which ``engine="auto"`` compiles: for fewer, loading compiled code takes longer than SimPy."""
 
@@ -90,10 +90,10 @@ def simulate_llm(
         `Genealogy` of this seed draws them, the same whatever the policy and the rate.
     seed : int
         Seed of the router's and the beams' streams.
-    engine : {"auto", "compiled", "simpy"}
+    engine : {"auto", "fast", "compiled", "simpy"}
         Who computes it, with the same answers: the compiled engine where it can and a simulation is long enough to be
-        worth it, else the reference; the compiled one or an error that says why not; the reference in SimPy. The result
-        says who did: `LLMResult.made_by`.
+        worth loading it, else the reference; the same for one of many simulations, however short; the compiled one or
+        an error that says why not; the reference in SimPy. The result says who did: `LLMResult.made_by`.
     pools : Pools, optional
         Prompts on some engines, decodes on others, with transfers between them; `engines` is then left at 1.
     faults : Faults, optional
@@ -163,7 +163,7 @@ def simulate_llm(
 
 def _run(world: World, router: str, until: float | None, engine: str) -> tuple[Any, str]:
     """What an engine says, and which one said it."""
-    worth = engine == "compiled" or int(world.trace.output_tokens.sum()) >= WORTH_TOKENS
+    worth = engine in ("compiled", "fast") or int(world.trace.output_tokens.sum()) >= WORTH_TOKENS
     if world.fleet is not None:
         if engine == "compiled":
             raise InputError("engine: compiled: pools, faults and autoscaling are not compiled; pass engine='auto'")
