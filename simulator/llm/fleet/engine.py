@@ -168,6 +168,7 @@ class Engine:
     def stop(self) -> None:
         """It dies: what it computes is lost, and the time that it spent on it is not."""
         now, self.idle = self.run.clock.now, None
+        self.scheduler = self.kind.scheduler()
         self.born += 1
         self.outstanding = self.outstanding_tokens = self.preempted = self.used = 0
         while self.end and self.end[-1] > now:
@@ -183,7 +184,6 @@ class Engine:
 
     def begin(self) -> None:
         """It is back, and knows nothing."""
-        self.scheduler = self.kind.scheduler()
         clock = self.run.clock
         clock.call(lambda: clock.process(self.life()) and None, clock.now, DECIDES)  # after what arrives now
 

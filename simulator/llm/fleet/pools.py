@@ -10,7 +10,7 @@ from typing import Any
 
 from ....errors import InputError
 from ....profiles.hardware import LinkSpec
-from ....profiles.llm.decoder import DecoderSpec
+from ....profiles.llm.decoder import DecoderSpec, precision_bytes
 from ....profiles.llm.iteration import IterationCost
 
 __all__ = ["HANDOFFS", "NICS", "Pools"]
@@ -67,7 +67,7 @@ class Pools:
     decode: int
     link: LinkSpec
     kv_bytes_per_token: int | None = None
-    kv_precision: str = "bf16"
+    kv_precision: str = "float16"
     decode_config: Any = None
     decode_cost: IterationCost | None = None
     decode_router: str = "least_outstanding"
@@ -85,6 +85,7 @@ class Pools:
         size: Any = self.kv_bytes_per_token
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
             raise InputError(f"pools: kv_bytes_per_token: expected an integer >= 1 (got {size!r})")
+        precision_bytes(self.kv_precision)
         for name, known in (("handoff", HANDOFFS), ("serialise", NICS)):
             if getattr(self, name) not in known:
                 raise InputError(f"pools: {name}: expected one of {', '.join(known)} (got {getattr(self, name)!r})")

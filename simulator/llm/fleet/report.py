@@ -49,7 +49,7 @@ class FleetReport:
     first_engine : ndarray of int64, shape (n,)
         Where each request began last (of pools: who processed its prompt); -1 where nobody took it.
     transfer_start, transfer_end, decode_start : ndarray of float64, shape (n,)
-        When the keys and values were sent and there, and when the iteration began that gave the second token (pools).
+        Of pools: when the keys and values were sent and there, and when the first iteration began that decoded with them.
     transfer_bytes : ndarray of int64, shape (n,)
         What was sent in the last try.
     retries : ndarray of int64, shape (n,)
@@ -180,13 +180,11 @@ def report(
     columns: list[Any] = [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], [], []]
     length = iterations.end - iterations.start
     decode = np.full(len(journal.retries), np.nan)
-    rows = runs.tokens()
-    who = np.repeat(runs.request, runs.last - runs.first + 1)
-    second = np.flatnonzero(np.diff(who, prepend=-1) != 0) + 1
-    second = second[second < len(who)]
-    second = second[who[second] == who[second - 1]]
-    sent = ~np.isnan(journal.transfer_end[who[second]])
-    decode[who[second][sent]] = iterations.start[rows[second]][sent]
+    rows, who = runs.tokens(), np.repeat(runs.request, runs.last - runs.first + 1)
+    here = np.array([m.role == "decode" for m in members])[iterations.engine[rows]]
+    here &= iterations.start[rows] >= journal.transfer_end[who]  # of the last try; False where nothing was sent
+    sent, at = np.unique(who[here], return_index=True)
+    decode[sent] = iterations.start[rows[here][at]]
     return FleetReport(
         journal.first_engine,
         journal.transfer_start,
