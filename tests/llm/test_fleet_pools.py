@@ -194,9 +194,8 @@ def fleets(draw_):
     )
     faults = draw_(st.sampled_from([None, "lose", "keep"]))
     if faults:
-        events = tuple(Fault(e, t / 2, r) for e, t, r in draw_(
-            st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40), st.sampled_from([0.0, 1.5, 7.0])), min_size=1, max_size=5)
-        ))  # fmt: skip
+        one = st.tuples(st.integers(0, 3), st.integers(1, 40), st.sampled_from([0.0, 1.5, 7.0]))
+        events = tuple(Fault(e, t / 2, r) for e, t, r in draw_(st.lists(one, min_size=1, max_size=5)))
         faults = Faults(events, tokens=faults, load_s=0.5, max_retries=2)
     return trace, pools(2, 2, draw_(st.sampled_from([FREE, SLOW])), **more), faults, draw_(st.booleans())
 
@@ -214,8 +213,16 @@ def test_what_holds_of_every_fleet(case):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fleet_run, "FleetRun", Spy)
-        result = serve(trace, options, ConstantCost(0.5), num_blocks=14, max_model_len=40, max_num_batched_tokens=16,
-                       enable_prefix_caching=caching, engine={"faults": faults, "router": "least_outstanding"})  # fmt: skip
+        result = serve(
+            trace,
+            options,
+            ConstantCost(0.5),
+            num_blocks=14,
+            max_model_len=40,
+            max_num_batched_tokens=16,
+            enable_prefix_caching=caching,
+            engine={"faults": faults, "router": "least_outstanding"},
+        )
     report, n = result.fleet, len(trace)
     # Conservation: every request is finished or failed, every block is free, nobody is responsible for anything.
     assert (np.isfinite(result.finish) ^ report.failed).all()

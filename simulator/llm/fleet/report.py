@@ -49,7 +49,7 @@ class FleetReport:
     first_engine : ndarray of int64, shape (n,)
         Where each request began last (of pools: who processed its prompt); -1 where nobody took it.
     transfer_start, transfer_end, decode_start : ndarray of float64, shape (n,)
-        Of pools: when the keys and values were sent and there, and when the first iteration began that decoded with them.
+        Of pools: when the keys and values were sent and there, and when the first iteration began that decoded.
     transfer_bytes : ndarray of int64, shape (n,)
         What was sent in the last try.
     retries : ndarray of int64, shape (n,)
