@@ -1,1 +1,22 @@
 """How to serve LLMs on so many devices: parallelism, scheduler, memory and routing for the best goodput."""
+
+from .demand import DrawnTraffic, GivenTraffic, LLMDemand
+from .layouts import Rejected
+from .planner import plan
+from .planning import FrontPoint, Planning
+from .search import Effort
+from .space import Candidate, EngineShape, SearchSpace
+
+__all__ = [
+    "Candidate",
+    "DrawnTraffic",
+    "Effort",
+    "EngineShape",
+    "FrontPoint",
+    "GivenTraffic",
+    "LLMDemand",
+    "Planning",
+    "Rejected",
+    "SearchSpace",
+    "plan",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from .request import LLMRequest
 from .result import LLMResult
 from .router import router_named
 from .swapping import SwapCost
+from .vllm_v1_state import V1Config
 from .workload import LLMTrace
 from .world import World
 
@@ -127,7 +129,10 @@ def simulate_llm(
         )
     if engine not in ENGINES:
         raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
-    found.scheduler(options)  # what is wrong with the pool is said here
+    # What is wrong with the pool is said here. Today's vLLM refuses only pools that are too small; large ones take long
+    # to make, longer than a short simulation.
+    small = replace(options, num_blocks=min(options.num_blocks, 2)) if isinstance(options, V1Config) else options
+    found.scheduler(small)
     fleet, found = fleet_of(
         trace, found, options, cost, engines,
         name=policy, pools=pools, faults=faults, scaling=scaling, router=router, seed=seed,

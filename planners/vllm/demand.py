@@ -1,0 +1,132 @@
+"""What a model is asked for: its requests, drawn again under any seed, and the limits that make one good."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...errors import InputError
+from ...profiles.llm.decoder import DecoderSpec
+from ...seeds import generator
+from ...simulator.llm.workload import LLMTrace
+from ...simulator.llm.workload_draw import renewal_times
+from ...traces.lengths import LengthProfile
+
+__all__ = ["DrawnTraffic", "GivenTraffic", "LLMDemand", "Traffic"]
+
+
+class Traffic(Protocol):
+    """Requests of one model; the same seed gives the same ones."""
+
+    def trace(self, seed: int) -> LLMTrace:
+        """Requests under a seed."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where they come from, in words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnTraffic:
+    """Lengths of a profile, Poisson or Gamma arrivals.
+
+    Parameters
+    ----------
+    lengths : LengthProfile
+        Prompt and output lengths.
+    rate : float
+        Requests per second, > 0.
+    n : int
+        Requests, >= 1.
+    cv : float
+        Coefficient of variation of the gaps; 1 for Poisson.
+    """
+
+    lengths: LengthProfile
+    rate: float
+    n: int = 2000
+    cv: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise InputError(f"rate: expected finite requests per second > 0 (got {self.rate})")
+        if isinstance(self.n, bool) or self.n < 1:
+            raise InputError(f"n: expected at least one request (got {self.n!r})")
+
+    def trace(self, seed: int) -> LLMTrace:
+        """Arrivals and lengths from streams of their own: another rate moves no length."""
+        drawn = self.lengths.sample(self.n, seed)
+        return LLMTrace(renewal_times(self.rate, self.n, cv=self.cv, seed=seed), drawn.prompt, drawn.output)
+
+    @property
+    def source(self) -> str:
+        """Where they come from."""
+        arrivals = "Poisson" if self.cv == 1 else f"Gamma (CV {self.cv:g})"
+        return f"{self.lengths.name} lengths, {arrivals} arrivals at {self.rate:g}/s"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTraffic:
+    """A trace as it is under seed 0; under another, the same arrivals with the lengths in another order.
+
+    Shuffling keeps the arrivals, their bursts, and every pair of lengths; it forgets which lengths come together. It is
+    what tells noise from difference where there is only one trace. Traces whose requests depend on each other
+    (conversations, shared prefixes) stay as they are, and their intervals have no width.
+
+    Parameters
+    ----------
+    given : LLMTrace
+        The trace.
+    name : str
+        Where it comes from.
+    """
+
+    given: LLMTrace
+    name: str = "given"
+
+    def trace(self, seed: int) -> LLMTrace:
+        """Requests under a seed."""
+        t = self.given
+        if seed == 0 or t.after is not None or t.prefix_ids is not None:
+            return t
+        order = generator(seed, "llm", "pairing").permutation(len(t))
+        best_of = None if t.best_of is None else t.best_of[order]
+        return LLMTrace(t.arrival, t.prompt_tokens[order], t.output_tokens[order], best_of=best_of)
+
+    @property
+    def source(self) -> str:
+        """Where they come from."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class LLMDemand:
+    """A model, its requests, and its service-level objectives.
+
+    Parameters
+    ----------
+    model : DecoderSpec
+        The decoder.
+    traffic : Traffic
+        Its requests.
+    ttft_s, tpot_s : float
+        Limits of the time to first token and of the time per further token, seconds; infinite for none.
+    name : str
+        What plans call it; the decoder's name if empty.
+    """
+
+    model: DecoderSpec
+    traffic: Traffic
+    ttft_s: float = math.inf
+    tpot_s: float = math.inf
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.model.name)
+        for field in ("ttft_s", "tpot_s"):
+            if not getattr(self, field) > 0:
+                raise InputError(f"{self.name}: {field}: expected a limit > 0 seconds (got {getattr(self, field)})")

@@ -1,0 +1,116 @@
+"""Successive halving: many candidates on a little, the best of them on more, the last few on everything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ...errors import InputError
+
+__all__ = ["Halving", "Rung", "rungs", "successive_halving"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One round.
+
+    Parameters
+    ----------
+    budget : int
+        What each candidate is tried on: requests.
+    candidates : int
+        How many were tried.
+    """
+
+    budget: int
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Halving(Generic[T, S]):
+    """What came of it.
+
+    Parameters
+    ----------
+    last : tuple of (candidate, score)
+        Those of the last round, best first.
+    dropped : tuple of (candidate, score, budget)
+        The others, with the score and the round that dropped them; the latest dropped first.
+    rounds : tuple of Rung
+        The rounds.
+    """
+
+    last: tuple[tuple[T, S], ...]
+    dropped: tuple[tuple[T, S, int], ...]
+    rounds: tuple[Rung, ...]
+
+
+def rungs(candidates: int, budget: int, *, eta: int, finalists: int, smallest: int) -> tuple[int, ...]:
+    """Budgets of the rounds: each is `eta` times the one before, the last is `budget`, none is below `smallest`.
+
+    There are as many as it takes to come from `candidates` to `finalists` by keeping one in `eta` each time.
+    """
+    if eta == 1 or candidates <= finalists:
+        return (budget,)
+    need = math.ceil(math.log(candidates / finalists) / math.log(eta) - 1e-9)
+    sizes = [max(smallest, -(-budget // eta**k)) for k in range(need, 0, -1)]
+    return (*sorted({s for s in sizes if s < budget}), budget)
+
+
+def successive_halving(
+    candidates: Sequence[T],
+    budget: int,
+    evaluate: Callable[[Sequence[T], int], Sequence[S]],
+    better: Callable[[S], tuple[float, ...]],
+    *,
+    eta: int = 3,
+    finalists: int = 4,
+    smallest: int = 200,
+) -> Halving[T, S]:
+    """Find the best candidates.
+
+    Parameters
+    ----------
+    candidates : sequence
+        What to choose from; of equals the first wins.
+    budget : int
+        Requests of the last round.
+    evaluate : callable
+        (candidates, requests) -> a score for each; the same requests for all of them.
+    better : callable
+        Score -> what it is compared by; larger is better.
+    eta : int
+        One in `eta` goes on, at least `finalists`; 1: all are tried on everything.
+    finalists : int
+        Candidates of the last round.
+    smallest : int
+        Fewest requests of a round.
+
+    Raises
+    ------
+    InputError
+        On a number below one.
+    """
+    for name, value in (("eta", eta), ("finalists", finalists), ("smallest", smallest), ("budget", budget)):
+        if isinstance(value, bool) or value < 1:
+            raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
+    alive = list(range(len(candidates)))
+    rounds: list[Rung] = []
+    dropped: list[tuple[T, S, int]] = []
+    budgets = rungs(len(candidates), budget, eta=eta, finalists=finalists, smallest=smallest)
+    ranked: list[tuple[int, S]] = []
+    for number, size in enumerate(budgets):
+        scores = evaluate([candidates[i] for i in alive], size)
+        rounds.append(Rung(size, len(alive)))
+        order = sorted(zip(alive, scores, strict=True), key=lambda pair: (tuple(-x for x in better(pair[1])), pair[0]))
+        last = number == len(budgets) - 1
+        kept = len(order) if last else max(finalists, -(-len(order) // eta))
+        dropped[:0] = [(candidates[i], score, size) for i, score in order[kept:]]
+        ranked = order[:kept]
+        alive = sorted(i for i, _ in ranked)
+    return Halving(tuple((candidates[i], score) for i, score in ranked), tuple(dropped), tuple(rounds))

@@ -1,0 +1,213 @@
+"""Which engines are possible: heads that divide, memory that suffices; and why others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ...errors import InfeasibleError, InputError
+from ...profiles.llm.capacity import kv_capacity
+from ...profiles.llm.engine_memory import other_bytes
+from ...simulator.cluster import Cluster
+from ...simulator.llm.plan import WEIGHTS
+from ...simulator.llm.plan_entries import MEMORY_OPTION
+from ...simulator.llm.plan_simulate import flight_options
+from ...simulator.llm.policies import POLICIES
+from ...simulator.llm.simulate import dropped_rows
+from ...simulator.llm.workload import LLMTrace
+from .demand import LLMDemand
+from .space import Candidate, EngineShape, SearchSpace
+
+__all__ = ["Rejected", "Shapes", "candidates", "engine_shapes", "place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An engine that is not possible, and why.
+
+    Parameters
+    ----------
+    what : str
+        Its parallelism and options.
+    why : str
+        The reason.
+    """
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Engines of one model.
+
+    Parameters
+    ----------
+    possible : tuple of EngineShape
+        In order of search: few devices first.
+    rejected : tuple of Rejected
+        The others.
+    """
+
+    possible: tuple[EngineShape, ...]
+    rejected: tuple[Rejected, ...]
+
+
+def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds: Sequence[int] = (0,)) -> Shapes:
+    """All engines of the space for a model on a cluster's devices, whatever number of these there is.
+
+    Parameters
+    ----------
+    demand : LLMDemand
+        The model and its requests.
+    cluster : Cluster
+        The devices.
+    space : SearchSpace
+        The choices.
+    seeds : sequence of int
+        Seeds under which the requests will be drawn: the longest of them all must fit.
+
+    Raises
+    ------
+    InputError
+        If a request is longer than the model takes.
+    """
+    traces = [demand.traffic.trace(seed) for seed in seeds]
+    trace = LLMTrace(
+        np.zeros(sum(map(len, traces))),
+        np.concatenate([t.prompt_tokens for t in traces]),
+        np.concatenate([t.output_tokens for t in traces]),
+    )
+    longest = int((trace.prompt_tokens + trace.output_tokens).max())
+    if longest > demand.model.max_positions:
+        raise InputError(
+            f"{demand.name}: a request of {longest} tokens, prompt and output, is longer than the model's "
+            f"{demand.model.max_positions} positions; leave it out"
+        )
+    longest, first = min(-(-longest // 128) * 128, demand.model.max_positions), traces[0]
+    shares_prefixes = first.prefix_ids is not None or first.after is not None
+    caching = tuple(c for c in space.prefix_caching if shares_prefixes or not c) or (False,)
+    possible: list[EngineShape] = []
+    rejected: list[Rejected] = []
+    for tp, pp, cp in sorted(product(space.tp, space.pp, space.cp), key=lambda d: (d[0] * d[1], d[1], d[2])):
+        why = _degrees(demand, cluster, tp, pp, cp)
+        if why:
+            rejected.append(Rejected(f"TP{tp} PP{pp}" + (f" CP{cp}" if cp > 1 else ""), why))
+            continue
+        for policy, block, batched, seqs, chunked, cached, share in product(
+            space.policies, space.block_sizes, space.batched_tokens, space.seqs, space.chunked_prefill, caching,
+            space.utilizations,
+        ):  # fmt: skip
+            shape = EngineShape(
+                tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, longest, 1, space.precision,
+                space.kv_precision,
+            )  # fmt: skip
+            try:
+                shape = _with_memory(demand, cluster, shape)
+                _runs(shape, demand, trace)
+            except (InfeasibleError, InputError) as error:
+                rejected.append(Rejected(str(shape), str(error)))
+            else:
+                if shape not in possible:
+                    possible.append(shape)
+    return Shapes(tuple(possible), tuple(rejected))
+
+
+def _degrees(demand: LLMDemand, cluster: Cluster, tp: int, pp: int, cp: int) -> str:
+    model = demand.model
+    if model.heads % tp:
+        return f"{tp} does not divide the {model.heads} attention heads"
+    if model.kv_heads % tp and tp % model.kv_heads:
+        return f"{tp} neither divides nor is a multiple of the {model.kv_heads} KV heads"
+    if pp > model.layers:
+        return f"{pp} stages are more than the {model.layers} layers"
+    if tp > cluster.devices_per_node:
+        return f"tensor parallelism over {tp} devices leaves the node of {cluster.devices_per_node}"
+    if tp % cp:
+        return f"the {tp} tensor-parallel ranks are no multiple of {cp} shards"
+    return ""
+
+
+def _with_memory(demand: LLMDemand, cluster: Cluster, shape: EngineShape) -> EngineShape:
+    """The shape with the KV blocks that are left beside weights, activations and the runtime.
+
+    Raises
+    ------
+    InfeasibleError
+        If none is left.
+    """
+    other = other_bytes(
+        demand.model, shape.tp, shape.batched_tokens, shape.seqs, bf16_ends=shape.precision not in ("bf16", "fp16")
+    )
+    wider: dict[str, Any] = {"cp": shape.cp} if shape.cp > 1 else {}
+    found = kv_capacity(
+        demand.model, cluster.spec.memory_bytes, tp=shape.tp, pp=shape.pp, utilization=shape.utilization,
+        block_size=shape.block_size, weights=WEIGHTS.get(shape.precision, "float16"),
+        kv=WEIGHTS.get(shape.kv_precision, "float16"), other_bytes=other, **wider,
+    )  # fmt: skip
+    if shape.policy not in MEMORY_OPTION:  # contiguous memory is counted in tokens
+        return replace(shape, num_blocks=found.tokens, block_size=1)
+    return replace(shape, num_blocks=found.tokens // shape.block_size)
+
+
+def _runs(shape: EngineShape, demand: LLMDemand, trace: LLMTrace) -> None:
+    """Raise InputError if some request could not run to its end in such an engine."""
+    options = flight_options(shape.deployment("x", demand.name, [range(shape.devices)]))
+    policy = POLICIES[shape.policy]
+    dropped_rows(trace, policy, options, strict=True)
+
+
+def candidates(shapes: Shapes, n_devices: int, space: SearchSpace) -> Iterator[Candidate]:
+    """Every way to use exactly so many devices."""
+    for shape in shapes.possible:
+        engines, left = divmod(n_devices, shape.devices)
+        if left or not engines:
+            continue
+        if space.disaggregate != "only":
+            for router in space.routers[: None if engines > 1 else 1]:
+                yield Candidate(shape, engines, router=router)
+        if space.disaggregate != "no" and shape.policy == "vllm-v1":
+            for prefill in range(1, engines):
+                yield Candidate(shape, prefill, engines - prefill)
+
+
+def place(sizes: list[tuple[int, int]], cluster: Cluster) -> list[tuple[int, ...]] | None:
+    """Devices for engines, largest first into the fullest node that has room; an engine larger than a node takes nodes.
+
+    Parameters
+    ----------
+    sizes : list of (int, int)
+        Devices of each engine, and its degree of tensor parallelism, which must not leave a node.
+    cluster : Cluster
+        Where.
+
+    Returns
+    -------
+    list of tuple of int, or None
+        Devices of each engine in the order asked; None where they do not go in.
+    """
+    free = [
+        [x for x in range(cluster.n_devices) if cluster.node_of(x) == node] for node in range(cluster.nodes)
+    ]  # fmt: skip
+    rows: dict[int, tuple[int, ...]] = {}
+    for i in sorted(range(len(sizes)), key=lambda i: (-sizes[i][0], i)):
+        size, tp = sizes[i]
+        fitting = [node for node in free if len(node) >= size]
+        if fitting:
+            node = min(fitting, key=len)
+            rows[i] = tuple(node[:size])
+            del node[:size]
+            continue
+        taken: list[int] = []  # stage by stage, each within a node
+        for _ in range(size // tp):
+            node = next((node for node in free if len(node) >= tp), None)
+            if node is None:
+                return None
+            taken += node[:tp]
+            del node[:tp]
+        rows[i] = tuple(taken)
+    return [rows[i] for i in range(len(sizes))]

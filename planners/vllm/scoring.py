@@ -1,0 +1,316 @@
+"""`Evaluator`: candidates simulated on common random numbers, in this process or on several, with the same scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from ...errors import InfeasibleError, InputError
+from ...profiles.llm.cost_overheads import Overheads
+from ...profiles.llm.iteration import IterationCost
+from ...profiles.llm.tables import KernelTables
+from ...simulator.cluster import Cluster
+from ...simulator.llm.plan import LLMPlan
+from ...simulator.llm.plan_entries import Deployment, ServedModel
+from ...simulator.llm.plan_simulate import deployment_cost, simulate_plan
+from ...simulator.llm.result import LLMResult
+from ...simulator.llm.workload import LLMTrace
+from ...simulator.plan_entries import PlannerEntry
+from ..bisection import Bisection
+from .demand import LLMDemand
+from .layouts import place
+from .space import Candidate
+
+__all__ = ["Evaluator", "Score", "Setting", "Task"]
+
+MOST_DOUBLINGS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What candidates are simulated in.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        The devices.
+    demands : tuple of LLMDemand
+        The models.
+    tables, overheads : KernelTables, Overheads, optional
+        What iterations cost; the device's roofline without tables.
+    costs : callable, optional
+        Deployment -> cost, instead; must be picklable where several processes work.
+    target : float
+        Share of the requests that must be good, for the highest rate.
+    rate_tolerance : float
+        How closely the highest rate is found, relative.
+    """
+
+    cluster: Cluster
+    demands: tuple[LLMDemand, ...]
+    tables: KernelTables | None = None
+    overheads: Overheads | None = None
+    costs: Callable[[Deployment], IterationCost] | None = None
+    target: float = 0.99
+    rate_tolerance: float = 0.02
+
+    def plan(self, demand: int, candidate: Candidate) -> LLMPlan:
+        """The plan that a candidate for one of the models is.
+
+        Raises
+        ------
+        InfeasibleError
+            If its engines do not go into the nodes.
+        """
+        asked = self.demands[demand]
+        shape = candidate.engine
+        rows = place([(shape.devices, shape.tp)] * candidate.engines, self.cluster)
+        if rows is None:
+            raise InfeasibleError(f"{asked.name}: {candidate} does not go into {self.cluster}; give more devices")
+        return LLMPlan.of(
+            self.cluster, (served(asked),), candidate.deployments(asked.name, rows), router=candidate.router,
+            planner=PlannerEntry(name="vllm"),
+        )  # fmt: skip
+
+
+def served(demand: LLMDemand) -> ServedModel:
+    """A demand as plans say it."""
+    return ServedModel.of(
+        demand.model, name=demand.name,
+        slo_ttft_s=demand.ttft_s if math.isfinite(demand.ttft_s) else None,
+        slo_tpot_s=demand.tpot_s if math.isfinite(demand.tpot_s) else None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing to find out.
+
+    Parameters
+    ----------
+    demand : int
+        Which of the models.
+    candidate : Candidate
+        How it is served.
+    requests : int
+        On how many of its first requests.
+    seed : int
+        Under which seed.
+    highest_rate : bool
+        Find the highest load at which the target is attained, instead of what is attained at the given one.
+    """
+
+    demand: int
+    candidate: Candidate
+    requests: int
+    seed: int
+    highest_rate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a simulation says of a candidate.
+
+    Parameters
+    ----------
+    attained : float
+        Share of the requests within both limits; of a search for the highest rate, there.
+    ttft_attained, tpot_attained : float
+        Share within each of the limits.
+    slack : float
+        What is left of the tighter limit for 9 requests in 10: 0.3 means that they need 70 % of it; negative: more
+        than it. Without any limit: minus the mean latency per token.
+    goodput : float
+        Good requests per second.
+    ttft_p90_s, tpot_p90_s : float
+        90th percentiles, seconds.
+    factor : float
+        Highest multiple of the given load at which the target is attained; NaN if it was not looked for.
+    simulations : int
+        How many it took.
+    """
+
+    attained: float
+    ttft_attained: float
+    tpot_attained: float
+    slack: float
+    goodput: float
+    ttft_p90_s: float
+    tpot_p90_s: float
+    factor: float = math.nan
+    simulations: int = 1
+
+    @property
+    def key(self) -> tuple[float, ...]:
+        """What candidates are compared by; larger is better."""
+        if math.isnan(self.factor):
+            return self.attained, self.slack
+        return self.factor, self.attained, self.slack
+
+
+class Evaluator:
+    """Runs tasks and counts simulations.
+
+    Parameters
+    ----------
+    setting : Setting
+        What is simulated.
+    workers : int
+        Processes; 1: this one. The scores do not depend on it.
+    """
+
+    def __init__(self, setting: Setting, workers: int = 1) -> None:
+        if isinstance(workers, bool) or workers < 1:
+            raise InputError(f"workers: expected an integer >= 1 (got {workers!r})")
+        self.setting, self.simulations = setting, 0
+        self._here = _Runner(setting)
+        self._pool = None
+        if workers > 1:
+            self._pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (setting,))
+
+    def __call__(self, tasks: Sequence[Task]) -> list[Score]:
+        """The scores, in order."""
+        scores = list(map(self._here, tasks) if self._pool is None else self._pool.map(_work, tasks))
+        self.simulations += sum(score.simulations for score in scores)
+        return scores
+
+    def on(self, cluster: Cluster) -> Evaluator:
+        """One that simulates on another cluster, in this process."""
+        return Evaluator(replace(self.setting, cluster=cluster))
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+class _Runner:
+    """Simulates tasks one after the other; keeps traces and costs."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.costs: dict[tuple[Any, ...], IterationCost] = {}
+        self.trace = lru_cache(maxsize=64)(self._trace)
+
+    def _trace(self, demand: int, seed: int) -> LLMTrace:
+        return self.setting.demands[demand].traffic.trace(seed)
+
+    def __call__(self, task: Task) -> Score:
+        try:
+            plan = self.setting.plan(task.demand, task.candidate)
+        except InfeasibleError:
+            nothing = math.inf
+            return Score(0.0, 0.0, 0.0, -nothing, 0.0, nothing, nothing, 0.0 if task.highest_rate else math.nan, 0)
+        whole = self.trace(task.demand, task.seed)
+        trace = whole if task.requests >= len(whole) else whole.select(slice(0, task.requests))
+        if not task.highest_rate:
+            return self.score(plan, task, trace, 1.0)
+        return self.highest_rate(plan, task, trace)
+
+    def score(self, plan: LLMPlan, task: Task, trace: LLMTrace, factor: float) -> Score:
+        """One simulation at a multiple of the load."""
+
+        def cost(deployment: Deployment) -> IterationCost:
+            return self.cost(plan, deployment)
+
+        result = simulate_plan(plan, faster(trace, factor), costs=cost, seed=task.seed, engine="fast")
+        asked = self.setting.demands[task.demand]
+        return score_of(result.results[asked.name], asked)
+
+    def cost(self, plan: LLMPlan, deployment: Deployment) -> IterationCost:
+        """The cost of a deployment; made once for each model and parallelism."""
+        setting = self.setting
+        if setting.costs is not None:
+            return setting.costs(deployment)
+        d = deployment
+        key = d.model, d.tp, d.pp, d.cp, d.dp, d.ep, d.precision, d.kv_precision
+        if key not in self.costs:
+            self.costs[key] = deployment_cost(plan, d, setting.tables, setting.overheads)
+        return self.costs[key]
+
+    def highest_rate(self, plan: LLMPlan, task: Task, trace: LLMTrace) -> Score:
+        """The highest load, by doubling or halving from the given one and bisection."""
+        target, scores = self.setting.target, dict[float, Score]()
+
+        def attains(factor: float) -> bool:
+            if factor not in scores:
+                scores[factor] = self.score(plan, task, trace, factor)
+            return scores[factor].attained >= target
+
+        low = high = 1.0
+        for _ in range(MOST_DOUBLINGS):
+            if attains(high):
+                low, high = high, 2 * high
+            elif not attains(low):
+                low, high = low / 2, low
+            else:
+                break
+        known = {factor: score.attained >= target for factor, score in scores.items()}
+        if not any(known.values()):
+            return _with(scores[min(scores)], 0.0, len(scores))
+        search = Bisection(low, high, "high", self.setting.rate_tolerance, name="rate")
+        known[high] = attains(high)
+        while (factor := search.next(known)) is not None:
+            known[factor] = attains(factor)
+        reached = search.reached(known)
+        assert reached is not None
+        return _with(scores[reached], reached, len(scores))
+
+
+def faster(trace: LLMTrace, factor: float) -> LLMTrace:
+    """The same requests, arriving at `factor` times the rate."""
+    if factor == 1.0:
+        return trace
+    return LLMTrace(
+        trace.arrival / factor, trace.prompt_tokens, trace.output_tokens, best_of=trace.best_of,
+        priority=trace.priority, after=trace.after, think_s=trace.think_s, prefix_ids=trace.prefix_ids,
+        prefix_block=trace.prefix_block,
+    )  # fmt: skip
+
+
+def score_of(result: LLMResult, demand: LLMDemand) -> Score:
+    """What a result means under a model's limits."""
+    ttft, tpot = demand.ttft_s, demand.tpot_s
+    done = result.finished
+    if math.isfinite(ttft) or math.isfinite(tpot):
+        first = (result.first_token - result.arrival)[done]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            further = ((result.finish - result.first_token) / (result.generated - 1))[done]
+        used = np.maximum(first / ttft, np.where(result.generated[done] > 1, further, 0.0) / tpot)
+        slack = 1.0 - float(np.percentile(used, 90)) if len(used) else -math.inf
+    else:
+        slack = -result.normalized_latency
+    return Score(
+        result.attainment(ttft=ttft, tpot=tpot),
+        result.attainment(ttft=ttft),
+        result.attainment(tpot=tpot),
+        slack,
+        result.goodput(ttft=ttft, tpot=tpot),
+        result.ttft(90),
+        result.tpot(90),
+    )
+
+
+def _with(score: Score, factor: float, simulations: int) -> Score:
+    return replace(score, factor=factor, simulations=simulations)
+
+
+_RUNNERS: list[_Runner] = []
+"""In a worker process: its runner. Tables are sent once when it starts, not with every task."""
+
+
+def _begin(setting: Setting) -> None:
+    _RUNNERS[:] = [_Runner(setting)]
+
+
+def _work(task: Task) -> Score:
+    return _RUNNERS[0](task)

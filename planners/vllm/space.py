@@ -1,0 +1,194 @@
+"""What the planner may choose from: engine shapes, their options, how many, how requests find them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ...errors import InputError
+from ...simulator.llm.plan_entries import MEMORY_OPTION, Deployment, Option
+from ...simulator.llm.policies import POLICIES
+from ...simulator.llm.router import ROUTERS
+
+__all__ = ["Candidate", "EngineShape", "SearchSpace"]
+
+SPLITS = ("no", "also", "only")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpace:
+    """The values of each option that are tried, in every combination that fits.
+
+    Parameters
+    ----------
+    tp, pp, cp : sequence of int
+        Degrees of tensor, pipeline and context parallelism of an engine.
+    policies : sequence of str
+        Schedulers: names of `POLICIES`.
+    block_sizes : sequence of int
+        Tokens in a KV block.
+    batched_tokens, seqs : sequence of int
+        ``max_num_batched_tokens`` and ``max_num_seqs``.
+    chunked_prefill : sequence of bool
+        Of vllm-v1: whether prompts may be split over steps.
+    prefix_caching : sequence of bool
+        Of vllm-v1; True is tried only where requests share prefixes.
+    utilizations : sequence of float
+        ``gpu_memory_utilization``.
+    routers : sequence of str
+        Who gets a request, where there are several engines.
+    precision, kv_precision : str
+        Of weights and of the KV cache.
+    disaggregate : {"no", "also", "only"}
+        Whether prompts and decodes may (or must) be on engines of their own; every ratio is tried, with equal engines.
+
+    Raises
+    ------
+    InputError
+        On an empty choice, or a value out of its range.
+    """
+
+    tp: Sequence[int] = (1, 2, 4, 8)
+    pp: Sequence[int] = (1, 2)
+    cp: Sequence[int] = (1,)
+    policies: Sequence[str] = ("vllm-v1",)
+    block_sizes: Sequence[int] = (16,)
+    batched_tokens: Sequence[int] = (512, 2048, 8192)
+    seqs: Sequence[int] = (256,)
+    chunked_prefill: Sequence[bool] = (True,)
+    prefix_caching: Sequence[bool] = (False, True)
+    utilizations: Sequence[float] = (0.9,)
+    routers: Sequence[str] = ("round_robin",)
+    precision: str = "bf16"
+    kv_precision: str = "bf16"
+    disaggregate: str = "no"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value: Any = getattr(self, field.name)
+            if isinstance(value, str):
+                continue
+            if not isinstance(value, Sequence) or not value:
+                raise InputError(f"space: {field.name}: expected one value or more (got {value!r})")
+            object.__setattr__(self, field.name, tuple(dict.fromkeys(value)))
+        for name in ("tp", "pp", "cp", "block_sizes", "batched_tokens", "seqs"):
+            for value in getattr(self, name):
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    raise InputError(f"space: {name}: expected integers >= 1 (got {value!r})")
+        for name, known in (("policies", POLICIES), ("routers", ROUTERS)):
+            for value in getattr(self, name):
+                if value not in known:
+                    raise InputError(f"space: {name}: unknown {value!r}; expected some of {', '.join(known)}")
+        for value in self.utilizations:
+            if not 0 < value <= 1:
+                raise InputError(f"space: utilizations: expected shares in (0, 1] (got {value})")
+        if self.disaggregate not in SPLITS:
+            raise InputError(f"space: disaggregate: expected one of {', '.join(SPLITS)} (got {self.disaggregate!r})")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineShape:
+    """One engine: its parallelism, its options, its memory."""
+
+    tp: int
+    pp: int
+    cp: int
+    policy: str
+    block_size: int
+    batched_tokens: int
+    seqs: int
+    chunked_prefill: bool
+    prefix_caching: bool
+    utilization: float
+    max_model_len: int
+    num_blocks: int
+    precision: str = "bf16"
+    kv_precision: str = "bf16"
+
+    @property
+    def devices(self) -> int:
+        """Devices of one engine."""
+        return self.tp * self.pp
+
+    @property
+    def config(self) -> dict[str, Option]:
+        """The policy's options, KV memory aside."""
+        common: dict[str, Option] = {"max_model_len": self.max_model_len, "max_num_seqs": self.seqs}
+        if self.policy not in MEMORY_OPTION:
+            return common
+        common |= {"block_size": self.block_size, "max_num_batched_tokens": self.batched_tokens}
+        if self.policy == "vllm-v1":
+            common |= {
+                "enable_chunked_prefill": self.chunked_prefill, "enable_prefix_caching": self.prefix_caching,
+            }  # fmt: skip
+        return common
+
+    def deployment(self, name: str, model: str, devices: Sequence[Sequence[int]], role: Any = "both") -> Deployment:
+        """As many of these engines as there are rows of devices."""
+        return Deployment(
+            name=name, model=model, replicas=len(devices), tp=self.tp, pp=self.pp, cp=self.cp,
+            precision=self.precision, kv_precision=self.kv_precision, policy=self.policy, config=self.config,
+            gpu_memory_utilization=self.utilization, num_blocks=self.num_blocks, role=role,
+            devices=tuple(tuple(row) for row in devices),
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        said = f"TP{self.tp}" + (f" PP{self.pp}" if self.pp > 1 else "") + (f" CP{self.cp}" if self.cp > 1 else "")
+        said += "" if self.policy == "vllm-v1" else f" {self.policy}"
+        if self.policy in MEMORY_OPTION:
+            said += f", {self.batched_tokens} tokens a step"
+        extra = [
+            f"{self.seqs} sequences",
+            *(["whole prompts"] if not self.chunked_prefill else []),
+            *(["prefix caching"] if self.prefix_caching else []),
+            *([f"blocks of {self.block_size}"] if self.block_size != 16 else []),
+            *([f"{self.utilization:g} of memory"] if self.utilization != 0.9 else []),
+        ]
+        return f"{said}, {', '.join(extra)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way to serve one model.
+
+    Parameters
+    ----------
+    engine : EngineShape
+        Each of its engines.
+    replicas : int
+        Engines that serve whole requests; of disaggregated ones those for prompts.
+    decode : int
+        Engines for decodes; 0: prompts and decodes are together.
+    router : str
+        Who gets a request.
+    """
+
+    engine: EngineShape
+    replicas: int
+    decode: int = 0
+    router: str = "round_robin"
+
+    @property
+    def engines(self) -> int:
+        """Engines in all."""
+        return self.replicas + self.decode
+
+    @property
+    def devices(self) -> int:
+        """Devices in all."""
+        return self.engines * self.engine.devices
+
+    def deployments(self, model: str, devices: Sequence[Sequence[int]]) -> tuple[Deployment, ...]:
+        """The deployments, on one row of devices per engine."""
+        if not self.decode:
+            return (self.engine.deployment(model, model, devices),)
+        return (
+            self.engine.deployment(f"{model} prefill", model, devices[: self.replicas], "prefill"),
+            self.engine.deployment(f"{model} decode", model, devices[self.replicas :], "decode"),
+        )
+
+    def __str__(self) -> str:
+        count = f"{self.replicas} x" if not self.decode else f"{self.replicas} prefill + {self.decode} decode x"
+        routed = f", {self.router}" if self.router != "round_robin" and self.engines > 1 else ""
+        return f"{count} {self.engine}{routed}"
