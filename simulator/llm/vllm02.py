@@ -177,10 +177,11 @@ class Vllm02Scheduler:
                 step.copies.append(pair)
 
     def _preempt(self, group: SequenceGroup, step: Vllm02Step) -> None:
-        """Recompute a single sequence from the front of the queue; swap several out, that share blocks."""
+        """Recompute a single sequence from the front of the queue; swap several out, that share blocks (or one, if so
+        configured)."""
         step.preempted.append(group)
         sequences = group.having(Status.RUNNING)
-        if group.max_running == 1:
+        if group.max_running == 1 and self.config.preemption_mode != "swap":
             for sequence in sequences:
                 self.memory.free(sequence)
                 sequence.status = Status.WAITING
@@ -199,6 +200,8 @@ class Vllm02Scheduler:
     def _survive(self, group: SequenceGroup, parents: Places[int]) -> None:
         """Let the beams be children of the beams at these places: fork all but the first, free the dead."""
         beams, new = group.sequences, list[Sequence]()
+        if tuple(parents) == tuple(range(len(beams))):
+            return  # the usual case: everyone goes on
         if len(parents) != len(beams) or not all(0 <= place < len(beams) for place in parents):
             raise RunError(
                 f"request {group.request.id!r}: survivors: expected {len(beams)} places of parents below {len(beams)} "

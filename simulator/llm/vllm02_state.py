@@ -27,6 +27,9 @@ class Vllm02Config:
         Sequences that may run at once.
     max_paddings : int
         Padding tokens in a prompt step.
+    preemption_mode : {"recompute", "swap"}, optional
+        What becomes of a preempted group of one sequence; as in vLLM, recomputed unless said otherwise. Groups of
+        several sequences are always swapped.
     prefixes : tuple of int
         Tokens of each prefix that many prompts share (vLLM §5.4.4). Blocks for their keys and values are reserved for
         good; prompts whose `LLMRequest.shared_prefix` names one use these, with a copy of its last block unless that
@@ -46,6 +49,7 @@ class Vllm02Config:
     max_num_seqs: int = 256
     max_paddings: int = 256
     watermark: float = 0.01
+    preemption_mode: str | None = None
     prefixes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -59,6 +63,8 @@ class Vllm02Config:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
+        if self.preemption_mode not in (None, "recompute", "swap"):
+            raise InputError(f"preemption_mode: expected 'recompute' or 'swap' (got {self.preemption_mode!r})")
         given: Any = self.prefixes
         if not isinstance(given, tuple | list) or any(
             isinstance(p, bool) or not isinstance(p, int) or not 0 < p < self.max_model_len for p in given
