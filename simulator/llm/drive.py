@@ -13,6 +13,7 @@ from ...errors import InputError
 from .contiguous import ContiguousConfig
 from .policies import POLICIES, near, policy_config, policy_named
 from .request import LLMRequest
+from .sarathi import SarathiConfig
 from .vllm02 import Vllm02Config, Vllm02Scheduler
 from .vllm_v1 import V1Config, V1Scheduler
 
@@ -25,7 +26,7 @@ Record = dict[str, Any]
 
 def drive(
     policy: str,
-    config: Vllm02Config | V1Config | ContiguousConfig | Mapping[str, Any],
+    config: Vllm02Config | V1Config | SarathiConfig | ContiguousConfig | Mapping[str, Any],
     requests: Iterable[LLMRequest | Mapping[str, Any]],
     *,
     max_steps: int = MAX_STEPS,
@@ -34,9 +35,9 @@ def drive(
 
     Parameters
     ----------
-    policy : {"vllm-0.2", "vllm-v1", "orca-max", "orca-pow2", "orca-oracle", "fastertransformer"}
-        The paper's scheduler (vLLM 0.2.7), today's (V1), or one of the paper's baselines.
-    config : mapping, Vllm02Config, V1Config or ContiguousConfig
+    policy : {"vllm-0.2", "vllm-v1", "sarathi", "orca-max", "orca-pow2", "orca-oracle", "fastertransformer"}
+        The paper's scheduler (vLLM 0.2.7), today's (V1), Sarathi-Serve's, or one of the paper's baselines.
+    config : mapping, Vllm02Config, V1Config, SarathiConfig or ContiguousConfig
         Engine arguments, by vLLM's own names; of the baselines ``num_slots, max_model_len, max_num_seqs``.
     requests : iterable of mapping or LLMRequest
         ``id, arrive_step, prompt, output, best_of=1, priority=0, tokens=None``. A request arrives before the decision
@@ -48,10 +49,10 @@ def drive(
     -------
     list of dict
         One record per step, read right after its decision. ``vllm-0.2``: ``step, kind, scheduled, num_batched_tokens,
-        swap_out, swap_in, copies, ignored, waiting, running, swapped, free_gpu, free_cpu, finished``. ``vllm-v1``:
-        ``step, scheduled, preempted, running, waiting, free_blocks, new, new_computed, finished``. The baselines:
-        ``step, kind, scheduled, num_batched_tokens, waiting, running, slots (id -> slots held), free_slots, finished``.
-        ``finished`` lists the requests that the step finishes.
+        swap_out, swap_in, copies, ignored, waiting, running, swapped, free_gpu, free_cpu, finished``. ``vllm-v1`` and
+        ``sarathi``: ``step, scheduled, preempted, running, waiting, free_blocks, new, new_computed, finished``. The
+        baselines: ``step, kind, scheduled, num_batched_tokens, waiting, running, slots (id -> slots held), free_slots,
+        finished``. ``finished`` lists the requests that the step finishes.
 
     Raises
     ------
@@ -66,7 +67,7 @@ def drive(
             raise InputError(f"requests: two have the id {request.id!r}")
         seen.add(request.id)
     arrivals.sort(key=lambda r: r.arrival)
-    doors = {"vllm-0.2": _drive_02, "vllm-v1": _drive_v1}
+    doors = {"vllm-0.2": _drive_02, "vllm-v1": partial(_drive_v1, policy), "sarathi": partial(_drive_v1, policy)}
     door = doors.get(policy) or partial(_drive_contiguous, policy)
     return door(config, arrivals, max_steps)
 
@@ -105,10 +106,10 @@ def _drive_02(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[R
     return records
 
 
-def _drive_v1(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
-    options = policy_config(V1Config, config)
-    _check("vllm-v1", options, arrivals)
-    scheduler = V1Scheduler(options)
+def _drive_v1(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
+    options = policy_config(POLICIES[policy].config, config)
+    _check(policy, options, arrivals)
+    scheduler: V1Scheduler = POLICIES[policy].scheduler(options)
     records: list[Record] = []
     for step in _steps(scheduler, arrivals, max_steps):
         decision = scheduler.schedule()

@@ -20,7 +20,7 @@ Degree = Annotated[int, Field(gt=0)]
 Option = bool | int | float | str | None
 Role = Literal["both", "prefill", "decode"]
 
-MEMORY_OPTION = {"vllm-v1": "num_blocks", "vllm-0.2": "num_gpu_blocks"}
+MEMORY_OPTION = {"vllm-v1": "num_blocks", "vllm-0.2": "num_gpu_blocks", "sarathi": "num_gpu_blocks"}
 """Policy -> what its options call the KV blocks; the others count `num_slots`, tokens."""
 
 

@@ -13,6 +13,7 @@ from .contiguous import ContiguousConfig
 from .fastertransformer import FasterTransformerScheduler, fastertransformer_cannot
 from .orca import RESERVES, OrcaScheduler, orca_cannot
 from .request import LLMRequest
+from .sarathi import SarathiConfig, SarathiScheduler, sarathi_cannot, sarathi_fatal
 from .vllm02 import Vllm02Config, Vllm02Scheduler
 from .vllm_v1 import V1Config, V1Scheduler
 from .work import Work, work_02, work_contiguous, work_v1
@@ -174,6 +175,7 @@ def _in_flight_v1(config: V1Config) -> int:
 POLICIES: dict[str, Policy] = {
     "vllm-0.2": Policy(Vllm02Config, Vllm02Scheduler, work_02, _busy_02, _cannot_02, _fatal_02),
     "vllm-v1": Policy(V1Config, V1Scheduler, work_v1, _busy_v1, _cannot_v1, _fatal_v1, _in_flight_v1),
+    "sarathi": Policy(SarathiConfig, SarathiScheduler, work_v1, _busy_v1, sarathi_cannot, sarathi_fatal),
     **{
         f"orca-{reserve}": Policy(
             ContiguousConfig,
