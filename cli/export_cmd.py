@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ def export(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plan files, and stop.")] = False,
 ) -> None:
     """Write the files that start a plan elsewhere: torchrun, Kubernetes, Ray Serve, Triton or vLLM."""
+    from ..simulator.llm.plan import LLMPlan
     from ..simulator.plan import Plan
 
     if schema:
@@ -42,10 +43,16 @@ def export(
     # The module has the name of the function that the runtime's face re-exports: import the function by its own path.
     from ..runtime.export.export import export as write
 
-    paths = write(
-        Plan.load(plan), to, out, force=force, image=image, namespace=namespace, hosts=tuple(host or ()), port=port,
-        device=device, model_source=sources,
-    )  # fmt: skip
+    options: dict[str, Any] = {
+        "image": image, "namespace": namespace, "hosts": tuple(host or ()), "port": port, "device": device,
+        "model_source": sources,
+    }  # fmt: skip
+    if LLMPlan.is_one(plan):
+        from ..runtime.export.llm import export_llm
+
+        paths = export_llm(LLMPlan.load(plan), to, out, force=force, **options)
+    else:
+        paths = write(Plan.load(plan), to, out, force=force, **options)
     if as_json:
         typer.echo(json.dumps({"target": to, "out": str(out), "files": [str(path) for path in paths]}, indent=2))
         return

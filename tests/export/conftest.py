@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from meshwright.profiles import ModelProfile
 from meshwright.simulator import Cluster, Group, ParallelConfig, Placement, Plan
 from meshwright.simulator.plan import ModelEntry, PlannerEntry, Serving
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests import the helpers beside them
 
 HOSTILE = (
     "a; rm -rf /",

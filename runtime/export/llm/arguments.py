@@ -1,0 +1,163 @@
+"""The arguments of ``vllm serve`` that make a server of vLLM what an engine of a plan is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....errors import InputError
+from ....simulator.llm.plan import LLMPlan
+from ....simulator.llm.plan_entries import Deployment
+from ....simulator.llm.vllm_v1_state import V1Config
+
+__all__ = ["VLLM_VERSION", "Server", "arguments", "servers"]
+
+VLLM_VERSION = "0.33.0"
+"""The release whose arguments these are."""
+
+DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "fp32": "float32"}
+QUANTIZED = {"fp8": "fp8"}
+"""Precision of the products -> ``--quantization``: weights of 16 bits are quantised when they are loaded."""
+CHECKPOINTS = ("fp8_block", "nvfp4", "int8_wo", "int4_wo")
+"""Precisions that a checkpoint must have already: vLLM reads them from it."""
+CACHES = {"bf16": "auto", "bfloat16": "auto", "fp16": "auto", "float16": "auto", "fp8": "fp8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One ``vllm serve``: an engine of a plan at its place.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        What it is an engine of.
+    number : int
+        Which one.
+    devices : tuple of int
+        Its devices, numbered through the cluster.
+    nodes : dict of int to tuple of int
+        Node -> devices of the engine on it, numbered on the node.
+    port : int
+        Where it listens.
+    """
+
+    deployment: Deployment
+    number: int
+    devices: tuple[int, ...]
+    nodes: Mapping[int, tuple[int, ...]]
+    port: int
+
+    @property
+    def node(self) -> int:
+        """Node of its first device, where its server listens."""
+        return next(iter(self.nodes))
+
+    @property
+    def name(self) -> str:
+        """What files call it."""
+        return f"{self.deployment.name}-{self.number}"
+
+
+def servers(plan: LLMPlan, port: int) -> tuple[Server, ...]:
+    """All engines of a plan, each with a port of its own from `port` on."""
+    per_node = plan.cluster.devices_per_node
+    found: list[Server] = []
+    for deployment in plan.deployments:
+        for number, row in enumerate(deployment.devices):
+            nodes: dict[int, tuple[int, ...]] = {}
+            for device in row:
+                nodes[device // per_node] = (*nodes.get(device // per_node, ()), device % per_node)
+            found.append(Server(deployment, number, tuple(row), nodes, port + len(found)))
+    return tuple(found)
+
+
+def arguments(
+    plan: LLMPlan, server: Server, source: str, *, host: str = "0.0.0.0", port: int | None = None
+) -> list[str]:
+    """What follows ``vllm serve``. Everything that decides a schedule is said, so that no default of vLLM's matters.
+
+    Parameters
+    ----------
+    plan : LLMPlan
+        The plan.
+    server : Server
+        One of its engines.
+    source : str
+        Hugging Face name or folder of the weights.
+    host : str
+        Address to listen at.
+    port : int, optional
+        Where it listens, if not at the server's own port.
+
+    Raises
+    ------
+    InputError
+        If vLLM has no such scheduler or precision.
+    """
+    d = server.deployment
+    options: Any = d.options
+    if not isinstance(options, V1Config):
+        raise InputError(
+            f"export: deployment {d.name!r}: vLLM {VLLM_VERSION} has no scheduler like {d.policy!r}; plan with policy "
+            "'vllm-v1'"
+        )
+    if d.precision not in {**DTYPES, **QUANTIZED} and d.precision not in CHECKPOINTS:
+        raise InputError(f"export: deployment {d.name!r}: precision {d.precision!r} is none of vLLM's")
+    if d.kv_precision not in CACHES:
+        raise InputError(f"export: deployment {d.name!r}: KV precision {d.kv_precision!r} is none of vLLM's")
+    listed = [
+        f"--model={source}",
+        f"--served-model-name={d.model}",
+        f"--host={host}",
+        f"--port={server.port if port is None else port}",
+        f"--tensor-parallel-size={d.tp}",
+        f"--pipeline-parallel-size={d.pp}",
+        f"--data-parallel-size={d.dp}",
+        f"--decode-context-parallel-size={d.cp}",
+        *(["--enable-expert-parallel"] if d.ep else []),
+        f"--dtype={DTYPES.get(d.precision, 'bfloat16' if d.precision in QUANTIZED else 'auto')}",
+        *([f"--quantization={QUANTIZED[d.precision]}"] if d.precision in QUANTIZED else []),
+        f"--kv-cache-dtype={CACHES[d.kv_precision]}",
+        f"--max-model-len={options.max_model_len}",
+        f"--block-size={options.block_size}",
+        f"--gpu-memory-utilization={d.gpu_memory_utilization:g}",
+        f"--num-gpu-blocks-override={options.num_blocks}",
+        f"--max-num-seqs={options.max_num_seqs}",
+        f"--max-num-batched-tokens={options.max_num_batched_tokens}",
+        _switch("enable-chunked-prefill", options.enable_chunked_prefill),
+        _switch("enable-prefix-caching", options.enable_prefix_caching),
+        f"--scheduling-policy={options.policy}",
+        f"--watermark={options.watermark:g}",
+        f"--long-prefill-token-threshold={options.long_prefill_token_threshold}",
+        _switch("scheduler-reserve-full-isl", options.scheduler_reserve_full_isl),
+        _switch("async-scheduling", options.async_scheduling),
+    ]
+    if d.devices_per_engine > 1:
+        listed.append("--distributed-executor-backend=mp")
+    if d.role != "both":
+        listed.append("--kv-transfer-config=" + json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"}))
+    return listed
+
+
+def spread(server: Server, address: str, port: int) -> list[list[str]]:
+    """For an engine over several nodes, what each node's ``vllm serve`` says besides; one empty list on one node.
+
+    Parameters
+    ----------
+    server : Server
+        The engine.
+    address : str
+        Of its first node.
+    port : int
+        Where its processes find each other.
+    """
+    if len(server.nodes) == 1:
+        return [[]]
+    together = [f"--nnodes={len(server.nodes)}", f"--master-addr={address}", f"--master-port={port}"]
+    return [[*together, f"--node-rank={rank}", *(["--headless"] if rank else [])] for rank in range(len(server.nodes))]
+
+
+def _switch(name: str, on: bool) -> str:
+    return f"--{name}" if on else f"--no-{name}"
