@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, RunError
 from .status import status
 from .trace_io import print_json
 
@@ -17,7 +17,7 @@ def compare_llm(
     plans: list[Path] | None, silicon: Path | None, vllm_run: Path | None, kernels: Path | None, *, as_json: bool
 ) -> None:
     """Print simulated against measured figures."""
-    from ..runtime.llm import compare_silicon, compare_vllm_run
+    from ..runtime.llm import SiliconComparison, compare_silicon, compare_vllm_run
 
     if plans:
         raise InputError(f"compare: --silicon, --vllm-run and --kernels take no plan (got {plans[0]})")
@@ -36,3 +36,7 @@ def compare_llm(
         print_json(found.to_dict())
     else:
         typer.echo(str(found))
+    if isinstance(found, SiliconComparison) and found.skipped:
+        raise RunError(
+            f"compare: {len(found.skipped)} rows could not be predicted; the medians are of the other {len(found.rows)}"
+        )

@@ -15,7 +15,7 @@ from .tables import Operators, Peaks
 from .tables_grid import EXTRAPOLATED, Grid
 from .tables_operators import GEMM_BYTES, WEIGHT_ONLY
 
-__all__ = ["ALONE", "ROUTING_KERNELS", "Spread", "expert_seconds"]
+__all__ = ["ALONE", "ROUTING_KERNELS", "Spread", "expert_seconds", "measured_experts"]
 
 Floats = NDArray[np.float64]
 GROUPED_EFFICIENCY = 0.6
@@ -121,7 +121,7 @@ def expert_seconds(
     dtype : str
         Name of the GEMMs' precision.
     """
-    grid = _measured(model, spread, operators, dtype)
+    grid = measured_experts(model, spread, operators, dtype)
     if grid is not None:
         seconds, kind = grid.at(tokens)
         return Parts("experts", model.moe_layers * seconds, kind)
@@ -137,7 +137,7 @@ def expert_seconds(
     return Parts("experts", model.moe_layers * seconds, np.full(len(tokens), EXTRAPOLATED))
 
 
-def _measured(model: DecoderSpec, spread: Spread, operators: Operators, dtype: str) -> Grid | None:
+def measured_experts(model: DecoderSpec, spread: Spread, operators: Operators, dtype: str) -> Grid | None:
     """The table of this very shape and precision, if there is one."""
     shape = model.hidden, model.moe_ffn, model.experts, model.experts_per_token, spread.width, spread.ep
     return operators.moe.get((dtype, *shape))

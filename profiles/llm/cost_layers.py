@@ -89,6 +89,14 @@ class LayerKernels:
         parts = [Parts("experts", model.moe_layers * seconds, kind)]
         return parts + spread.exchanges(model, tokens, self.link_latency_s, self.link_bytes_per_s)
 
+    def fallbacks(self) -> list[str]:
+        """Experts whose degree was not measured."""
+        ep, there = self.spread.ep, self.layers.moe
+        if not self.model.moe_layers or (ep in there and self.spread.width == 1):
+            return []
+        said = f"experts split by {ep}" + (f", widths by {self.spread.width}" if self.spread.width > 1 else "")
+        return [f"note: {said}: not measured; moe.csv of ep {', '.join(map(str, there))} scaled by the rank's share"]
+
     def head(self, outputs: Floats) -> list[Parts]:
         """Output head and sampling by sequences."""
         found: list[Parts] = []

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cost_attention import Heads, decode_surface, prefill_surface
-from .cost_experts import ALONE, ROUTING_KERNELS, Spread, expert_seconds
+from .cost_experts import ALONE, ROUTING_KERNELS, Spread, expert_seconds, measured_experts
 from .cost_overheads import Overheads
 from .cost_parts import Parts, Surface
 from .decoder import DecoderSpec
@@ -115,6 +115,17 @@ class OperatorKernels:
         near = self.tp * self.spread.dp <= self.peaks.devices_per_node
         rate = self.peaks.link_bytes_per_s * self.peaks.efficiency if near else self.peaks.far_bytes_per_s
         return [found, *self.spread.exchanges(self.model, tokens, self.peaks.link_latency_s, rate)]
+
+    def fallbacks(self) -> list[str]:
+        """What was not measured in this precision or width, and what stands for it, one line each."""
+        found: list[str] = []
+        if self.operators.gemm and self.gemm not in self.operators.gemm:
+            found.append(f"note: no GEMMs in {self.gemm}: those in bf16, scaled by the roofline of both")
+        if self.operators.decode and not any(key[0] == self.kv for key in self.operators.decode):
+            found.append(f"note: no attention with a KV cache in {self.kv}: other tables, scaled by bytes")
+        if self.model.moe_layers and measured_experts(self.model, self.spread, self.operators, self.gemm) is None:
+            found.append(f"note: experts of {self.model.name}: not measured, by the roofline")
+        return found
 
     def exchanges(self, batch: float) -> tuple[Collective, ...]:
         """Collectives of one layer between the shards of sequences, all-reduces left out (`parallel.collectives`)."""

@@ -109,6 +109,10 @@ class Kernels(Protocol):
         """Attention of one chunk beside decodes over (new, before, decodes, mean context), where that was measured."""
         ...
 
+    def fallbacks(self) -> list[str]:
+        """What was not measured as it runs, and what stands for it: one line each."""
+        ...
+
     @property
     def launches(self) -> int:
         """Kernels of one iteration."""

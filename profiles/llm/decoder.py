@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...errors import InputError
+from .decoder_names import shape_named
 from .experts import expert_fields
 
 __all__ = ["PRECISION_BYTES", "WEIGHT_BITS", "DecoderSpec", "decoder", "weight_bytes"]
@@ -280,10 +281,11 @@ def decoder(name: str) -> DecoderSpec:
         if not isinstance(said, dict):
             raise InputError(f"{path}: expected the fields of a config.json (got {type(said).__name__})")
         return DecoderSpec.from_config(said, path.parent.name or path.stem)
-    short = name.rpartition("/")[2].lower()
+    short = name.rpartition("/")[2]
+    found = shape_named(short, DECODERS)
+    if found is not None:
+        return found
     by_short = {known.lower(): spec for known, spec in DECODERS.items()}
-    if short in by_short:
-        return by_short[short]
-    near = difflib.get_close_matches(short, by_short, n=1)
+    near = difflib.get_close_matches(short.lower(), by_short, n=1)
     hint = f"did you mean {by_short[near[0]].name!r}?" if near else f"shipped: {', '.join(DECODERS)}"
     raise InputError(f"model: unknown model {name!r}; {hint}; or give its config.json")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import InputError
-from .decoder import DecoderSpec
+from .decoder import DecoderSpec, decoder
 from .tables import KernelTables, Layers, Peaks
 from .tables_checks import read_header, read_table, read_yaml
 from .tables_grid import Grid
@@ -85,7 +86,7 @@ def check_layers(tables: KernelTables, model: DecoderSpec, tp: int) -> Peaks:
     layers = tables.layers
     assert layers is not None
     ours, theirs = (x.rpartition("/")[2].lower().removeprefix("meta-") for x in (model.name, layers.model))
-    if ours != theirs and not (ours.startswith(theirs) or theirs.startswith(ours)):
+    if ours != theirs and not (ours.startswith(theirs) or theirs.startswith(ours) or _same(layers.model, model)):
         raise InputError(f"kernel tables: measured for {layers.model}, asked for {model.name}; measure its layers")
     if tp != layers.tp:
         raise InputError(f"kernel tables: measured at tp {layers.tp}, asked for tp {tp}; load its tp{tp} tables")
@@ -103,6 +104,14 @@ def check_layers(tables: KernelTables, model: DecoderSpec, tp: int) -> Peaks:
         raise InputError(f"kernel tables: {model.name} has experts, and there is no moe.csv; measure its experts too")
     memory = tables.peaks.memory_bytes
     return Peaks(tables.name, flops, flops, bandwidth, memory, source="the best rates that its tables reach")
+
+
+def _same(name: str, model: DecoderSpec) -> bool:
+    """Whether a model's name is another one of the same shape."""
+    try:
+        return replace(decoder(name), name=model.name, max_positions=model.max_positions) == model
+    except InputError:
+        return False
 
 
 def _run_degree(folder: Path) -> int | None:

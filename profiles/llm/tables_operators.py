@@ -13,7 +13,7 @@ from .tables import KernelTables, Operators, Peaks
 from .tables_checks import read_table, read_yaml, units
 from .tables_grid import Grid
 
-__all__ = ["GEMM_BYTES", "area", "gemm_ideal", "load_operators"]
+__all__ = ["GEMM_BYTES", "area", "datasheet", "gemm_ideal", "load_operators"]
 
 GEMM_BYTES = {
     "bfloat16": 2.0,
@@ -76,7 +76,7 @@ def load_operators(folder: Path) -> KernelTables:
     InputError
         On anything wrong in a file; `gemm`, `context_attention` and `generation_attention` must be there.
     """
-    peaks = _peaks(folder)
+    peaks = datasheet(folder)
     gemm_file = _file(folder, "gemm")
     frame = read_table(gemm_file, ("m", "n", "k"), ("gemm_dtype",), "latency")
     gemm: dict[str, Grid] = {}
@@ -150,7 +150,14 @@ def _steepness(distribution: str) -> float:
     return exponent if exponent < 1.1 else -exponent
 
 
-def _peaks(folder: Path) -> Peaks:
+def datasheet(folder: Path) -> Peaks:
+    """Peaks of a system from ``<folder name>.yaml`` beside or in its folder.
+
+    Raises
+    ------
+    InputError
+        If it is missing, or a field is.
+    """
     path = next((p for p in (folder.with_suffix(".yaml"), folder / f"{folder.name}.yaml") if p.is_file()), None)
     if path is None:
         raise InputError(f"{folder}: {folder.name}.yaml (the system's datasheet) is missing beside the folder")

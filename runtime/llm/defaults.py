@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import re
 
+from ...profiles.llm.decoder import DecoderSpec
 from ...profiles.llm.engine_memory import RUNTIME_BYTES, budgets, other_bytes
 
-__all__ = ["GIB", "RUNTIME_BYTES", "asynchronous", "budgets", "device_memory", "other_bytes", "version_in"]
+__all__ = [
+    "GIB",
+    "RUNTIME_BYTES",
+    "asynchronous",
+    "budgets",
+    "device_memory",
+    "other_bytes",
+    "trial_bytes",
+    "version_in",
+]
 
 GIB = 2**30
 
@@ -14,26 +24,34 @@ ASYNC_SINCE = (0, 14)
 """First version of vLLM that schedules asynchronously unless told not to."""
 
 MEMORY_GIB = {
-    "RTX PRO 6000": 95.6,
-    "RTX 6000 Ada": 48.0,
-    "RTX A6000": 48.0,
-    "RTX A5000": 24.0,
-    "RTX 5090": 31.8,
-    "RTX 4090": 24.0,
-    "RTX 3090": 24.0,
+    "RTX PRO 6000": 94.97,
+    "RTX 6000 Ada": 47.5,
+    "RTX A6000": 47.5,
+    "RTX A5000": 23.5,
+    "RTX 5090": 31.4,
+    "RTX 4090": 23.52,
+    "RTX 3090": 23.58,
     "GB200": 184.0,
     "B200": 178.4,
-    "H200": 140.4,
-    "H100": 79.6,
+    "H200": 139.8,
+    "H100": 79.2,
     "A100-SXM4-40": 39.6,
     "A100": 79.3,
-    "L40S": 45.0,
-    "L40": 45.0,
-    "L4": 22.5,
-    "A10G": 22.5,
+    "L40S": 44.4,
+    "L40": 44.4,
+    "L4": 22.0,
+    "A10G": 22.0,
     "V100": 31.7,
 }
-"""Memory that devices report, GiB, by a part of their names: longer names first."""
+"""Memory that drivers report to programs, GiB, by a part of the device's name: what logs of vLLM and PyTorch print, a
+percent or two below the name on the box. Longer names first."""
+
+NON_TORCH_BYTES = int(0.16 * GIB)
+"""What CUDA libraries take outside PyTorch's pool during a trial step; the context itself is there before vLLM begins
+to count (vLLM pull request 12126: 0.16 GiB)."""
+SAMPLER_BYTES = 41
+"""Bytes of the sampler's peak per sequence and word: logits, their copy in fp32, sorted with indices, probabilities and
+their sums. vLLM pull request 10511: 1.26 GiB for 256 sequences of 128,256 words, under tp 1 and tp 2 alike."""
 
 
 def device_memory(name: str) -> int:
@@ -43,6 +61,20 @@ def device_memory(name: str) -> int:
         if all(word in said for word in part.lower().split()):
             return int(MEMORY_GIB[part] * GIB)
     return 0
+
+
+def trial_bytes(model: DecoderSpec, tp: int, batched: int, seqs: int, *, bf16_ends: bool, nccl: int = 0) -> int:
+    """Memory beside weights and KV, as vLLM V1 measures it where `seqs` is known to be what the engine was given.
+
+    CUDA's libraries, NCCL's buffers, and the larger of two peaks in bf16: one layer's activations of `batched` tokens,
+    or the sampler's for `seqs` sequences. With experts a layer's are those of every token's experts.
+    """
+    wide = 3 if model.gated else 2
+    inner = model.experts_per_token * model.moe_ffn if model.moe_layers else model.ffn
+    gathered = model.experts_per_token * model.hidden if model.moe_layers else 0
+    layer = batched * 2 * (2 * model.hidden + wide * -(-inner // tp) + gathered)
+    ends = (model.embedding_weights + model.head_weights) // tp if bf16_ends else 0
+    return NON_TORCH_BYTES + nccl + max(layer, seqs * model.vocab * SAMPLER_BYTES) + ends
 
 
 def asynchronous(version: str, pp: int = 1) -> bool:

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from ...errors import InfeasibleError, InputError
-from ...profiles.llm import KernelTables, Overheads, TableCost, decoder, iteration_cost, kv_capacity
+from ...profiles.llm import KernelTables, Operators, Overheads, TableCost, decoder, iteration_cost, kv_capacity
 from ...profiles.llm.capacity import KVCapacity
 from ...profiles.llm.decoder import DecoderSpec
+from ...profiles.llm.tables_operators import datasheet
 from ...seeds import generator
 from .defaults import RUNTIME_BYTES, asynchronous, budgets, other_bytes
+from .precisions import WEIGHTS
 from .silicon_report import Benchmark, Predicted, SiliconComparison
-from .silicon_rows import SiliconRow, read_silicon
+from .silicon_rows import SiliconRow, Skipped, sift_silicon
 
 __all__ = ["compare_silicon"]
-
-WEIGHTS = {"bf16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8"}
 
 
 def compare_silicon(
@@ -53,53 +53,54 @@ def compare_silicon(
     Raises
     ------
     InputError
-        On a file that is wrong, an unknown model, a system without tables, or a setting that cannot run.
+        On a file that is wrong, or if no row can be predicted: an unknown model, a system without tables, a setting
+        that cannot run. Single such rows are in `SiliconComparison.skipped`, and the medians are of the others.
     """
     begun = time.perf_counter()
-    found = rows if isinstance(rows, list) else read_silicon(rows)
+    found, skipped = (rows, list[Skipped]()) if isinstance(rows, list) else sift_silicon(rows)
     source = "rows" if isinstance(rows, list) else str(rows)
     kernels, benchmark, overheads = Path(kernels), benchmark or Benchmark(), overheads or Overheads()
     if not kernels.is_dir():
         raise InputError(f"{kernels}: expected a folder with the kernel tables of each system; there is none")
-    tables: dict[str, KernelTables] = {}
-    costs: dict[tuple[str, str, str, int, int], TableCost] = {}
     done: list[Predicted] = []
-    for row in found:
-        if row.system not in tables:
-            tables[row.system] = _tables(kernels, row, f"{source}: line {row.line}")
-    shapes = {row.model: _model(row, source) for row in found}
+    tables: dict[str, KernelTables] = {}
+    costs: dict[tuple[Any, ...], TableCost] = {}
     for number, row in enumerate(found, start=1):
         if progress is not None:
             progress(f"row {number} of {len(found)}")
-        key = row.model, row.system, row.precision, row.tp, row.pp
         where = f"{source}: line {row.line}"
         try:
+            if row.system not in tables:
+                tables[row.system] = _tables(kernels, row)
+            model = decoder(row.model)
+            key = row.model, row.system, row.precision, row.kv, row.tp, row.pp, row.dp, row.ep
             if key not in costs:
+                together = row.dp if model.moe_layers else 1
                 costs[key] = iteration_cost(
-                    shapes[row.model], tables[row.system],
-                    tp=row.tp, pp=row.pp, precision=row.precision, overheads=overheads,
+                    model, tables[row.system], tp=row.tp, pp=row.pp, dp=together, ep=row.ep or 1,
+                    precision=row.precision, kv=row.kv, overheads=overheads,
                 )  # fmt: skip
-            done.append(_predict(row, shapes[row.model], tables[row.system], kernels, costs[key], benchmark))
+            done.append(_predict(row, model, tables[row.system], kernels, costs[key], benchmark))
         except (InputError, InfeasibleError) as error:
-            raise type(error)(f"{where}: {error}") from None
+            skipped.append(Skipped(row.line, row.model, f"{where}: {error}"))
+    if not done:
+        raise InputError(min(skipped, key=lambda row: row.line).reason)
     return SiliconComparison(
-        tuple(done), benchmark, overheads, _notes(found, tables, done), time.perf_counter() - begun
-    )
+        tuple(done), benchmark, overheads, _notes(found, tables, done, costs), time.perf_counter() - begun,
+        tuple(sorted(skipped, key=lambda row: row.line)),
+    )  # fmt: skip
 
 
-def _tables(kernels: Path, row: SiliconRow, where: str) -> KernelTables:
+def _tables(kernels: Path, row: SiliconRow) -> KernelTables:
+    """The tables of a row's system; its datasheet alone where nothing was measured."""
     folder = kernels / row.system
-    if not folder.is_dir():
-        there = ", ".join(sorted(p.name for p in kernels.iterdir() if p.is_dir())) or "none"
-        raise InputError(f"{where}: system {row.system!r}: no folder {folder}; folders of kernel tables there: {there}")
-    return KernelTables.load(folder)
-
-
-def _model(row: SiliconRow, source: str) -> DecoderSpec:
-    try:
-        return decoder(row.model)
-    except InputError as error:
-        raise InputError(f"{source}: line {row.line}: {error}") from None
+    if folder.is_dir():
+        return KernelTables.load(folder)
+    if (kernels / f"{row.system}.yaml").is_file():
+        peaks = datasheet(folder)
+        return KernelTables(row.system, peaks, Operators(), source=f"roofline of {row.system}.yaml, nothing measured")
+    there = ", ".join(sorted(p.name for p in kernels.iterdir() if p.is_dir())) or "none"
+    raise InputError(f"system {row.system!r}: no folder {folder}; folders of kernel tables there: {there}")
 
 
 def _capacity(
@@ -121,8 +122,9 @@ def _capacity(
     batched, seqs = budgets(tables.peaks.memory_bytes, row.system)
     other = other_bytes(model, row.tp, batched, seqs, bf16_ends=row.precision != "bf16", nccl=buffers)
     return kv_capacity(
-        model, tables.peaks.memory_bytes, tp=row.tp, pp=row.pp, utilization=benchmark.utilization,
-        weights=WEIGHTS[row.precision], other_bytes=other,
+        model, tables.peaks.memory_bytes, tp=row.tp, pp=row.pp, dp=row.dp if model.moe_layers else 1, ep=row.ep or 1,
+        utilization=benchmark.utilization, weights=WEIGHTS[row.precision],
+        kv="fp8" if row.kv == "fp8" else "bfloat16", other_bytes=other,
     )  # fmt: skip
 
 
@@ -133,6 +135,7 @@ def _predict(
 
     capacity = _capacity(row, model, tables, kernels, benchmark)
     batched, seqs = budgets(tables.peaks.memory_bytes, row.system)
+    together = row.dp if model.moe_layers else 1  # ranks that meet at the experts step together: one engine
     ahead = asynchronous(row.version or tables.source, row.pp)
     c, rounds = row.concurrency, min(benchmark.simulated_rounds, benchmark.rounds)
     n = rounds * c
@@ -141,16 +144,17 @@ def _predict(
     result = simulate_llm(
         LLMTrace(np.zeros(n), np.full(n, row.isl), outputs),
         config={
-            "num_blocks": max(1, capacity.num_blocks // row.pp),
+            "num_blocks": max(1, capacity.engine_blocks // row.pp),
             "max_model_len": row.isl + int(outputs.max()) + 1,
-            "max_num_batched_tokens": batched,
-            "max_num_seqs": max(1, seqs // row.pp),
+            "max_num_batched_tokens": batched * together,
+            "max_num_seqs": max(1, seqs * together // row.pp),
+            "long_prefill_token_threshold": batched if together > 1 else 0,
             "enable_prefix_caching": False,
             "async_scheduling": ahead,
         },
         cost=cost,
         concurrency=c,
-        engines=row.pp,  # each batch in flight: latency through all stages, a share of the requests and of the memory
+        engines=row.pp * (row.dp // together),  # batches in flight: latency through all stages, a share of the memory
         router="least_outstanding",
     )
     ttft = result.first_token - result.arrival + benchmark.front_s + benchmark.stream_s * min(c, seqs)
@@ -183,7 +187,12 @@ def _weights(clients: int, simulated: int, counted: int) -> Any:
     return np.repeat(share / share.sum() / clients, clients)
 
 
-def _notes(rows: list[SiliconRow], tables: dict[str, KernelTables], done: list[Predicted]) -> tuple[str, ...]:
+def _notes(
+    rows: list[SiliconRow],
+    tables: dict[str, KernelTables],
+    done: list[Predicted],
+    costs: dict[tuple[Any, ...], TableCost],
+) -> tuple[str, ...]:
     notes = [f"kernels: {found.source}" for found in tables.values()]
     engines = sorted({(p.max_num_batched_tokens, p.max_num_seqs, p.asynchronous) for p in done})
     notes += [
@@ -198,6 +207,9 @@ def _notes(rows: list[SiliconRow], tables: dict[str, KernelTables], done: list[P
     others = sorted({row.backend for row in rows if row.backend != "vllm"})
     if others:
         notes.append(f"note: rows of {', '.join(others)} are simulated with vLLM's scheduler")
+    notes += dict.fromkeys(line for cost in costs.values() for line in cost.kernels.fallbacks())
+    if any(row.dp > 1 for row in rows):
+        notes.append("note: dp ranks of a model of experts step together (the fullest is waited for), others do not")
     if any(row.pp > 1 for row in rows):
         notes.append("note: pp_size batches are in flight, each with its share of the requests and of KV memory")
     if any(p.preemptions for p in done):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...profiles.llm import Overheads
-from .silicon_rows import SiliconRow
+from .silicon_rows import SiliconRow, Skipped
 
 __all__ = ["Benchmark", "Predicted", "SiliconComparison"]
 
@@ -116,6 +116,8 @@ class SiliconComparison:
         What was assumed besides.
     seconds : float
         How long it took.
+    skipped : tuple of Skipped
+        Rows that could not be predicted, and why; they are in no median.
     """
 
     rows: tuple[Predicted, ...]
@@ -123,6 +125,7 @@ class SiliconComparison:
     overheads: Overheads
     notes: tuple[str, ...]
     seconds: float
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     def ttft_median_ape(self) -> float:
@@ -142,6 +145,7 @@ class SiliconComparison:
             "tpot_median_error": _median([p.tpot_error for p in self.rows]),
             "ttft_median_error": _median([p.ttft_error for p in self.rows]),
             "rows": [p.to_dict() for p in self.rows],
+            "skipped": [asdict(row) for row in self.skipped],
             "benchmark": asdict(self.benchmark),
             "overheads": asdict(self.overheads),
             "notes": list(self.notes),
@@ -167,6 +171,7 @@ class SiliconComparison:
             "",
             f"{len(self.rows)} rows in {self.seconds:.1f} s: median absolute error TPOT {self.tpot_median_ape:.1%}, "
             f"TTFT {self.ttft_median_ape:.1%}",
+            *(f"not predicted: {row.reason}" for row in self.skipped),
             "TTFT and TPOT are means over requests, as benchmark tools report them; no parameter is fitted to a row.",
             self.benchmark.explain(),
             self.overheads.explain(),

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from .vllm_arguments import engine_arguments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +49,8 @@ class VLLMRun:
         What was added to the wall clock: the smallest ``queued_ts - arrival_time``.
     series : DataFrame, optional
         ``t, running, waiting, kv_cache_pct`` over time; None where the run has no timeseries.csv.
+    left_out : int
+        Requests of the file that lack a time, and are not here.
     """
 
     folder: Path
@@ -62,6 +65,7 @@ class VLLMRun:
     last_token: Column
     offset_s: float
     series: pd.DataFrame | None = None
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.queued)
@@ -101,14 +105,13 @@ def read_vllm_run(folder: str | Path) -> VLLMRun:
     if not folder.is_dir():
         raise InputError(f"{folder}: expected a folder with requests.jsonl and meta.json; there is none")
     meta = _json(folder / "meta.json", _text(folder / "meta.json"))
-    arguments: Any = meta.get("engine_kwargs")
-    if not isinstance(arguments, dict):
+    arguments = engine_arguments(meta)
+    if arguments is None:
         raise InputError(f"{folder / 'meta.json'}: fields missing: engine_kwargs")
-    arguments = cast("dict[str, Any]", arguments)
     model: Any = meta.get("model") or arguments.get("model")
     if not isinstance(model, str):
         raise InputError(f"{folder / 'meta.json'}: fields missing: model")
-    columns = _requests(folder / "requests.jsonl")
+    columns, left_out = _requests(folder / "requests.jsonl")
     rows = np.lexsort((columns["queued_ts"], columns["arrival_time"]))
     columns = {name: column[rows] for name, column in columns.items()}
     offset = float((columns["queued_ts"] - columns["arrival_time"]).min())
@@ -127,6 +130,7 @@ def read_vllm_run(folder: str | Path) -> VLLMRun:
         columns["last_token_ts"] - zero,
         offset,
         _series(folder / "timeseries.csv"),
+        left_out,
     )
 
 
@@ -149,7 +153,9 @@ def _json(where: object, text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", said)
 
 
-def _requests(path: Path) -> dict[str, Column]:
+def _requests(path: Path) -> tuple[dict[str, Column], int]:
+    """Columns by name, and how many requests lack a time: what did not end has none."""
+    left_out = 0
     names = (*COUNTS, *TIMES)
     found: dict[str, list[float]] = {name: [] for name in names}
     for number, line in enumerate(_text(path).splitlines(), start=1):
@@ -160,6 +166,9 @@ def _requests(path: Path) -> dict[str, Column]:
         missing = [name for name in names if name not in said]
         if missing:
             raise InputError(f"{where}: fields missing: {', '.join(missing)}")
+        if any(said[name] is None for name in TIMES):
+            left_out += 1
+            continue
         for name in names:
             value = said[name]
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -171,7 +180,7 @@ def _requests(path: Path) -> dict[str, Column]:
             raise InputError(f"{where}: expected queued_ts <= first_token_ts <= last_token_ts")
     if not found["queued_ts"]:
         raise InputError(f"{path}: no requests; expected at least one")
-    return {name: np.array(values) for name, values in found.items()}
+    return {name: np.array(values) for name, values in found.items()}, left_out
 
 
 def _series(path: Path) -> pd.DataFrame | None:

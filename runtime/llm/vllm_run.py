@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import InfeasibleError, InputError
-from ...profiles.llm import KernelTables, Overheads, decoder, iteration_cost, kv_capacity
-from ...profiles.llm.decoder import DecoderSpec
-from .defaults import asynchronous, budgets, device_memory, other_bytes
+from ...errors import InputError
+from ...profiles.llm import KernelTables, Overheads, decoder, iteration_cost
+from ...profiles.llm.cost import PCIE
+from .vllm_engine import RunEngine, degrees, engine_of
 from .vllm_files import VLLMRun, read_vllm_run
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ __all__ = ["RunComparison", "compare_vllm_run"]
 
 Column = npt.NDArray[np.float64]
 METRICS = ("ttft", "tpot", "e2e")
-FP8 = ("fp8", "fp8_e4m3", "fp8_e5m2")
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,29 +144,23 @@ def compare_vllm_run(
 
     begun = time.perf_counter()
     run = run if isinstance(run, VLLMRun) else read_vllm_run(run)
-    overheads = overheads or Overheads()
     folder = Path(kernels) if kernels is not None else run.folder / "kernels"
-    tp, pp = run.count("tensor_parallel_size", 1), run.count("pipeline_parallel_size", 1)
-    engines = run.count("data_parallel_size", 1)
     try:
         model = decoder(run.model)
     except InputError as error:
         raise InputError(f"{run.folder / 'meta.json'}: {error}") from None
-    tables = KernelTables.load(folder, tp=tp)
-    precision = "fp8" if run.arguments.get("quantization") in FP8 else "bf16"
-    kv = "fp8" if run.arguments.get("kv_cache_dtype") in FP8 else "bf16"
-    cost = iteration_cost(model, tables, tp=tp, pp=pp, precision=precision, kv=kv, overheads=overheads)
-    memory = tables.peaks.memory_bytes or device_memory(f"{tables.source} {tables.name}")
-    config, notes = _config(run, model, memory, tables, precision, kv, tp, pp)
+    where = degrees(run, model)
+    tables = KernelTables.load(folder, tp=where.tp)
+    engine = engine_of(run, model, tables)
+    cost = iteration_cost(
+        model, tables, tp=where.tp, pp=where.pp, dp=where.dp if where.together else 1, ep=where.ep,
+        precision=engine.precision, kv=engine.kv, overheads=_overheads(run, overheads),
+    )  # fmt: skip
     result = simulate_llm(
         LLMTrace(run.arrival, run.prompt_tokens, run.output_tokens),
-        config={
-            **config,
-            "num_blocks": max(1, config["num_blocks"] // pp),
-            "max_num_seqs": max(1, config["max_num_seqs"] // pp),
-        },
+        config=engine.simulated,
         cost=cost,
-        engines=engines * pp,  # each batch in flight of a pipeline has its share of the requests and of KV memory
+        engines=engine.engines,
         router="least_outstanding",
     )
     further = run.output_tokens - 1
@@ -184,7 +177,7 @@ def compare_vllm_run(
         "e2e": result.finish - taken,
     }
     makespan = float(run.last_token.max() - run.queued.min()), float(result.finish.max() - taken.min())
-    over_time = _over_time(run, result)
+    over_time, notes = _over_time(run, result), _notes(run, tables, engine)
     if over_time and not any(row["kv_real_pct"] for row in over_time):
         notes.append("KV use: the run's own column is 0 throughout and cannot check the number of blocks")
     return RunComparison(
@@ -192,63 +185,38 @@ def compare_vllm_run(
         simulated,
         makespan,
         over_time,
-        {**config, "tp": tp, "pp": pp, "engines": engines},
-        overheads,
-        (*notes, f"kernels: {tables.source}"),
+        {**engine.config, "tp": where.tp, "pp": where.pp, "dp": where.dp, "ep": where.ep, "engines": engine.engines},
+        cost.overheads,
+        (*notes, *cost.kernels.fallbacks(), f"kernels: {tables.source}"),
         time.perf_counter() - begun,
     )
 
 
-def _config(
-    run: VLLMRun, model: DecoderSpec, memory: int, tables: KernelTables, precision: str, kv: str, tp: int, pp: int
-) -> tuple[dict[str, Any], list[str]]:
-    """The engine's options: what the run says, and vLLM's defaults for the rest."""
+def _overheads(run: VLLMRun, given: Overheads | None) -> Overheads:
+    """What the caller gave; else the default, without graphs where the engine ran eagerly."""
+    if given is not None:
+        return given
+    return Overheads(cuda_graphs=False) if run.arguments.get("enforce_eager") is True else Overheads()
+
+
+def _notes(run: VLLMRun, tables: KernelTables, engine: RunEngine) -> list[str]:
     notes = [
         f"clocks: arrival_time + {run.offset_s:.6f} s = the engine's clock (smallest queued_ts - arrival_time)",
         "TTFT = first_token_ts - queued_ts; the engine takes what has arrived when it begins a step",
         "prefix caching off: the run says nothing of the prompts' text",
+        *engine.notes,
     ]
-    batched, seqs = budgets(memory, tables.name) if memory else (2048, 256)
-    batched, seqs = run.count("max_num_batched_tokens", batched), run.count("max_num_seqs", seqs)
-    longest = int((run.prompt_tokens + run.output_tokens).max())
-    block = run.count("block_size", 16)
-    said = run.arguments.get("async_scheduling")
-    ahead = said if isinstance(said, bool) else asynchronous(run.version, pp)
-    why = "as the run says" if isinstance(said, bool) else f"the default of vLLM {run.version or '(version unknown)'}"
-    notes.append(f"{'asynchronous' if ahead else 'synchronous'} scheduling: {why} (on by default since 0.14)")
-    given = run.arguments.get("num_gpu_blocks_override")
-    if given is not None:
-        blocks = run.count("num_gpu_blocks_override", 1)
-        notes.append(f"KV memory: {blocks} blocks, as the run says")
-    elif memory:
-        try:
-            capacity = kv_capacity(
-                model, memory, tp=tp, pp=pp, utilization=run.share("gpu_memory_utilization", 0.9), block_size=block,
-                weights="fp8" if precision == "fp8" else "bfloat16", kv="fp8" if kv == "fp8" else "bfloat16",
-                other_bytes=other_bytes(model, tp, batched, seqs, bf16_ends=precision == "fp8"),
-            )  # fmt: skip
-        except InfeasibleError as error:
-            raise InputError(f"{run.folder}: {error}") from None
-        blocks = capacity.num_blocks
-        notes.append(f"KV memory: {capacity.explain()}; other: runtime and peak of activations")
-    else:
-        blocks = 1 + int((-(-(run.prompt_tokens + run.output_tokens) // block)).sum())
-        notes.append(f"KV memory: memory of {tables.name} unknown; taken as enough for all requests ({blocks} blocks)")
-    chunked = run.arguments.get("enable_chunked_prefill")
-    name = "long_prefill_token_threshold"
-    threshold = run.count(name, 0) if run.arguments.get(name) else 0
-    config: dict[str, Any] = {
-        "num_blocks": blocks,
-        "block_size": block,
-        "max_model_len": run.count("max_model_len", max(model.max_positions, longest)),
-        "max_num_batched_tokens": batched,
-        "max_num_seqs": seqs,
-        "enable_prefix_caching": False,
-        "enable_chunked_prefill": chunked if isinstance(chunked, bool) else True,
-        "long_prefill_token_threshold": threshold,
-        "async_scheduling": ahead,
-    }
-    return config, notes
+    if run.left_out:
+        notes.append(f"{run.left_out} requests without all of their times are left out on both sides")
+    many = engine.degrees.tp > 1 or engine.degrees.together
+    if many and tables.layers is not None and not any("all_reduce" in name for name in tables.layers.dense):
+        link = tables.layers.link
+        what = "hardware.yaml beside the tables" if link is not None else "NCCL between two GPUs on PCIe 5.0 x16"
+        link = link or PCIE
+        notes.append(
+            f"collectives: {1e6 * link.latency_s:.0f} us + bytes / {link.bandwidth_bytes_per_s / 1e9:.1f} GB/s ({what})"
+        )
+    return notes
 
 
 def _taken(result: LLMResult) -> Column:

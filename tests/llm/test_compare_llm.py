@@ -280,7 +280,7 @@ def test_defaults_of_the_engine():
     assert budgets(180 * gib, "b200_sxm") == (16384, 1024)
     assert budgets(24 * gib, "l4") == (2048, 256)
     assert device_memory("NVIDIA H200 141GB") > device_memory("NVIDIA H100 80GB HBM3") > 79 * gib
-    assert device_memory("NVIDIA RTX PRO 6000 Blackwell Server Edition") > 95 * gib
+    assert device_memory("NVIDIA RTX PRO 6000 Blackwell Server Edition") == int(94.97 * gib)
     assert device_memory("Abacus") == 0
     model = decoder("Llama-3.1-70B")
     layer = 8192 * (4 * 8192 + 3 * 14336 * 2)
