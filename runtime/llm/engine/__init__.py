@@ -9,7 +9,8 @@ from .adapters import Emitted, Finished
 from .engine import LLMEngine, StepOutput, StepTimes
 from .options import EngineConfig
 from .sampling import GREEDY, Sampling
-from .serving import StepLog, serve_trace
+from .serving import serve_trace
+from .step_log import StepLog
 
 __all__ = [
     "GREEDY",

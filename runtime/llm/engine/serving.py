@@ -6,11 +6,9 @@ import heapq
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ....errors import InputError
 from ....simulator.llm.iterations import Iterations, TokenRuns
@@ -18,52 +16,15 @@ from ....simulator.llm.result import LLMResult
 from ....simulator.llm.work import Work
 from ....simulator.llm.workload import LLMTrace
 from ....simulator.llm.world import Records
-from .engine import LLMEngine, StepOutput, StepTimes
+from .engine import LLMEngine, StepOutput
 from .prompts import drawn_prompt, mapped_prompt
 from .sampling import GREEDY, Sampling
+from .step_log import StepLog
 
-__all__ = ["StepLog", "serve_trace"]
+__all__ = ["serve_trace"]
 
 _WORK = ("running", "waiting", "swap_out", "swap_in", "used_tokens", "wasted_tokens")
 PROGRESS_S = 0.5
-
-
-class StepLog:
-    """Where the time of every iteration went, in order.
-
-    Parameters
-    ----------
-    seconds : dict of str to array
-        ``schedule, build, forward, sample, complete`` (see `StepTimes`) and ``total``: from the begin of the iteration
-        to its end, what is kept for the record included.
-    sequences, tokens, prefill : array of int
-        Sequences and tokens of the batch, and those of its tokens that are prompts'.
-    """
-
-    def __init__(self) -> None:
-        self.seconds = {f.name: array("d") for f in fields(StepTimes)} | {"total": array("d")}
-        self.sequences, self.tokens, self.prefill = array("q"), array("q"), array("q")
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def note(self, out: StepOutput, work: Work, total: float) -> None:
-        """Keep an iteration."""
-        for name, column in self.seconds.items():
-            column.append(total if name == "total" else getattr(out.times, name))
-        iteration = work.iteration
-        decodes, tokens = (0, 0) if iteration is None else (iteration.decodes, iteration.tokens)
-        self.sequences.append(0 if iteration is None else decodes + len(iteration.prefill))
-        self.tokens.append(tokens)
-        self.prefill.append(tokens - decodes)
-
-    def means(self) -> dict[str, float]:
-        """Mean seconds of each part; NaN without an iteration."""
-        return {name: float(np.mean(column)) if column else float("nan") for name, column in self.seconds.items()}
-
-    def column(self, name: str) -> npt.NDArray[np.float64]:
-        """One part of every iteration, seconds, shape (m,)."""
-        return np.array(self.seconds[name])
 
 
 class _Serving:
