@@ -17,8 +17,10 @@ from .space import SearchSpace
 
 __all__ = ["no_engine", "not_enough", "out_of_reach"]
 
-FURTHER = 4
+FURTHER = 8
 """Up to this multiple of the devices is looked for a number that would do."""
+MOST_MEMORY = 1024
+"""Up to so many quarters of a device's memory is looked for one that would hold the model."""
 
 
 def no_engine(demand: LLMDemand, cluster: Cluster, space: SearchSpace, shapes: Shapes, seeds: Sequence[int]) -> str:
@@ -30,12 +32,19 @@ def no_engine(demand: LLMDemand, cluster: Cluster, space: SearchSpace, shapes: S
     if possible:
         first = min(possible, key=lambda s: (s.devices, s.pp))
         return f"{said}{last}; smallest change: allow TP{first.tp} PP{first.pp}, {first.devices} devices"
-    spec = cluster.spec
-    for size in (s * spec.memory_bytes // 4 for s in range(5, 65)):
+    spec, low, high = cluster.spec, 4, MOST_MEMORY  # quarters of the memory: too little, and perhaps enough
+
+    def holds(quarters: int) -> bool:
+        size = quarters * spec.memory_bytes // 4
         larger = Cluster(cluster.nodes, cluster.devices_per_node, replace(spec, memory_bytes=size))
-        if engine_shapes(demand, larger, space, seeds).possible:
-            return f"{said}{last}; smallest change: devices with {size / GIB:.0f} GiB of memory"
-    return said + last
+        return bool(engine_shapes(demand, larger, space, seeds).possible)
+
+    if not holds(high):
+        return said + last
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return f"{said}{last}; smallest change: devices with {high * spec.memory_bytes / 4 / GIB:.0f} GiB of memory"
 
 
 def not_enough(demands: Sequence[LLMDemand], least: Sequence[int], cluster: Cluster) -> str:
