@@ -4,6 +4,8 @@ from .drive import drive
 from .fleet.faults import Fault, Faults
 from .fleet.pools import Pools
 from .fleet.scaling import Autoscaling
+from .interval_math import Interval
+from .intervals import replicated
 from .plan import Deployment, LLMPlan, LLMWorkload, ServedModel
 from .plan_result import LLMPlanResult
 from .plan_simulate import simulate_plan
@@ -23,6 +25,7 @@ __all__ = [
     "Deployment",
     "Fault",
     "Faults",
+    "Interval",
     "LLMPlan",
     "LLMPlanResult",
     "LLMRequest",
@@ -40,6 +43,7 @@ __all__ = [
     "read_lengths",
     "read_mooncake",
     "renewal_times",
+    "replicated",
     "simulate_llm",
     "simulate_plan",
     "simulate_shared",

@@ -14,8 +14,10 @@ import numpy.typing as npt
 from ...errors import InputError
 from ..metrics import Estimate, Tail, mean_interval, tail
 from ..timeline import Timeline
+from .interval_math import Interval, check_percentile
+from .intervals import interval, intervals
 from .iterations import Iterations, TokenRuns, weighted_percentile
-from .result_views import memory_saving, over_time, timeline
+from .result_views import memory_saving, over_time, summary, timeline, to_frame
 from .workload import LLMTrace
 
 if TYPE_CHECKING:
@@ -29,8 +31,7 @@ Column = npt.NDArray[np.float64]
 IntColumn = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-METRICS = ("ttft", "tpot", "e2e", "normalized_latency", "queue")
-"""Latencies of single requests that `values`, `estimate` and `tail` know."""
+METRICS = ("ttft", "tpot", "e2e", "normalized_latency", "queue")  # latencies of single requests
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,11 +141,12 @@ class LLMResult:
         """
         if metric not in METRICS:
             raise InputError(f"metric: unknown metric {metric!r}; expected one of {', '.join(METRICS)}")
-        all_of_them = self._latencies[metric]
+        all_of_them = self.latencies[metric]
         return all_of_them[self.finished & ~np.isnan(all_of_them)]
 
     @cached_property
-    def _latencies(self) -> dict[str, Column]:
+    def latencies(self) -> dict[str, Column]:
+        """Every latency of every request by name, shape (n,), seconds; NaN where there is none."""
         e2e = self.finish - self.arrival
         with np.errstate(divide="ignore", invalid="ignore"):
             per_token = np.where(self.generated > 0, e2e / self.generated, np.nan)
@@ -174,7 +176,7 @@ class LLMResult:
 
         Where requests of several sequences get several tokens at a time, this counts once.
         """
-        _valid(percentile)
+        check_percentile(percentile)
         return weighted_percentile(*self._gaps, percentile)
 
     @cached_property
@@ -182,7 +184,7 @@ class LLMResult:
         return self.runs.gaps(self.iterations.end, self.finished)
 
     def _percentile(self, metric: str, percentile: float) -> float:
-        _valid(percentile)
+        check_percentile(percentile)
         values = self.values(metric)
         return float(np.percentile(values, percentile)) if len(values) else float("nan")
 
@@ -229,18 +231,19 @@ class LLMResult:
 
     def goodput(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> float:
         """Requests per second of `span` that meet both limits, seconds; without a second token the first one counts."""
-        return self._per_second(self._good(ttft, tpot).sum())
+        return self._per_second(self.good(ttft, tpot).sum())
 
     def attainment(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> float:
         """Share of the counted requests, ignored ones included, that finished within both limits (seconds)."""
         asked = len(self) if self.counted is None else int(self.counted.sum())
-        return float(self._good(ttft, tpot).sum() / asked)
+        return float(self.good(ttft, tpot).sum() / asked)
 
-    def _good(self, ttft: float, tpot: float) -> Mask:
+    def good(self, ttft: float, tpot: float) -> Mask:
+        """Finished requests within both limits (seconds), shape (n,)."""
         if not (ttft > 0 and tpot > 0):
             raise InputError(f"goodput: expected limits > 0 seconds (got ttft {ttft}, tpot {tpot})")
-        further = np.nan_to_num(self._latencies["tpot"], nan=0.0)
-        return self.finished & (self._latencies["ttft"] <= ttft) & (further <= tpot)
+        further = np.nan_to_num(self.latencies["tpot"], nan=0.0)
+        return self.finished & (self.latencies["ttft"] <= ttft) & (further <= tpot)
 
     def _per_second(self, amount: Any) -> float:
         low, high = self.span
@@ -275,37 +278,22 @@ class LLMResult:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per request: what was asked, times, latencies, and how it fared."""
-        import pandas as pd
-
-        asked: Any = self.trace.to_frame()
-        names = ("arrival", "scheduled", "first_token", "finish", "generated", "preemptions", "cached_tokens", "engine")
-        told = {name: getattr(self, name) for name in names}
-        return pd.DataFrame({**told, "ignored": self.ignored, **self._latencies}).join(asked.drop(columns="arrival"))
+        return to_frame(self)
 
     def summary(self) -> dict[str, float]:
-        """The figures that one looks at first; seconds, tokens and requests per second, shares."""
-        figures = {
-            "requests": float(len(self)),
-            "finished": float(self.finished.sum()),
-            "ignored": float(self.ignored.sum()),
-            "throughput": self.throughput,
-            "request_throughput": self.request_throughput,
-            "normalized_latency": self.normalized_latency,
-            "mean_batch": self.mean_batch,
-            "preemptions": float(self.preemptions.sum()),
-            "swapped_blocks": float(self.iterations.swap_out.sum() + self.iterations.swap_in.sum()),
-            "prefix_hit_rate": self.prefix_hit_rate,
-        }
-        for name in ("ttft", "tpot", "itl", "e2e"):
-            for p in (50, 90):
-                figures[f"{name}_p{p}"] = getattr(self, name)(p)
-        return figures
+        """The figures that one looks at first; see `result_views.summary`."""
+        return summary(self)
+
+    def interval(
+        self, metric: str, percentile: float | None = None, *, confidence: float = 0.9, **more: Any
+    ) -> Interval:
+        """An interval around a figure; ``kind="prediction"`` for what another run would show: `intervals.interval`."""
+        return interval(self, metric, percentile, confidence=confidence, **more)
+
+    def intervals(self, *, confidence: float = 0.9, kind: str = "confidence") -> dict[str, Interval]:
+        """Intervals of the figures of `summary` that have one."""
+        return intervals(self, confidence=confidence, kind=kind)
 
     def timeline(self) -> Timeline:
         """Every iteration as a span, one lane per engine; see `result_views.timeline`."""
         return timeline(self.iterations)
-
-
-def _valid(percentile: float) -> None:
-    if not 0 <= percentile <= 100:
-        raise InputError(f"percentile: expected a number from 0 to 100 (got {percentile})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # pandas brings no type stubs.
 # pyright: reportMissingTypeStubs=false
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from .iterations import Iterations
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["memory_saving", "over_time", "timeline"]
+    from .result import LLMResult
+
+__all__ = ["memory_saving", "over_time", "summary", "timeline", "to_frame"]
 
 
 def over_time(it: Iterations, window_s: float) -> pd.DataFrame:
@@ -88,3 +90,33 @@ def memory_saving(iterations: Iterations) -> float:
     some = (it.running > 0) & (apart > 0)
     total = float(length[some].sum())
     return float((it.shared_tokens[some] / apart[some] * length[some]).sum() / total) if total else float("nan")
+
+
+def summary(result: LLMResult) -> dict[str, float]:
+    """The figures that one looks at first; seconds, tokens and requests per second, shares."""
+    figures = {
+        "requests": float(len(result)),
+        "finished": float(result.finished.sum()),
+        "ignored": float(result.ignored.sum()),
+        "throughput": result.throughput,
+        "request_throughput": result.request_throughput,
+        "normalized_latency": result.normalized_latency,
+        "mean_batch": result.mean_batch,
+        "preemptions": float(result.preemptions.sum()),
+        "swapped_blocks": float(result.iterations.swap_out.sum() + result.iterations.swap_in.sum()),
+        "prefix_hit_rate": result.prefix_hit_rate,
+    }
+    for name in ("ttft", "tpot", "itl", "e2e"):
+        for p in (50, 90):
+            figures[f"{name}_p{p}"] = getattr(result, name)(p)
+    return figures
+
+
+def to_frame(result: LLMResult) -> pd.DataFrame:
+    """One row per request: what was asked, times, latencies, and how it fared."""
+    import pandas as pd
+
+    asked: Any = result.trace.to_frame()
+    names = ("arrival", "scheduled", "first_token", "finish", "generated", "preemptions", "cached_tokens", "engine")
+    told = {name: getattr(result, name) for name in names}
+    return pd.DataFrame({**told, "ignored": result.ignored, **result.latencies}).join(asked.drop(columns="arrival"))

@@ -12,7 +12,7 @@ Where the two differ:
 - A decode goes on only while a block is free, also if its token needs none; V1 asks only for what is needed.
 - Admission leaves a watermark free (1 % by default), also where nothing runs; V1 by default none.
 - V1 admits nobody in a step that preempts; here who fits is admitted, perhaps at once who was preempted.
-- The latest request that was not yet looked at is preempted: a prompt under way that was passed over on the way to later
+- The latest request that was not yet looked at is preempted: a prompt under way that was passed over before later
   decodes is safe, in V1 it is not.
 - No prefix caching.
 """

@@ -118,7 +118,7 @@ def test_a_scaler_of_ones_own_sees_loads():
     rule = Autoscaling(1, 2, 1.0, interval_s=2.5, scaler=Mine)
     serve(LLMTrace([0.0] * 3, [8] * 3, [4] * 3), rule, config={"max_num_seqs": 2})
     assert seen == [[(3, 2, 1, 6 / 100)], [(1, 1, 0, 2 / 100)], [(1, 1, 0, 3 / 100)]]  # after the decisions at 2, 4, 7
-    with pytest.raises(InputError, match="the scaler gave 1.5"):
+    with pytest.raises(InputError, match=r"the scaler gave 1\.5"):
         serve(LLMTrace([0.0], [8], [4]), Autoscaling(1, 2, 1.0, interval_s=1.0, scaler=lambda: lambda s, n: 1.5))
 
 
