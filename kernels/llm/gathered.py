@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor
 
 __all__ = ["GATHER_BYTES", "gather", "lengths", "similar"]
@@ -42,13 +43,22 @@ def similar(lens: Sequence[int], block_size: int, tokens: int) -> Iterator[tuple
         first = past
 
 
-def gather(k_cache: Tensor, v_cache: Tensor, tables: Tensor, longest: int) -> tuple[Tensor, Tensor]:
-    """Keys and values of the first `longest` tokens of each table, ``[batch, longest, kv_heads, width]``."""
-    block_size = k_cache.shape[1]
+def gather(k_cache: Tensor, v_cache: Tensor, tables: Tensor, lens: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Keys and values of some sequences, ``[batch, longest, kv_heads, width]``; zeros past the end of each.
+
+    Nothing past a context may be used as it is: entries of tables there mean nothing, and blocks may hold what an
+    earlier owner left, NaN included, which no mask takes out of a sum.
+    """
+    block_size, longest = k_cache.shape[1], max(lens)
     blocks = tables[:, : -(-longest // block_size)]
-    at = blocks.reshape(-1)
-    shape = (len(tables), blocks.shape[1] * block_size, *k_cache.shape[2:])
-    return (
-        k_cache.index_select(0, at).view(shape)[:, :longest],
-        v_cache.index_select(0, at).view(shape)[:, :longest],
-    )
+    ragged = min(lens) < longest
+    at = (blocks.clamp(0, len(k_cache) - 1) if ragged else blocks).reshape(-1)
+    both = k_cache.new_empty((2, len(at), *k_cache.shape[1:]))
+    torch.index_select(k_cache, 0, at, out=both[0])
+    torch.index_select(v_cache, 0, at, out=both[1])
+    both = both.view(2, len(tables), -1, *k_cache.shape[2:])[:, :, :longest]
+    if ragged:
+        for row, length in enumerate(lens):
+            if length < longest:
+                both[:, row, length:].zero_()
+    return both[0], both[1]

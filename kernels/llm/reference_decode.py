@@ -49,7 +49,7 @@ def paged_decode(
     token_bytes = 2 * kv_heads * width * q.element_size()
     for rows, longest, ragged in similar(lens, block_size, limit // token_bytes):
         at = torch.tensor(rows, device=q.device)
-        keys, values = gather(k_cache, v_cache, block_tables.index_select(0, at), longest)
+        keys, values = gather(k_cache, v_cache, block_tables.index_select(0, at), [lens[row] for row in rows])
         mask = None
         if ragged:
             mask = torch.arange(longest, device=q.device) < context_lens.index_select(0, at)[:, None]
@@ -105,21 +105,26 @@ def paged_decode_partial(
     m = torch.full((batch, splits, heads), float("-inf"), dtype=kind, device=q.device)
     s = torch.zeros(batch, splits, heads, dtype=kind, device=q.device)
     grouped = q.unflatten(1, (kv_heads, -1)).to(kind)
-    for row, length in enumerate(lens):
-        blocks = -(-length // block_size)
+    # in one piece sequences of similar length share a call; pieces of several depend on the length, and go one by one
+    room = GATHER_BYTES // (2 * kv_heads * width * kind.itemsize) if splits == 1 else 0
+    for rows, longest, ragged in similar(lens, block_size, room):
+        at = torch.tensor(rows, device=q.device)
+        keys, values = gather(k_cache, v_cache, block_tables.index_select(0, at), [lens[row] for row in rows])
+        keys, values = keys.transpose(1, 2).to(kind), values.transpose(1, 2).to(kind)
+        scores = torch.matmul(grouped.index_select(0, at), keys.transpose(2, 3)).mul_(scale)
+        if ragged:
+            past = torch.arange(longest, device=q.device) >= context_lens.index_select(0, at)[:, None]
+            scores.masked_fill_(past[:, None, None], float("-inf"))
+        blocks = -(-longest // block_size)
         piece = -(-blocks // splits) * block_size
-        if not length:
-            continue
-        keys, values = gather(k_cache, v_cache, block_tables[row : row + 1], length)
-        keys, values = keys[0].transpose(0, 1).to(kind), values[0].transpose(0, 1).to(kind)
-        scores = torch.matmul(grouped[row], keys.transpose(1, 2)).mul_(scale)
-        for split, start in enumerate(range(0, length, piece)):
+        for split, start in enumerate(range(0, longest, piece)):
             part = scores[..., start : start + piece]
             top = part.amax(dim=-1, keepdim=True)
             weight = torch.exp(part - top)
             total = weight.sum(dim=-1, keepdim=True)
-            o[row, split] = (torch.matmul(weight, values[:, start : start + piece]) / total).view(heads, width)
-            m[row, split], s[row, split] = top.view(heads), total.view(heads)
+            found = torch.matmul(weight, values[:, :, start : start + piece]) / total
+            o[at, split] = found.flatten(1, 2)
+            m[at, split], s[at, split] = top.flatten(1), total.flatten(1)
     return o.transpose(1, 2), m.transpose(1, 2), s.transpose(1, 2)
 
 

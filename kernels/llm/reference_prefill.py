@@ -66,7 +66,7 @@ def prefill_attention(
             raise ValueError(f"{where}: request {b} must have 0 to {length} queries, its context (got {n})")
         if n < 2:
             continue
-        keys, values = gather(k_cache, v_cache, block_tables[b : b + 1], length)
+        keys, values = gather(k_cache, v_cache, block_tables[b : b + 1], [length])
         mask = None
         if n < length:
             mask = torch.ones(n, length, dtype=torch.bool, device=q.device).tril(length - n)
