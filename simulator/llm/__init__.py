@@ -1,5 +1,6 @@
 """Token-by-token LLM serving: paged KV memory, iteration-level schedulers, workloads, and the engine that runs them."""
 
+from .decoding.speculative import Speculative
 from .drive import drive
 from .fleet.faults import Fault, Faults
 from .fleet.pools import Pools
@@ -34,6 +35,7 @@ __all__ = [
     "LLMWorkload",
     "ServedModel",
     "SharedEngine",
+    "Speculative",
     "Pools",
     "SwapCost",
     "conversations",

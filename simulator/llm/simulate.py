@@ -14,6 +14,7 @@ from ...profiles.llm.iteration import IterationCost
 from ...seeds import generator
 from ...traces.trace import Trace
 from .decoding.genealogy import Genealogy, Survivors
+from .decoding.speculative import Speculative, SpeculativeCost, speculative_policy
 from .fleet.faults import Faults
 from .fleet.options import fleet_of
 from .fleet.pools import Pools
@@ -55,6 +56,7 @@ def simulate_llm(
     pools: Pools | None = None,
     faults: Faults | None = None,
     scaling: Autoscaling | Sequence[Autoscaling] | None = None,
+    speculative: Speculative | None = None,
 ) -> LLMResult:
     """Serve requests to a language model, token by token.
 
@@ -102,6 +104,8 @@ def simulate_llm(
         Engines that die; their requests are tried again elsewhere.
     scaling : Autoscaling or sequence of them, optional
         Engines that are added and taken away; of pools one for each role.
+    speculative : Speculative, optional
+        Drafts that the model verifies (policy ``"vllm-v1"``); `seed` draws which of them it keeps.
 
     Returns
     -------
@@ -129,6 +133,13 @@ def simulate_llm(
         )
     if engine not in ENGINES:
         raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    if speculative is not None:
+        if policy != "vllm-v1" or options.async_scheduling:
+            raise InputError("speculative: goes with policy='vllm-v1' and async_scheduling=False")
+        if pools is not None or engine == "compiled":
+            raise InputError("speculative: neither compiled nor for pools; pass engine='auto' and no pools")
+        found, cost = speculative_policy(found, speculative, seed), SpeculativeCost(cost, speculative)
+        engine = "simpy"
     # What is wrong with the pool is said here. Today's vLLM refuses only pools that are too small; large ones take long
     # to make, longer than a short simulation.
     small = replace(options, num_blocks=min(options.num_blocks, 2)) if isinstance(options, V1Config) else options

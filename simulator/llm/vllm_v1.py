@@ -110,7 +110,7 @@ class V1Scheduler:
         size = self.config.block_size
         while i < len(self.running) and budget > 0:
             request = self.running[i]
-            tokens = request.length + request.awaited - request.computed
+            tokens = request.length + request.awaited + request.drafts - request.computed
             if request.awaited and request.output + request.awaited >= request.request.output:
                 tokens = 0  # what is under way is its last one
             if tokens > 1:

@@ -101,6 +101,8 @@ class V1Request:
         Tokens that steps under way will give it.
     aborted : bool
         Whether it left before its end.
+    drafts : int
+        Tokens that a draft proposed, to be verified with the next one (`decoding.speculative`).
     """
 
     request: LLMRequest
@@ -114,6 +116,7 @@ class V1Request:
     resumed: bool = False
     awaited: int = 0
     aborted: bool = False
+    drafts: int = 0
 
     @property
     def output(self) -> int:
