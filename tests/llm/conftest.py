@@ -98,6 +98,28 @@ def write_layers(folder: Path, model: str = "meta-llama/Llama-3.2-1B") -> Path:
     return kernels
 
 
+def write_moe(kernels: Path, *, ep: bool) -> None:
+    """Experts at 10 us each and 0.1 us a token; half the tokens' time where experts are split in two."""
+    rows = [
+        (degree, tokens, experts, 20 + 10.0 * experts + 0.1 * tokens / degree)
+        for degree in ((1, 2) if ep else (1,))
+        for tokens in (1, 4, 16, 64, 256, 2048)
+        for experts in (8, 16, 32, 64, 128)
+        if 8 // degree <= experts <= min(128 // degree, tokens * 8)
+    ]
+    frame = pd.DataFrame(rows, columns=["ep", "tokens", "activated_experts", "time_us"])
+    (frame if ep else frame.drop(columns="ep")).to_csv(kernels / "moe.csv", index=False)
+    dense = pd.read_csv(kernels / "dense.csv")
+    inner = dense["layer"].isin(["gate_up_proj", "act_fn", "down_proj"])
+    dense[~inner].to_csv(kernels / "dense.csv", index=False)
+
+
+@pytest.fixture
+def write_experts() -> Callable[..., None]:
+    """Writes experts beside tables by layer, and takes the feed-forward block out of them."""
+    return write_moe
+
+
 @pytest.fixture
 def write_tables() -> Callable[..., Path]:
     """Writes tables by operator into a folder, and gives the system's."""

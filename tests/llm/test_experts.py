@@ -175,26 +175,12 @@ def test_capacity_with_experts_over_ranks() -> None:
         kv_capacity(decoder("Qwen3-32B"), 800 * gib, tp=2, ep=2)
 
 
-def write_moe(kernels: Path, *, ep: bool) -> None:
-    """Experts at 10 us each and 0.1 us a token; half the tokens' time where experts are split in two."""
-    rows = [
-        (degree, tokens, experts, 20 + 10.0 * experts + 0.1 * tokens / degree)
-        for degree in ((1, 2) if ep else (1,))
-        for tokens in (1, 4, 16, 64, 256, 2048)
-        for experts in (8, 16, 32, 64, 128)
-        if 8 // degree <= experts <= min(128 // degree, tokens * 8)
-    ]
-    frame = pd.DataFrame(rows, columns=["ep", "tokens", "activated_experts", "time_us"])
-    (frame if ep else frame.drop(columns="ep")).to_csv(kernels / "moe.csv", index=False)
-    dense = pd.read_csv(kernels / "dense.csv")
-    inner = dense["layer"].isin(["gate_up_proj", "act_fn", "down_proj"])
-    dense[~inner].to_csv(kernels / "dense.csv", index=False)
-
-
 @pytest.mark.parametrize("ep", [False, True])
-def test_layers_with_experts(tmp_path: Path, write_layer_tables: Writer, ep: bool) -> None:
+def test_layers_with_experts(
+    tmp_path: Path, write_layer_tables: Writer, write_experts: Callable[..., None], ep: bool
+) -> None:
     kernels = write_layer_tables(tmp_path, "Qwen/Qwen3-30B-A3B")
-    write_moe(kernels, ep=ep)
+    write_experts(kernels, ep=ep)
     tables = KernelTables.load(kernels)
     cost = iteration_cost(QWEN, tables, overheads=NO_OVERHEADS, skew=0.0)
     parts = {p.name: p.seconds for p in cost.explain(Iteration((), 64, 64 * 100, 64))}
