@@ -1,4 +1,4 @@
-"""`meshwright run`: serve a trace with a plan, for real, on this machine."""
+"""`meshwright run`: serve a trace with a plan, or a language model, for real, on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 
 def run(
-    plan: Annotated[Path, typer.Argument(help="Plan file.")],
+    plan: Annotated[Path | None, typer.Argument(help="Plan file, or a plan of language models.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Trace file.")] = None,
     rate: Annotated[float | None, typer.Option(help="Generate traffic: requests per second, all models.")] = None,
     cv: Annotated[float | None, typer.Option(help="Generated traffic: CV of inter-arrival times; default 1.")] = None,
@@ -39,8 +39,58 @@ def run(
     timeline: Annotated[Path | None, typer.Option(help="Write what ran where and when (Perfetto JSON).")] = None,
     per_model: Annotated[bool, typer.Option("--per-model", help="Print a table by model.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    llm: Annotated[str | None, typer.Option(help="Instead of a plan: a decoder by name, or its config.json.")] = None,
+    serve_http: Annotated[bool, typer.Option("--serve", help="LLM: an OpenAI-compatible endpoint, no trace.")] = False,
+    host: Annotated[str, typer.Option(help="LLM, --serve: address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="LLM, --serve: port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    policy: Annotated[str | None, typer.Option(help="LLM: vllm-v1 (default), sarathi or vllm-0.2.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="LLM: NAME=VALUE, an option of the scheduler by vLLM's name; repeat it.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="LLM: float32 (cpu), bfloat16 (cuda), float16 or float64.")] = None,
+    tp: Annotated[int | None, typer.Option(help="LLM: tensor parallelism.")] = None,
+    cp: Annotated[int | None, typer.Option(help="LLM: cache parallelism.")] = None,
+    threads: Annotated[int, typer.Option(help="LLM: torch threads of each process on a CPU.", min=1)] = 1,
+    num_blocks: Annotated[int | None, typer.Option(help="LLM: KV blocks; default what fits.")] = None,
+    block_size: Annotated[int | None, typer.Option(help="LLM: tokens of a KV block.")] = None,
+    requests: Annotated[int | None, typer.Option(help="LLM: how many; default 32, of a trace all.", min=1)] = None,
+    lengths: Annotated[
+        str | None, typer.Option(help="LLM: sharegpt (default), alpaca or a CSV of lengths to draw from.")
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="LLM: factor on drawn lengths; default so that they fit the model.")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(help="LLM: closed loop of so many requests.", min=1)] = None,
+    deployment: Annotated[str | None, typer.Option(help="LLM plan: which of its deployments.")] = None,
 ) -> None:
-    """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times."""
+    """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times.
+
+    With --llm (or a plan of language models): one LLM engine with random weights and the simulator's own scheduler.
+    """
+    from .run_llm import LLMRun, is_llm, only_llm, run_llm
+
+    if is_llm(plan, llm):
+        serving_only = {
+            "--split": split, "--slo-scale": slo_scale, "--slo": slo, "--profile": profile, "--max-batch": max_batch
+        }  # fmt: skip
+        for name, value in serving_only.items():
+            if value is not None:
+                raise InputError(f"{name}: is not for language models; leave it out")
+        run_llm(
+            LLMRun(
+                llm, plan, deployment, policy, tuple(option or ()), device, dtype, tp, cp, threads, num_blocks,
+                block_size, trace, rate, cv, requests, lengths, scale, concurrency, seed, serve_http, host, port, out,
+                timeline, as_json,
+            )
+        )  # fmt: skip
+        return
+    only_llm(
+        serve=serve_http or None, policy=policy, option=option, dtype=dtype, tp=tp, cp=cp, num_blocks=num_blocks,
+        block_size=block_size, requests=requests, lengths=lengths, scale=scale, concurrency=concurrency,
+        deployment=deployment,
+    )  # fmt: skip
+    if plan is None:
+        raise InputError("run: expected a plan file, or --llm MODEL (got neither)")
     from ..files import check_target, write_text
     from ..runtime import run as serve
     from ..runtime.attribution import stage_ratios

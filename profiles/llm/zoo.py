@@ -90,5 +90,12 @@ DECODERS: dict[str, DecoderSpec] = {
         )
         for name, layers, hidden, heads, vocab, positions in _PLAIN
     },
+    "tiny-llama": DecoderSpec(
+        "tiny-llama", 4, 256, 8, 688, 512, 4, 32, max_positions=2048, source="ours: small enough to serve on a CPU core"
+    ),
+    "tiny-opt": DecoderSpec(
+        "tiny-opt", 4, 256, 8, 1024, 512, 8, 32, gated=False, tied=True, biases=True, max_positions=2048,
+        learned_positions=True, source="ours: small enough to serve on a CPU core",
+    ),
 }  # fmt: skip
 """Name -> shape."""

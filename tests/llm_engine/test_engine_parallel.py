@@ -74,5 +74,5 @@ def test_what_cannot_be_split_is_said_before_anything_starts(specs):
             LLMEngine(specs["llama"], "vllm-v1", V1, **fields)
     with pytest.raises(InputError, match="max_model_len 300: test-llama has 256 positions"):
         LLMEngine(specs["llama"], "vllm-v1", V1 | {"max_model_len": 300})
-    with pytest.raises(InputError, match="policy: the engine runs vllm-v1 and"):
+    with pytest.raises(InputError, match="policy: the engine runs vllm-v1, "):
         LLMEngine(specs["llama"], "orca-max", {"num_slots": 100})

@@ -10,5 +10,5 @@ from .adapter_v1 import V1Adapter
 
 __all__ = ["ADAPTERS", "Adapter", "Emitted", "Finished", "Outcome", "PagedAdapter", "V1Adapter"]
 
-ADAPTERS: dict[str, Any] = {"vllm-v1": V1Adapter, "vllm-0.2": PagedAdapter}
+ADAPTERS: dict[str, Any] = {"vllm-v1": V1Adapter, "sarathi": V1Adapter, "vllm-0.2": PagedAdapter}
 """Policies that the engine runs: those with paged memory."""

@@ -45,21 +45,18 @@ class StepTimes:
     forward : float
         The model; on a GPU only launching it.
     sample : float
-        Choosing tokens; on a GPU with the wait for the model.
-    complete : float
-        Telling the scheduler, finished requests.
+        Choosing tokens, on a GPU with the wait for the model; telling the scheduler, finished requests.
     """
 
     schedule: float = 0.0
     build: float = 0.0
     forward: float = 0.0
     sample: float = 0.0
-    complete: float = 0.0
 
     @property
     def total(self) -> float:
         """All of it."""
-        return self.schedule + self.build + self.forward + self.sample + self.complete
+        return self.schedule + self.build + self.forward + self.sample
 
 
 @dataclass(slots=True)
@@ -106,7 +103,7 @@ class LLMEngine:
     ----------
     model : DecoderSpec or str
         Its shape, or the name of one.
-    policy : {"vllm-v1", "vllm-0.2"}
+    policy : {"vllm-v1", "sarathi", "vllm-0.2"}
         The scheduler.
     config : mapping or dataclass
         The policy's options, by vLLM's own names. ``max_model_len`` is by default at most the model's positions.
@@ -146,9 +143,9 @@ class LLMEngine:
         self.config: Any = policy_config(self.policy.config, _with_length(self.policy.config, config, self.spec))
         self.scheduler = self.policy.scheduler(self.config)
         self.options.check_device()
-        blocks = getattr(self.config, "num_blocks", None) or self.config.num_gpu_blocks
+        pool = self.scheduler.pool if hasattr(self.scheduler, "pool") else self.scheduler.memory.gpu
         host = getattr(self.config, "num_cpu_blocks", 0)
-        self.memory = Memory(blocks, host, self.config.block_size, self.config.max_model_len)
+        self.memory = Memory(pool.size, host, self.config.block_size, self.config.max_model_len)
         self.adapter: Adapter = ADAPTERS[policy](self.scheduler, self.options.seed)
         self.runner: Any = _runner(self.spec, self.memory, self.options)
         self._deep = self.policy.in_flight(self.config)

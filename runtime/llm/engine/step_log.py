@@ -20,7 +20,7 @@ class StepLog:
     Parameters
     ----------
     seconds : dict of str to array
-        ``schedule, build, forward, sample, complete`` (see `StepTimes`) and ``total``: from the begin of the iteration
+        ``schedule, build, forward, sample`` (see `StepTimes`) and ``total``: from the begin of the iteration
         to its end, what is kept for the record included.
     sequences, tokens, prefill : array of int
         Sequences and tokens of the batch, and those of its tokens that are prompts'.
