@@ -1,4 +1,4 @@
-"""`meshwright compare`: plans really run at several SLO scales, beside what the simulator says of them."""
+"""`meshwright compare`: plans and language models really run, beside what the simulator says of them."""
 
 from __future__ import annotations
 
@@ -42,9 +42,34 @@ def compare(
     kernels: Annotated[
         Path | None, typer.Option(help="Kernel tables: a folder per system for --silicon; a folder for --vllm-run.")
     ] = None,
+    llm: Annotated[
+        str | None, typer.Option(help="Instead of plans: decoders (names or config.json files) served for real.")
+    ] = None,
+    settings: Annotated[
+        str | None, typer.Option(help="With --llm: vllm-v1, vllm-v1-preempting, vllm-0.2; all of them by default.")
+    ] = None,
+    loads: Annotated[str, typer.Option(help="With --llm: shares of the rate that can be sustained.")] = "0.3,0.6,0.9",
+    dtype: Annotated[str | None, typer.Option(help="With --llm: float32 (cpu), bfloat16 (cuda), …")] = None,
+    clock: Annotated[
+        str, typer.Option(help="With --llm: wall, or core: the processor time of the engine, on a busy CPU.")
+    ] = "wall",
+    fast: Annotated[bool, typer.Option("--fast", help="With --llm: measure fewer sizes and rounds.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 percentage points."""
+    """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 points, or with --llm 5 %."""
+    if llm is not None:
+        from .compare_llm_engine import compare_llm_engine
+
+        if plans or silicon or vllm_run or kernels or cv is not None or split is not None:
+            raise InputError("compare: --llm takes no plan, --silicon, --vllm-run, --kernels, --cv or --split")
+        compare_llm_engine(
+            llm, settings=settings, loads=loads, rate=rate, trace=trace, duration=duration, device=device,
+            dtype=dtype, profile=profile, clock=clock, fast=fast, retries=retries, seed=seed, csv=csv, png=png,
+            as_json=as_json,
+        )  # fmt: skip
+        return
+    if settings is not None or dtype is not None or clock != "wall" or fast:
+        raise InputError("compare: --settings, --dtype, --clock and --fast go with --llm MODEL")
     if silicon is not None or vllm_run is not None or kernels is not None:
         from .compare_llm import compare_llm
 

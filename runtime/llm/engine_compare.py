@@ -1,0 +1,329 @@
+"""`compare_engine`: the same traces through the simulator, with measured costs, and through the real engine.
+
+Both run the same scheduler objects. The tables are measured right before, in the worker process that then serves, so
+that both meet the same core, memory and clock. See docs/llm-measure.md.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...profiles.llm.cost import TableCost
+from ...profiles.llm.decoder import DecoderSpec
+from ...profiles.llm.iteration import Iteration
+from ...profiles.llm.measure_sizes import Call, spread
+from ...profiles.llm.measured import LayerMeasurement, measured_cost, read_measurement, write_measurement
+from ...profiles.measure_pool import WorkerPool
+from ...seeds import generator
+from ...simulator.llm import LLMTrace, simulate_llm
+from .engine_compare_cells import Cell, EngineComparison, by_kind
+from .engine_compare_job import CLOCKS, Served, serve_job
+from .engine_measure import Plan, measure_in, plan_measurement
+from .engine_measure_job import engine_options, whole_job
+
+__all__ = ["SETTINGS", "Lengths", "Setting", "compare_engine", "draw_requests"]
+
+UNDISTURBED = 0.99
+"""Share of its steps' time in which the engine must have had its core for a run to say something."""
+SAME_PACE = 0.02
+"""Most that passes right before a run may differ from the tables for it to say something."""
+PACE_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A scheduler with its options.
+
+    Parameters
+    ----------
+    policy : str
+        A policy that the engine runs.
+    budget : int
+        Tokens of a batch.
+    seqs : int
+        Sequences of a batch.
+    blocks : int, optional
+        KV blocks; enough for all sequences without it.
+    """
+
+    policy: str
+    budget: int = 128
+    seqs: int = 16
+    blocks: int | None = None
+
+
+SETTINGS = {
+    "vllm-v1": Setting("vllm-v1"),
+    "vllm-v1-preempting": Setting("vllm-v1", blocks=40),
+    "vllm-0.2": Setting("vllm-0.2", budget=320),
+}
+"""Name -> setting: chunked prefill; the same with too few blocks for the batch; the paper's prompts first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Lengths of requests: log-normal around a median, cut off.
+
+    Parameters
+    ----------
+    prompt, output : int
+        Medians, tokens.
+    sigma : float
+        Standard deviation of the logarithm.
+    longest_prompt, longest_output : int
+        Where they are cut off.
+    """
+
+    prompt: int = 64
+    output: int = 32
+    sigma: float = 0.6
+    longest_prompt: int = 192
+    longest_output: int = 96
+
+
+def draw_requests(lengths: Lengths, n: int, seed: int) -> tuple[Any, Any, Any]:
+    """Prompt and output tokens of `n` requests, and the gaps between them as multiples of the mean gap (Poisson)."""
+    stream = generator(seed, "llm", "compare", "requests")
+    shape = np.exp(lengths.sigma * stream.standard_normal((2, n)))
+    prompt = np.clip(np.rint(lengths.prompt * shape[0]), 1, lengths.longest_prompt).astype(int)
+    output = np.clip(np.rint(lengths.output * shape[1]), 2, lengths.longest_output).astype(int)
+    return prompt, output, stream.exponential(size=n)
+
+
+def compare_engine(
+    specs: Sequence[DecoderSpec],
+    *,
+    settings: Sequence[str] = tuple(SETTINGS),
+    loads: Sequence[float] = (0.3, 0.6, 0.9),
+    rate: float | None = None,
+    trace: LLMTrace | None = None,
+    lengths: Lengths | None = None,
+    duration_s: float = 20.0,
+    device: str = "cpu",
+    dtype: str | None = None,
+    profile: Path | None = None,
+    fast: bool = False,
+    retries: int = 0,
+    clock: str = "wall",
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> EngineComparison:
+    """Measure, simulate and really serve.
+
+    Parameters
+    ----------
+    specs : sequence of DecoderSpec
+        The models.
+    settings : sequence of str
+        Names of `SETTINGS`.
+    loads : sequence of float
+        Shares of the request rate that the simulator says the engine can sustain.
+    rate : float, optional
+        Requests per second, instead of loads.
+    trace : LLMTrace, optional
+        What to serve, instead of drawn requests.
+    lengths : Lengths, optional
+        Of drawn requests.
+    duration_s : float
+        Seconds of arrivals of a cell.
+    device, dtype : str
+        Where, and in which type.
+    profile : Path, optional
+        Folder that ``profile measure --llm`` wrote, of the one model; measured here and now without it.
+    fast : bool
+        Fewer sizes and rounds in the measurement.
+    retries : int
+        How often to run a cell again if others took the engine's core meanwhile (less than 99 % was its own), or
+        passes right before were not as fast as in the tables (2 %). The least disturbed attempt counts, whatever it
+        gave.
+    clock : {"wall", "core"}
+        What the engine's times are read from: ``core`` is the processor time of its thread, on a CPU, where waiting for
+        a request takes no time and other processes cannot slow it down.
+    seed : int
+        Of requests, weights and prompts.
+    progress : callable, optional
+        Called with a line that says what is being done.
+
+    Raises
+    ------
+    InputError
+        On an unknown setting, a load or rate that is not above 0, or requests that do not fit.
+    RunError
+        If the worker process dies.
+    """
+    tell = progress or _silent
+    chosen = _settings(settings)
+    if clock not in CLOCKS or (clock == "core" and device != "cpu"):
+        raise InputError(f"compare: clock: expected wall, or core on a cpu (got {clock!r} on {device})")
+    if not specs or (profile is not None and len(specs) > 1):
+        raise InputError(f"compare: expected one model or more, and one with a profile (got {len(specs)})")
+    levels = [rate] if rate is not None else list(loads)
+    if not levels or any(not 0 < level < float("inf") for level in levels) or not 0 < duration_s < float("inf"):
+        raise InputError(f"compare: expected loads, rates and seconds above 0 (got {levels} and {duration_s})")
+    lengths = lengths or Lengths()
+    longest = _longest(lengths, trace)
+    for spec in specs:
+        if longest > spec.max_positions:
+            raise InputError(f"compare: requests of {longest} tokens are above the positions of {spec.name}")
+    budget = max(setting.budget for setting in chosen.values())
+    plans = [
+        plan_measurement(
+            spec, device=device, dtype=dtype, seed=seed, fast=fast, max_tokens=max(budget, longest),
+            max_seqs=max(setting.seqs for setting in chosen.values()),
+            max_context=min(max(longest, 64), spec.max_positions // 2),
+        )
+        for spec in specs
+    ]  # fmt: skip
+    cells: list[Cell] = []
+    measured: dict[str, LayerMeasurement] = {}
+    configs: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="meshwright-compare-") as folder:
+        for plan in plans:
+            spec = plan.spec
+            with WorkerPool(1, device) as pool:
+                at = profile or Path(folder) / spec.name
+                if profile is None:
+                    found = measure_in(pool, plan, lambda share, what, name=spec.name: tell(f"{name}: {what}"))
+                    write_measurement(found, at)
+                measured[spec.name] = _of_model(read_measurement(at), plan, at)
+                for name, setting in chosen.items():
+                    options = _options(setting, longest)
+                    configs[name] = ", ".join(f"{key} {value}" for key, value in options.items())
+                    cost = measured_cost(at, setting.policy, max_tokens=4 * plan.sizes.tokens[-1], max_outputs=256)
+                    runner = _Runner(pool, plan, cost, setting.policy, options, retries, clock, tell)
+                    for level in levels:
+                        requests, per_s, said = _requests(
+                            trace, lengths, level, rate is not None, duration_s, seed, setting.policy, options, cost
+                        )
+                        cells.append(runner.cell(name, said, per_s, requests))
+    return EngineComparison(tuple(cells), measured, configs)
+
+
+class _Runner:
+    """Serves cells of one model and setting."""
+
+    def __init__(
+        self, pool: WorkerPool, plan: Plan, cost: TableCost, policy: str, options: dict[str, Any], retries: int,
+        clock: str, tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.clock = clock
+        self.pool, self.plan, self.cost, self.policy = pool, plan, cost, policy
+        self.options, self.retries, self.tell = options, retries, tell
+
+    def cell(self, setting: str, level: str, rate: float, requests: LLMTrace) -> Cell:
+        """Simulate and serve."""
+        plan, name = self.plan, self.plan.spec.name
+        simulated = simulate_llm(requests, policy=self.policy, config=self.options, cost=self.cost)
+        engine = {"device": plan.device, "dtype": plan.dtype, "seed": plan.seed}
+        attempts: list[tuple[Served, float]] = []
+        while not attempts or (len(attempts) <= self.retries and _disturbance(*attempts[-1]) > 0):
+            again = f", attempt {len(attempts) + 1}" if attempts else ""
+            self.tell(f"{name}, {setting}, {level}: serving {len(requests)} requests{again}")
+            pace = self.pace()
+            served: Served = self.pool.call(
+                serve_job, timeout_s=3600.0, spec=plan.spec, policy=self.policy, config=self.options, options=engine,
+                trace=requests, clock=self.clock,
+            )[0]  # fmt: skip
+            attempts.append((served, pace))
+        served, pace = min(attempts, key=lambda one: _disturbance(*one))
+        cell = Cell(
+            name, setting, level, rate, simulated, served.result, served.share, pace, len(attempts),
+            by_kind(served.cycles, self.cost),
+        )  # fmt: skip
+        self.tell(f"{name}, {setting}, {level}: worst difference {cell.worst:.1%}, core ours {served.share:.1%}")
+        return cell
+
+    def pace(self) -> float:
+        """Time of some passes now, over their time in the tables: median; NaN on a GPU."""
+        if self.plan.device != "cpu":
+            return float("nan")
+        sizes = self.plan.sizes
+        context = sizes.contexts[len(sizes.contexts) // 2]
+        some = sorted({1, min(4, sizes.decodes[-1]), sizes.decodes[-1]})
+        calls = [Call((), spread(n, context), (0, 0, n, context)) for n in some]
+        prompt = min(64, sizes.tokens[-1])
+        calls += [
+            Call(((prompt, 0),), (), (prompt, 0, 0, 0)),
+            Call(((prompt, 0),), spread(some[-1], context), (0, 0, 0, 0)),
+        ]
+        taken: list[float] = self.pool.call(whole_job, plan=self.plan, calls=calls, rounds=PACE_ROUNDS)[0]
+        over = self.cost.overheads
+        told = [
+            self.cost.seconds(Iteration(c.prefill, len(c.contexts), sum(c.contexts), c.sequences))
+            - over.scheduler_s
+            - over.per_sequence_s * c.sequences
+            for c in calls
+        ]
+        return float(np.median(np.array(taken) / np.array(told)))
+
+
+def _disturbance(served: Served, pace: float) -> float:
+    """How far a run was from undisturbed; 0 if it was."""
+    lost = max(0.0, UNDISTURBED - served.share)
+    return lost + (0.0 if pace != pace else max(0.0, abs(pace - 1) - SAME_PACE))
+
+
+def _settings(names: Sequence[str]) -> dict[str, Setting]:
+    for name in names:
+        if name not in SETTINGS:
+            raise InputError(f"compare: unknown setting {name!r}; expected one of {', '.join(SETTINGS)}")
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"compare: expected settings, each once (got {', '.join(names) or 'none'})")
+    return {name: SETTINGS[name] for name in names}
+
+
+def _longest(lengths: Lengths, trace: LLMTrace | None) -> int:
+    """Tokens of the longest request."""
+    if trace is None:
+        return lengths.longest_prompt + lengths.longest_output
+    return int((trace.prompt_tokens + trace.output_tokens).max())
+
+
+def _options(setting: Setting, longest: int) -> dict[str, Any]:
+    """The scheduler's options; prefix caching is off: prompts are drawn at random."""
+    block = 16
+    each = -(-longest // block)
+    blocks = setting.blocks if setting.blocks is not None else 2 + setting.seqs * (each + 1)
+    options = engine_options(
+        setting.policy, block, max(blocks, 2 * each + 2), setting.seqs, setting.budget, longest + 1
+    )
+    return options if setting.policy == "vllm-0.2" else {**options, "enable_prefix_caching": False}
+
+
+def _requests(
+    trace: LLMTrace | None, lengths: Lengths, level: float, absolute: bool, duration_s: float, seed: int, policy: str,
+    options: dict[str, Any], cost: TableCost,
+) -> tuple[LLMTrace, float, str]:  # fmt: skip
+    """What a cell serves, its rate, and its name."""
+    if trace is not None:
+        span = float(trace.arrival[-1])
+        return trace, len(trace) / span if span > 0 else float("inf"), "trace"
+    rate = level
+    if not absolute:
+        prompt, output, _ = draw_requests(lengths, 200, seed)
+        full = simulate_llm(LLMTrace(np.zeros(200), prompt, output), policy=policy, config=options, cost=cost)
+        rate = level * full.request_throughput
+    prompt, output, gaps = draw_requests(lengths, max(2, round(rate * duration_s)), seed)
+    requests = LLMTrace(np.cumsum(gaps) / rate, prompt, output)
+    return requests, rate, f"{rate:.3g}/s" if absolute else f"load {level:g}"
+
+
+def _of_model(found: LayerMeasurement, plan: Plan, at: Path) -> LayerMeasurement:
+    """See that tables are of the model and type that is served."""
+    if found.model != plan.spec or found.dtype != plan.dtype or found.tp != 1:
+        raise InputError(
+            f"{at}: measured for {found.model.name} in {found.dtype} at tp {found.tp}, asked for {plan.spec.name} in "
+            f"{plan.dtype}; measure that, or leave the profile out"
+        )
+    return found
+
+
+def _silent(line: str) -> None:
+    """No progress wanted."""
