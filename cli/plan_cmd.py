@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from .plan_llm import LLMOptions, plan_llm
 from .status import status
 from .trace_io import print_json
 from .workload import check_device, cluster_from, profiles_from, trace_from, warn_of_hopeless
@@ -45,7 +46,7 @@ def plan(
         str,
         typer.Option(
             help="Planner: a shipped one, one that an installed package brings, or path/to/file.py:name; several with "
-            "commas to compare; all: the shipped ones."
+            "commas to compare; all: the shipped ones. For language models: vllm."
         ),
     ] = "alpaserve",
     option: Annotated[
@@ -57,6 +58,23 @@ def plan(
         ),
     ] = None,
     dispatch: Annotated[str, typer.Option(help="shortest_queue, earliest_finish or earliest_free.")] = "shortest_queue",
+    lengths: Annotated[
+        str | None, typer.Option(help="Language models: sharegpt, alpaca, or a CSV of lengths of requests.")
+    ] = None,
+    slo_ttft: Annotated[
+        float | None, typer.Option(help="Language models: limit of the time to first token, s.")
+    ] = None,
+    slo_tpot: Annotated[float | None, typer.Option(help="Language models: limit of the time per token, s.")] = None,
+    kernels: Annotated[
+        Path | None, typer.Option(help="Language models: folder of kernel tables; without it the device's roofline.")
+    ] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="Language models: goodput, devices (fewest) or rate (highest); default goodput.")
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(help="Language models: share of requests within limits; default 0.99.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Language models: processes; default 1.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the plan here (of several, the best).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
@@ -67,6 +85,17 @@ def plan(
     from ..planners.source import split_names
     from ..simulator import Plan
 
+    llm = LLMOptions(lengths, slo_ttft, slo_tpot, kernels, objective, target, workers)
+    if planner == "vllm":
+        _refuse(
+            profile=profile, slo=slo, slo_scale=slo_scale, dispatch=None if dispatch == "shortest_queue" else dispatch
+        )
+        plan_llm(
+            llm, _options(option or []), cluster=cluster, devices=devices, device=device, models=models, trace=trace,
+            rate=rate, cv=cv, duration=duration, split=split, seed=seed, out=out, as_json=as_json,
+        )  # fmt: skip
+        return
+    llm.refuse(planner)
     words = [[*PLANNERS] if word == "all" else [word] for word in split_names(planner)]
     with redirect_stdout(sys.stderr):  # what a planner prints is none of our output
         chosen = {name: PlannerSource.find(name) for names in words for name in names}
@@ -115,6 +144,15 @@ def plan(
     typer.echo(found[best].explain())
     if out is not None:
         typer.echo(f"plan written: {out}")
+
+
+def _refuse(**given: Any) -> None:
+    """What planning of language models does not take."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(
+                f"--{name.replace('_', '-')}: does not go with --planner vllm; see --slo-ttft, --kernels, -o"
+            )
 
 
 def _within(profile: ModelProfile, n_devices: int) -> list[ParallelConfig]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from .simulate_llm import llm_plans, simulate_llm_plans
 from .trace_io import print_frame, print_json
 from .workload import check_device, check_models, profiles_for, trace_from, warn_of_hopeless
 
@@ -46,6 +47,14 @@ def simulate(
         bool | None, typer.Option("--admission/--no-admission", help="Reject hopeless requests; default the plan's.")
     ] = None,
     overhead: Annotated[float | None, typer.Option(help="Seconds added to every finish; default the plan's.")] = None,
+    lengths: Annotated[
+        str | None, typer.Option(help="LLM plans: sharegpt, alpaca, or a CSV of lengths of requests.")
+    ] = None,
+    slo_ttft: Annotated[float | None, typer.Option(help="LLM plans: limit of the time to first token, s.")] = None,
+    slo_tpot: Annotated[float | None, typer.Option(help="LLM plans: limit of the time per token, s.")] = None,
+    kernels: Annotated[
+        Path | None, typer.Option(help="LLM plans: folder of kernel tables; without it the device's roofline.")
+    ] = None,
     warmup: Annotated[float, typer.Option(help="Seconds at both ends of the trace that metrics leave out.")] = 0.0,
     per_model: Annotated[bool, typer.Option("--per-model", help="Print a table by model.")] = False,
     per_group: Annotated[bool, typer.Option("--per-group", help="Print a table by group.")] = False,
@@ -60,6 +69,22 @@ def simulate(
     from ..simulator import Plan
     from ..simulator import simulate as run
 
+    if llm_plans(plans):
+        for name, value in {
+            "slo-scale": slo_scale, "slo": slo, "profile": profile, "dispatch": dispatch, "max-batch": max_batch,
+            "admission": admission, "overhead": overhead, "warmup": warmup or None, "timeline": timeline, "png": png,
+        }.items():  # fmt: skip
+            if value is not None:
+                raise InputError(f"--{name}: does not go with LLM plans; see --slo-ttft, --slo-tpot, --kernels")
+        simulate_llm_plans(
+            plans, trace=trace, lengths=lengths, rate=rate, cv=cv, duration=duration, split=split, seed=seed,
+            slo_ttft=slo_ttft, slo_tpot=slo_tpot, kernels=kernels, engine=engine, per_model=per_model,
+            per_group=per_group, as_json=as_json,
+        )  # fmt: skip
+        return
+    for name, value in {"lengths": lengths, "slo-ttft": slo_ttft, "slo-tpot": slo_tpot, "kernels": kernels}.items():
+        if value is not None:
+            raise InputError(f"--{name}: is for LLM plans, and {plans[0]} is none")
     if timeline is not None and len(plans) > 1:
         raise InputError(f"--timeline: shows one plan (got {len(plans)})")
     if not warmup >= 0:

@@ -1,6 +1,6 @@
 """How to serve LLMs on so many devices: parallelism, scheduler, memory and routing for the best goodput."""
 
-from .demand import DrawnTraffic, GivenTraffic, LLMDemand
+from .demand import DrawnTraffic, GivenTraffic, LengthPairs, LLMDemand
 from .layouts import Rejected
 from .planner import plan
 from .planning import FrontPoint, Planning
@@ -15,6 +15,7 @@ __all__ = [
     "FrontPoint",
     "GivenTraffic",
     "LLMDemand",
+    "LengthPairs",
     "Planning",
     "Rejected",
     "SearchSpace",

@@ -6,14 +6,52 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from ...errors import InputError
 from ...profiles.llm.decoder import DecoderSpec
-from ...seeds import generator
+from ...seeds import generator, seed_sequence
 from ...simulator.llm.workload import LLMTrace
 from ...simulator.llm.workload_draw import renewal_times
-from ...traces.lengths import LengthProfile
+from ...traces.lengths import Lengths
 
-__all__ = ["DrawnTraffic", "GivenTraffic", "LLMDemand", "Traffic"]
+__all__ = ["DrawnTraffic", "GivenTraffic", "LLMDemand", "LengthPairs", "LengthSource", "Traffic"]
+
+
+class LengthSource(Protocol):
+    """Prompt and output lengths to draw: a `LengthProfile`, or `LengthPairs`."""
+
+    @property
+    def name(self) -> str:
+        """What they are like."""
+        ...
+
+    def sample(self, n: int, seed: int = 0) -> Lengths:
+        """Lengths of `n` requests."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LengthPairs:
+    """Lengths that were seen, drawn in pairs with replacement.
+
+    Parameters
+    ----------
+    name : str
+        Where they come from.
+    prompt, output : ndarray of int64
+        Tokens, >= 1.
+    """
+
+    name: str
+    prompt: npt.NDArray[np.int64]
+    output: npt.NDArray[np.int64]
+
+    def sample(self, n: int, seed: int = 0) -> Lengths:
+        """Lengths of `n` requests, from the stream ``("llm", "lengths")`` of `seed`."""
+        rows = generator(seed, "llm", "lengths").integers(len(self.prompt), size=n)
+        return Lengths(self.prompt[rows], self.output[rows])
 
 
 class Traffic(Protocol):
@@ -21,6 +59,11 @@ class Traffic(Protocol):
 
     def trace(self, seed: int) -> LLMTrace:
         """Requests under a seed."""
+        ...
+
+    @property
+    def per_second(self) -> float:
+        """Requests per second; NaN if they all come at once."""
         ...
 
     @property
@@ -35,20 +78,23 @@ class DrawnTraffic:
 
     Parameters
     ----------
-    lengths : LengthProfile
-        Prompt and output lengths.
+    lengths : LengthSource
+        Prompt and output lengths: a `LengthProfile` or `LengthPairs`.
     rate : float
         Requests per second, > 0.
     n : int
         Requests, >= 1.
     cv : float
         Coefficient of variation of the gaps; 1 for Poisson.
+    stream : int
+        Models with different ones have requests that have nothing to do with each other.
     """
 
-    lengths: LengthProfile
+    lengths: LengthSource
     rate: float
     n: int = 2000
     cv: float = 1.0
+    stream: int = 0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate) and self.rate > 0):
@@ -58,8 +104,15 @@ class DrawnTraffic:
 
     def trace(self, seed: int) -> LLMTrace:
         """Arrivals and lengths from streams of their own: another rate moves no length."""
+        if self.stream:
+            seed = int(seed_sequence(seed, "llm", "demand", self.stream).generate_state(1)[0])
         drawn = self.lengths.sample(self.n, seed)
         return LLMTrace(renewal_times(self.rate, self.n, cv=self.cv, seed=seed), drawn.prompt, drawn.output)
+
+    @property
+    def per_second(self) -> float:
+        """Requests per second, asked for."""
+        return self.rate
 
     @property
     def source(self) -> str:
@@ -95,6 +148,12 @@ class GivenTraffic:
         order = generator(seed, "llm", "pairing").permutation(len(t))
         best_of = None if t.best_of is None else t.best_of[order]
         return LLMTrace(t.arrival, t.prompt_tokens[order], t.output_tokens[order], best_of=best_of)
+
+    @property
+    def per_second(self) -> float:
+        """Requests per second from the first to the last."""
+        seconds = float(self.given.arrival[-1] - self.given.arrival[0])
+        return (len(self.given) - 1) / seconds if seconds > 0 else math.nan
 
     @property
     def source(self) -> str:

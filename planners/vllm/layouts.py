@@ -150,8 +150,8 @@ def _with_memory(demand: LLMDemand, cluster: Cluster, shape: EngineShape) -> Eng
         kv=WEIGHTS.get(shape.kv_precision, "float16"), other_bytes=other, **wider,
     )  # fmt: skip
     if shape.policy not in MEMORY_OPTION:  # contiguous memory is counted in tokens
-        return replace(shape, num_blocks=found.tokens, block_size=1)
-    return replace(shape, num_blocks=found.tokens // shape.block_size)
+        return replace(shape, num_blocks=found.tokens, block_size=1, other_bytes=other)
+    return replace(shape, num_blocks=found.tokens // shape.block_size, other_bytes=other)
 
 
 def _runs(shape: EngineShape, demand: LLMDemand, trace: LLMTrace) -> None:

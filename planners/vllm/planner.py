@@ -204,7 +204,7 @@ def _assemble(setting: Setting, chosen: Sequence[Bracket], seed: int) -> LLMPlan
         workload=LLMWorkload(
             requests=sum(map(len, traces.values())),
             duration_s=span,
-            rate_per_s={n: len(t) / float(t.arrival[-1]) if t.arrival[-1] > 0 else 0.0 for n, t in traces.items()},
+            rate_per_s={d.name: d.traffic.per_second for d in demands if math.isfinite(d.traffic.per_second)},
             mean_prompt_tokens={n: float(t.prompt_tokens.mean()) for n, t in traces.items()},
             mean_output_tokens={n: float(t.output_tokens.mean()) for n, t in traces.items()},
             max_sequence_tokens=max(int((t.prompt_tokens + t.output_tokens).max()) for t in traces.values()),

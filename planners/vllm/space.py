@@ -105,6 +105,7 @@ class EngineShape:
     num_blocks: int
     precision: str = "bf16"
     kv_precision: str = "bf16"
+    other_bytes: int = 0
 
     @property
     def devices(self) -> int:
@@ -129,8 +130,8 @@ class EngineShape:
         return Deployment(
             name=name, model=model, replicas=len(devices), tp=self.tp, pp=self.pp, cp=self.cp,
             precision=self.precision, kv_precision=self.kv_precision, policy=self.policy, config=self.config,
-            gpu_memory_utilization=self.utilization, num_blocks=self.num_blocks, role=role,
-            devices=tuple(tuple(row) for row in devices),
+            gpu_memory_utilization=self.utilization, num_blocks=self.num_blocks, other_bytes=self.other_bytes,
+            role=role, devices=tuple(tuple(row) for row in devices),
         )  # fmt: skip
 
     def __str__(self) -> str:

@@ -124,15 +124,8 @@ class LLMPlan(Entry):
         """The deployments that serve a model."""
         return tuple(d for d in self.deployments if d.model == model)
 
-    def capacity(self, deployment: Deployment, other_bytes: int = 0) -> KVCapacity:
+    def capacity(self, deployment: Deployment) -> KVCapacity:
         """What `kv_capacity` says of a rank of a deployment; the plan's `num_blocks` may be below it.
-
-        Parameters
-        ----------
-        deployment : Deployment
-            One of the plan's.
-        other_bytes : int
-            Memory beside weights and KV, bytes; see `kv_capacity`.
 
         Raises
         ------
@@ -143,6 +136,9 @@ class LLMPlan(Entry):
         """
         if deployment.precision in UNSIZED:
             raise InputError(f"precision: the bytes of {deployment.precision} weights are not known")
+        wider: dict[str, Any] = {n: getattr(deployment, n) for n in ("cp", "dp") if getattr(deployment, n) > 1}
+        if deployment.ep:
+            wider["ep"] = deployment.tp * deployment.dp
         return kv_capacity(
             self.model(deployment.model).spec,
             self.cluster.device.memory_bytes,
@@ -152,7 +148,8 @@ class LLMPlan(Entry):
             block_size=deployment.block_size,
             weights=WEIGHTS.get(deployment.precision, "float16"),
             kv=WEIGHTS.get(deployment.kv_precision, "float16"),
-            other_bytes=other_bytes,
+            other_bytes=deployment.other_bytes,
+            **wider,
         )
 
     def to_json(self) -> str:

@@ -96,6 +96,7 @@ class Deployment(Entry):
     )
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1, description="share of each device that it takes")
     num_blocks: Degree = Field(description="KV blocks of an engine (of a contiguous policy: tokens)")
+    other_bytes: int = Field(default=0, ge=0, description="memory of a rank beside weights and KV blocks (bytes)")
     role: Role = "both"
     devices: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...] = Field(
         description="for each engine its devices, stage by stage"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # pandas brings no type stubs.
 # pyright: reportMissingTypeStubs=false
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -73,6 +73,11 @@ class LLMPlanResult:
     def made_by(self) -> str:
         """The engines that computed it."""
         return ", ".join(sorted({r.made_by for r in self.results.values()}))
+
+    def percentiles(self, metric: str, at: Sequence[float]) -> tuple[float, ...]:
+        """Percentiles of a latency over the finished requests of all models, seconds; see `LLMResult.values`."""
+        values = np.concatenate([r.values(metric) for r in self.results.values()])
+        return tuple(float(np.percentile(values, p)) if len(values) else float("nan") for p in at)
 
     def per_model(self) -> pd.DataFrame:
         """One row per model: requests, attainment of both limits and of each, latencies (seconds)."""

@@ -24,7 +24,7 @@ from .shared import SharedEngine, simulate_shared
 from .simulate import simulate_llm
 from .workload import LLMTrace
 
-__all__ = ["deployment_cost", "flight_options", "requests_by_model", "simulate_plan", "transfer_link"]
+__all__ = ["by_model", "deployment_cost", "flight_options", "requests_by_model", "simulate_plan", "transfer_link"]
 
 Requests = LLMTrace | Trace | Iterable[LLMRequest]
 Costs = Callable[[Deployment], IterationCost]
@@ -214,6 +214,21 @@ def transfer_link(plan: LLMPlan, prefill: Deployment, decode: Deployment) -> Lin
     return LinkSpec(link.bandwidth_bytes_per_s * lanes, link.latency_s)
 
 
+def by_model(trace: Trace) -> dict[str, LLMTrace]:
+    """The requests of a trace with token columns, model by model; those without requests are left out.
+
+    Raises
+    ------
+    InputError
+        On a trace without tokens.
+    """
+    prompts, outputs = trace.prompt_tokens, trace.output_tokens
+    if prompts is None or outputs is None:
+        raise InputError("requests: the trace has no columns prompt_tokens and output_tokens; draw lengths for it")
+    rows = {name: np.flatnonzero(trace.model == index) for index, name in enumerate(trace.models)}
+    return {name: LLMTrace(trace.arrival[r], prompts[r], outputs[r]) for name, r in rows.items() if len(r)}
+
+
 def requests_by_model(plan: LLMPlan, requests: Requests | Mapping[str, Requests]) -> dict[str, LLMTrace]:
     """The requests of each model that has any, in the order of the plan's models.
 
@@ -227,14 +242,7 @@ def requests_by_model(plan: LLMPlan, requests: Requests | Mapping[str, Requests]
     if isinstance(requests, Mapping):
         given = dict(cast("Mapping[str, Requests]", requests))
     elif isinstance(requests, Trace):
-        if requests.prompt_tokens is None or requests.output_tokens is None:
-            raise InputError("requests: the trace has no columns prompt_tokens and output_tokens; draw lengths for it")
-        for index, name in enumerate(requests.models):
-            rows = np.flatnonzero(requests.model == index)
-            if len(rows):
-                given[name] = LLMTrace(
-                    requests.arrival[rows], requests.prompt_tokens[rows], requests.output_tokens[rows]
-                )
+        given = dict(by_model(requests))
     elif len(names) == 1:
         given = {names[0]: requests}
     else:

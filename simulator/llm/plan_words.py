@@ -59,8 +59,8 @@ def _deployment(plan: LLMPlan, deployment: Deployment) -> list[str]:
     except (InputError, InfeasibleError) as error:
         lines.append(f"  KV memory: {error}")
     else:
-        less = capacity.num_blocks - deployment.num_blocks
-        kept = f"; {less} of them left for activations and the runtime" if less > 0 else ""
+        used = deployment.num_blocks * deployment.block_size
+        kept = "" if used == capacity.tokens else f"; the plan uses {used} tokens of them"
         lines.append(f"  KV memory of a rank: {capacity.explain()}{kept}")
     return lines
 
