@@ -10,6 +10,8 @@ test of their autocorrelation; where they did so more than once, `correlated` sa
 
 from __future__ import annotations
 
+# scipy brings no type stubs.
+# pyright: reportMissingTypeStubs=false
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -119,7 +119,8 @@ class SarathiScheduler(V1Scheduler):
     def _decodes(self, step: V1Step) -> list[_Request]:
         """A token for each request whose prompt is processed; returns those that are set aside, whose is not."""
         queue: list[Any] = sorted(self.running, key=lambda r: r.order)
-        self.running, partial = [], []
+        partial: list[_Request] = []
+        self.running = []
         while queue:
             request = queue.pop(0)
             if request.computed < request.prompt:

@@ -98,7 +98,8 @@ class Engine:
     def __init__(self, run: Host, index: int, kind: EngineKind) -> None:
         self.run, self.index, self.kind = run, index, kind
         self.scheduler = kind.scheduler()
-        self.outstanding = self.outstanding_tokens = 0
+        self.outstanding: int = 0
+        self.outstanding_tokens: int = 0
         self.start, self.end = array("d"), array("d")
         self.ints = {name: array("q") for name in INTS}
         self.tokens, self.emitted = array("q"), array("q")  # requests that got a token, and how many in each iteration

@@ -93,7 +93,7 @@ def fleet_of(
         if faults is None and not rules:
             return None, policy
         return Fleet(None, faults, rules, None, None, None, 0, router, seed), policy
-    if not isinstance(pools, Pools):
+    if not isinstance(pools, Pools):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"pools: expected Pools (got {type(pools).__name__})")
     if name != SPLIT:
         raise InputError(f"pools: policy {name!r} cannot be cut in two; expected {SPLIT!r}")

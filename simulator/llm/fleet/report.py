@@ -145,7 +145,7 @@ class FleetReport:
         """The engines' lives: ``engine, role, state, start, end``."""
         import pandas as pd
 
-        roles = [self.roles[i] for i in self.engine.tolist()]
+        roles: Any = [self.roles[i] for i in self.engine.tolist()]
         return pd.DataFrame(
             {"engine": self.engine, "role": roles, "state": self.state, "start": self.start, "end": self.end}
         )

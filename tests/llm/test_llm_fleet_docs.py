@@ -1,0 +1,34 @@
+"""docs/llm-fleet.md: its example runs, and its tables name every choice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from meshwright.simulator.llm import Faults
+from meshwright.simulator.llm.fleet.member import STATES
+from meshwright.simulator.llm.fleet.pools import HANDOFFS, NICS
+from meshwright.simulator.llm.fleet.report import FleetReport
+from meshwright.simulator.llm.fleet.scaling import METRICS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "llm-fleet.md").read_text("utf-8")
+
+
+def test_the_example_runs(capsys) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    said: dict[str, Any] = {}
+    exec(block, said)
+    assert said["apart"].finished.all()
+    assert said["unlucky"].finished.all()
+    assert said["unlucky"].fleet.deaths[0] == 1
+    assert "utilization_decode" in capsys.readouterr().out
+
+
+def test_every_choice_is_named() -> None:
+    for name in (*HANDOFFS, *NICS, *METRICS, *STATES, *(f.name for f in fields(Faults))):
+        assert name in PAGE, name
+    for name in ("first_engine", "transfer_bytes", "lost_tokens", "engine_seconds"):
+        assert name in PAGE
+        assert name in {f.name for f in fields(FleetReport)} or hasattr(FleetReport, name)
