@@ -12,6 +12,9 @@ from ...profiles.llm.cost import TableCost
 from ...profiles.llm.cost_fitted import FittedCost
 from ...profiles.llm.cost_grid import CostGrid
 from ...profiles.llm.linear import ConstantCost, LinearCost
+from .compiled_contents import unlike
+from .compiled_fleet_run import run_fleet
+from .compiled_routing import router_name
 from .iterations import Iterations, TokenRuns
 from .vllm02 import Vllm02Config
 from .vllm_v1 import V1Config
@@ -40,27 +43,44 @@ def why_not_compiled(world: World, router: str) -> str | None:
         Name of its router.
     """
     trace, options = world.trace, world.config
+    if world.fleet is not None:
+        return "pools, faults and autoscaling are not compiled"
     if type(world.cost) not in _COSTS:
         return f"a cost of type {type(world.cost).__name__} is not compiled"
-    if trace.after is not None:
-        return "conversations are not compiled"
-    if world.engines > 1 and router not in STATIC_ROUTERS:
-        return f"router {router!r} over several engines is not compiled"
-    if world.concurrency is not None and (world.engines > 1 or world.dropped):
-        return "a closed loop over several engines, or with requests that no engine takes, is not compiled"
-    if isinstance(options, Vllm02Config):
-        several = False if trace.best_of is None else trace.best_of > 1
-        if np.any(several):
-            beams = trace.beam is not None and bool(np.any(trace.beam & several))
-            return "beam search is not compiled" if beams else "requests of several sequences are not compiled"
-        return "shared prefixes are not compiled" if options.prefixes else None
-    if not isinstance(options, V1Config):
+    if isinstance(options, V1Config):
+        if world.engines > 1 and router_name(world.router) is None:
+            return f"router {router!r} over several engines is not compiled"
+        return unlike(trace) if options.enable_prefix_caching else None
+    if not isinstance(options, Vllm02Config):
         return f"the policy of {type(options).__name__} is not compiled"
-    if options.policy != "fcfs" or options.async_scheduling:
-        return "priorities and asynchronous scheduling are not compiled"
-    if options.enable_prefix_caching and trace.prefix_ids is not None:
-        return "prefix caching of shared prompts is not compiled"
-    return None
+    if trace.after is not None:
+        return "conversations are not compiled under vllm-0.2"
+    if world.engines > 1 and router not in STATIC_ROUTERS:
+        return f"router {router!r} over several engines is not compiled under vllm-0.2"
+    if world.concurrency is not None and (world.engines > 1 or world.dropped):
+        return (
+            "a closed loop over several engines, or with requests that no engine takes, is not compiled under vllm-0.2"
+        )
+    several = trace.best_of is not None and trace.best_of > 1
+    if np.any(several):
+        beams = trace.beam is not None and bool(np.any(trace.beam & several))
+        return "beam search is not compiled" if beams else "requests of several sequences are not compiled"
+    if options.preemption_mode == "swap":
+        return "swapping is not compiled"
+    return "shared prefixes are not compiled" if options.prefixes else None
+
+
+def _alone(world: World) -> bool:
+    """Whether each engine can be simulated by itself, by the simplest rules."""
+    trace, options = world.trace, world.config
+    if isinstance(options, V1Config):
+        if options.policy != "fcfs" or options.async_scheduling or trace.after is not None:
+            return False
+        if options.enable_prefix_caching and trace.prefix_ids is not None:
+            return False
+    if world.engines > 1:
+        return world.concurrency is None and router_name(world.router) in STATIC_ROUTERS
+    return world.concurrency is None or not world.dropped
 
 
 def run_compiled(world: World, until: float | None = None) -> tuple[Records, Iterations, TokenRuns]:
@@ -69,9 +89,19 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
     Raises
     ------
     NotCompiled
-        Where the reference must take over: a preemption under prefix caching, a policy that stands still (which the
-        reference reports), a cost that is no time. Ask `why_not_compiled` first for what is known beforehand.
+        Where the reference must take over, to report it: a policy that stands still, a cost that is no time. Ask
+        `why_not_compiled` first for what is known beforehand.
     """
+    found = _run_alone(world, until) if _alone(world) else None
+    if found is None and isinstance(world.config, V1Config):
+        found = run_fleet(world, _price(world.cost), until)
+    if found is None:
+        raise NotCompiled("a step that takes no time")
+    return found
+
+
+def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, TokenRuns] | None:
+    """One engine after the other; None where something happens that needs other rules or the reference."""
     from .compiled_kernel import serve
 
     trace, n = world.trace, len(world.trace)
@@ -102,7 +132,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
         done = serve(rules, price, arrival, prompt, np.minimum(prompt + output, longest))
         status, times, counts, clock, state, runs, m, n_runs = done
         if status:
-            raise NotCompiled("a preemption under prefix caching" if status == 2 else "a step that takes no time")
+            return None
         sent = arrival < rules.until
         mine, times, counts = mine[sent], times[:, sent], counts[:, sent]
         records.arrival[mine], records.engine[mine] = arrival[sent], number
@@ -125,6 +155,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
         **joined,
         swap_out=nothing,
         swap_in=nothing,
+        shared_tokens=nothing,
         capacity_tokens=0 if np.isnan(records.scheduled).all() else rules.pool * rules.size,
         engines=world.engines,
     )

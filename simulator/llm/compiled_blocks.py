@@ -64,8 +64,8 @@ def _remove(block: Any, b: int) -> None:
 
 @_inline
 def cached_prefix(s: Tables, e: int, r: int, most: int) -> tuple[int, int]:
-    """Number of blocks of the longest cached prefix of at most `most` blocks, noted in the request's table, and how many
-    of them nobody uses."""
+    """Blocks of the longest cached prefix of at most `most` blocks, and how many of them nobody uses; the request's
+    table then begins with them."""
     block, q = s.block[e], s.request[r]
     free = 0
     for k in range(most):

@@ -1,7 +1,7 @@
 """Contents of KV blocks as numbers: which blocks of which requests hold the same tokens after the same tokens.
 
-A prompt of known tokens shares the contents of its full blocks with every prompt that begins alike; all other blocks are
-a text's own, by place: a request's, or those of all turns of its conversation.
+A prompt of known tokens shares the contents of its full blocks with every prompt that begins alike; all other blocks
+are a text's own, by place: a request's, or those of all turns of its conversation.
 """
 
 from __future__ import annotations

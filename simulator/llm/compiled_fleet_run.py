@@ -113,7 +113,8 @@ def _tables(world: World, x: FleetRules) -> Tables:
         engine[name] = -1
     engine["free"], engine["idle"] = x.pool, 1
     blocks, buckets, table = 1, 1, np.zeros(1, dtype=np.int32)
-    given = Contents(*(np.zeros(1, dtype=np.int64) for _ in range(4)), 1)
+    zero = np.zeros(1, dtype=np.int64)
+    given = Contents(zero, zero, zero, zero, 1)
     if x.caching:
         given = contents(trace, x.size)
         most = -(-request["target"] // x.size)

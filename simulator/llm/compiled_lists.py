@@ -8,11 +8,10 @@ import numba
 import numpy as np
 
 from ...profiles.llm.cost_grid import JIT
+from .compiled_rules import BARE
 
 __all__ = ["append", "enter", "leave", "note_run", "remove", "taken", "wider"]
 
-# Inlined and without counts of references, as in `compiled_rules`.
-BARE: dict[str, Any] = {**JIT, "cache": False, "forceinline": True, "_nrt": False}
 _inline: Any = numba.njit(**BARE)
 _jit: Any = numba.njit(**JIT)
 

@@ -18,7 +18,7 @@ from .compiled_routing import (
     VLLM_DP,
     Routing,
 )  # fmt: skip
-from .compiled_rules import BARE
+from .compiled_rules import BARE, CALL
 from .compiled_tables import FleetRules, Tables
 
 __all__ = ["choose"]
@@ -45,21 +45,22 @@ def _least(s: Tables, kind: int) -> int:
     best = 0
     for e in range(1, len(s.engine)):
         mine, least = _load(s, kind, e), _load(s, kind, best)
-        if mine < least or (kind == LEAST_KV and mine == least and s.engine[e].outstanding < s.engine[best].outstanding):
+        if mine < least or (
+            kind == LEAST_KV and mine == least and s.engine[e].outstanding < s.engine[best].outstanding
+        ):
             best = e
     return best
 
 
 @_inline
 def _most_cached(x: FleetRules, s: Tables, r: int) -> int:
-    """The engine that holds most of the prompt, of several the least loaded; the latter in any case if loads are far
-    apart."""
+    """The engine that holds most of the prompt, of several the least loaded; -1 if loads are far apart."""
     lowest = highest = s.engine[0].outstanding
     for e in range(1, len(s.engine)):
         load = s.engine[e].outstanding
         lowest, highest = min(lowest, load), max(highest, load)
     if highest - lowest > 32 and highest > 1.1 * lowest:
-        return _least(s, LEAST_OUTSTANDING)
+        return -1
     best, most = 0, -1
     for e in range(len(s.engine)):
         found = 0
@@ -88,7 +89,7 @@ def _known(s: Tables, route: Routing, r: int) -> int:
     return chosen
 
 
-@_inline
+@numba.njit(**CALL)
 def choose(x: FleetRules, s: Tables, route: Routing, r: int) -> int:
     """The engine of a request; `Tables.tally` counts those that were sent before it."""
     kind, sent = route.kind, s.tally[2]
@@ -97,8 +98,7 @@ def choose(x: FleetRules, s: Tables, route: Routing, r: int) -> int:
     if kind == POWER_OF_TWO:
         first, second = route.drawn[0, sent], route.drawn[1, sent]
         return second if s.engine[second].outstanding < s.engine[first].outstanding else first
-    if kind == PREFIX_AWARE:
-        return _most_cached(x, s, r)
     if kind >= SESSION_AFFINITY:
         return _known(s, route, r)
-    return _least(s, kind)
+    chosen = _most_cached(x, s, r) if kind == PREFIX_AWARE else -1
+    return _least(s, LEAST_OUTSTANDING if kind == PREFIX_AWARE else kind) if chosen < 0 else chosen

@@ -50,9 +50,7 @@ def router_name(router: Any) -> str | None:
     """The name of a router that is compiled; None of another."""
     for name in KINDS:
         made = ROUTERS[name](generator(0)) if name in ROUTERS else None
-        if made is not None and (
-            router is made or (not isinstance(made, FunctionType) and type(router) is type(made))
-        ):
+        if made is not None and (router is made or (not isinstance(made, FunctionType) and type(router) is type(made))):
             return name
     return None
 
@@ -87,4 +85,3 @@ def routing(world: World) -> Routing:
 def _shared(given: Contents, row: Any, k: Any) -> Any:
     """Contents of the k-th blocks of some rows' prompts."""
     return given.nodes[given.begin[row] + k // given.per] * given.per + k % given.per
-

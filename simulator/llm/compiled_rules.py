@@ -9,11 +9,14 @@ import numba
 
 from ...profiles.llm.cost_grid import JIT, compiled
 
-__all__ = ["FITTED", "GRID", "LINEAR", "Price", "Rules", "seconds_of"]
+__all__ = ["BARE", "CALL", "FITTED", "GRID", "LINEAR", "Price", "Rules", "seconds_of"]
 
 # Inlined and without counts of references, which would cost more than the arithmetic: nothing here allocates. What is
 # inlined is cached with its caller.
-BARE: dict[str, Any] = {**JIT, "cache": False, "forceinline": True, "_nrt": False}
+_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody calls it from Python: not to be compiled
+BARE: dict[str, Any] = {**JIT, "cache": False, "forceinline": True, "_nrt": False, **_WRAPPERS}
+CALL: dict[str, Any] = {**BARE, "forceinline": False}
+"""For what is called from several places, and not often: each inlined copy would have to be compiled."""
 _bare: Any = numba.njit(**BARE)
 
 

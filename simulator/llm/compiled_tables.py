@@ -24,24 +24,24 @@ REQUEST = _record(
     "state base joined slot after ahead target prompt computed length awaited blocks table published owed mark "
     "before behind stamp begin last priority order child sibling parent engine resumed own nodes shared"
 )
-"""A request. It has `length` tokens, `computed` of them in the cache, and `awaited` are under way. While it decodes, all
-three follow from `base`: with g decided and c completed steps of its engine it has ``base + g`` tokens, those under way
-included, all but one of them computed, and ``g - max(c, joined - 1)`` of them under way.
+"""A request. It has `length` tokens, `computed` of them in the cache, and `awaited` are under way. While it decodes,
+all three follow from `base`: with g decided and c completed steps of its engine it has ``base + g`` tokens, those under
+way included, all but one of them computed, and ``g - max(c, joined - 1)`` of them under way.
 
-slot, after, ahead: its place in the ring of steps that must look at it (-1: none); blocks, table, published: its blocks,
-where their list begins, and how many can be found; owed: whether the step under way owes it a token; mark: its place in
-the step being decided; before, behind, stamp: neighbours among those that run, and their order; begin, last: its run
-of iterations with tokens; priority, order: what the policy sorts by; child, sibling, parent: the heap of those that wait;
-own, nodes, shared: contents of its blocks (`compiled_contents`)."""
+slot, after, ahead: its place in the ring of steps that must look at it (-1: none); blocks, table, published: its
+blocks, where their list begins, and how many can be found; owed: whether the step under way owes it a token; mark: its
+place in the step being decided; before, behind, stamp: neighbours among those that run, and their order; begin, last:
+its run of iterations with tokens; priority, order: what the policy sorts by; child, sibling, parent: the heap of those
+that wait; own, nodes, shared: contents of its blocks (`compiled_contents`)."""
 
 ENGINE = _record(
     "free decided completed decoding context waiting running root first last stamps fresh back held computed looks "
     "iteration flying stalled carried ending idle outstanding tokens used"
 )
 """An engine: free blocks; steps decided and completed; sequences that decode and the sum of their tokens; requests that
-wait (their heap's root) and run (first and last of the list); counters of order; blocks held and tokens computed of those
-that run; length of the list of those looked at in every step; iterations; steps under way; whether nothing went on;
-preemptions of steps without an iteration; what it waits for; its load, and tokens held after its last decision."""
+wait (their heap's root) and run (first and last of the list); counters of order; blocks held and tokens computed of
+those that run; length of the list of those looked at in every step; iterations; steps under way; whether nothing went
+on; preemptions of steps without an iteration; what it waits for; its load, and tokens held after its last decision."""
 
 BLOCK = _record("content", "shares earlier later previous following")
 """A block: what it holds (-1: nothing known), who shares it, its neighbours in the free queue and in its bucket."""

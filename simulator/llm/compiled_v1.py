@@ -1,9 +1,9 @@
 """Today's vLLM compiled: `vllm_v1.V1Scheduler` over the tables of the compiled fleet, step for step.
 
-Requests that decode advance together by a counter of their engine (`compiled_tables.REQUEST`). A step looks only at those
-whose next token begins a block, fills one that others may find, or is their last, and at those that do not decode yet: a
-ring with a list for each remainder of steps by the block size says who they are. Only where the token budget does not
-reach for all are all looked at.
+Requests that decode advance together by a counter of their engine (`compiled_tables.REQUEST`). A step looks only at
+those whose next token begins a block, fills one that others may find, or is their last, and at those that do not decode
+yet: a ring with a list for each remainder of steps by the block size says who they are. Only where the token budget
+does not reach for all are all looked at.
 """
 
 from __future__ import annotations
@@ -12,120 +12,15 @@ from typing import Any
 
 import numba
 
-from .compiled_blocks import cached_prefix, publish, release, share, take
+from .compiled_blocks import cached_prefix, publish, share, take
 from .compiled_rules import BARE
 from .compiled_tables import CLOSING, DECODES, DONE, RUNS, WAITS, FleetRules, Tables
-from .compiled_waiting import dequeue, enqueue
+from .compiled_v1_states import after_token, alone, note_run, preempt, starts, stops, victim
+from .compiled_waiting import dequeue
 
 __all__ = ["complete", "decide"]
 
 _inline: Any = numba.njit(**BARE)
-
-
-@_inline
-def _into_ring(x: FleetRules, s: Tables, e: int, r: int, total: int, target: int) -> None:
-    """A request that decodes and has `total` tokens waits for the next step that must look at it."""
-    g, q, size = s.engine[e], s.request[r], x.size
-    steps = min((1 - total) % size, target - 1 - total)
-    if x.caching and x.deep == 1:
-        steps = min(steps, -total % size)
-    slot = (g.decided + steps) % size
-    first = s.ring[e, slot]
-    q.slot, q.after, q.ahead, s.ring[e, slot] = slot, first, -1, r
-    if first >= 0:
-        s.request[first].ahead = r
-
-
-@_inline
-def _out_of_ring(s: Tables, e: int, r: int) -> None:
-    q = s.request[r]
-    if q.ahead >= 0:
-        s.request[q.ahead].after = q.after
-    else:
-        s.ring[e, q.slot] = q.after
-    if q.after >= 0:
-        s.request[q.after].ahead = q.ahead
-    q.slot = -1
-
-
-@_inline
-def _alone(s: Tables, e: int, r: int) -> None:
-    """A request does not advance with the others any more: its numbers are its own."""
-    g, q = s.engine[e], s.request[r]
-    total = q.base + g.decided
-    if q.slot >= 0:
-        _out_of_ring(s, e, r)
-    q.awaited = g.decided - max(g.completed, q.joined - 1)
-    q.length, q.computed, q.last = total - q.awaited, total - 1, g.iteration - 1
-    g.decoding -= 1
-    g.context -= total
-    q.state = RUNS
-    if q.awaited > 0:
-        q.owed = 1
-        owe = s.owe[e, g.decided & 1]
-        owe[0] += 1
-        owe[owe[0]] = r
-
-
-@_inline
-def _starts(s: Tables, e: int, r: int) -> None:
-    """A request is the last of those that run."""
-    g, q = s.engine[e], s.request[r]
-    q.before, q.behind, q.stamp, q.state = g.last, -1, g.stamps, RUNS
-    g.stamps += 1
-    if g.last >= 0:
-        s.request[g.last].behind = r
-    else:
-        g.first = r
-    g.last = r
-    g.running += 1
-
-
-@_inline
-def _stops(x: FleetRules, s: Tables, e: int, r: int) -> None:
-    """A request runs no more and has no blocks."""
-    g, q = s.engine[e], s.request[r]
-    if q.before >= 0:
-        s.request[q.before].behind = q.behind
-    else:
-        g.first = q.behind
-    if q.behind >= 0:
-        s.request[q.behind].before = q.before
-    else:
-        g.last = q.before
-    g.running -= 1
-    g.held -= q.blocks
-    g.computed -= q.computed
-    release(x, s, e, r)
-
-
-@_inline
-def _victim(x: FleetRules, s: Tables, e: int) -> int:
-    """Who is preempted next."""
-    worst = s.engine[e].last
-    if x.priority:
-        r = s.request[worst].before
-        while r >= 0:
-            p, q = s.request[worst], s.request[r]
-            if q.priority > p.priority or (q.priority == p.priority and q.order > p.order):
-                worst = r
-            r = q.before
-    return worst
-
-
-@_inline
-def _preempt(x: FleetRules, s: Tables, e: int, v: int) -> None:
-    """A request loses its blocks and waits, under first come, first served before all others."""
-    g, q = s.engine[e], s.request[v]
-    if q.state == DECODES:
-        _alone(s, e, v)
-    _stops(x, s, e, v)
-    q.computed, q.resumed, q.state = 0, 1, WAITS
-    if not x.priority:
-        g.back -= 1
-        q.order = g.back
-    enqueue(s, e, v)
-    s.counts[0, v] += 1
 
 
 @_inline
@@ -134,7 +29,7 @@ def _all_alone(s: Tables, e: int) -> int:
     n, r = 0, s.engine[e].first
     while r >= 0:
         if s.request[r].state == DECODES:
-            _alone(s, e, r)
+            alone(s, e, r)
         if s.request[r].state == RUNS:
             s.todo[n] = r
             n += 1
@@ -228,7 +123,7 @@ def _serve_running(x: FleetRules, s: Tables, e: int, n: int) -> tuple[int, int, 
         need = max(0, -(-min(computed + tokens, x.max_len) // x.size) - q.blocks)
         fits, skips = True, 0
         while need > g.free and fits:
-            v = _victim(x, s, e)
+            v = victim(x, s, e)
             p = s.request[v]
             if p.state == CLOSING and p.stamp < q.stamp:
                 skips += 1
@@ -236,7 +131,7 @@ def _serve_running(x: FleetRules, s: Tables, e: int, n: int) -> tuple[int, int, 
                 used -= s.chosen[1, p.mark]
                 s.chosen[1, p.mark] = 0
                 p.mark = -1
-            _preempt(x, s, e, v)
+            preempt(x, s, e, v)
             preempted += 1
             fits = v != r
         if skips:
@@ -280,7 +175,7 @@ def _admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) ->
         need = max(0, -(-min(end, x.max_len) // size) - found)
         if need + free > room:
             break
-        dequeue(s, e, r)
+        dequeue(s.request, s.engine, e, r)
         if x.caching:
             share(s, e, r, found)
         if need:
@@ -289,7 +184,7 @@ def _admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) ->
         q.computed = found * size
         g.held += q.blocks
         g.computed += q.computed
-        _starts(s, e, r)
+        starts(s, e, r)
         if not q.resumed:
             s.times[1, r] = now
             s.counts[1, r] = found * size
@@ -297,21 +192,6 @@ def _admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) ->
         m += 1
         budget -= tokens
     return m
-
-
-@_inline
-def _after_token(x: FleetRules, s: Tables, e: int, r: int, total: int) -> None:
-    """A request that decodes was given a token, the last one, or one after which it goes on."""
-    g, q = s.engine[e], s.request[r]
-    if total < q.target:
-        _into_ring(x, s, e, r, total, q.target)
-        return
-    g.decoding -= 1
-    g.context -= total
-    q.state, q.computed, q.owed, q.last = CLOSING, total - 1, 0, g.iteration
-    final = s.final[e, g.decided & 1]
-    final[0] += 1
-    final[final[0]] = r
 
 
 @_inline
@@ -325,24 +205,15 @@ def _computes(x: FleetRules, s: Tables, e: int, r: int, runs: Any, n_runs: int) 
     decode, token = tokens == 1 and q.computed > 1, q.computed >= q.length + q.awaited
     if token:
         if q.begin < 0 or q.last + 1 < g.iteration:
-            n_runs = _note_run(q, r, runs, n_runs)
+            n_runs = note_run(q, r, runs, n_runs)
             q.begin = g.iteration
         q.awaited += 1
         total = q.length + q.awaited
         q.base, q.joined, q.owed, q.state = total - g.decided, g.decided - q.awaited + 1, 0, DECODES
         g.decoding += 1
         g.context += total
-        _after_token(x, s, e, r, total)
+        after_token(x, s, e, r, total)
     return decode, token, n_runs
-
-
-@_inline
-def _note_run(q: Any, r: int, runs: Any, n_runs: int) -> int:
-    """A request's run of tokens is over: how many runs there are."""
-    if q.begin < 0:
-        return n_runs
-    runs[0, n_runs], runs[1, n_runs], runs[2, n_runs] = r, q.begin, q.last
-    return n_runs + 1
 
 
 @_inline
@@ -378,7 +249,7 @@ def decide(
         r = s.todo[i] if i < n else s.chosen[0, chosen + i - n]
         q = s.request[r]
         if q.state == DECODES:
-            _after_token(x, s, e, r, q.base + g.decided)
+            after_token(x, s, e, r, q.base + g.decided)
         elif q.state == RUNS and q.mark >= 0:
             part, before = s.chosen[1, q.mark], q.computed
             decode, token, n_runs = _computes(x, s, e, r, runs, n_runs)
@@ -406,10 +277,10 @@ def complete(x: FleetRules, s: Tables, e: int, now: float, runs: Any, n_runs: in
         r = final[i]
         q = s.request[r]
         if q.state == WAITS:  # preempted since
-            dequeue(s, e, r)
+            dequeue(s.request, s.engine, e, r)
         else:
-            _stops(x, s, e, r)
-        n_runs = _note_run(q, r, runs, n_runs)
+            stops(x, s, e, r)
+        n_runs = note_run(q, r, runs, n_runs)
         q.state, s.times[2, r] = DONE, now
     for i in range(1, owe[0] + 1):
         r = owe[i]

@@ -9,15 +9,14 @@ from typing import Any
 
 import numba
 
-from .compiled_rules import BARE
-from .compiled_tables import Tables
+from .compiled_rules import CALL
 
 __all__ = ["dequeue", "enqueue"]
 
-_inline: Any = numba.njit(**BARE)
+_call: Any = numba.njit(**CALL)
 
 
-@_inline
+@_call
 def _meld(request: Any, a: int, b: int) -> int:
     """One heap of two; -1 is none."""
     if a < 0 or b < 0:
@@ -33,7 +32,7 @@ def _meld(request: Any, a: int, b: int) -> int:
     return a
 
 
-@_inline
+@_call
 def _joined(request: Any, first: int) -> int:
     """One heap of brothers: by pairs, then all pairs from the last to the first."""
     pairs = -1
@@ -57,19 +56,19 @@ def _joined(request: Any, first: int) -> int:
     return root
 
 
-@_inline
-def enqueue(s: Tables, e: int, r: int) -> None:
+@_call
+def enqueue(request: Any, engine: Any, e: int, r: int) -> None:
     """A request waits."""
-    q = s.request[r]
+    q = request[r]
     q.child = q.sibling = q.parent = -1
-    s.engine[e].root = _meld(s.request, s.engine[e].root, r)
-    s.engine[e].waiting += 1
+    engine[e].root = _meld(request, engine[e].root, r)
+    engine[e].waiting += 1
 
 
-@_inline
-def dequeue(s: Tables, e: int, r: int) -> None:
+@_call
+def dequeue(request: Any, engine: Any, e: int, r: int) -> None:
     """A request waits no more, be it the first or another."""
-    request, g = s.request, s.engine[e]
+    g = engine[e]
     q = request[r]
     below = _joined(request, q.child)
     if g.root == r:

@@ -111,7 +111,8 @@ class V1Scheduler:
         while i < len(self.running) and budget > 0:
             request = self.running[i]
             tokens = request.length + request.awaited + request.drafts - request.computed
-            if request.awaited and request.output + request.awaited >= request.request.output:
+            total = request.length + request.awaited
+            if request.awaited and (total >= request.request.prompt + request.request.output or total > longest):
                 tokens = 0  # what is under way is its last one
             if tokens > 1:
                 tokens = min(tokens, most, budget, longest - request.computed)

@@ -183,22 +183,25 @@ CACHED = {"num_blocks": 1001, "max_model_len": 512, "max_num_batched_tokens": 51
 
 def test_what_is_not_compiled_is_said():
     chat = conversations([20], [5], 4, rate=1.0, turns=2, think_s=1.0)
-    with pytest.raises(InputError, match="conversations are not compiled; pass engine='auto' or 'simpy'"):
-        simulate_llm(chat, config=CACHED, cost=ConstantCost(1.0), engine="compiled")
-    with pytest.raises(InputError, match="router 'least_tokens' over several engines is not compiled"):
+    old = {"num_gpu_blocks": 100, "max_model_len": 512}
+    with pytest.raises(
+        InputError, match=r"conversations are not compiled under vllm-0\.2; pass engine='auto' or 'simpy'"
+    ):
+        simulate_llm(chat, policy="vllm-0.2", config=old, cost=ConstantCost(1.0), engine="compiled")
+    with pytest.raises(InputError, match="router 'least_tokens' over several engines is not compiled under"):
         simulate_llm(
-            LLMTrace([0.0], [1], [1]), config=CACHED, cost=ConstantCost(1.0), engine="compiled", engines=2,
-            router="least_tokens",
+            LLMTrace([0.0], [1], [1]), policy="vllm-0.2", config=old, cost=ConstantCost(1.0), engine="compiled",
+            engines=2, router="least_tokens",
         )  # fmt: skip
-    with pytest.raises(InputError, match="engine: unknown engine 'fast'; expected one of auto, compiled, simpy"):
-        simulate_llm(LLMTrace([0.0], [1], [1]), config=CACHED, cost=ConstantCost(1.0), engine="fast")
+    with pytest.raises(InputError, match="engine: unknown engine 'quick'; expected one of auto, "):
+        simulate_llm(LLMTrace([0.0], [1], [1]), config=CACHED, cost=ConstantCost(1.0), engine="quick")
 
 
-def test_prefix_caching_without_shared_prompts_is_compiled_until_it_would_matter():
+def test_prefix_caching_without_shared_prompts_is_compiled_even_if_requests_find_their_blocks_again():
     trace = draw([50], [100], 1200, rate=20.0, seed=0)
     roomy = simulate_llm(trace, config=CACHED, cost=ConstantCost(0.02))
     assert roomy.made_by == "compiled"
     assert roomy.preemptions.sum() == 0
-    tight = simulate_llm(trace.select(range(1100)), config=CACHED | {"num_blocks": 90}, cost=ConstantCost(0.02))
-    assert tight.made_by == "reference"
+    tight, slow = both(trace.select(range(300)), "vllm-v1", CACHED | {"num_blocks": 90}, ConstantCost(0.02))
     assert tight.preemptions.sum() > 0
+    same(tight, slow)
