@@ -14,6 +14,7 @@ from meshwright.profiles import LinkSpec
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import Fault, Faults, LLMTrace, Pools, draw, simulate_llm
 from meshwright.simulator.llm.fleet import run as fleet_run
+from meshwright.simulator.serving.queueing import md1
 
 ONE = ConstantCost(1.0)
 FREE = LinkSpec(math.inf, 0.0)
@@ -271,6 +272,36 @@ def test_a_conversation_goes_on_after_its_hand_over():
     assert result.finish[0] == 3
     assert result.arrival[1] == 6
     assert result.cached_tokens.tolist() == [0, 8]  # the prefill engine has the first prompt, not its answer
+
+
+def test_a_tandem_of_two_servers_waits_only_at_the_first():
+    # Prompts one at a time, 1 s each: M/D/1. They leave at least 1 s apart, so transfers of 0.9 s never wait (the
+    # classic result on tandems of constant servers), and with 1.1 s they do, with more work than time.
+    trace = draw([4], [2], 1500, rate=0.7, seed=4)
+    more = {"max_num_seqs": 1, "num_blocks": 100000}
+    fast = serve(trace, pools(1, 4, LinkSpec(400 / 0.9, 0.0), serialise="sender"), **more)
+    assert np.array_equal(fast.fleet.transfer_start, fast.first_token)
+    assert fast.fleet.transfer_time == pytest.approx(0.9)
+    wait = fast.interval("ttft", confidence=0.999)
+    assert wait.low <= md1(0.7, 1.0) <= wait.high
+    slow = serve(trace, pools(1, 4, LinkSpec(400 / 1.5, 0.0), serialise="sender"), **more)
+    assert slow.fleet.transfer_start[-1] > slow.first_token[-1] + 0.02 * 1500
+    assert np.array_equal(slow.first_token, fast.first_token)
+
+
+def test_prompts_that_fit_nowhere_are_ignored_if_so_asked():
+    trace = LLMTrace([0.0, 0.0, 0.0], [100, 10, 10], [3, 3, 60])
+    result = serve(trace, pools(), engine={"too_long": "ignore"})
+    assert result.ignored.tolist() == [True, False, False]
+    assert result.generated.tolist() == [0, 3, 54]  # it ends at max_model_len
+    with pytest.raises(InputError, match="request 0"):
+        serve(trace, pools())
+
+
+def test_memory_in_use_is_that_of_the_mean_engine():
+    few = {"num_blocks": 51, "block_size": 4, "max_model_len": 64}
+    result = serve(LLMTrace([0.0], [10], [3]), pools(decode_config=few))
+    assert result.iterations.capacity_tokens == (400 + 200) // 2
 
 
 def test_which_ratio_is_best_follows_from_the_lengths():

@@ -131,8 +131,9 @@ class FleetRun(Run):
         assert self.network is not None
         size = blocks * self.kinds["decode"].config.block_size * self.fleet.token_bytes
         whole = size / pools.link.bandwidth_bytes_per_s
-        last = sender.end[-1] - sender.start[-1] if pools.overlap_layers else 0.0
         now = self.clock.now
+        ends = sender.end[-1] == now  # else it waited for a receiver: nothing was sent while it was computed
+        last = sender.end[-1] - sender.start[-1] if ends else 0.0
         start, end = self.network.begin(sender.index, receiver.index, pools.left(whole, last), now)
         self.journal.transfer_start[row], self.journal.transfer_end[row] = start, end
         self.journal.transfer_bytes[row] = size
@@ -246,5 +247,7 @@ def run_fleet(
     run = FleetRun(world, fleet)
     run.run(until)
     end = run.clock.now if until is None or not run.left else until
-    records, iterations, runs = gather(run.records, run.engines, run.capacity, until, run.journal.begun)
+    capacities = [member.capacity for member in run.members if member.capacity]
+    capacity = round(sum(capacities) / len(capacities)) if capacities else 0
+    records, iterations, runs = gather(run.records, run.engines, capacity, until, run.journal.begun)
     return records, iterations, runs, report(run.journal, run.members, iterations, runs, end)
