@@ -63,7 +63,8 @@ class Autoscaling:
     Parameters
     ----------
     min_engines, max_engines : int
-        Bounds of those that serve or start (drained ones come on top); the simulation begins with `engines` (of a pool: its number), all serving.
+        Bounds of those that serve or start; drained ones come on top. The simulation begins with `engines` (of a pool:
+        its number), all serving.
     target : float
         Load of an engine that is aimed at, in terms of `metric`.
     metric : str
