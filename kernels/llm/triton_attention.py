@@ -57,8 +57,8 @@ def contiguous_decode(
     ValueError
         If shapes or types do not fit.
     """
-    rows = torch.zeros((q.shape[0], 1), dtype=torch.int32, device=q.device)
-    check_decode("contiguous_decode", q, k, v, rows, context_lens)
+    # lengths stand for tables: nothing may be launched here that the paged kernel does without
+    check_decode("contiguous_decode", q, k, v, context_lens.reshape(-1, 1), context_lens)
     if len(k) != len(q):
         raise ValueError(f"contiguous_decode: expected keys of {len(q)} sequences (got {len(k)})")
     return _whole("contiguous_decode", q, k, v, None, context_lens, scale, tiles)
