@@ -137,7 +137,7 @@ class LLMEngine:
         self.policy = policy_named(policy)
         if policy not in ADAPTERS:
             raise InputError(
-                f"policy: the engine runs {' and '.join(ADAPTERS)}, which page their memory (got {policy!r})"
+                f"policy: the engine runs {', '.join(ADAPTERS)}, which page their memory (got {policy!r})"
             )
         self.name = policy
         self.config: Any = policy_config(self.policy.config, _with_length(self.policy.config, config, self.spec))

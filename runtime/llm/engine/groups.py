@@ -16,6 +16,7 @@ from torch import Tensor
 from ....errors import InputError
 from ....kernels.collective import all_reduce_over, finish
 from ....kernels.llm import LLMKernels
+from ....kernels.llm.cache_parallel import Share
 from .model import Attend, Decoder, PagedAttention
 from .options import EngineConfig
 from .split_attention import SplitAttention
@@ -77,7 +78,9 @@ class Groups:
         options = self.options
         attend: Attend = PagedAttention(kernels, scale)
         if options.cp > 1:
-            attend = SplitAttention(kernels, scale, memory.block_size, options.cp, self.shard, self.gather_shards)
+            attend = SplitAttention(
+                kernels, scale, memory.block_size, Share(self.shard, options.cp), self.gather_shards
+            )
         split = options.tp > 1
         return Decoder(
             weights,

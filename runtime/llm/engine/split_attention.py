@@ -15,24 +15,20 @@ import torch
 from torch import Tensor
 
 from ....kernels.llm import LLMKernels
+from ....kernels.llm.cache_parallel import Share, local_partial
 from .batch import Batch
 
-__all__ = ["SplitAttention", "own_slots", "own_tokens"]
+__all__ = ["SplitAttention", "own_slots"]
 
 TILE = 256
 """Queries of a prompt that are scored at once."""
 
 
-def own_tokens(positions: Tensor, shards: int, rank: int) -> Tensor:
-    """How many of the tokens up to and with each position are on a shard."""
-    return (positions + (shards - rank)) // shards
-
-
-def own_slots(slots: Tensor, positions: Tensor, block_size: int, shards: int, rank: int) -> Tensor:
+def own_slots(slots: Tensor, positions: Tensor, block_size: int, share: Share) -> Tensor:
     """Slots on a shard of the tokens that are its own; −1 for those of others."""
-    block, offset = slots // block_size, slots % block_size
-    own = (positions % shards == rank) & (slots >= 0)
-    return torch.where(own, block * (block_size // shards) + offset // shards, -1)
+    size = block_size // share.size
+    own = slots // block_size * size + share.place(slots % block_size)
+    return torch.where(share.holds(positions) & (slots >= 0), own, -1)
 
 
 class SplitAttention:
@@ -46,23 +42,17 @@ class SplitAttention:
         Factor on the scores.
     block_size : int
         Tokens of a block, those of all shards.
-    shards, rank : int
-        How many shards, and which is this one.
+    share : Share
+        Which tokens are here.
     gather : callable
         Tensor -> those of all shards, stacked in order in a new first dimension.
     """
 
     def __init__(
-        self,
-        kernels: LLMKernels,
-        scale: float,
-        block_size: int,
-        shards: int,
-        rank: int,
-        gather: Callable[[Tensor], Tensor],
+        self, kernels: LLMKernels, scale: float, block_size: int, share: Share, gather: Callable[[Tensor], Tensor]
     ) -> None:
         self.kernels, self.scale, self.block_size = kernels, scale, block_size
-        self.shards, self.rank, self.gather = shards, rank, gather
+        self.share, self.gather = share, gather
         self._batch: Batch | None = None
         self._slots = self._contexts = torch.empty(0)
         self._lengths: list[tuple[int, int, int]] = []
@@ -75,10 +65,8 @@ class SplitAttention:
         self.kernels.reshape_and_cache(k, v, keys, values, self._slots)
         parts: list[Tensor] = []
         if n:
-            o, m, s = self.kernels.paged_decode_partial(
-                q[:n].contiguous(), keys, values, batch.tables[:n], self._contexts, self.scale, 1
-            )
-            parts.append(torch.cat((o[:, :, 0].to(wide), m.to(wide), s.to(wide)), -1))
+            o, m, s = local_partial(q[:n], keys, values, batch.tables[:n], self._contexts, self.scale, self.kernels)
+            parts.append(torch.cat((o.to(wide), m[..., None].to(wide), s[..., None].to(wide)), -1))
         for row, (low, high, context) in enumerate(self._lengths):
             parts.append(self._chunk(q[low:high], keys, values, batch.tables[n + row], context).to(wide))
         every = self.gather(torch.cat(parts) if len(parts) > 1 else parts[0])  # [shards, tokens, heads, width + 2]
@@ -88,8 +76,8 @@ class SplitAttention:
     def _of(self, batch: Batch) -> None:
         """What is the same in every layer."""
         n = batch.layout.decodes
-        self._slots = own_slots(batch.slots, batch.positions, self.block_size, self.shards, self.rank)
-        self._contexts = own_tokens(batch.positions[:n], self.shards, self.rank).int()
+        self._slots = own_slots(batch.slots, batch.positions, self.block_size, self.share)
+        self._contexts = self.share.lens(batch.contexts[:n])
         starts, contexts = batch.starts.tolist(), batch.contexts[n:].tolist()
         self._lengths = [(n + starts[i], n + starts[i + 1], context) for i, context in enumerate(contexts)]
         self._batch = batch
@@ -98,13 +86,13 @@ class SplitAttention:
         """Partial results of a piece of a prompt, (tokens, heads, width + 2): o, m and s side by side."""
         tokens, heads, width = q.shape
         wide = torch.promote_types(q.dtype, torch.float32)
-        held = max(0, (context - 1 + self.shards - self.rank) // self.shards)
+        held = int(self.share.lens(torch.tensor(context)))
         size = keys.shape[1]
         blocks = table[: -(-held // size)].long()
         k = keys[blocks].flatten(0, 1)[:held].to(wide)
         v = values[blocks].flatten(0, 1)[:held].to(wide)
         group = heads // keys.shape[2]
-        at = torch.arange(held, device=q.device) * self.shards + self.rank
+        at = torch.arange(held, device=q.device) * self.share.size + self.share.rank
         found = torch.empty(tokens, heads, width + 2, dtype=wide, device=q.device)
         for low in range(0, tokens, TILE):
             high = min(low + TILE, tokens)
