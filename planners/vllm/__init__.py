@@ -5,6 +5,7 @@ from .layouts import Rejected
 from .planner import plan
 from .planning import FrontPoint, Planning
 from .search import Effort
+from .sharing import SharedPlanning, plan_shared
 from .space import Candidate, EngineShape, SearchSpace
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "Planning",
     "Rejected",
     "SearchSpace",
+    "SharedPlanning",
     "plan",
+    "plan_shared",
 ]

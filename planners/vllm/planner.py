@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import InfeasibleError, InputError
 from ...profiles.llm.cost_overheads import Overheads
@@ -14,6 +14,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.llm.plan import LLMPlan
 from ...simulator.llm.plan_entries import Deployment, LLMWorkload
 from ...simulator.llm.plan_simulate import simulate_plan
+from ...simulator.llm.workload import LLMTrace
 from ...simulator.plan_entries import PlannerEntry
 from .choice import Front, fewest, split
 from .demand import LLMDemand
@@ -24,7 +25,7 @@ from .scoring import Evaluator, Setting, served
 from .search import Bracket, Effort, ModelSearch
 from .space import SearchSpace
 
-__all__ = ["OBJECTIVES", "plan"]
+__all__ = ["OBJECTIVES", "plan", "workload_of"]
 
 OBJECTIVES = ("goodput", "devices", "rate")
 
@@ -194,22 +195,13 @@ def _assemble(setting: Setting, chosen: Sequence[Bracket], seed: int) -> LLMPlan
         deployments += candidate.deployments(demand.name, rows[: candidate.engines])
         rows = rows[candidate.engines :]
     traces = {d.name: d.traffic.trace(seed) for d in demands}
-    span = max(float(t.arrival[-1]) for t in traces.values())
     made = LLMPlan.of(
         cluster,
         tuple(served(d) for d in demands),
         tuple(deployments),
         router=next((c.router for c in picked if c.engines > 1 and not c.decode), "round_robin"),
         planner=PlannerEntry(name="vllm"),
-        workload=LLMWorkload(
-            requests=sum(map(len, traces.values())),
-            duration_s=span,
-            rate_per_s={d.name: d.traffic.per_second for d in demands if math.isfinite(d.traffic.per_second)},
-            mean_prompt_tokens={n: float(t.prompt_tokens.mean()) for n, t in traces.items()},
-            mean_output_tokens={n: float(t.output_tokens.mean()) for n, t in traces.items()},
-            max_sequence_tokens=max(int((t.prompt_tokens + t.output_tokens).max()) for t in traces.values()),
-            source="; ".join(dict.fromkeys(d.traffic.source for d in demands)),
-        ),
+        workload=workload_of(demands, traces),
         cost_source=_source(setting),
     )
     result = simulate_plan(
@@ -227,6 +219,19 @@ def _assemble(setting: Setting, chosen: Sequence[Bracket], seed: int) -> LLMPlan
             "predicted": {k: v for k, v in result.summary().items() if math.isfinite(v)},
             "predicted_per_model": per_model,
         }
+    )
+
+
+def workload_of(demands: Sequence[LLMDemand], traces: Mapping[str, LLMTrace]) -> LLMWorkload:
+    """What the models are asked for, summed up as plans say it."""
+    return LLMWorkload(
+        requests=sum(map(len, traces.values())),
+        duration_s=max(float(t.arrival[-1]) for t in traces.values()),
+        rate_per_s={d.name: d.traffic.per_second for d in demands if math.isfinite(d.traffic.per_second)},
+        mean_prompt_tokens={n: float(t.prompt_tokens.mean()) for n, t in traces.items()},
+        mean_output_tokens={n: float(t.output_tokens.mean()) for n, t in traces.items()},
+        max_sequence_tokens=max(int((t.prompt_tokens + t.output_tokens).max()) for t in traces.values()),
+        source="; ".join(dict.fromkeys(d.traffic.source for d in demands)),
     )
 
 
