@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from .trace_io import print_json
 from .workload import cluster_from
 
 if TYPE_CHECKING:
-    from ..planners.vllm import Planning
+    from ..planners.vllm import Planning, SharedPlanning
 
 __all__ = ["LLMOptions", "plan_llm"]
 
@@ -78,7 +78,7 @@ def plan_llm(
         If there is no plan, with the smallest change that makes one.
     """
     from ..files import check_target
-    from ..planners.vllm import Effort, LLMDemand, SearchSpace, plan
+    from ..planners.vllm import Effort, LLMDemand, SearchSpace, plan, plan_shared
     from ..profiles.llm import decoder
 
     if out is not None:
@@ -90,29 +90,34 @@ def plan_llm(
     traffic = traffic_of(
         [s.name for s in specs], trace=trace, lengths=llm.lengths, rate=rate, cv=cv, duration=duration, split=split
     )
-    limits: dict[str, Any] = {"ttft_s": llm.slo_ttft, "tpot_s": llm.slo_tpot}
-    said = {name: value for name, value in limits.items() if value is not None}
-    demands = [LLMDemand(s, traffic[s.name], **said) for s in specs if s.name in traffic]
+    slos: dict[str, Any] = {"ttft_s": llm.slo_ttft, "tpot_s": llm.slo_tpot}
+    limits = {name: value for name, value in slos.items() if value is not None}
+    demands = [LLMDemand(s, traffic[s.name], **limits) for s in specs if s.name in traffic]
     effort = {name: options[name] for name in EFFORT if name in options}
     rest = {name: value for name, value in options.items() if name not in EFFORT}
+    share = rest.pop("share", False)
+    if not isinstance(share, bool):
+        raise InputError(f"--option: share: expected true or false (got {share!r})")
     known = [f.name for f in fields(SearchSpace)]
     for name, value in rest.items():
         if name not in known:
-            raise InputError(f"--option: unknown option {name!r}; expected one of {', '.join([*known, *EFFORT])}")
+            raise InputError(
+                f"--option: unknown option {name!r}; expected one of {', '.join([*known, *EFFORT, 'share'])}"
+            )
         plain = isinstance(value, list) or name in ("precision", "kv_precision", "disaggregate")
         rest[name] = tuple(value) if isinstance(value, list) else value if plain else (value,)
     asked = {"objective": llm.objective, "target": llm.target, "workers": llm.workers}
+    same: dict[str, Any] = {"tables": tables_of(llm.kernels), "effort": Effort(**effort), "seed": seed}
     with status("planning with vllm") as say:
-        found = plan(
-            where,
-            demands,
-            tables=tables_of(llm.kernels),
-            space=SearchSpace(**rest),
-            effort=Effort(**effort),
-            seed=seed,
-            progress=say,
-            **{name: value for name, value in asked.items() if value is not None},
-        )
+        if share:
+            group: dict[str, Any] = {"batched_tokens": (2048,), **rest}
+            given = [name for name, value in asked.items() if value is not None and value != "goodput"]
+            if given:
+                raise InputError(f"--{given[0]}: does not go with -o share=true, which maximises goodput")
+            found = plan_shared(where, demands, space=SearchSpace(**group), progress=say, **same)
+        else:
+            said = {name: value for name, value in asked.items() if value is not None}
+            found = plan(where, demands, space=SearchSpace(**rest), progress=say, **same, **said)
     if out is not None:
         found.plan.save(out)
     if as_json:
@@ -123,16 +128,20 @@ def plan_llm(
         typer.echo(f"plan written: {out}")
 
 
-def _document(found: Planning, out: Path | None) -> dict[str, Any]:
-    from dataclasses import asdict
+def _document(found: Planning | SharedPlanning, out: Path | None) -> dict[str, Any]:
+    from ..planners.vllm import Planning
 
     who = found.plan.planner
-    return {
+    said: dict[str, Any] = {
         "plan": json.loads(found.plan.to_json()),
-        "front": {f.model: [asdict(p) for p in found.devices_front(f.model)] for f in found.fronts},
-        "latency_front": {f.model: [asdict(p) for p in found.latency_front(f.model)] for f in found.fronts},
-        "rejected": {name: [asdict(r) for r in rows] for name, rows in found.rejected.items()},
         "simulations": who.evaluations,
         "seconds": who.seconds,
         "out": None if out is None else str(out),
+    }
+    if not isinstance(found, Planning):
+        return said | {"shared": found.shared_good, "dedicated": found.dedicated_good, "tried": found.tried}
+    return said | {
+        "front": {f.model: [asdict(p) for p in found.devices_front(f.model)] for f in found.fronts},
+        "latency_front": {f.model: [asdict(p) for p in found.latency_front(f.model)] for f in found.fronts},
+        "rejected": {name: [asdict(r) for r in rows] for name, rows in found.rejected.items()},
     }

@@ -74,6 +74,20 @@ def test_json_holds_the_front(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["simulations"] > 0
 
 
+def test_models_that_share_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "shared.json")
+    line = ["plan", "--planner", "vllm", "--models", "llama-3.1-8b,qwen2.5-7b", "--devices", "1", "--lengths", "alpaca"]
+    line += ["--rate", "6", "--duration", "5", *LIMITS, "-o", "tp=1", "-o", "pp=1", "-o", "share=true", "--json"]
+    assert run([*line, "--out", out]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["dedicated"] is None  # one device for two models
+    assert found["plan"]["predicted"]["attainment"] == found["shared"] > 0.5
+    assert run(["simulate", out, "--lengths", "alpaca", "--duration", "5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plans"][0]["attainment"] == found["shared"]
+    assert run([*line, "--objective", "devices"]) == 2
+    assert "does not go with -o share=true" in capsys.readouterr().err
+
+
 def test_traces_with_tokens(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = ["arrival,model,prompt_tokens,output_tokens", *(f"{i / 10},x,{20 + i},5" for i in range(30))]
     trace = tmp_path / "t.csv"
