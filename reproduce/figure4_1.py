@@ -207,7 +207,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             + "), gathering only queries (CP/TP "
             + ", ".join(f"{v:.2f}" for v in one.ratio_q_ring)
             + "), grouped queries, no repeated KV heads, shorter block tables; against it: every GPU reads all weights",
-            "Figs. 4.2–4.5 are measurements with evictions and stragglers and need the simulator: not judged here",
+            "Figs. 4.2–4.5 are measurements with evictions and stragglers: see there",
         ],
     )
 

@@ -21,7 +21,7 @@ FIGURES: Mapping[str, str] = MappingProxyType(
             *("figure01", "figure02", "figure04", "figure05", "figure06", "figure07", "figure08", "figure09"),
             *("figure10", "figure12", "figure13", "figure14", "figure15", "figure16", "figure17"),
             *("table1", "table2"),
-            "figure4_1",
+            *("figure4_1", "figure4_2", "figure4_3", "figure4_4", "figure4_5"),
             *("figure5_02", "figure5_11", "figure5_12", "figure5_13"),
             *("figure5_14", "figure5_15", "figure5_16", "figure5_17"),
             *("figure5_18", "figure5_19", "table5_1"),

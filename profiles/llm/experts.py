@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import NormalDist
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +115,7 @@ def expert_fields(config: Mapping[str, Any], where: str, layers: int, ffn: int |
     plain = _first(config, "first_k_dense_replace") or 0
     listed = config.get("mlp_only_layers")
     if isinstance(listed, list):
-        plain = max(plain, len(listed))
+        plain = max(plain, len(cast("list[Any]", listed)))
     step = _first(config, "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq") or 1
     if step > 1:
         plain += (layers - plain) - (layers - plain) // step
