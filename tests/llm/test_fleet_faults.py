@@ -78,8 +78,13 @@ def test_when_the_last_engine_is_gone_for_good_everyone_fails():
     # In a closed loop those behind them are sent, and fail, too.
     result = serve(LLMTrace([0.0] * 4, [8] * 4, [4] * 4), Faults((Fault(0, 0.5, NEVER),)), concurrency=1)
     assert result.fleet.failed.all()
-    # Stopped before, they are unfinished.
-    result = serve(LLMTrace([0.0], [8], [4]), Faults((Fault(0, 0.5, NEVER),)), until=3.0)
+    # Others that die and come back for ever are no help: prompts have no engine any more.
+    pools = Pools(1, 1, LinkSpec(400.0, 0.0), kv_bytes_per_token=100)
+    result = serve(LLMTrace([0.0, 5.0], [8, 8], [1, 1]), Faults((Fault(0, 3.5, NEVER),), mtbf_s=50.0, mttr_s=1.0),
+                   pools=pools)  # fmt: skip
+    assert result.fleet.failed.tolist() == [False, True]
+    # Stopped before a repair, they are unfinished.
+    result = serve(LLMTrace([0.0], [8], [4]), Faults((Fault(0, 0.5, 9.0),)), until=3.0)
     assert result.unfinished.all()
     assert result.fleet.end_s == 3
 

@@ -75,7 +75,9 @@ class Breakdowns:
             given += np.bincount(np.array(engine.tokens, dtype=np.int64), minlength=len(given))
         for request in rows:
             self.retry(member, request, int(given[int(request.id)]))
-        if not last and repair_s < float("inf"):
+        member.returns = not last and repair_s < float("inf")
+        run.give_up(member.role)
+        if member.returns:
             turn = member.turns
             run.clock.call(
                 lambda: self.repaired(member) if member.turns == turn else None, run.clock.now + repair_s, FAILS
@@ -84,6 +86,7 @@ class Breakdowns:
     def repaired(self, member: Member) -> None:
         """An engine is repaired, and loads its model."""
         member.become("starting")
+        member.returns = False
         turn = member.turns
         self.run.clock.call(
             lambda: self.back(member) if member.turns == turn else None,

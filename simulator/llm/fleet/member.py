@@ -31,6 +31,7 @@ class Member(Engine):
         self.rows: dict[int, LLMRequest] = {}  # what it has something of
         self.state, self.since = state, run.clock.now
         self.spans: list[tuple[str, float, float]] = []
+        self.returns = False  # down, and under repair
         self.turns = 0  # changes of state: what was foreseen for an earlier state is void
 
     @property

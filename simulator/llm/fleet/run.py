@@ -101,6 +101,7 @@ class FleetRun(Run):
         up = self.serving(role)
         if not up:
             self.backlog[role].append(request)
+            self.give_up(role)
             return
         row, member = int(request.id), up[self.routers[role](request, up)]
         self.records.engine[row] = member.index
@@ -110,6 +111,19 @@ class FleetRun(Run):
         self.journal.first_engine[row] = member.index
         member.rows[row] = request
         member.put(request)
+
+    def give_up(self, role: str) -> None:
+        """Who waits for an engine of a role fails, if none will ever serve again."""
+        if any(rule.role == role for rule in self.fleet.scaling):
+            return
+        if any(m.role == role and (m.state in ("up", "starting") or m.returns) for m in self.members):
+            return
+        waiting = self.backlog[role]
+        for _ in range(len(waiting)):
+            row = int(waiting.popleft().id)
+            if row in self.senders:
+                self.release(self.senders.pop(row), row)
+            self.fail(row)
 
     def hand_over(self, request: LLMRequest, member: Member) -> None:
         """A decode engine is chosen for a request whose prompt is processed."""
@@ -220,18 +234,8 @@ class FleetRun(Run):
     def run(self, until: float | None) -> None:
         """Until every request is done, or some time."""
         horizon = float("inf") if until is None else until
-        while self.left:
-            if self.clock.peek() < horizon:
-                self.clock.step()
-            elif until is None and any(self.backlog.values()):  # no engine will ever come
-                for waiting in self.backlog.values():
-                    for _ in range(len(waiting)):
-                        row = int(waiting.popleft().id)
-                        if row in self.senders:
-                            self.release(self.senders.pop(row), row)
-                        self.fail(row)
-            else:
-                break
+        while self.left and self.clock.peek() < horizon:
+            self.clock.step()
 
 
 def run_fleet(
