@@ -46,6 +46,7 @@ class Answer:
         self.id, self.created, self.model = f"cmpl-{uuid.uuid4().hex}", int(time.time()), model
         self.events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self.open: set[str] = set()
+        self._head = json.dumps(self._body([], None)).removesuffix("]}")
         self.generated = 0
         tickets = list(self._tickets())
         for ticket in tickets:
@@ -73,6 +74,10 @@ class Answer:
                 found.append(Ticket(request, prompt, asked.sampling[k], send))
         return found
 
+    def leave(self, *_: object) -> None:
+        """The client is gone: whoever waits for tokens stops waiting."""
+        self.events.put_nowait((0, ("gone", None)))
+
     def abandon(self) -> None:
         """The client is gone: what is still under way leaves the engine."""
         for name in self.open:
@@ -93,6 +98,8 @@ class Answer:
         told: set[int] = set()
         while self.open:
             first, (kind, said) = await self.events.get()
+            if kind == "gone":
+                return
             if kind == "token":
                 index, token, reason = said
                 self.generated += 1
@@ -128,7 +135,7 @@ class Answer:
         return body if usage is None else {**body, "usage": usage}
 
     async def whole(self) -> dict[str, Any]:
-        """The answer at once."""
+        """The answer at once; of a client that is gone, as far as it came."""
         n = len(self.asked.prompts) * self.asked.n
         texts: list[list[str]] = [[] for _ in range(n)]
         reasons: list[str | None] = [None] * n
@@ -144,7 +151,10 @@ class Answer:
         try:
             async for choice, token, reason in self.pieces():
                 text = "" if token is None else self.tokenizer.decode(token)
-                yield _event(self._body([_choice(choice, text, reason)], None))
+                # By far the most frequent: the body is written around it, not built anew.
+                yield f"data: {self._head}{json.dumps(_choice(choice, text, reason))}]}}\n\n"
+            if self.open:
+                return
             if self.asked.include_usage:
                 yield _event(self._body([], self.usage()))
         except ApiError as error:  # the status is sent by now
@@ -157,4 +167,4 @@ def _choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
 
 
 def _event(body: dict[str, Any]) -> str:
-    return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
+    return f"data: {json.dumps(body)}\n\n"

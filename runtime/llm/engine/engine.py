@@ -136,9 +136,7 @@ class LLMEngine:
             raise InputError(f"engine: {str(error).partition('() ')[2] or error}") from None
         self.policy = policy_named(policy)
         if policy not in ADAPTERS:
-            raise InputError(
-                f"policy: the engine runs {', '.join(ADAPTERS)}, which page their memory (got {policy!r})"
-            )
+            raise InputError(f"policy: the engine runs {', '.join(ADAPTERS)}, which page their memory (got {policy!r})")
         self.name = policy
         self.config: Any = policy_config(self.policy.config, _with_length(self.policy.config, config, self.spec))
         self.scheduler = self.policy.scheduler(self.config)

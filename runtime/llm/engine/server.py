@@ -143,17 +143,14 @@ class Endpoint:
         asked = read_completion(said, self.model, self.tokenizer)
         answer = Answer(asked, self.model, self._started(), self.tokenizer)
         gone = asyncio.ensure_future(_disconnected(request))
+        gone.add_done_callback(answer.leave)
         if asked.stream:
-            return StreamingResponse(_until_gone(answer, gone), media_type="text/event-stream")
-        whole = asyncio.ensure_future(answer.whole())
+            return StreamingResponse(_streamed(answer, gone), media_type="text/event-stream")
         try:
-            await asyncio.wait({whole, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not whole.done():
-                return JSONResponse({}, 499)  # nobody reads it
-            return JSONResponse(whole.result())
+            whole = await answer.whole()
+            return JSONResponse(whole, 499 if answer.open else 200)  # 499: nobody reads it
         finally:
             gone.cancel()
-            whole.cancel()
             answer.abandon()
 
 
@@ -163,19 +160,10 @@ async def _disconnected(request: Any) -> None:
         pass
 
 
-async def _until_gone(answer: Answer, gone: asyncio.Future[None]) -> AsyncIterator[str]:
-    """The stream's events, until the client goes away; then its requests leave the engine."""
-    stream = answer.stream()
+async def _streamed(answer: Answer, gone: asyncio.Future[None]) -> AsyncIterator[str]:
+    """The stream's events; however it ends, nothing of it stays in the engine."""
     try:
-        while not gone.done():
-            piece = asyncio.ensure_future(anext(stream, None))
-            await asyncio.wait({piece, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not piece.done():
-                piece.cancel()
-                break
-            text = piece.result()
-            if text is None:
-                break
+        async for text in answer.stream():
             yield text
     finally:
         gone.cancel()
