@@ -14,7 +14,8 @@ import triton.language as tl
 __all__ = ["decode_kernel", "merge_kernel"]
 
 
-@triton.jit
+# numbers that change from step to step must not make a kernel of their own where they happen to be 1 or even
+@triton.jit(do_not_specialize=["splits", "least_blocks", "table_row"])
 def decode_kernel(
     q, k, v, tables, lens, out, out_m, out_s,
     scale_log2, q_row, q_head, kv_block, kv_token, kv_head, table_row, splits, least_blocks,
@@ -82,7 +83,7 @@ def decode_kernel(
         tl.store(out_s + result, total, mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits"])
 def merge_kernel(
     o, m, s, out, splits,
     SPLITS_PAD: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,

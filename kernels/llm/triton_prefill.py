@@ -49,7 +49,8 @@ def _attend(
     return acc, total, top
 
 
-@triton.jit
+# numbers that change from step to step must not make a kernel of their own where they happen to be 1 or even
+@triton.jit(do_not_specialize=["requests", "table_row"])
 def prefill_kernel(
     q, k, v, tables, starts, lens, out,
     scale_log2, q_token, q_head, kv_block, kv_token, kv_head, table_row, out_token, out_head, requests,
