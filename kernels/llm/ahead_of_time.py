@@ -183,7 +183,7 @@ def compile_for(given: Specialisation, capability: int) -> Compiled:
     aligned = [name for name in (*given.pointers, *given.numbers) if name not in given.odd]
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in aligned}
     source = ASTSource(given.kernel, {name: signature[name] for name in names}, dict(given.constants), attributes)
-    options = {"num_warps": given.tiles.warps, "num_stages": given.tiles.stages}
+    options = {"num_warps": given.tiles.warps, "num_stages": given.tiles.stages, "enable_fp_fusion": True}
     made: Any = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     registers, stack = _resources(made.asm["cubin"])
     return Compiled(given.name, capability, made.asm["cubin"], made.asm["ptx"], made.metadata.shared, registers, stack)

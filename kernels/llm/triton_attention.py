@@ -119,7 +119,7 @@ def prefill_attention(
             out.stride(0), out.stride(1), requests,
             GROUP=heads // kv_heads, D=width, BLOCK_D=next_power_of_2(max(16, width)), BLOCK_SIZE=block_size,
             BLOCK_M=chosen.m, BLOCK_N=chosen.n, REQUESTS_PAD=next_power_of_2(requests), PRECISION=precision(q),
-            num_warps=chosen.warps, num_stages=chosen.stages,
+            num_warps=chosen.warps, num_stages=chosen.stages, enable_fp_fusion=True,
         )  # fmt: skip
     return out
 
@@ -201,6 +201,7 @@ def _launch(
             GROUP=group, GROUP_PAD=chosen.m, HEAD_BLOCKS=blocks, D=width, BLOCK_D=next_power_of_2(max(16, width)),
             BLOCK_SIZE=16 if tables is None else k.shape[1], BLOCK_N=chosen.n, PAGED=tables is not None,
             PARTIAL=m is not None, PRECISION=precision(q), num_warps=chosen.warps, num_stages=chosen.stages,
+            enable_fp_fusion=True,
         )  # fmt: skip
 
 
@@ -214,6 +215,6 @@ def _merged(o: Tensor, m: Tensor, s: Tensor, kind: torch.dtype) -> Tensor:
         with launching_on(o):
             merge_kernel[(batch * heads,)](
                 o, m, s, out, splits, SPLITS_PAD=next_power_of_2(splits), D=width,
-                BLOCK_D=next_power_of_2(max(16, width)), num_warps=4 if splits > 8 else 2,
+                BLOCK_D=next_power_of_2(max(16, width)), num_warps=4 if splits > 8 else 2, enable_fp_fusion=True,
             )  # fmt: skip
     return out

@@ -46,7 +46,7 @@ def gemm(a: Tensor, b: Tensor, tiles: Tiles | None = None) -> Tensor:
         gemm_kernel[(-(-m // chosen.m) * -(-n // chosen.n),)](
             a, b, out, m, n, k, a.stride(0), b.stride(0), out.stride(0),
             BLOCK_M=chosen.m, BLOCK_N=chosen.n, BLOCK_K=chosen.k, TOGETHER=STRIPE, PRECISION=precision(a),
-            num_warps=chosen.warps, num_stages=chosen.stages,
+            num_warps=chosen.warps, num_stages=chosen.stages, enable_fp_fusion=True,
         )  # fmt: skip
     return out
 
