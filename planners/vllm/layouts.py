@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -98,13 +97,14 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
         if why:
             rejected.append(Rejected(f"TP{tp} PP{pp}" + (f" CP{cp}" if cp > 1 else ""), why))
             continue
-        for policy, block, batched, seqs, chunked, cached, share in product(
-            space.policies, space.block_sizes, space.batched_tokens, space.seqs, space.chunked_prefill, caching,
-            space.utilizations,
+        experts = space.expert_parallel if demand.model.experts and tp > 1 else (False,)
+        for ep, policy, block, batched, seqs, chunked, cached, share in product(
+            experts, space.policies, space.block_sizes, space.batched_tokens, space.seqs, space.chunked_prefill,
+            caching, space.utilizations,
         ):  # fmt: skip
             shape = EngineShape(
                 tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, longest, 1, space.precision,
-                space.kv_precision,
+                space.kv_precision, ep=ep,
             )  # fmt: skip
             try:
                 shape = _with_memory(demand, cluster, shape)
@@ -143,11 +143,11 @@ def _with_memory(demand: LLMDemand, cluster: Cluster, shape: EngineShape) -> Eng
     other = other_bytes(
         demand.model, shape.tp, shape.batched_tokens, shape.seqs, bf16_ends=shape.precision not in ("bf16", "fp16")
     )
-    wider: dict[str, Any] = {"cp": shape.cp} if shape.cp > 1 else {}
+    ep = shape.tp if shape.ep else 1
     found = kv_capacity(
         demand.model, cluster.spec.memory_bytes, tp=shape.tp, pp=shape.pp, utilization=shape.utilization,
         block_size=shape.block_size, weights=WEIGHTS.get(shape.precision, "float16"),
-        kv=WEIGHTS.get(shape.kv_precision, "float16"), other_bytes=other, **wider,
+        kv=WEIGHTS.get(shape.kv_precision, "float16"), other_bytes=other, cp=shape.cp, ep=ep,
     )  # fmt: skip
     if shape.policy not in MEMORY_OPTION:  # contiguous memory is counted in tokens
         return replace(shape, num_blocks=found.tokens, block_size=1, other_bytes=other)

@@ -24,6 +24,8 @@ class SearchSpace:
     ----------
     tp, pp, cp : sequence of int
         Degrees of tensor, pipeline and context parallelism of an engine.
+    expert_parallel : sequence of bool
+        Of models of experts on several devices: whether these are spread over the devices instead of cut.
     policies : sequence of str
         Schedulers: names of `POLICIES`.
     block_sizes : sequence of int
@@ -52,6 +54,7 @@ class SearchSpace:
     tp: Sequence[int] = (1, 2, 4, 8)
     pp: Sequence[int] = (1, 2)
     cp: Sequence[int] = (1,)
+    expert_parallel: Sequence[bool] = (False, True)
     policies: Sequence[str] = ("vllm-v1",)
     block_sizes: Sequence[int] = (16,)
     batched_tokens: Sequence[int] = (512, 2048, 8192)
@@ -106,6 +109,7 @@ class EngineShape:
     precision: str = "bf16"
     kv_precision: str = "bf16"
     other_bytes: int = 0
+    ep: bool = False
 
     @property
     def devices(self) -> int:
@@ -128,7 +132,7 @@ class EngineShape:
     def deployment(self, name: str, model: str, devices: Sequence[Sequence[int]], role: Any = "both") -> Deployment:
         """As many of these engines as there are rows of devices."""
         return Deployment(
-            name=name, model=model, replicas=len(devices), tp=self.tp, pp=self.pp, cp=self.cp,
+            name=name, model=model, replicas=len(devices), tp=self.tp, pp=self.pp, cp=self.cp, ep=self.ep,
             precision=self.precision, kv_precision=self.kv_precision, policy=self.policy, config=self.config,
             gpu_memory_utilization=self.utilization, num_blocks=self.num_blocks, other_bytes=self.other_bytes,
             role=role, devices=tuple(tuple(row) for row in devices),
@@ -136,6 +140,7 @@ class EngineShape:
 
     def __str__(self) -> str:
         said = f"TP{self.tp}" + (f" PP{self.pp}" if self.pp > 1 else "") + (f" CP{self.cp}" if self.cp > 1 else "")
+        said += " EP" if self.ep else ""
         said += "" if self.policy == "vllm-v1" else f" {self.policy}"
         if self.policy in MEMORY_OPTION:
             said += f", {self.batched_tokens} tokens a step"

@@ -25,10 +25,8 @@ KIND = "meshwright/llm-plan"
 VERSION = 1
 SCHEMA_ID = "urn:meshwright:schema:llm-plan:1"
 
-WEIGHTS = {"fp8": "fp8", "fp8_block": "fp8", "float32": "float32", "fp32": "float32"}
+WEIGHTS = {name: name for name in ("fp8", "fp8_block", "nvfp4", "float32")} | {"int8_wo": "int8", "int4_wo": "int4"}
 """Precision of the products -> of the weights in memory; float16 (or bfloat16: as many bytes) for the others."""
-UNSIZED = ("nvfp4", "int8_wo", "int4_wo")
-"""Precisions of tables whose weights' bytes are not known here."""
 
 
 class LLMPlan(Entry):
@@ -130,12 +128,10 @@ class LLMPlan(Entry):
         Raises
         ------
         InputError
-            If the bytes of its weights are not known.
+            On degrees that do not divide.
         InfeasibleError
             If it does not fit.
         """
-        if deployment.precision in UNSIZED:
-            raise InputError(f"precision: the bytes of {deployment.precision} weights are not known")
         wider: dict[str, Any] = {n: getattr(deployment, n) for n in ("cp", "dp") if getattr(deployment, n) > 1}
         if deployment.ep:
             wider["ep"] = deployment.tp * deployment.dp

@@ -95,7 +95,9 @@ class Deployment(Entry):
         default_factory=dict, description="the policy's options by the engine's own names, KV memory aside"
     )
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1, description="share of each device that it takes")
-    num_blocks: Degree = Field(description="KV blocks of an engine (of a contiguous policy: tokens)")
+    num_blocks: Degree = Field(
+        description="KV blocks of an engine, all of its cp and dp ranks together (of a contiguous policy: tokens)"
+    )
     other_bytes: int = Field(default=0, ge=0, description="memory of a rank beside weights and KV blocks (bytes)")
     role: Role = "both"
     devices: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...] = Field(

@@ -162,10 +162,22 @@ def test_explain_prints_the_memory_with_its_formula() -> None:
     assert "devices: 6 of 8, 73.8 per hour" in lines
 
 
-def test_capacity_refuses_precisions_of_unknown_size() -> None:
-    main = small().deployments[0].model_copy(update={"precision": "nvfp4"})
-    with pytest.raises(InputError, match="bytes of nvfp4 weights are not known"):
-        small().capacity(main)
+def test_quantised_weights_leave_more_room() -> None:
+    plan = small()
+    blocks = {}
+    for precision in ("bf16", "fp8", "int4_wo"):
+        blocks[precision] = plan.capacity(plan.deployments[0].model_copy(update={"precision": precision})).num_blocks
+    assert blocks["bf16"] < blocks["fp8"] < blocks["int4_wo"]
+    spec = decoder("llama-3.1-8b")
+    assert blocks["fp8"] == kv_capacity(spec, 80 * 2**30, tp=2, weights="fp8").num_blocks
+
+
+def test_shards_of_a_sequence_hold_other_tokens() -> None:
+    """8 KV heads on 16 ranks: repeated twice without shards, once with two of them."""
+    plan = small()
+    wide = {"tp": 16, "replicas": 1, "devices": (tuple(range(16)),)}
+    whole, shards = (plan.capacity(plan.deployments[0].model_copy(update=wide | {"cp": cp})).tokens for cp in (1, 2))
+    assert shards == 2 * whole
 
 
 def test_other_devices_are_spelt_out() -> None:
