@@ -154,7 +154,7 @@ def test_availability_is_that_of_an_alternating_renewal_process():
     # Renewal reward: variance of (up - share x cycle) per second of cycle.
     variance = ((1 - share) ** 2 * mtbf**2 + share**2 * mttr**2) / (mtbf + mttr + load)
     error = 4 * math.sqrt(variance / (engines * horizon)) + mtbf / horizon  # all begin whole
-    assert result.fleet.availability * 1.0 == pytest.approx(share, abs=error)
+    assert result.fleet.availability == pytest.approx(share, abs=error)
     assert result.fleet.deaths.sum() == pytest.approx(engines * horizon / 62, rel=0.2)
 
 
