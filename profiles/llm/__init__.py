@@ -9,6 +9,7 @@ from .cost_parts import Part
 from .decoder import DecoderSpec, decoder
 from .iteration import Iteration, IterationCost
 from .linear import ConstantCost, LinearCost
+from .measured import LayerMeasurement, measured_cost, read_measurement, write_measurement
 from .parallel import DecodeLayer, Parallel, decode_layer
 from .tables import KernelTables, Layers, Operators, Peaks
 from .tables_grid import Grid
@@ -27,6 +28,7 @@ __all__ = [
     "IterationCost",
     "KVCapacity",
     "KernelTables",
+    "LayerMeasurement",
     "Layers",
     "LinearCost",
     "Operators",
@@ -42,4 +44,7 @@ __all__ = [
     "iteration_seconds",
     "kv_capacity",
     "load_fits",
+    "measured_cost",
+    "read_measurement",
+    "write_measurement",
 ]

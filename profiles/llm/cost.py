@@ -135,6 +135,8 @@ def iteration_cost(
     grid, surfaces = _lay_out(kernels, overheads, model.layers, dp, max_tokens, max_outputs)
     if isinstance(system, KernelTables) and system.layers is not None:
         grid = grid._replace(chunk_s=model.layers * system.layers.further_chunk_s)
+        if system.layers.own:  # our engine captures decodes only: steps with prompts are launched kernel by kernel
+            grid = grid._replace(host_pieces_s=grid.host_eager_s)
     return TableCost(model, tp, pp, kernels, overheads, source, grid, surfaces, cp, dp, ep)
 
 

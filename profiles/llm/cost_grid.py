@@ -148,8 +148,8 @@ def _attention(g: CostGrid, decodes: int, context: int, new: Any, before: Any, c
     if chunks and len(g.mixed_new):
         # Further chunks add what they add to the smallest call beside the same decodes.
         least = _mixed(g, g.mixed_new[0], 0.0, decodes, mean)
-        total = least + (chunks - 1) * g.chunk_s
-        for i in range(chunks):
+        total = _mixed(g, new[0], before[0], decodes, mean) + (chunks - 1) * g.chunk_s
+        for i in range(1, chunks):
             total += max(0.0, _mixed(g, new[i], before[i], decodes, mean) - least)
         return total
     total = 0.0

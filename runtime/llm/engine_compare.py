@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,80 +20,27 @@ from ...profiles.llm.iteration import Iteration
 from ...profiles.llm.measure_sizes import Call, spread
 from ...profiles.llm.measured import LayerMeasurement, measured_cost, read_measurement, write_measurement
 from ...profiles.measure_pool import WorkerPool
-from ...seeds import generator
 from ...simulator.llm import LLMTrace, simulate_llm
 from .engine_compare_cells import Cell, EngineComparison, by_kind
 from .engine_compare_job import CLOCKS, Served, serve_job
+from .engine_compare_settings import (
+    SETTINGS,
+    Lengths,
+    longest_request,
+    requests_of,
+    scheduler_options,
+    settings_named,
+)
 from .engine_measure import Plan, measure_in, plan_measurement
-from .engine_measure_job import engine_options, whole_job
+from .engine_measure_job import whole_job
 
-__all__ = ["SETTINGS", "Lengths", "Setting", "compare_engine", "draw_requests"]
+__all__ = ["compare_engine"]
 
 UNDISTURBED = 0.99
 """Share of its steps' time in which the engine must have had its core for a run to say something."""
 SAME_PACE = 0.02
 """Most that passes right before a run may differ from the tables for it to say something."""
 PACE_ROUNDS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A scheduler with its options.
-
-    Parameters
-    ----------
-    policy : str
-        A policy that the engine runs.
-    budget : int
-        Tokens of a batch.
-    seqs : int
-        Sequences of a batch.
-    blocks : int, optional
-        KV blocks; enough for all sequences without it.
-    """
-
-    policy: str
-    budget: int = 128
-    seqs: int = 16
-    blocks: int | None = None
-
-
-SETTINGS = {
-    "vllm-v1": Setting("vllm-v1"),
-    "vllm-v1-preempting": Setting("vllm-v1", blocks=40),
-    "vllm-0.2": Setting("vllm-0.2", budget=320),
-}
-"""Name -> setting: chunked prefill; the same with too few blocks for the batch; the paper's prompts first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """Lengths of requests: log-normal around a median, cut off.
-
-    Parameters
-    ----------
-    prompt, output : int
-        Medians, tokens.
-    sigma : float
-        Standard deviation of the logarithm.
-    longest_prompt, longest_output : int
-        Where they are cut off.
-    """
-
-    prompt: int = 64
-    output: int = 32
-    sigma: float = 0.6
-    longest_prompt: int = 192
-    longest_output: int = 96
-
-
-def draw_requests(lengths: Lengths, n: int, seed: int) -> tuple[Any, Any, Any]:
-    """Prompt and output tokens of `n` requests, and the gaps between them as multiples of the mean gap (Poisson)."""
-    stream = generator(seed, "llm", "compare", "requests")
-    shape = np.exp(lengths.sigma * stream.standard_normal((2, n)))
-    prompt = np.clip(np.rint(lengths.prompt * shape[0]), 1, lengths.longest_prompt).astype(int)
-    output = np.clip(np.rint(lengths.output * shape[1]), 2, lengths.longest_output).astype(int)
-    return prompt, output, stream.exponential(size=n)
 
 
 def compare_engine(
@@ -159,7 +105,7 @@ def compare_engine(
         If the worker process dies.
     """
     tell = progress or _silent
-    chosen = _settings(settings)
+    chosen = settings_named(settings)
     if clock not in CLOCKS or (clock == "core" and device != "cpu"):
         raise InputError(f"compare: clock: expected wall, or core on a cpu (got {clock!r} on {device})")
     if not specs or (profile is not None and len(specs) > 1):
@@ -168,7 +114,7 @@ def compare_engine(
     if not levels or any(not 0 < level < float("inf") for level in levels) or not 0 < duration_s < float("inf"):
         raise InputError(f"compare: expected loads, rates and seconds above 0 (got {levels} and {duration_s})")
     lengths = lengths or Lengths()
-    longest = _longest(lengths, trace)
+    longest = longest_request(lengths, trace)
     for spec in specs:
         if longest > spec.max_positions:
             raise InputError(f"compare: requests of {longest} tokens are above the positions of {spec.name}")
@@ -194,12 +140,12 @@ def compare_engine(
                     write_measurement(found, at)
                 measured[spec.name] = _of_model(read_measurement(at), plan, at)
                 for name, setting in chosen.items():
-                    options = _options(setting, longest)
+                    options = scheduler_options(setting, longest)
                     configs[name] = ", ".join(f"{key} {value}" for key, value in options.items())
                     cost = measured_cost(at, setting.policy, max_tokens=4 * plan.sizes.tokens[-1], max_outputs=256)
                     runner = _Runner(pool, plan, cost, setting.policy, options, retries, clock, tell)
                     for level in levels:
-                        requests, per_s, said = _requests(
+                        requests, per_s, said = requests_of(
                             trace, lengths, level, rate is not None, duration_s, seed, setting.policy, options, cost
                         )
                         cells.append(runner.cell(name, said, per_s, requests))
@@ -268,51 +214,6 @@ def _disturbance(served: Served, pace: float) -> float:
     """How far a run was from undisturbed; 0 if it was."""
     lost = max(0.0, UNDISTURBED - served.share)
     return lost + (0.0 if pace != pace else max(0.0, abs(pace - 1) - SAME_PACE))
-
-
-def _settings(names: Sequence[str]) -> dict[str, Setting]:
-    for name in names:
-        if name not in SETTINGS:
-            raise InputError(f"compare: unknown setting {name!r}; expected one of {', '.join(SETTINGS)}")
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"compare: expected settings, each once (got {', '.join(names) or 'none'})")
-    return {name: SETTINGS[name] for name in names}
-
-
-def _longest(lengths: Lengths, trace: LLMTrace | None) -> int:
-    """Tokens of the longest request."""
-    if trace is None:
-        return lengths.longest_prompt + lengths.longest_output
-    return int((trace.prompt_tokens + trace.output_tokens).max())
-
-
-def _options(setting: Setting, longest: int) -> dict[str, Any]:
-    """The scheduler's options; prefix caching is off: prompts are drawn at random."""
-    block = 16
-    each = -(-longest // block)
-    blocks = setting.blocks if setting.blocks is not None else 2 + setting.seqs * (each + 1)
-    options = engine_options(
-        setting.policy, block, max(blocks, 2 * each + 2), setting.seqs, setting.budget, longest + 1
-    )
-    return options if setting.policy == "vllm-0.2" else {**options, "enable_prefix_caching": False}
-
-
-def _requests(
-    trace: LLMTrace | None, lengths: Lengths, level: float, absolute: bool, duration_s: float, seed: int, policy: str,
-    options: dict[str, Any], cost: TableCost,
-) -> tuple[LLMTrace, float, str]:  # fmt: skip
-    """What a cell serves, its rate, and its name."""
-    if trace is not None:
-        span = float(trace.arrival[-1])
-        return trace, len(trace) / span if span > 0 else float("inf"), "trace"
-    rate = level
-    if not absolute:
-        prompt, output, _ = draw_requests(lengths, 200, seed)
-        full = simulate_llm(LLMTrace(np.zeros(200), prompt, output), policy=policy, config=options, cost=cost)
-        rate = level * full.request_throughput
-    prompt, output, gaps = draw_requests(lengths, max(2, round(rate * duration_s)), seed)
-    requests = LLMTrace(np.cumsum(gaps) / rate, prompt, output)
-    return requests, rate, f"{rate:.3g}/s" if absolute else f"load {level:g}"
 
 
 def _of_model(found: LayerMeasurement, plan: Plan, at: Path) -> LayerMeasurement:

@@ -8,38 +8,27 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from ... import __version__
 from ...errors import InputError
-from ...profiles.llm.cost_overheads import Overheads
 from ...profiles.llm.decoder import DecoderSpec, precision_bytes
-from ...profiles.llm.measure_rounds import Rounds
 from ...profiles.llm.measure_sizes import Call, Sizes
-from ...profiles.llm.measured import LayerMeasurement, Noise
+from ...profiles.llm.measured import LayerMeasurement
 from ...profiles.measure_device import DeviceFacts, device_facts
 from ...profiles.measure_pool import WorkerPool, device_count
 from ...profiles.profile import Provenance
-from .engine_measure_job import Host, Measured, measure_job
+from .engine_measure_job import Measured, measure_job
+from .engine_measure_tables import Plan, layer_measurement
 
-__all__ = ["DEFAULTS", "Plan", "layer_measurement", "measure_layers", "plan_measurement"]
+__all__ = ["DEFAULTS", "Plan", "measure_in", "measure_layers", "plan_measurement"]
 
 Progress = Callable[[float, str], None]
 """Called with the share that is done, 0 to 1, and what is under way."""
 
-LEAST_S = 1e-9
-"""What a part is said to take that reads as nothing: tables hold numbers above 0."""
 ROUNDS, FAST_ROUNDS = 6, 3
-
-DENSE = (
-    "embedding", "layernorm", "qkv_proj", "rotary_emb", "o_proj", "all_reduce", "gate_up_proj", "act_fn", "down_proj",
-    "layer_rest", "forward_rest", "inputs",
-)  # fmt: skip
-PER_SEQUENCE = {"final_layernorm_rows": "final_layernorm_rows", "lm_head": "lm_head", "sampler": "sampler"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +43,6 @@ class Limits:
 
 DEFAULTS = {"cpu": Limits(256, 16, 512, "float32"), "cuda": Limits(8192, 256, 8192, "bfloat16")}
 """By kind of device: what is measured where nobody says."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What will be measured, checked.
-
-    Parameters
-    ----------
-    spec : DecoderSpec
-        The model.
-    device, dtype : str
-        Where, and in which type.
-    tp, block_size, seed, rounds : int
-        Tensor-parallel degree; tokens of a KV block; of weights and batches; passes of each call.
-    sizes : Sizes
-        The grids.
-    """
-
-    spec: DecoderSpec
-    device: str
-    dtype: str
-    tp: int
-    block_size: int
-    seed: int
-    rounds: int
-    sizes: Sizes
 
 
 def plan_measurement(
@@ -202,94 +165,6 @@ def affordable(plan: Plan, room_bytes: float) -> list[tuple[str, Call]]:
             "a smaller model, or more tp"
         )
     return kept
-
-
-def layer_measurement(plan: Plan, found: Measured, provenance: Provenance) -> LayerMeasurement:
-    """Medians of the rounds as tables."""
-    rounds = found.rounds
-    tables: dict[str, list[Call]] = {}
-    for table, call in rounds.samples:
-        tables.setdefault(table, []).append(call)
-
-    def median(table: str, call: Call, part: str) -> float:
-        return rounds.samples[table, call].median(part)
-
-    dense: dict[str, dict[int, float]] = {}
-    for part in DENSE:
-        measured = {call.tokens: median("dense", call, part) for call in tables["dense"]}
-        if any(measured.values()):
-            dense[part] = {size: max(seconds, LEAST_S) for size, seconds in measured.items()}
-    heads = {
-        part: {call.sequences: max(median("heads", call, part), LEAST_S) for call in tables["heads"]}
-        for part in PER_SEQUENCE
-    }
-    if any(host.on_gpu for host in found.hosts.values()):  # what the host does there is in its own figure
-        dense.pop("inputs", None)
-    attention = [(*call.at, max(median("attention", call, "attention"), LEAST_S)) for call in tables["attention"]]
-    return LayerMeasurement(
-        model=plan.spec,
-        tp=plan.tp,
-        dtype=plan.dtype,
-        dense=dense,
-        attention=attention,
-        per_sequence=heads,
-        further_chunk_s=further_chunk(rounds, attention, tables["several"]),
-        overheads={
-            policy: overheads_of(host, dense.get("inputs", {}), heads["sampler"])
-            for policy, host in found.hosts.items()
-        },
-        provenance=provenance,
-        noise=Noise(rounds.taken, rounds.spread, rounds.drift, rounds.repeats),
-    )
-
-
-def further_chunk(rounds: Rounds, attention: list[tuple[int, int, int, int, float]], several: list[Call]) -> float:
-    """What a further chunk adds beyond what its size does, seconds of one layer.
-
-    The cost takes k equal chunks as ``least + (k - 1) c + k (one - least)``, where `one` is a chunk alone and `least`
-    the smallest chunk there is: solved for c on each batch of several; the median.
-    """
-    alone = {chunk: seconds for chunk, before, beside, _, seconds in attention if chunk and not before and not beside}
-    least = alone[min(alone)]
-    found: list[float] = []
-    for call in several:
-        k, one = len(call.prefill), alone.get(call.prefill[0][0])
-        if one is not None:
-            whole = rounds.samples["several", call].median("attention")
-            found.append((whole - least - k * (one - least)) / (k - 1))
-    return max(0.0, float(np.median(found))) if found else 0.0
-
-
-def overheads_of(host: Host, inputs: Mapping[int, float], sampler: Mapping[int, float]) -> Overheads:
-    """Host times of the engine's steps as a time per step and per sequence: a line through the medians.
-
-    Sampling is a part of its own, and on a CPU building the tensors is too (by tokens): they are taken off. On a GPU
-    launches are apart: the device waits for them only where it is the faster.
-    """
-    sequences, seconds = np.array(host.sequences, dtype=float), np.array(host.seconds)
-    for part, at in ((inputs, host.tokens), (sampler, host.sequences)):
-        if part and not (part is sampler and host.on_gpu):  # there the device's own time of it is in the pass
-            sizes = sorted(part)
-            seconds = seconds - np.interp(at, sizes, [part[size] for size in sizes])
-    values = np.unique(sequences)
-    middle = np.array([np.median(seconds[sequences == n]) for n in values])
-    weight = np.sqrt([float((sequences == n).sum()) for n in values])
-    if len(values) > 1:
-        slope, base = np.polyfit(values, middle, 1, w=weight)
-        slope = max(0.0, float(slope))
-        base = max(0.0, float(np.average(middle - slope * values, weights=weight**2)))
-    else:
-        slope, base = 0.0, max(0.0, float(middle[0]))
-    return Overheads(
-        scheduler_s=base,
-        per_sequence_s=slope,
-        launch_s=host.launch_s,
-        graph_launch_s=host.graph_launch_s,
-        cuda_graphs=host.cuda_graphs,
-        graph_tokens=host.graph_tokens,
-        overlapped=False,
-        fused=False,
-    )
 
 
 def _silent(share: float, what: str) -> None:

@@ -136,6 +136,8 @@ class ForwardTimer:
         Which process.
     add_up : callable, optional
         Sums a tensor over the processes of a tensor-parallel model.
+    join : callable, optional
+        Puts their logits side by side.
 
     Raises
     ------
@@ -152,6 +154,7 @@ class ForwardTimer:
         block_size: int,
         rank: int = 0,
         add_up: Callable[[Any], Any] | None = None,
+        join: Callable[[Any], Any] | None = None,
     ) -> None:
         from .engine.runner import Memory, Runner
 
@@ -166,6 +169,8 @@ class ForwardTimer:
         decoder.attend = self.ledger.around("attention", decoder.attend)
         if add_up is not None:
             decoder.add_up = self.ledger.around("all_reduce", add_up)
+        if join is not None and self.runner.weights.head_split:
+            decoder.join = self.ledger.around("lm_head", join)
         self.stamp = stamp_seconds(self.ledger)
         stream = generator(options.seed, "llm", "measure", "batches")
         self.order = [_Block(int(number)) for number in 1 + stream.permutation(self.blocks - 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from ...profiles.measure_pool import Worker
 from .engine_measure_forward import ForwardTimer
 
 if TYPE_CHECKING:
-    from .engine_measure import Plan
+    from .engine_measure_tables import Plan
 
 __all__ = ["Host", "Measured", "engine_options", "measure_job", "whole_job"]
 
@@ -135,12 +136,28 @@ def _timer(worker: Worker, plan: Plan, calls: list[Call]) -> ForwardTimer:
     from .engine.options import EngineConfig
 
     options = EngineConfig(device=plan.device, dtype=plan.dtype, seed=plan.seed, tp=plan.tp)
-    add_up: Any = None
+    add_up = join = None
     if plan.tp > 1:
-        from ...kernels.collective import all_reduce_over
+        add_up, join = _exchanges(worker.groups_of(plan.tp), plan.tp)
+    return ForwardTimer(
+        plan.spec, calls, options, block_size=plan.block_size, rank=worker.rank, add_up=add_up, join=join
+    )
 
-        add_up = all_reduce_over(worker.groups_of(plan.tp))
-    return ForwardTimer(plan.spec, calls, options, block_size=plan.block_size, rank=worker.rank, add_up=add_up)
+
+def _exchanges(group: Any, size: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """What the ranks of a tensor-parallel engine exchange (`engine.groups`), over this worker's group."""
+    import torch
+    import torch.distributed as dist
+
+    from ...kernels.collective import all_reduce_over, finish
+
+    def join(own: Any) -> Any:
+        every = torch.empty((size, *own.shape), dtype=own.dtype, device=own.device)
+        work: Any = dist.all_gather(list(every), own.contiguous(), group=group, async_op=True)  # pyright: ignore
+        finish(work, every)
+        return torch.cat(list(every), -1)
+
+    return all_reduce_over(group), join
 
 
 def _sums(timer: ForwardTimer, passes: list[dict[str, float]]) -> list[float]:

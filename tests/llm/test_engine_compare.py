@@ -14,13 +14,10 @@ from meshwright.profiles.llm.measured import measured_cost, read_measurement, wr
 
 pytest.importorskip("torch", reason="the engine needs torch")
 
-from meshwright.runtime.llm.engine_compare import (
-    Lengths,
-    compare_engine,
-    draw_requests,
-)
+from meshwright.runtime.llm.engine_compare import compare_engine
 from meshwright.runtime.llm.engine_compare_cells import JUDGED, SHOWN
 from meshwright.runtime.llm.engine_compare_chart import save_engine_png
+from meshwright.runtime.llm.engine_compare_settings import Lengths, draw_requests
 from meshwright.runtime.llm.engine_measure import measure_layers, plan_measurement
 
 LLAMA = DecoderSpec("llama-test", 2, 64, 4, 128, 256, 2, 16, max_positions=256)
