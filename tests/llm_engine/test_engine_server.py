@@ -226,6 +226,7 @@ def test_metrics_count(served):
         ({"stream_options": {"include_usage": True}}, 400, "only with stream"),
         ({"echo": True}, 400, "echo: this engine does not do it"),
         ({"logprobs": 3}, 400, "logprobs"),
+        ({"top_k": 5}, 400, "top_k: this engine does not do it"),
     ],
 )
 def test_errors_are_openai_errors(served, change, status, words):

@@ -107,3 +107,12 @@ def test_what_cannot_run_is_said_first(specs):
         with pytest.raises(InputError, match="concurrency"):
             serve_trace(engine, LLMTrace([0], [5], [5]), concurrency=0)
         assert not engine.busy
+
+
+def test_samples_and_beams_share_memory(specs):
+    trace = LLMTrace([0, 0.01, 0.02], [20, 30, 15], [10, 12, 9], best_of=[3, 1, 4], beam=[1, 0, 1])
+    config = {"num_gpu_blocks": 100, "num_cpu_blocks": 50, "block_size": 4, "max_model_len": 128}
+    with LLMEngine(specs["opt"], "vllm-0.2", config) as engine:
+        result = serve_trace(engine, trace)
+    check(result, trace)
+    assert int(result.iterations.shared_tokens.max()) > 0

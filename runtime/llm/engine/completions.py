@@ -21,6 +21,10 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "logit_bias": (None, {}),
     "presence_penalty": (None, 0, 0.0),
     "frequency_penalty": (None, 0, 0.0),
+    "repetition_penalty": (None, 1, 1.0),
+    "top_k": (None, -1, 0),
+    "min_p": (None, 0, 0.0),
+    "min_tokens": (None, 0),
     "use_beam_search": (None, False),
 }
 """Fields that are known and not carried out, with the values that ask for nothing."""

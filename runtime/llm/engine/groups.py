@@ -55,17 +55,18 @@ class Groups:
         self.options, self.rank = options, rank
         interface = os.environ.get("GLOO_SOCKET_IFNAME")
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+        wait = timedelta(seconds=options.timeout_s)
         try:
             dist.init_process_group(
                 "nccl" if options.cuda else "gloo",
                 init_method=f"file://{store}",
                 rank=rank,
                 world_size=options.world,
-                timeout=timedelta(seconds=options.timeout_s),
+                timeout=wait,
             )
             tp, cp = options.tp, options.cp
-            rows = [dist.new_group([shard * tp + part for part in range(tp)]) for shard in range(cp)]
-            columns = [dist.new_group([shard * tp + part for shard in range(cp)]) for part in range(tp)]
+            rows = [dist.new_group([shard * tp + part for part in range(tp)], wait) for shard in range(cp)]
+            columns = [dist.new_group([shard * tp + part for shard in range(cp)], wait) for part in range(tp)]
         finally:
             if interface is None:
                 os.environ.pop("GLOO_SOCKET_IFNAME", None)

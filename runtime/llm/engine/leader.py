@@ -181,4 +181,6 @@ class Leader:
                     return RunError(f"engine: rank {follower.rank} died: {follower.obituary()}")
             time.sleep(0.01)
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if "imed out" in first:
+            return RunError(f"engine: another process did not answer within {self.options.timeout_s:g} s ({first})")
         return RunError(f"engine: a step over {self.options.world} processes failed: {first}")

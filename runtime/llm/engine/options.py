@@ -56,6 +56,8 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.device.partition(":")[0] not in ("cpu", "cuda"):
             raise InputError(f"device: expected cpu or cuda (got {self.device!r})")
+        if ":" in self.device and self.tp * self.cp > 1:
+            raise InputError(f"device: several processes take GPUs in order; expected cuda (got {self.device!r})")
         for name, least in (("tp", 1), ("cp", 1), ("seed", 0), ("graph_sequences", 1), ("threads", 1)):
             value: Any = getattr(self, name)
             if name == "threads" and value is None:

@@ -23,7 +23,7 @@ from .step_log import StepLog
 
 __all__ = ["serve_trace"]
 
-_WORK = ("running", "waiting", "swap_out", "swap_in", "used_tokens", "wasted_tokens")
+_WORK = ("running", "waiting", "swap_out", "swap_in", "used_tokens", "wasted_tokens", "shared_tokens")
 PROGRESS_S = 0.5
 
 
