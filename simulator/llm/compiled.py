@@ -13,11 +13,11 @@ from ...profiles.llm.cost_fitted import FittedCost
 from ...profiles.llm.cost_grid import CostGrid
 from ...profiles.llm.linear import ConstantCost, LinearCost
 from .compiled_contents import unlike
-from .compiled_fleet_run import run_fleet
+from .compiled_fleet_run import reserve_of, run_fleet
 from .compiled_routing import router_name
 from .iterations import Iterations, TokenRuns
 from .vllm02 import Vllm02Config
-from .vllm_v1 import V1Config
+from .vllm_v1 import V1Config, V1Scheduler
 from .world import Records, World
 
 __all__ = ["NotCompiled", "run_compiled", "why_not_compiled"]
@@ -47,10 +47,11 @@ def why_not_compiled(world: World, router: str) -> str | None:
         return "pools, faults and autoscaling are not compiled"
     if type(world.cost) not in _COSTS:
         return f"a cost of type {type(world.cost).__name__} is not compiled"
-    if isinstance(options, V1Config):
+    if world.policy.scheduler is V1Scheduler or reserve_of(world.policy) is not None:
         if world.engines > 1 and router_name(world.router) is None:
             return f"router {router!r} over several engines is not compiled"
-        return unlike(trace) if options.enable_prefix_caching else None
+        hashes = world.engines > 1 and router == "prefix_affinity"
+        return unlike(trace) if hashes or getattr(options, "enable_prefix_caching", False) else None
     if not isinstance(options, Vllm02Config):
         return f"the policy of {type(options).__name__} is not compiled"
     if trace.after is not None:
@@ -78,6 +79,8 @@ def _alone(world: World) -> bool:
             return False
         if options.enable_prefix_caching and trace.prefix_ids is not None:
             return False
+    elif not isinstance(options, Vllm02Config):
+        return False
     if world.engines > 1:
         return world.concurrency is None and router_name(world.router) in STATIC_ROUTERS
     return world.concurrency is None or not world.dropped
@@ -93,7 +96,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
         `why_not_compiled` first for what is known beforehand.
     """
     found = _run_alone(world, until) if _alone(world) else None
-    if found is None and isinstance(world.config, V1Config):
+    if found is None and not isinstance(world.config, Vllm02Config):
         found = run_fleet(world, _price(world.cost), until)
     if found is None:
         raise NotCompiled("a step that takes no time")

@@ -15,8 +15,8 @@ __all__ = ["sources"]
 
 
 def sources() -> int:
-    """A number that changes with any file of the compiled engine, the cost of an iteration included."""
+    """A number that changes with any file of compiled code, the cost of an iteration included."""
     digest = hashlib.sha256(Path(cost_grid.__file__).read_bytes())
-    for path in sorted(Path(__file__).parent.glob("compiled*.py")):
+    for path in sorted(Path(__file__).parent.glob("compiled_*.py")):
         digest.update(path.read_bytes())
     return int(digest.hexdigest()[:15], 16)

@@ -13,12 +13,14 @@ import numpy as np
 
 from ...profiles.llm.cost_grid import JIT
 from .compiled_blocks import fresh_pools
+from .compiled_buddy import fresh_chunks
 from .compiled_cache import sources
+from .compiled_contiguous import complete_batch, decide_batch
 from .compiled_events import ARRIVES, DECIDES, ENDS, pop, push
 from .compiled_lists import wider
 from .compiled_routers import choose
 from .compiled_rules import BARE, seconds_of
-from .compiled_tables import DECODES, DONE, WAITS, FleetRules, Tables
+from .compiled_tables import DECODES, DONE, ORCA, V1, WAITS, FleetRules, Tables
 from .compiled_v1 import complete, decide
 from .compiled_waiting import enqueue
 
@@ -117,6 +119,8 @@ def _cached(sources: int) -> Any:
         n = n_runs = following = 0
         if x.caching:
             fresh_pools(s)
+        if x.kind == ORCA:
+            fresh_chunks(s)
         if x.concurrency:
             while sent[0] < min(x.concurrency, len(first)):
                 push(s, 0.0, ARRIVES, engines + 1 + first[sent[0]])
@@ -143,13 +147,22 @@ def _cached(sources: int) -> Any:
                 if g.ending:
                     g.ending = 0
                     g.flying -= 1
-                    n_runs = complete(x, s, e, now, runs, n_runs)
+                    if x.kind == V1:
+                        n_runs = complete(x, s, e, now, runs, n_runs)
+                    else:
+                        n_runs = complete_batch(x, s, e, now, runs, n_runs)
                     _leave(x, s, calls, e, now)
                 else:
                     if g.running + g.waiting == 0:
                         g.idle = 1
                         break
-                    tokens, chunks, decodes, context, outputs, preempted, n_runs = decide(x, s, e, now, runs, n_runs)
+                    preempted = 0
+                    if x.kind == V1:
+                        tokens, chunks, decodes, context, outputs, preempted, n_runs = decide(
+                            x, s, e, now, runs, n_runs
+                        )
+                    else:
+                        tokens, chunks, decodes, context, outputs = decide_batch(x, s, e, now)
                     g.carried += preempted
                     if tokens:
                         seconds = seconds_of(

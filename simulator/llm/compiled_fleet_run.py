@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .compiled_contents import Contents, contents
 from .compiled_routing import routing
-from .compiled_tables import BLOCK, ENGINE, REQUEST, FleetRules, Tables
+from .compiled_tables import BLOCK, CHUNK, ENGINE, FASTERTRANSFORMER, ORCA, REQUEST, V1, FleetRules, Tables
+from .contiguous import ContiguousConfig
+from .fastertransformer import FasterTransformerScheduler
 from .iterations import Iterations, TokenRuns
+from .orca import RESERVES, OrcaScheduler
+from .policies import Policy
 from .world import Records, World
 
-__all__ = ["run_fleet"]
+__all__ = ["reserve_of", "run_fleet"]
 
 _COLUMNS = (
     "running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens", "shared_tokens", "engine",
@@ -65,8 +70,13 @@ def _outcome(
 
 def _rules(world: World, until: float | None) -> FleetRules:
     """The options in numbers."""
-    c = world.config
+    c, rest = world.config, (world.concurrency or 0, float("inf") if until is None else float(until))
+    if isinstance(c, ContiguousConfig):
+        kind = FASTERTRANSFORMER if world.policy.scheduler is FasterTransformerScheduler else ORCA
+        most = c.max_num_seqs if kind == ORCA else min(c.num_slots // c.max_model_len, c.max_num_seqs)
+        return FleetRules(kind, c.num_slots, 1, 0, most, c.max_model_len, 0, 0, False, False, False, False, 1, *rest)
     return FleetRules(
+        kind=V1,
         pool=c.num_blocks - 1,
         size=c.block_size,
         budget=c.max_num_batched_tokens,
@@ -79,9 +89,19 @@ def _rules(world: World, until: float | None) -> FleetRules:
         caching=c.enable_prefix_caching,
         priority=c.policy == "priority",
         deep=2 if c.async_scheduling else 1,
-        concurrency=world.concurrency or 0,
-        until=float("inf") if until is None else float(until),
+        concurrency=rest[0],
+        until=rest[1],
     )
+
+
+def reserve_of(policy: Policy) -> Any:
+    """How many slots a request takes under a policy of contiguous memory; None under one that is not compiled."""
+    scheduler: Any = policy.scheduler
+    if scheduler is FasterTransformerScheduler:
+        return RESERVES["max"]
+    if isinstance(scheduler, partial) and scheduler.func is OrcaScheduler:
+        return RESERVES.get(scheduler.keywords.get("reserve", "max"))
+    return None
 
 
 def _calls(world: World) -> Any:
@@ -112,7 +132,19 @@ def _tables(world: World, x: FleetRules) -> Tables:
     for name in ("root", "first", "last"):
         engine[name] = -1
     engine["free"], engine["idle"] = x.pool, 1
-    blocks, buckets, table = 1, 1, np.zeros(1, dtype=np.int32)
+    blocks, buckets, slots, ring, table = 1, 1, 1, x.size, np.zeros(1, dtype=np.int32)
+    room = seqs
+    if x.kind != V1:
+        copies = np.ones(n, dtype=np.int64) if trace.best_of is None else trace.best_of
+        reserve = reserve_of(world.policy)
+        request["copies"], request["output"], ring = copies, trace.output_tokens, int(trace.output_tokens.max()) + 1
+        request["span"] = [
+            reserve(prompt, output, x.max_len)
+            for prompt, output in zip(trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True)
+        ]
+        request["table"] = np.cumsum(copies) - copies
+        table, room = np.empty(int(copies.sum()), dtype=np.int32), min(x.max_seqs, int(copies.sum())) + 1
+        slots = x.pool if x.kind == ORCA else 1
     zero = np.zeros(1, dtype=np.int64)
     given = Contents(zero, zero, zero, zero, 1)
     if x.caching:
@@ -125,9 +157,11 @@ def _tables(world: World, x: FleetRules) -> Tables:
     return Tables(
         request=request,
         engine=engine,
-        ring=np.full((engines, x.size), -1, dtype=np.int64),
+        ring=np.full((engines, ring), -1, dtype=np.int64),
         block=np.empty((engines, blocks), dtype=BLOCK),
         bucket=np.empty((engines, 2, buckets), dtype=np.int32),
+        chunk=np.empty((engines, slots), dtype=CHUNK),
+        top=np.empty((engines, slots.bit_length()), dtype=np.int32),
         table=table,
         nodes=given.nodes,
         per=given.per,
@@ -136,8 +170,8 @@ def _tables(world: World, x: FleetRules) -> Tables:
         owe=np.zeros((engines, 2, seqs + 1), dtype=np.int64),
         todo=np.empty(seqs, dtype=np.int64),
         chosen=np.empty((2, 2 * seqs), dtype=np.int64),
-        new=np.empty(seqs, dtype=np.int64),
-        old=np.empty(seqs, dtype=np.int64),
+        new=np.empty(room, dtype=np.int64),
+        old=np.empty(room, dtype=np.int64),
         event=np.empty((n + engines + 2, 2), dtype=np.int64),
         time=np.empty(n + engines + 2),
         tally=np.zeros(3, dtype=np.int64),

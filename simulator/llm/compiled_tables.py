@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "BLOCK", "CLOSING", "DECODES", "DONE", "ENGINE", "REQUEST", "RUNS", "WAITS", "FleetRules", "Tables",
+    "BLOCK", "CHUNK", "CLOSING", "DECODES", "DONE", "ENGINE", "FASTERTRANSFORMER", "ORCA", "REQUEST", "RUNS", "V1",
+    "WAITS", "FleetRules", "Tables",
 ]  # fmt: skip
 
 WAITS, RUNS, DECODES, CLOSING, DONE = range(5)
@@ -22,7 +23,8 @@ def _record(wide: str, narrow: str = "") -> np.dtype[Any]:
 
 REQUEST = _record(
     "state base joined slot after ahead target prompt computed length awaited blocks table published owed mark "
-    "before behind stamp begin last priority order child sibling parent engine resumed own nodes shared"
+    "before behind stamp begin last priority order child sibling parent engine resumed own nodes shared "
+    "copies span output"
 )
 """A request. It has `length` tokens, `computed` of them in the cache, and `awaited` are under way. While it decodes,
 all three follow from `base`: with g decided and c completed steps of its engine it has ``base + g`` tokens, those under
@@ -32,24 +34,34 @@ slot, after, ahead: its place in the ring of steps that must look at it (-1: non
 blocks, where their list begins, and how many can be found; owed: whether the step under way owes it a token; mark: its
 place in the step being decided; before, behind, stamp: neighbours among those that run, and their order; begin, last:
 its run of iterations with tokens; priority, order: what the policy sorts by; child, sibling, parent: the heap of those
-that wait; own, nodes, shared: contents of its blocks (`compiled_contents`)."""
+that wait; own, nodes, shared: contents of its blocks (`compiled_contents`). Of contiguous memory: copies, span, output:
+its sequences, and of each the slots and the tokens that it generates."""
 
 ENGINE = _record(
     "free decided completed decoding context waiting running root first last stamps fresh back held computed looks "
-    "iteration flying stalled carried ending idle outstanding tokens used"
+    "iteration flying stalled carried ending idle outstanding tokens used "
+    "joined"
 )
 """An engine: free blocks; steps decided and completed; sequences that decode and the sum of their tokens; requests that
 wait (their heap's root) and run (first and last of the list); counters of order; blocks held and tokens computed of
 those that run; length of the list of those looked at in every step; iterations; steps under way; whether nothing went
 on; preemptions of steps without an iteration; what it waits for; its load, and tokens held after its last decision."""
 
+CHUNK = np.dtype([("below", np.int32), ("above", np.int32), ("order", np.int32)], align=True)
+"""A slot where a free chunk of 2^order slots begins (-1: none does), and its neighbours among those of its size."""
+
 BLOCK = _record("content", "shares earlier later previous following")
 """A block: what it holds (-1: nothing known), who shares it, its neighbours in the free queue and in its bucket."""
+
+
+V1, ORCA, FASTERTRANSFORMER = range(3)
+"""Kinds of policies."""
 
 
 class FleetRules(NamedTuple):
     """Options of the policy and of the run, in numbers; what each means is said where they come from."""
 
+    kind: int
     pool: int  # usable blocks
     size: int
     budget: int
@@ -74,7 +86,9 @@ class Tables(NamedTuple):
     ring: Any  # (E, size): first request that the step of this remainder must look at
     block: Any  # (E, blocks) BLOCK; block 0 stands before the head and after the tail of the free queue
     bucket: Any  # (E, 2, power of two): first and last block of each hash
-    table: Any  # blocks of every request, one after the other
+    chunk: Any  # (E, slots) CHUNK, of contiguous memory
+    top: Any  # (E, orders): the chunk of each size that was freed last
+    table: Any  # blocks or chunks of every request, one after the other
     nodes: Any  # contents of prompts that are shared, see `compiled_contents`
     per: int
     looked: Any  # (E, c): requests that run and do not decode, in order

@@ -11,7 +11,7 @@ from .compiled_rules import BARE
 from .compiled_tables import CLOSING, DECODES, RUNS, WAITS, FleetRules, Tables
 from .compiled_waiting import enqueue
 
-__all__ = ["after_token", "alone", "note_run", "preempt", "starts", "stops", "victim"]
+__all__ = ["after_token", "alone", "note_run", "preempt", "starts", "stops", "unlink", "victim"]
 
 _inline: Any = numba.njit(**BARE)
 
@@ -76,8 +76,8 @@ def starts(s: Tables, e: int, r: int) -> None:
 
 
 @_inline
-def stops(x: FleetRules, s: Tables, e: int, r: int) -> None:
-    """A request runs no more and has no blocks."""
+def unlink(s: Tables, e: int, r: int) -> None:
+    """A request is none of those that run."""
     g, q = s.engine[e], s.request[r]
     if q.before >= 0:
         s.request[q.before].behind = q.behind
@@ -88,6 +88,13 @@ def stops(x: FleetRules, s: Tables, e: int, r: int) -> None:
     else:
         g.last = q.before
     g.running -= 1
+
+
+@_inline
+def stops(x: FleetRules, s: Tables, e: int, r: int) -> None:
+    """A request runs no more and has no blocks."""
+    g, q = s.engine[e], s.request[r]
+    unlink(s, e, r)
     g.held -= q.blocks
     g.computed -= q.computed
     release(x, s, e, r)

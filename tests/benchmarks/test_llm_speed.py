@@ -1,8 +1,9 @@
 """Speed of the compiled engine of LLM serving, and its ratio to the reference; figures are printed, none is asserted.
 
 OPT-13B on an A100 (40 GB) by its roofline, ShareGPT-like lengths, 2 requests/s, one hour: 7,200 requests, about 2.35 M
-output tokens. With more blocks than are ever used, and with so few that requests are preempted every few seconds. What
-is timed is `simulate_llm`, from the trace to the result, after compilation; processor time of the best run.
+output tokens. With more blocks than are ever used, and with so few that requests are preempted every few seconds; then
+today's defaults, priorities, engines that share a router, and the paper's baselines. What is timed is `simulate_llm`,
+from the trace to the result, after compilation; processor time of the best run.
 """
 
 import time
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from meshwright.profiles import device
 from meshwright.profiles.llm import decoder, iteration_cost
-from meshwright.simulator.llm import LLMTrace, renewal_times, simulate_llm
+from meshwright.simulator.llm import LLMTrace, conversations, renewal_times, simulate_llm
 from meshwright.traces.lengths import SHAREGPT
 
 MODEL = {"max_model_len": 2048, "max_num_batched_tokens": 2048, "max_num_seqs": 256}
@@ -66,3 +67,65 @@ def test_an_hour_of_opt_13b(policy, pool, trace, cost, benchmark):
     assert ours.made_by == "compiled"
     np.testing.assert_allclose(ours.finish, theirs.finish, rtol=1e-9)
     np.testing.assert_array_equal(ours.preemptions, theirs.preemptions)
+
+
+WORLDS = {
+    "asynchronous": ({"num_blocks": 5000, "async_scheduling": True}, {}),
+    "asynchronous, pressed": ({"num_blocks": 850, "async_scheduling": True}, {}),
+    "priorities, pressed": ({"num_blocks": 850, "policy": "priority"}, {}),
+    "4 engines, least_outstanding": ({"num_blocks": 850, "async_scheduling": True}, {"engines": 4}),
+    "8 engines, closed loop of 160": ({"num_blocks": 850}, {"engines": 8, "concurrency": 160}),
+    "conversations on 4 engines": ({"num_blocks": 850, "async_scheduling": True}, {"engines": 4}),
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_an_hour_of_todays_vllm(name, trace, cost, benchmark):
+    options, way = WORLDS[name]
+    served = trace
+    if name.startswith("conversations"):
+        lengths = SHAREGPT.sample(N, seed=1)
+        served = conversations(
+            lengths.prompt, lengths.output, N // 3, rate=2.0, turns=3, think_s=20.0, max_model_len=2048, seed=1
+        )
+    elif name.startswith("priorities"):
+        served = LLMTrace(trace.arrival, trace.prompt_tokens, trace.output_tokens, priority=np.arange(N) % 3)
+
+    def run(engine="compiled"):
+        return simulate_llm(served, config=MODEL | options, cost=cost, engine=engine, router="least_outstanding", **way)
+
+    run()
+    ours, fast = seconds(run, 9)
+    theirs, slow = seconds(lambda: run("simpy"), 1)
+    print(
+        f"\nvllm-v1, {name}: {len(ours)} requests, {1e3 * fast:.1f} ms, "
+        f"{1e9 * fast / len(ours.iterations):.0f} ns per iteration ({len(ours.iterations)}, batch "
+        f"{ours.mean_batch:.1f}); {int(ours.preemptions.sum())} preemptions; reference {slow:.2f} s = "
+        f"{slow / fast:.0f} x"
+    )
+    benchmark.extra_info["ratio"] = slow / fast
+    benchmark.pedantic(run, rounds=3)
+    assert ours.made_by == "compiled"
+    np.testing.assert_allclose(ours.finish, theirs.finish, rtol=1e-9)
+    for told in ("preemptions", "cached_tokens", "engine"):
+        np.testing.assert_array_equal(getattr(ours, told), getattr(theirs, told))
+
+
+@pytest.mark.parametrize("policy", ["orca-max", "orca-oracle", "fastertransformer"])
+def test_an_hour_of_the_baselines(policy, trace, cost, benchmark):
+    config = {"num_slots": 15_728, "max_model_len": 2048, "max_num_seqs": 256}
+
+    def run(engine="compiled"):
+        return simulate_llm(trace, policy=policy, config=config, cost=cost, engine=engine, too_long="ignore")
+
+    run()
+    ours, fast = seconds(run, 9)
+    theirs, slow = seconds(lambda: run("simpy"), 1)
+    print(
+        f"\n{policy}: {1e3 * fast:.1f} ms, {1e9 * fast / len(ours.iterations):.0f} ns per iteration "
+        f"({len(ours.iterations)}, batch {ours.mean_batch:.1f}); reference {slow:.2f} s = {slow / fast:.0f} x"
+    )
+    benchmark.extra_info["ratio"] = slow / fast
+    benchmark.pedantic(run, rounds=3)
+    assert ours.made_by == "compiled"
+    np.testing.assert_allclose(ours.finish, theirs.finish, rtol=1e-9)
