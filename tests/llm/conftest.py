@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,6 +113,64 @@ def write_moe(kernels: Path, *, ep: bool) -> None:
     dense = pd.read_csv(kernels / "dense.csv")
     inner = dense["layer"].isin(["gate_up_proj", "act_fn", "down_proj"])
     dense[~inner].to_csv(kernels / "dense.csv", index=False)
+
+
+COLUMNS = [
+    "model_path", "system", "backend", "precision", "gemm_quant_mode", "isl", "osl", "batch_size", "concurrency",
+    "tp_size", "pp_size", "silicon_ttft_ms", "silicon_tpot_ms",
+]  # fmt: skip
+ROW = ["meta-llama/Llama-3.1-8B", "toy", "vllm", "", "", 512, 32, 4, 4, 1, 1, 20.0, 5.0]
+
+
+def silicon_rows(folder: Path, *changes: dict, columns: list[str] = COLUMNS) -> Path:
+    path = folder / "rows.csv"
+    said = [dict(zip(COLUMNS, ROW, strict=True)) | change for change in changes]
+    pd.DataFrame(said, columns=columns).to_csv(path, index=False)
+    return path
+
+
+def recorded_run(folder: Path, model: str = "meta-llama/Llama-3.2-1B", **arguments) -> Path:
+    kept = folder / "run"
+    kept.mkdir()
+    said = {"tensor_parallel_size": 1, "max_num_seqs": 8, "max_num_batched_tokens": 512, "max_model_len": None}
+    meta = {"model": model, "vllm_version": "0.19.0", "engine_kwargs": said | arguments}
+    (kept / "meta.json").write_text(json.dumps(meta))
+    lines = []
+    for i in range(4):
+        queued = 100.0 + i + 0.002 * (i > 0)
+        lines.append(
+            {
+                "input_toks": 64,
+                "output_toks": 11,
+                "arrival_time": 5000.0 + i,
+                "queued_ts": queued,
+                "first_token_ts": queued + 0.05,
+                "last_token_ts": queued + 0.25,
+            }
+        )
+    (kept / "requests.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    ticks = [(t, 10.0, 10.0, 1, 0, 3.0) for t in (1.0, 2.0, 3.0)]
+    names = ["t", "prompt_throughput", "gen_throughput", "running", "waiting", "kv_cache_pct"]
+    pd.DataFrame(ticks, columns=names).to_csv(kept / "timeseries.csv", index=False)
+    return kept
+
+
+@pytest.fixture
+def silicon_columns() -> list[str]:
+    """Columns of a file of measured rows."""
+    return list(COLUMNS)
+
+
+@pytest.fixture
+def rows_file() -> Callable[..., Path]:
+    """Writes a file of measured rows."""
+    return silicon_rows
+
+
+@pytest.fixture
+def write_run() -> Callable[..., Path]:
+    """Writes a recorded run of four requests that never meet, and gives its folder."""
+    return recorded_run
 
 
 @pytest.fixture

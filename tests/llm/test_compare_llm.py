@@ -4,58 +4,19 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.profiles.llm import Overheads, decoder
 from meshwright.runtime.llm import Benchmark, compare_silicon, compare_vllm_run, read_silicon, read_vllm_run
-from meshwright.runtime.llm.defaults import asynchronous, budgets, device_memory, other_bytes, trial_bytes
+from meshwright.runtime.llm.defaults import asynchronous, budgets, device_memory, other_bytes
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no ../shared/data beside the repository")
-COLUMNS = [
-    "model_path", "system", "backend", "precision", "gemm_quant_mode", "isl", "osl", "batch_size", "concurrency",
-    "tp_size", "pp_size", "silicon_ttft_ms", "silicon_tpot_ms",
-]  # fmt: skip
-ROW = ["meta-llama/Llama-3.1-8B", "toy", "vllm", "", "", 512, 32, 4, 4, 1, 1, 20.0, 5.0]
 
 
-def rows_file(folder: Path, *changes: dict, columns: list[str] = COLUMNS) -> Path:
-    path = folder / "rows.csv"
-    said = [dict(zip(COLUMNS, ROW, strict=True)) | change for change in changes]
-    pd.DataFrame(said, columns=columns).to_csv(path, index=False)
-    return path
-
-
-def write_run(folder: Path, model: str = "meta-llama/Llama-3.2-1B", **arguments) -> Path:
-    kept = folder / "run"
-    kept.mkdir()
-    said = {"tensor_parallel_size": 1, "max_num_seqs": 8, "max_num_batched_tokens": 512, "max_model_len": None}
-    meta = {"model": model, "vllm_version": "0.19.0", "engine_kwargs": said | arguments}
-    (kept / "meta.json").write_text(json.dumps(meta))
-    lines = []
-    for i in range(4):
-        queued = 100.0 + i + 0.002 * (i > 0)
-        lines.append(
-            {
-                "input_toks": 64,
-                "output_toks": 11,
-                "arrival_time": 5000.0 + i,
-                "queued_ts": queued,
-                "first_token_ts": queued + 0.05,
-                "last_token_ts": queued + 0.25,
-            }
-        )
-    (kept / "requests.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
-    ticks = [(t, 10.0, 10.0, 1, 0, 3.0) for t in (1.0, 2.0, 3.0)]
-    names = ["t", "prompt_throughput", "gen_throughput", "running", "waiting", "kv_cache_pct"]
-    pd.DataFrame(ticks, columns=names).to_csv(kept / "timeseries.csv", index=False)
-    return kept
-
-
-def test_rows_are_read(tmp_path):
+def test_rows_are_read(tmp_path, rows_file):
     path = rows_file(tmp_path, {}, {"precision": "fp8"}, {"precision": "fp8", "gemm_quant_mode": "fp8_block"})
     rows = read_silicon(path)
     assert [row.precision for row in rows] == ["bf16", "fp8", "fp8_block"]
@@ -63,7 +24,7 @@ def test_rows_are_read(tmp_path):
     assert (rows[0].ttft_ms, rows[0].tpot_ms, rows[0].line) == (20.0, 5.0, 2)
 
 
-def test_a_single_client_is_worked_out(tmp_path, write_tables):
+def test_a_single_client_is_worked_out(tmp_path, write_tables, rows_file):
     """One client: every prompt is computed alone, and every token is a decode of one sequence."""
     from meshwright.profiles.llm import Iteration, KernelTables, iteration_cost
 
@@ -79,7 +40,7 @@ def test_a_single_client_is_worked_out(tmp_path, write_tables):
     assert found.row.tpot_ms * (1 + found.tpot_error) == pytest.approx(found.tpot_ms)
 
 
-def test_the_first_round_counts_as_often_as_it_occurs(tmp_path, write_tables):
+def test_the_first_round_counts_as_often_as_it_occurs(tmp_path, write_tables, rows_file):
     """Everybody at once: in a long run the burst weighs less."""
     write_tables(tmp_path)
     path = rows_file(tmp_path, {"concurrency": 32, "osl": 200})
@@ -88,7 +49,7 @@ def test_the_first_round_counts_as_often_as_it_occurs(tmp_path, write_tables):
     assert short.ttft_ms > long.ttft_ms > long.later_ttft_ms
 
 
-def test_medians_are_of_absolute_errors(tmp_path, write_tables):
+def test_medians_are_of_absolute_errors(tmp_path, write_tables, rows_file):
     write_tables(tmp_path)
     first = compare_silicon(rows_file(tmp_path, {}), tmp_path).rows[0]
     scaled = [{"silicon_tpot_ms": first.tpot_ms / (1 + e), "silicon_ttft_ms": first.ttft_ms} for e in (-0.3, 0.1, 0.2)]
@@ -97,7 +58,7 @@ def test_medians_are_of_absolute_errors(tmp_path, write_tables):
     assert found.ttft_median_ape == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_pipeline_has_several_batches_in_flight(tmp_path, write_tables):
+def test_a_pipeline_has_several_batches_in_flight(tmp_path, write_tables, rows_file):
     """Twice the clients on two stages: each batch is as before, and its tokens pass through two stages."""
     from meshwright.profiles.llm import Iteration, KernelTables, iteration_cost
 
@@ -109,14 +70,14 @@ def test_a_pipeline_has_several_batches_in_flight(tmp_path, write_tables):
     assert found.tpot_ms == pytest.approx(1e3 * np.mean(decodes))
 
 
-def test_rows_of_one_token_have_no_tpot(tmp_path, write_tables):
+def test_rows_of_one_token_have_no_tpot(tmp_path, write_tables, rows_file):
     write_tables(tmp_path)
     found = compare_silicon(rows_file(tmp_path, {"osl": 1}, {}), tmp_path)
     assert np.isnan(found.rows[0].tpot_ms)
     assert found.tpot_median_ape == abs(found.rows[1].tpot_error)
 
 
-def test_silicon_on_the_command_line(tmp_path, write_tables, capsys):
+def test_silicon_on_the_command_line(tmp_path, write_tables, capsys, rows_file):
     write_tables(tmp_path)
     path = rows_file(tmp_path, {}, {"precision": "fp8", "concurrency": 8, "tp_size": 2})
     call = ["compare", "--silicon", str(path), "--kernels", str(tmp_path)]
@@ -147,7 +108,7 @@ def test_silicon_on_the_command_line(tmp_path, write_tables, capsys):
         ({"tp_size": 3}, "does not divide"),
     ],
 )
-def test_wrong_rows_are_one_error(tmp_path, write_tables, capsys, change, said):
+def test_wrong_rows_are_one_error(tmp_path, write_tables, capsys, change, said, rows_file):
     write_tables(tmp_path)
     assert run(["compare", "--silicon", str(rows_file(tmp_path, change)), "--kernels", str(tmp_path)]) == 2
     shown = capsys.readouterr().err.strip()
@@ -156,7 +117,7 @@ def test_wrong_rows_are_one_error(tmp_path, write_tables, capsys, change, said):
     assert len(shown.splitlines()) == 1
 
 
-def test_wrong_files_are_one_error(tmp_path):
+def test_wrong_files_are_one_error(tmp_path, rows_file, silicon_columns):
     empty = tmp_path / "empty.csv"
     empty.write_text("")
     with pytest.raises(InputError, match="cannot be read as CSV"):
@@ -164,14 +125,14 @@ def test_wrong_files_are_one_error(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_silicon(tmp_path / "none.csv")
     with pytest.raises(InputError, match="columns missing: isl"):
-        read_silicon(rows_file(tmp_path, {}, columns=[c for c in COLUMNS if c != "isl"]))
+        read_silicon(rows_file(tmp_path, {}, columns=[c for c in silicon_columns if c != "isl"]))
     with pytest.raises(InputError, match="no rows"):
         read_silicon(rows_file(tmp_path))
     with pytest.raises(InputError, match="there is none"):
         compare_silicon(rows_file(tmp_path, {}), tmp_path / "nowhere")
 
 
-def test_a_run_is_read_and_its_clocks_agree(tmp_path):
+def test_a_run_is_read_and_its_clocks_agree(tmp_path, write_run):
     found = read_vllm_run(write_run(tmp_path))
     assert found.offset_s == pytest.approx(100.0 - 5000.0)
     assert found.arrival == pytest.approx([0, 1, 2, 3])
@@ -179,7 +140,7 @@ def test_a_run_is_read_and_its_clocks_agree(tmp_path):
     assert (found.first_token - found.queued) == pytest.approx(0.05)
 
 
-def test_a_run_is_replayed(tmp_path, write_layer_tables):
+def test_a_run_is_replayed(tmp_path, write_layer_tables, write_run):
     """Requests that never meet: each is a prefill and ten decodes, and the errors follow."""
     from meshwright.profiles.llm import Iteration, KernelTables, iteration_cost
 
@@ -199,7 +160,7 @@ def test_a_run_is_replayed(tmp_path, write_layer_tables):
     assert found.config["async_scheduling"] is True
 
 
-def test_engine_arguments_are_taken(tmp_path, write_layer_tables):
+def test_engine_arguments_are_taken(tmp_path, write_layer_tables, write_run):
     folder = write_run(tmp_path, num_gpu_blocks_override=77, async_scheduling=False, max_model_len=300, block_size=32)
     write_layer_tables(folder)
     config = compare_vllm_run(folder).config
@@ -207,7 +168,7 @@ def test_engine_arguments_are_taken(tmp_path, write_layer_tables):
     assert {name: config[name] for name in wanted} == wanted
 
 
-def test_a_run_on_the_command_line(tmp_path, write_layer_tables, capsys):
+def test_a_run_on_the_command_line(tmp_path, write_layer_tables, capsys, write_run):
     folder, other = write_run(tmp_path), tmp_path / "other"
     other.mkdir()
     tables = write_layer_tables(other)
@@ -235,7 +196,7 @@ def test_a_run_on_the_command_line(tmp_path, write_layer_tables, capsys):
         ("timeseries.csv", "t,running\n1,2\n", "columns missing: waiting"),
     ],
 )
-def test_wrong_runs_are_one_error(tmp_path, write_layer_tables, file, text, said):
+def test_wrong_runs_are_one_error(tmp_path, write_layer_tables, file, text, said, write_run):
     folder = write_run(tmp_path)
     write_layer_tables(folder)
     (folder / file).write_text(text)
@@ -243,7 +204,7 @@ def test_wrong_runs_are_one_error(tmp_path, write_layer_tables, file, text, said
         compare_vllm_run(folder)
 
 
-def test_a_run_without_files_is_one_error(tmp_path):
+def test_a_run_without_files_is_one_error(tmp_path, write_run):
     with pytest.raises(InputError, match="there is none"):
         compare_vllm_run(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"meta\.json: no such file"):
@@ -303,133 +264,3 @@ def test_a_recorded_run_of_llama_8b():
     assert abs(found.error("tpot")) < 0.03
     assert abs(found.error("e2e")) < 0.03
     assert abs(found.makespan[1] / found.makespan[0] - 1) < 0.03
-
-
-def test_rows_that_cannot_be_predicted_are_listed(tmp_path, write_tables, capsys):
-    """The medians are of the others; the exit code and the JSON say so."""
-    write_tables(tmp_path)
-    good = [{}, {"concurrency": 2}]
-    bad = [
-        {"model_path": "meta-llama/Llama-9-1T"}, {"system": "moon"}, {"tp_size": 3}, {"precision": "int3"},
-        {"silicon_tpot_ms": ""}, {"model_path": "Qwen/Qwen2.5-72B"},
-    ]  # fmt: skip
-    whole = compare_silicon(rows_file(tmp_path, *good, *bad), tmp_path)
-    alone = compare_silicon(rows_file(tmp_path, *good), tmp_path)
-    assert (whole.tpot_median_ape, whole.ttft_median_ape) == (alone.tpot_median_ape, alone.ttft_median_ape)
-    assert [row.line for row in whole.skipped] == [4, 5, 6, 7, 8, 9]
-    reasons = [row.reason for row in whole.skipped]
-    for said, reason in zip(
-        ("unknown model", "no folder", "does not divide", "unknown precision", "silicon_tpot_ms", "no room"), reasons,
-        strict=True,
-    ):  # fmt: skip
-        assert said in reason
-    call = ["compare", "--silicon", str(rows_file(tmp_path, *good, *bad)), "--kernels", str(tmp_path), "--json"]
-    assert run(call) == 1
-    shown = capsys.readouterr()
-    assert len(json.loads(shown.out)["skipped"]) == 6
-    assert "6 rows could not be predicted" in shown.err
-
-
-def test_other_names_precisions_and_models(tmp_path, write_tables):
-    """Columns of other exports; precisions without tables fall back and say so; experts and their ranks."""
-    write_tables(tmp_path)
-    path = rows_file(
-        tmp_path,
-        {"model_path": "nvidia/Llama-3.1-8B-Instruct-FP8"},
-        {"gemm_quant_mode": "int4_wo", "model_path": "meta-llama/Meta-Llama-3.1-8B-Instruct"},
-        {"gemm_quant_mode": "nvfp4", "kvcache_quant_mode": "fp8"},
-        {"model_path": "Qwen/Qwen3-30B-A3B", "tp_size": 2, "moe_ep_size": 2},
-        {"model_path": "Qwen/Qwen3-30B-A3B", "attention_dp_size": 2, "moe_ep_size": 2},
-        {"attention_dp_size": 2},
-        columns=[*COLUMNS, "kvcache_quant_mode", "attention_dp_size", "moe_ep_size"],
-    )
-    renamed = pd.read_csv(path, dtype=str).rename(columns={"model_path": "model", "tp_size": "tp"})
-    renamed.drop(columns="concurrency").to_csv(path, index=False)
-    rows = read_silicon(path)
-    assert [row.precision for row in rows] == ["fp8", "int4_wo", "nvfp4", "bf16", "bf16", "bf16"]
-    assert [(row.kv, row.dp, row.ep) for row in rows] == [
-        ("bf16", 1, 0), ("bf16", 1, 0), ("fp8", 1, 0), ("bf16", 1, 2), ("bf16", 2, 2), ("bf16", 2, 0)
-    ]  # fmt: skip
-    found = compare_silicon(path, tmp_path)
-    assert len(found.rows) == 6
-    assert all(p.tpot_ms > 0 for p in found.rows)
-    said = "\n".join(found.notes)
-    for note in ("no GEMMs in int4_wo", "no GEMMs in nvfp4", "experts of Qwen3-30B-A3B: not measured", "dp ranks"):
-        assert note in said
-    # Weights of four bits leave more memory for keys and values than those of eight.
-    assert found.rows[1].blocks > found.rows[0].blocks
-    # Replicas of a dense model share the clients: a step has half of them.
-    assert found.rows[5].tpot_ms < compare_silicon(rows_file(tmp_path, {}), tmp_path).rows[0].tpot_ms
-
-
-def test_a_system_known_by_its_datasheet_alone(tmp_path, write_tables):
-    system = write_tables(tmp_path)
-    (tmp_path / "new.yaml").write_text((tmp_path / f"{system.name}.yaml").read_text())
-    found = compare_silicon(rows_file(tmp_path, {"system": "new"}), tmp_path)
-    assert any("roofline of new.yaml" in note for note in found.notes)
-
-
-def test_a_run_of_two_gpus(tmp_path, write_layer_tables):
-    """Tables under tp2/: the all-reduces come on top, from the machine's measured link where there is one."""
-    folder = write_run(tmp_path, tensor_parallel_size=2)
-    tables = write_layer_tables(folder)
-    (tables / "tp2").mkdir()
-    for name in ("dense", "attention", "per_sequence"):
-        (tables / f"{name}.csv").rename(tables / "tp2" / f"{name}.csv")
-    found = compare_vllm_run(folder)
-    assert found.config["tp"] == 2
-    assert any("NCCL between two GPUs on PCIe" in note for note in found.notes)
-    link = [{"collective": "all_reduce", "bytes": n, "us": 5 + n / 100e3} for n in (1024, 2**20)]
-    (folder / "hardware.yaml").write_text(json.dumps({"measured": {"interconnect": {"samples": link}}}))
-    faster = compare_vllm_run(folder)
-    assert faster.simulated["tpot"].mean() < found.simulated["tpot"].mean()
-
-
-def test_a_run_of_ranks_that_meet_at_the_experts(tmp_path, write_layer_tables, write_experts):
-    """Two ranks, experts over both: one simulated engine with both budgets; no request has more than one rank's."""
-    ranks = {"data_parallel_size": 2, "enable_expert_parallel": True, "num_gpu_blocks_override": 50}
-    folder = write_run(tmp_path, model="Qwen/Qwen3-30B-A3B", **ranks)
-    tables = write_layer_tables(folder, "Qwen/Qwen3-30B-A3B")
-    write_experts(tables, ep=True)
-    found = compare_vllm_run(folder)
-    assert (found.config["dp"], found.config["ep"], found.config["engines"]) == (2, 2, 1)
-    assert any("step together" in note for note in found.notes)
-    # Requests never meet: each is on one rank alone, and the other waits for it.
-    from meshwright.profiles.llm import Iteration, KernelTables, iteration_cost
-
-    cost = iteration_cost(decoder("Qwen3-30B-A3B"), KernelTables.load(tables, tp=1), dp=2, ep=2)
-    assert found.simulated["ttft"] == pytest.approx(cost.seconds(Iteration(((64, 0),), 0, 0, 1)))
-    older = pd.read_csv(tables / "moe.csv").query("ep == 1").drop(columns="ep")
-    older.to_csv(tables / "moe.csv", index=False)
-    assert any("not measured; moe.csv of ep 1" in note for note in compare_vllm_run(folder).notes)
-
-
-def test_what_the_engine_resolved_counts_where_nothing_was_given(tmp_path, write_layer_tables):
-    folder = write_run(tmp_path, kv_cache_dtype="fp8_e4m3", quantization="fp8", max_num_seqs="16")
-    write_layer_tables(folder)
-    meta = json.loads((folder / "meta.json").read_text())
-    meta["kv_cache"] = {"num_gpu_blocks": 123, "block_size": 32}
-    meta["resolved_config"] = {"scheduler_config": {"async_scheduling": False, "max_num_seqs": 99}}
-    meta["engine_kwargs"]["max-num-batched-tokens"] = meta["engine_kwargs"].pop("max_num_batched_tokens")
-    (folder / "meta.json").write_text(json.dumps(meta))
-    lines = (folder / "requests.jsonl").read_text().splitlines()
-    lost = json.loads(lines[0]) | {"first_token_ts": None, "last_token_ts": None}
-    (folder / "requests.jsonl").write_text("\n".join([*lines, json.dumps(lost)]))
-    (folder / "timeseries.csv").unlink()
-    found = compare_vllm_run(folder)
-    wanted = {
-        "num_blocks": 123, "block_size": 32, "async_scheduling": False, "max_num_seqs": 16,
-        "max_num_batched_tokens": 512,
-    }  # fmt: skip
-    assert {name: found.config[name] for name in wanted} == wanted
-    assert found.over_time == []
-    assert any("1 requests without all of their times" in note for note in found.notes)
-
-
-def test_memory_of_the_trial_step():
-    """The sampler's peak that vLLM published: 1.26 GiB for 256 sequences of 128,256 words, whatever the degree."""
-    gib = 2**30
-    model = decoder("Meta-Llama-3-8B")
-    for tp in (1, 2):
-        peak = trial_bytes(model, tp, 8192, 256, bf16_ends=False) - 0.16 * gib
-        assert peak == pytest.approx(1.26 * gib, rel=0.01)
