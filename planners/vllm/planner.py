@@ -207,19 +207,11 @@ def _assemble(setting: Setting, chosen: Sequence[Bracket], seed: int) -> LLMPlan
     result = simulate_plan(
         made, traces, tables=setting.tables, overheads=setting.overheads, costs=setting.costs, seed=seed
     )
-    per_model = {
-        name: {key: float(value) for key, value in row.items() if math.isfinite(value)}
-        for name, row in result.per_model().to_dict("index").items()
-    }
+    said = result.predictions()
     for demand, bracket in zip(demands, chosen, strict=True):
         if not math.isnan(bracket.best.scores[0].factor):
-            per_model[demand.name]["highest_load_factor"] = bracket.best.value
-    return made.model_copy(
-        update={
-            "predicted": {k: v for k, v in result.summary().items() if math.isfinite(v)},
-            "predicted_per_model": per_model,
-        }
-    )
+            said["predicted_per_model"][demand.name]["highest_load_factor"] = bracket.best.value
+    return made.model_copy(update=said)
 
 
 def workload_of(demands: Sequence[LLMDemand], traces: Mapping[str, LLMTrace]) -> LLMWorkload:

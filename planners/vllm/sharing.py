@@ -154,12 +154,7 @@ def plan_shared(
         seconds=time.perf_counter() - begun,
         evaluations=search.simulations + (dedicated.plan.planner.evaluations if dedicated is not None else 0),
     )
-    per_model = {
-        name: {key: float(value) for key, value in row.items() if math.isfinite(value)}
-        for name, row in result.per_model().to_dict("index").items()
-    }
-    predicted = {key: value for key, value in result.summary().items() if math.isfinite(value)}
-    made = chosen.model_copy(update={"planner": entry, "predicted": predicted, "predicted_per_model": per_model})
+    made = chosen.model_copy(update={"planner": entry, **result.predictions()})
     tried = tuple((_said(c, s.held, names), s.good) for c, s in raced.last)
     return SharedPlanning(made, shared, best.good, dedicated_good, dedicated, tried)
 

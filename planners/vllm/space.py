@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 from ...errors import InputError
 from ...simulator.llm.plan_entries import MEMORY_OPTION, Deployment, Option
@@ -74,7 +74,8 @@ class SearchSpace:
                 continue
             if not isinstance(value, Sequence) or not value:
                 raise InputError(f"space: {field.name}: expected one value or more (got {value!r})")
-            object.__setattr__(self, field.name, tuple(dict.fromkeys(value)))
+            each = cast("Sequence[Any]", value)
+            object.__setattr__(self, field.name, tuple(dict.fromkeys(each)))
         for name in ("tp", "pp", "cp", "block_sizes", "batched_tokens", "seqs"):
             for value in getattr(self, name):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:

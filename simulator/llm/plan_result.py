@@ -6,7 +6,7 @@ from __future__ import annotations
 # pyright: reportMissingTypeStubs=false
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -79,10 +79,8 @@ class LLMPlanResult:
         values = np.concatenate([r.values(metric) for r in self.results.values()])
         return tuple(float(np.percentile(values, p)) if len(values) else float("nan") for p in at)
 
-    def per_model(self) -> pd.DataFrame:
-        """One row per model: requests, attainment of both limits and of each, latencies (seconds)."""
-        import pandas as pd
-
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Of each model: requests, attainment of both limits and of each, goodput, latencies (seconds)."""
         rows: dict[str, dict[str, float]] = {}
         for name, result in self.results.items():
             ttft, tpot = self.limits(name)
@@ -98,7 +96,21 @@ class LLMPlanResult:
                 "tpot_p90_s": result.tpot(90),
                 "preemptions": int(result.preemptions.sum()),
             }
+        return rows
+
+    def per_model(self) -> pd.DataFrame:
+        """`figures` as a table, one row per model."""
+        import pandas as pd
+
+        rows = self.figures()
         return pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="model"))
+
+    def predictions(self) -> dict[str, Any]:
+        """What a plan says that is expected of it: `summary` and `figures`, those that are finite."""
+        return {
+            "predicted": _finite(self.summary()),
+            "predicted_per_model": {name: _finite(row) for name, row in self.figures().items()},
+        }
 
     def per_deployment(self) -> pd.DataFrame:
         """One row per deployment: its requests, how busy its engines were, the largest share of KV memory held."""
@@ -149,3 +161,7 @@ class LLMPlanResult:
             f"LLMPlanResult({len(self)} requests, {self.attainment:.2%} within their limits, goodput "
             f"{self.goodput:.4g}/s on {len(self.plan.used_devices)} devices)"
         )
+
+
+def _finite(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in figures.items() if np.isfinite(value)}
