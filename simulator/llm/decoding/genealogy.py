@@ -18,7 +18,7 @@ from ..request import LLMRequest
 
 __all__ = ["SURVIVAL", "Genealogy", "Survivors"]
 
-SURVIVAL = 0.83
+SURVIVAL = 0.8
 """Default chance that a beam goes on in its own place."""
 
 CHUNK = 64
