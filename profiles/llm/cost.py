@@ -133,6 +133,7 @@ def iteration_cost(
         )
         source = system.source if tables else f"roofline of {peaks.name}, nothing measured: {system.source}"
     grid, surfaces = _lay_out(kernels, overheads, model.layers, dp, max_tokens, max_outputs)
+    grid = grid._replace(request_s=overheads.per_request_s)
     if isinstance(system, KernelTables) and system.layers is not None:
         grid = grid._replace(chunk_s=model.layers * system.layers.further_chunk_s)
         if system.layers.own:  # our engine captures decodes only: steps with prompts are launched kernel by kernel

@@ -48,6 +48,8 @@ class CostGrid(NamedTuple):
         Ranks with requests of their own that step together (data-parallel attention); 1 for an engine by itself.
     experts : array
         With several ranks: seconds of what they compute together, by the tokens of all (index); empty without.
+    request_s : float
+        Host time to take a request in, with its first chunk (engines of one rank).
     """
 
     dense: Floats
@@ -73,6 +75,7 @@ class CostGrid(NamedTuple):
     chunk_s: float = 0.0
     ranks: int = 1
     experts: Floats = NOTHING
+    request_s: float = 0.0
 
 
 def _line(table: Floats, at: int) -> float:
@@ -240,6 +243,9 @@ def iteration_seconds(g: CostGrid, decodes: int, context: int, new: Any, before:
     else:
         launch = g.host_decode_s
     host = g.scheduler_s + g.per_sequence_s * (decodes + len(new))
+    for i in range(len(new)):
+        if before[i] == 0:
+            host += g.request_s
     if g.overlapped:
         return max(device, launch + host)
     return max(device, launch) + host

@@ -20,6 +20,8 @@ class Overheads:
         Host time of a step during which the device waits: schedule, build inputs, take the sampled tokens, stop checks.
     per_sequence_s : float
         The same per scheduled sequence: block tables, sampling metadata, detokenisation.
+    per_request_s : float
+        The same to take a request in: its tokens and records. It counts with the request's first chunk.
     launch_s : float
         Host time to launch one kernel outside a CUDA graph. The device waits only if launching is slower than running.
     graph_launch_s : float
@@ -44,9 +46,10 @@ class Overheads:
     graph_tokens: int = 512
     overlapped: bool = False
     fused: bool = True
+    per_request_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("scheduler_s", "per_sequence_s", "launch_s", "graph_launch_s"):
+        for name in ("scheduler_s", "per_sequence_s", "per_request_s", "launch_s", "graph_launch_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"overheads: {name}: expected seconds >= 0 (got {value})")

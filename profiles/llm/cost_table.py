@@ -86,12 +86,13 @@ class TableCost:
         launch = grid.host_eager_s
         if tokens <= grid.graph_tokens:
             launch = grid.host_pieces_s if len(new) else grid.host_decode_s
-        host = grid.scheduler_s + grid.per_sequence_s * (decodes + chunks)
+        came = int((before == 0).sum()) if self.dp == 1 else 0
+        host = grid.scheduler_s + grid.per_sequence_s * (decodes + chunks) + grid.request_s * came
         wait = max(0.0, launch + host - device) if grid.overlapped else max(0.0, launch - device)
         parts.append(Part("device waits for launches", wait, "overhead"))
         if not grid.overlapped:
             parts.append(Part("scheduler", grid.scheduler_s, "overhead"))
-            parts.append(Part("scheduler, per sequence", host - grid.scheduler_s, "overhead"))
+            parts.append(Part("scheduler, per sequence and new request", host - grid.scheduler_s, "overhead"))
         return tuple(parts)
 
     def report(self, iteration: Iteration) -> str:

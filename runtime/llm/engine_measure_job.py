@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from .engine_measure_forward import ForwardTimer
 if TYPE_CHECKING:
     from .engine_measure_tables import Plan
 
-__all__ = ["Host", "Measured", "engine_options", "measure_job", "whole_job"]
+__all__ = ["Host", "Measured", "Step", "engine_options", "measure_job", "whole_job"]
 
 CHECKS = 8
 """Calls that are also run without stamps."""
@@ -26,20 +26,39 @@ POLICIES = ("vllm-v1", "vllm-0.2")
 """Policies that the engine runs."""
 MOST, ENOUGH_STEPS, ATTEMPTS = 64, 12, 12
 """Largest batch, undisturbed steps of each size, and tries, for the host times."""
-PROMPT, OUTPUT = 24, 24
-"""Tokens of the requests that the engine's host times are taken from."""
+PROMPT, OUTPUT, GAP_S = 24, 32, 2e-3
+"""Tokens of the requests that the engine's host times are taken from, and seconds between them."""
+
+
+class Step(NamedTuple):
+    """From the end of one pass of the model to the begin of the next one.
+
+    Parameters
+    ----------
+    sequences : int
+        Of the pass before.
+    came : int
+        Requests that came in between.
+    tokens : int
+        Of the next pass.
+    seconds : float
+        How long it took.
+    """
+
+    sequences: int
+    came: int
+    tokens: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Steps of the engine, without what the model takes in them.
+    """What the engine's host does between passes of the model.
 
     Parameters
     ----------
-    sequences, tokens : tuple of int
-        Of each step.
-    seconds : tuple of float
-        From one step's end to the next one's, less the time of the model.
+    same, more : tuple of Step
+        Steps between which nobody came or went, and steps before which some came.
     launch_s, graph_launch_s : float
         Host time to queue one pass's kernels, and one graph; 0 on a CPU, where running is launching.
     cuda_graphs : bool
@@ -50,9 +69,8 @@ class Host:
         Whether the model ran on a GPU.
     """
 
-    sequences: tuple[int, ...]
-    tokens: tuple[int, ...]
-    seconds: tuple[float, ...]
+    same: tuple[Step, ...]
+    more: tuple[Step, ...]
     launch_s: float = 0.0
     graph_launch_s: float = 0.0
     cuda_graphs: bool = False
@@ -62,7 +80,7 @@ class Host:
     @property
     def steps(self) -> int:
         """Steps that were taken."""
-        return len(self.seconds)
+        return len(self.same) + len(self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,38 +209,42 @@ def _host(plan: Plan, timer: ForwardTimer, policy: str) -> Host:
     blocks = 4 + 2 * sizes[-1] * -(-(PROMPT + OUTPUT) // plan.block_size)
     config = engine_options(policy, plan.block_size, blocks, sizes[-1], PROMPT * sizes[-1], PROMPT + OUTPUT + 1)
     on_gpu = timer.ledger.on_gpu
-    steps: list[tuple[int, int, float]] = []
+    same: list[Step] = []
+    more: list[Step] = []
     with LLMEngine(plan.spec, policy, config, options=options) as engine:
         model = _Model(engine.runner.run, on_gpu)
         engine.runner.run = model
         for _ in range(ATTEMPTS):
-            seen = [n for n, _, _ in steps]
-            due = [n for n in sizes if seen.count(n) < ENOUGH_STEPS]
-            for size in due:
-                steps += _steps(engine, model, size)
+            seen = [step.sequences for step in same]
+            for size in (n for n in sizes if seen.count(n) < ENOUGH_STEPS):
+                found = _steps(engine, model, size)
+                same += found[0]
+                more += found[1]
         launch = graph = 0.0
         graphs = getattr(engine.runner, "graphs", None) is not None
         if on_gpu:
             launch = timer.launch_seconds(next(iter(plan.sizes.heads())))
             graph = model.queued() if graphs else 0.0
-    sequences, tokens, seconds = zip(*steps, strict=True) if steps else ((1,), (1,), (0.0,))
-    return Host(sequences, tokens, seconds, launch, graph, graphs, options.graph_sequences if graphs else 0, on_gpu)
+    return Host(tuple(same), tuple(more), launch, graph, graphs, options.graph_sequences if graphs else 0, on_gpu)
 
 
-def _steps(engine: Any, model: _Model, size: int) -> list[tuple[int, int, float]]:
-    """Sequences, tokens and host seconds of the undisturbed steps that serve `size` requests together."""
+def _steps(engine: Any, model: _Model, size: int) -> tuple[list[Step], list[Step]]:
+    """The undisturbed steps that serve `size` requests, which come one after another: those between which nobody came
+    or went, and those before which some came."""
     from ...simulator.llm.workload import LLMTrace
     from .engine.serving import serve_trace
 
     model.passes.clear()
-    serve_trace(engine, LLMTrace([0.0] * size, [PROMPT] * size, [OUTPUT] * size), warmup=False)
-    found: list[tuple[int, int, float]] = []
+    arrival = [GAP_S * k for k in range(size)]
+    serve_trace(engine, LLMTrace(arrival, [PROMPT] * size, [OUTPUT] * size), warmup=False)
+    same: list[Step] = []
+    more: list[Step] = []
     for one, after in pairwise(model.passes):
-        alike = one.sequences == after.sequences  # between different batches requests come and go
-        if alike and (model.on_gpu or after.core - one.core_end >= OURS * (after.begin - one.end)):
+        came = after.sequences - one.sequences
+        if came >= 0 and (model.on_gpu or after.core - one.core_end >= OURS * (after.begin - one.end)):
             host = after.begin - one.begin - one.seconds() if model.on_gpu else after.begin - one.end
-            found.append((one.sequences, after.tokens, host))
-    return found
+            (more if came else same).append(Step(one.sequences, came, after.tokens, host))
+    return same, more
 
 
 @dataclass(frozen=True, slots=True)

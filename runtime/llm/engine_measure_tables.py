@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...errors import RunError
 from ...profiles.llm.cost_overheads import Overheads
 from ...profiles.llm.decoder import DecoderSpec
 from ...profiles.llm.measure_rounds import Rounds
@@ -15,7 +16,7 @@ from ...profiles.llm.measure_sizes import Call, Sizes
 from ...profiles.llm.measured import LayerMeasurement, Noise
 from ...profiles.llm.tables_layers import ONCE, TWICE
 from ...profiles.profile import Provenance
-from .engine_measure_job import Host, Measured
+from .engine_measure_job import Host, Measured, Step
 
 __all__ = ["Plan", "further_chunk", "launches", "layer_measurement", "overheads_of"]
 
@@ -117,25 +118,34 @@ def launches(layers: int, dense: Mapping[str, Any], heads: Mapping[str, Any]) ->
 
 
 def overheads_of(host: Host, inputs: Mapping[int, float], sampler: Mapping[int, float], kernels: int) -> Overheads:
-    """Host times of the engine's steps as a time per step and per sequence: a line through the medians.
+    """Host times of the engine's steps, per step, sequence and new request: a line through the medians.
 
     Sampling is a part of its own, and on a CPU building the tensors is too (by tokens): they are taken off. On a GPU
     launches are apart: the device waits for them only where it is the faster.
     """
-    sequences, seconds = np.array(host.sequences, dtype=float), np.array(host.seconds)
-    for part, at in ((inputs, host.tokens), (sampler, host.sequences)):
-        if part:
-            sizes = sorted(part)
-            seconds = seconds - np.interp(at, sizes, [part[size] for size in sizes])
+
+    def left(steps: Sequence[Step]) -> Any:
+        """Their seconds without what tables hold."""
+        seconds = np.array([step.seconds for step in steps])
+        for part, at in ((inputs, [s.tokens for s in steps]), (sampler, [s.sequences for s in steps])):
+            if part:
+                sizes = sorted(part)
+                seconds = seconds - np.interp(at, sizes, [part[size] for size in sizes])
+        return seconds
+
+    if not host.same:
+        raise RunError("measure: no step of the engine was undisturbed; measure again when less runs on this machine")
+    sequences, seconds = np.array([step.sequences for step in host.same], dtype=float), left(host.same)
     values = np.unique(sequences)
     middle = np.array([np.median(seconds[sequences == n]) for n in values])
     weight = np.sqrt([float((sequences == n).sum()) for n in values])
-    if len(values) > 1:
-        slope, base = np.polyfit(values, middle, 1, w=weight)
-        slope = max(0.0, float(slope))
-        base = max(0.0, float(np.average(middle - slope * values, weights=weight**2)))
-    else:
-        slope, base = 0.0, max(0.0, float(middle[0]))
+    slope = max(0.0, float(np.polyfit(values, middle, 1, w=weight)[0])) if len(values) > 1 else 0.0
+    base = max(0.0, float(np.average(middle - slope * values, weights=weight**2)))
+    each = np.zeros(1)
+    if host.more:
+        came = np.array([step.came for step in host.more], dtype=float)
+        behind = np.array([step.sequences + step.came for step in host.more], dtype=float)
+        each = (left(host.more) - base - slope * behind) / came
     return Overheads(
         scheduler_s=base,
         per_sequence_s=slope,
@@ -145,4 +155,5 @@ def overheads_of(host: Host, inputs: Mapping[int, float], sampler: Mapping[int, 
         graph_tokens=host.graph_tokens,
         overlapped=False,
         fused=False,
+        per_request_s=max(0.0, float(np.median(each))),
     )

@@ -107,7 +107,8 @@ def test_the_cost_of_a_measured_batch_is_the_sum_of_its_parts(measured, tmp_path
     head = sum(calls[1] for calls in measured.per_sequence.values())
     over = measured.overheads["vllm-v1"]
     told = cost.seconds(Iteration(((16, 0),), outputs=1))
-    assert told == pytest.approx(parts + attention + head + over.scheduler_s + over.per_sequence_s, rel=1e-6)
+    host = over.scheduler_s + over.per_sequence_s + over.per_request_s
+    assert told == pytest.approx(parts + attention + head + host, rel=1e-6)
 
 
 def test_a_rank_of_two_measures_its_share_and_the_all_reduce():

@@ -25,7 +25,7 @@ from meshwright.profiles.profile import Provenance
 
 SPEC = DecoderSpec("toy", 3, 64, 4, 128, 256, 2, 16, max_positions=512)
 SIZES = Sizes.upto(64, 8, 64)
-HOST = Overheads(100e-6, 10e-6, 0.0, 0.0, cuda_graphs=False, graph_tokens=0)
+HOST = Overheads(100e-6, 10e-6, 0.0, 0.0, cuda_graphs=False, graph_tokens=0, per_request_s=30e-6)
 FURTHER = 7e-6
 
 
@@ -66,7 +66,8 @@ def by_hand(prefill, decodes, context, outputs, host=HOST):
     # Chunks after the first share the call: they add what they add to the smallest chunk, and a fixed time.
     shared = (len(prefill) - 1) * (FURTHER - attention_of(1, 0, 0, 0)) if prefill else 0.0
     attention = layers * (alone + chunks + shared)
-    return dense + head + attention + host.scheduler_s + host.per_sequence_s * (decodes + len(prefill))
+    new = sum(before == 0 for _, before in prefill)  # requests come in with their first chunk
+    return dense + head + attention + host.scheduler_s + 10e-6 * (decodes + len(prefill)) + 30e-6 * new
 
 
 @pytest.mark.parametrize(
