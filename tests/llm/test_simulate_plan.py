@@ -9,7 +9,7 @@ import pytest
 from meshwright import traces
 from meshwright.errors import InputError
 from meshwright.profiles import device
-from meshwright.profiles.llm import LinearCost, decoder, iteration_cost
+from meshwright.profiles.llm import Iteration, LinearCost, decoder, iteration_cost
 from meshwright.simulator import Cluster
 from meshwright.simulator.llm import (
     Deployment,
@@ -27,6 +27,13 @@ from meshwright.simulator.plan import PlannerEntry
 A, B = "Llama-3.1-8B", "Qwen2.5-7B"
 OPTIONS = {"max_model_len": 1024, "max_num_batched_tokens": 1024, "max_num_seqs": 64, "enable_prefix_caching": False}
 LINEAR = LinearCost(base_s=0.01, token_s=1e-4, context_s=1e-6)
+
+
+class Own:
+    """A cost that nobody compiled."""
+
+    def seconds(self, iteration: Iteration) -> float:
+        return LINEAR.seconds(iteration)
 
 
 def deployment(name: str, model: str, devices: tuple[tuple[int, ...], ...], **fields: Any) -> Deployment:
@@ -71,6 +78,16 @@ def test_pipeline_is_batches_in_flight_that_divide_the_memory() -> None:
     found = simulate_plan(plan, traffic(), costs=lambda d: LINEAR)
     by_hand = simulate_llm(traffic(), config=OPTIONS | {"num_blocks": 200, "max_num_seqs": 32}, cost=LINEAR, engines=2)
     np.testing.assert_array_equal(found.results[A].finish, by_hand.finish)
+
+
+def test_fast_compiles_however_short_and_falls_back() -> None:
+    plan = plan_of(deployment("x", A, ((0,), (1,))))
+    one, two = (simulate_plan(plan, traffic(), costs=lambda d: LINEAR, engine=e) for e in ("fast", "simpy"))
+    assert (one.made_by, two.made_by) == ("compiled", "reference")
+    np.testing.assert_array_equal(one.results[A].finish, two.results[A].finish)
+    other = simulate_plan(plan, traffic(), costs=lambda d: Own(), engine="fast")
+    assert other.made_by == "reference"
+    np.testing.assert_array_equal(other.results[A].finish, one.results[A].finish)
 
 
 def test_models_on_their_own_devices_do_not_touch_each_other() -> None:
