@@ -72,6 +72,8 @@ def test_what_cannot_be_split_is_said_before_anything_starts(specs):
     ):
         with pytest.raises(InputError, match=words):
             LLMEngine(specs["llama"], "vllm-v1", V1, **fields)
+    with pytest.raises(InputError, match="GiB do not fit this machine"):
+        LLMEngine("Llama-3.1-405B", "vllm-v1", V1, dtype="float64")
     with pytest.raises(InputError, match="max_model_len 300: test-llama has 256 positions"):
         LLMEngine(specs["llama"], "vllm-v1", V1 | {"max_model_len": 300})
     with pytest.raises(InputError, match="policy: the engine runs vllm-v1, "):

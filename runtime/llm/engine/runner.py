@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # torch is typed in part.
 # pyright: standard
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from .batch import Batch, PackedBatch
 from .cache import KVCache
 from .model import Decoder, PagedAttention
 from .options import EngineConfig
-from .weights import Part, draw_weights, torch_dtype
+from .weights import Part, check_dense, draw_weights, torch_dtype
 
 if TYPE_CHECKING:
     from .groups import Groups
@@ -134,9 +135,19 @@ def check_shape(spec: DecoderSpec, memory: Memory, options: EngineConfig) -> Non
     InputError
         If not.
     """
+    check_dense(spec)
     Part(0, options.tp).check(spec)
     if memory.block_size % options.cp:
         raise InputError(f"cp {options.cp}: does not divide block_size {memory.block_size}; choose a multiple of cp")
+    if not options.cuda and hasattr(os, "sysconf"):
+        width, have = torch_dtype(options.dtype).itemsize, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        tokens = (memory.blocks + memory.host_blocks) * memory.block_size
+        need = (spec.weights + 2 * tokens * spec.layers * spec.kv_heads * spec.head_dim) * width
+        if need > have:
+            raise InputError(
+                f"{spec.name}: weights and KV blocks of {need / 2**30:.3g} GiB do not fit this machine's "
+                f"{have / 2**30:.3g} GiB; choose a smaller model, a smaller dtype or fewer blocks"
+            )
     if memory.longest > spec.max_positions:
         raise InputError(
             f"max_model_len {memory.longest}: {spec.name} has {spec.max_positions} positions; lower max_model_len"

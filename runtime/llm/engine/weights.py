@@ -17,7 +17,7 @@ from ....errors import InputError
 from ....profiles.llm.decoder import DecoderSpec
 from ....seeds import seed_sequence
 
-__all__ = ["DTYPES", "LayerWeights", "Norm", "Part", "Weights", "draw_weights", "torch_dtype"]
+__all__ = ["DTYPES", "LayerWeights", "Norm", "Part", "Weights", "check_dense", "draw_weights", "torch_dtype"]
 
 DTYPES = {
     "float64": torch.float64,
@@ -184,6 +184,18 @@ class _Draw:
         return tensor.normal_(mean, std, generator=self.generator)
 
 
+def check_dense(spec: DecoderSpec) -> None:
+    """See that a model has no experts.
+
+    Raises
+    ------
+    InputError
+        If it has.
+    """
+    if spec.experts:
+        raise InputError(f"{spec.name}: the engine runs dense decoders only (got a mixture of {spec.experts} experts)")
+
+
 def draw_weights(
     spec: DecoderSpec,
     *,
@@ -218,8 +230,7 @@ def draw_weights(
     """
     part = part or Part()
     part.check(spec)
-    if getattr(spec, "experts", 0):
-        raise InputError(f"{spec.name}: the engine runs dense decoders only (got a mixture of experts)")
+    check_dense(spec)
     draw = _Draw(seed, torch.device(device), torch_dtype(dtype))
     width = spec.hidden**-0.5
     embedding = draw("embedding", 0, (spec.vocab, spec.hidden), width if spec.tied else 1.0)
