@@ -1,0 +1,12 @@
+"""Alpa: automatic inter- and intra-operator parallelism for training (Zheng et al., OSDI '22).
+
+Two solvers and what they need: `solve_sharding` picks a sharding strategy for every operator of a graph (§4.2),
+`stage_dp` cuts layers into pipeline stages on submeshes (§5.2), `place_submeshes` finds devices for them (Theorem 1).
+"""
+
+from __future__ import annotations
+
+from .stages import stage_dp
+from .submeshes import PlacedSubmesh, place_submeshes
+
+__all__ = ["PlacedSubmesh", "place_submeshes", "stage_dp"]

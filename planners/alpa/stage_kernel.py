@@ -1,0 +1,167 @@
+"""Compiled loops of the stage dynamic programme: Eq. 3 of the Alpa paper for one threshold, and its min-max twin.
+
+State: `f[s, l, d]`, the best value of layers l… cut into s stages on exactly d devices. What varies fastest is d, so
+one (stage, submesh) pair updates a whole row of device counts in a vector loop.
+
+The choices of a stage (first, last, submesh) are its *front*: its configurations by rising cost, those alone that
+allow more later stages than all cheaper ones. The best one with s − 1 later stages is the first that allows them,
+whatever the threshold, so the configuration is no dimension of the programme.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["fronts", "least_largest", "least_total"]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def fronts(cost, later):
+    """Front of every stage: (cost, later stages allowed, configuration), each [L, L, K, C], unused entries inf, −1, −1.
+
+    Parameters
+    ----------
+    cost : ndarray of float64, shape (L, L, K, C)
+        Seconds of layers i…j inclusive.
+    later : ndarray of int64, shape (L, L, K, C)
+        Most stages that may follow; < 0: none fits.
+    """
+    n_layers, _, n_meshes, n_configs = cost.shape
+    front_cost = np.full(cost.shape, np.inf)
+    front_later = np.full(cost.shape, -1, np.int64)
+    front_config = np.full(cost.shape, -1, np.int64)
+    for i in range(n_layers):
+        for j in range(i, n_layers):
+            for k in range(n_meshes):
+                most = np.int64(-1)
+                size = 0
+                while True:
+                    best = -1
+                    for c in range(n_configs):
+                        t = cost[i, j, k, c]
+                        if later[i, j, k, c] <= most or t == np.inf:
+                            continue
+                        tied = best >= 0 and t == cost[i, j, k, best] and later[i, j, k, c] > later[i, j, k, best]
+                        if best < 0 or t < cost[i, j, k, best] or tied:
+                            best = c
+                    if best < 0:
+                        break
+                    most = later[i, j, k, best]
+                    front_cost[i, j, k, size] = cost[i, j, k, best]
+                    front_later[i, j, k, size] = most
+                    front_config[i, j, k, size] = best
+                    size += 1
+    return front_cost, front_later, front_config
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _pick(front_later, i, j, k, s):
+    """Place on the front of the cheapest configuration with s − 1 later stages; −1 if there is none."""
+    for c in range(front_later.shape[3]):
+        if front_later[i, j, k, c] < 0:
+            return -1
+        if front_later[i, j, k, c] >= s - 1:
+            return c
+    return -1
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+def least_total(front_cost, front_later, sizes, n_devices, most_stages, threshold):
+    """Least Σ t with every t ≤ threshold: (Σ t, stages as rows [first, last, submesh, front place]); inf if none.
+
+    Parameters
+    ----------
+    front_cost, front_later : ndarray, shape (L, L, K, C)
+        From `fronts`.
+    sizes : ndarray of int64, shape (K,)
+        Devices of each submesh.
+    n_devices, most_stages : int
+        Devices, all of which are used; stages at most.
+    threshold : float
+        Seconds.
+    """
+    n_layers, _, n_meshes, _ = front_cost.shape
+    f = np.full((most_stages + 1, n_layers + 1, n_devices + 1), np.inf)
+    f[0, n_layers, 0] = 0.0
+    for s in range(1, most_stages + 1):
+        for first in range(n_layers - s, -1, -1):
+            row = f[s, first]
+            for last in range(first, n_layers - s + 1):
+                rest = f[s - 1, last + 1]
+                for k in range(n_meshes):
+                    size = sizes[k]
+                    if size > n_devices:
+                        continue
+                    c = _pick(front_later, first, last, k, s)
+                    if c < 0:
+                        continue
+                    t = front_cost[first, last, k, c]
+                    if t > threshold:
+                        continue
+                    for d in range(n_devices - size + 1):
+                        row[d + size] = min(row[d + size], rest[d] + t)
+    best = 0
+    for s in range(1, most_stages + 1):
+        if f[s, 0, n_devices] < f[best, 0, n_devices]:
+            best = s
+    stages = np.empty((best, 4), np.int64)
+    total = f[best, 0, n_devices]
+    first, left = 0, n_devices
+    for s in range(best, 0, -1):
+        found = False
+        for last in range(first, n_layers - s + 1):
+            for k in range(n_meshes):
+                if found or sizes[k] > left:
+                    continue
+                c = _pick(front_later, first, last, k, s)
+                if c < 0 or front_cost[first, last, k, c] > threshold:
+                    continue
+                if f[s - 1, last + 1, left - sizes[k]] + front_cost[first, last, k, c] == f[s, first, left]:
+                    stages[best - s] = (first, last, k, c)
+                    found = True
+        first, left = stages[best - s, 1] + 1, left - sizes[stages[best - s, 2]]
+    return total, stages
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+def least_largest(front_cost, front_later, sizes, n_devices, most_stages):
+    """Least number of stages · max t: (that, stages as `least_total` gives them); inf if there is none."""
+    n_layers, _, n_meshes, _ = front_cost.shape
+    f = np.full((most_stages + 1, n_layers + 1, n_devices + 1), np.inf)
+    f[0, n_layers, 0] = 0.0
+    for s in range(1, most_stages + 1):
+        for first in range(n_layers - s, -1, -1):
+            row = f[s, first]
+            for last in range(first, n_layers - s + 1):
+                rest = f[s - 1, last + 1]
+                for k in range(n_meshes):
+                    size = sizes[k]
+                    if size > n_devices:
+                        continue
+                    c = _pick(front_later, first, last, k, s)
+                    if c < 0:
+                        continue
+                    t = front_cost[first, last, k, c]
+                    for d in range(n_devices - size + 1):
+                        row[d + size] = min(row[d + size], max(rest[d], t))
+    best, value = 0, np.inf
+    for s in range(1, most_stages + 1):
+        if s * f[s, 0, n_devices] < value:
+            best, value = s, s * f[s, 0, n_devices]
+    stages = np.empty((best, 4), np.int64)
+    first, left = 0, n_devices
+    for s in range(best, 0, -1):
+        found = False
+        for last in range(first, n_layers - s + 1):
+            for k in range(n_meshes):
+                if found or sizes[k] > left:
+                    continue
+                c = _pick(front_later, first, last, k, s)
+                if c < 0:
+                    continue
+                if max(f[s - 1, last + 1, left - sizes[k]], front_cost[first, last, k, c]) <= f[s, first, left]:
+                    stages[best - s] = (first, last, k, c)
+                    found = True
+        first, left = stages[best - s, 1] + 1, left - sizes[stages[best - s, 2]]
+    return value, stages
