@@ -154,6 +154,7 @@ def _predict(
         },
         cost=cost,
         concurrency=c,
+        engine="fast",  # rows are many
         engines=row.pp * (row.dp // together),  # batches in flight: latency through all stages, a share of the memory
         router="least_outstanding",
     )
