@@ -172,7 +172,7 @@ def candidates(shapes: Shapes, n_devices: int, space: SearchSpace) -> Iterator[C
                 yield Candidate(shape, engines, router=router)
         if space.disaggregate != "no" and shape.policy == "vllm-v1":
             for prefill in range(1, engines):
-                yield Candidate(shape, prefill, engines - prefill)
+                yield Candidate(shape, prefill, engines - prefill, space.routers[0])
 
 
 def place(sizes: list[tuple[int, int]], cluster: Cluster) -> list[tuple[int, ...]] | None:

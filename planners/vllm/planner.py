@@ -99,6 +99,8 @@ def plan(
     if not names or len(set(names)) < len(names):
         raise InputError(f"demands: expected models of different names (got {', '.join(names) or 'none'})")
     space, effort = space or SearchSpace(), effort or Effort()
+    if len(names) > 1 and len(space.routers) > 1:
+        raise InputError(f"space: routers: a plan has one for all of its models (got {', '.join(space.routers)})")
     setting = Setting(cluster, tuple(demands), tables, overheads, costs, target)
     seeds = range(seed, seed + effort.seeds)
     say = progress or _silent
@@ -199,7 +201,7 @@ def _assemble(setting: Setting, chosen: Sequence[Bracket], seed: int) -> LLMPlan
         cluster,
         tuple(served(d) for d in demands),
         tuple(deployments),
-        router=next((c.router for c in picked if c.engines > 1 and not c.decode), "round_robin"),
+        router=picked[0].router,
         planner=PlannerEntry(name="vllm"),
         workload=workload_of(demands, traces),
         cost_source=_source(setting),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from ...errors import InputError
 from ...simulator.metrics import Estimate, mean_interval, paired_difference
 from .halving import Rung, successive_halving
-from .layouts import Shapes, candidates
+from .layouts import Shapes, candidates, place
 from .scoring import Evaluator, Score, Task
 from .space import Candidate, SearchSpace
 
@@ -35,6 +36,12 @@ class Effort:
     finalists: int = 3
     smallest: int = 200
     seeds: int = 3
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"effort: {field.name}: expected an integer >= 1 (got {value!r})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +186,13 @@ class ModelSearch:
     def bracket(self, devices: int) -> Bracket | None:
         """The bracket of a number of devices; None if none of the candidates uses exactly so many."""
         if devices not in self._known:
-            self._known[devices] = self._search(list(candidates(self.shapes, devices, self.space)), devices)
+            cluster = self.evaluator.setting.cluster
+            among = [
+                c
+                for c in candidates(self.shapes, devices, self.space)
+                if place([(c.engine.devices, c.engine.tp)] * c.engines, cluster) is not None
+            ]
+            self._known[devices] = self._search(among, devices)
         return self._known[devices]
 
     def _search(self, among: list[Candidate], devices: int) -> Bracket | None:

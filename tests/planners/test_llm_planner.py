@@ -248,3 +248,25 @@ def test_bad_demands() -> None:
         plan(cluster(2), [LLMDemand(LLAMA, GivenTraffic(LLMTrace([0], [299_999], [1])))])
     with pytest.raises(InputError, match="space: tp: expected integers >= 1"):
         SearchSpace(tp=(0,))
+    with pytest.raises(InputError, match="effort: seeds: expected an integer >= 1"):
+        Effort(seeds=0)
+    routers = SearchSpace(routers=("round_robin", "random"))
+    with pytest.raises(InputError, match="routers: a plan has one for all of its models"):
+        plan(cluster(2), [demand(), demand(model=QWEN)], space=routers)
+
+
+def test_routers_are_chosen_and_said() -> None:
+    space = SearchSpace(tp=(1,), pp=(1,), batched_tokens=(1024,), seqs=(8,), routers=("random", "least_outstanding"))
+    found = solve(2, demand(18, 0.1, 0.02, n=200), space=space)
+    assert found.plan.router == "least_outstanding"  # looks at the load, random does not
+    assert simulate_plan(found.plan, demand(18, n=200).traffic.trace(0), costs=linear).attainment == (
+        found.chosen[0].best.attained
+    )
+
+
+def test_engines_that_no_node_holds_are_no_candidates() -> None:
+    """Two nodes of three: two engines of two devices at most, so nothing uses six with TP2."""
+    found = plan(
+        Cluster(2, 3, "h100-80gb"), [demand(n=60)], costs=linear, space=SearchSpace(tp=(2,), pp=(1,)), effort=ALL
+    )
+    assert [b.devices for b in found.fronts[0].brackets] == [2, 4]
