@@ -191,8 +191,8 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     return session.finish(
         claims,
         notes=[
-            f"one constant: an A100 is {share:.3f} times as fast as its roofline says (70 % of the sheet in matrices, 80 % "
-            "elsewhere), calibrated on vLLM's batch of 30.42 and on nothing else; no host overhead",
+            f"one constant: an A100 is {share:.3f} times as fast as its roofline says (70 % of the sheet in matrices, "
+            "80 % elsewhere), calibrated on vLLM's batch of 30.42 and on nothing else; no host overhead",
             f"a rate is sustained while the mean normalized latency is at most {LIMIT:g} s/token; vLLM over Orca (Max) "
             f"/ (Oracle) on ShareGPT at {'; at '.join(spread)}",
             f"beyond the paper, '{APART}' on Alpaca: vLLM leads by {apart}",
