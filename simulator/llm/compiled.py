@@ -16,6 +16,7 @@ from .compiled_contents import unlike
 from .compiled_fleet_run import reserve_of, run_fleet
 from .compiled_routing import router_name
 from .iterations import Iterations, TokenRuns
+from .sarathi import SarathiScheduler
 from .vllm02 import Vllm02Config
 from .vllm_v1 import V1Config, V1Scheduler
 from .world import Records, World
@@ -47,7 +48,7 @@ def why_not_compiled(world: World, router: str) -> str | None:
         return "pools, faults and autoscaling are not compiled"
     if type(world.cost) not in _COSTS:
         return f"a cost of type {type(world.cost).__name__} is not compiled"
-    if world.policy.scheduler is V1Scheduler or reserve_of(world.policy) is not None:
+    if world.policy.scheduler in (V1Scheduler, SarathiScheduler) or reserve_of(world.policy) is not None:
         if world.engines > 1 and router_name(world.router) is None:
             return f"router {router!r} over several engines is not compiled"
         hashes = world.engines > 1 and router == "prefix_affinity"

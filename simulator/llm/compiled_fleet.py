@@ -20,7 +20,8 @@ from .compiled_events import ARRIVES, DECIDES, ENDS, pop, push
 from .compiled_lists import wider
 from .compiled_routers import choose
 from .compiled_rules import BARE, seconds_of
-from .compiled_tables import DECODES, DONE, ORCA, V1, WAITS, FleetRules, Tables
+from .compiled_sarathi import decide_sarathi
+from .compiled_tables import DECODES, DONE, ORCA, SARATHI, V1, WAITS, FleetRules, Tables
 from .compiled_v1 import complete, decide
 from .compiled_waiting import enqueue
 
@@ -147,7 +148,7 @@ def _cached(sources: int) -> Any:
                 if g.ending:
                     g.ending = 0
                     g.flying -= 1
-                    if x.kind == V1:
+                    if x.kind == V1 or x.kind == SARATHI:
                         n_runs = complete(x, s, e, now, runs, n_runs)
                     else:
                         n_runs = complete_batch(x, s, e, now, runs, n_runs)
@@ -159,6 +160,10 @@ def _cached(sources: int) -> Any:
                     preempted = 0
                     if x.kind == V1:
                         tokens, chunks, decodes, context, outputs, preempted, n_runs = decide(
+                            x, s, e, now, runs, n_runs
+                        )
+                    elif x.kind == SARATHI:
+                        tokens, chunks, decodes, context, outputs, preempted, n_runs = decide_sarathi(
                             x, s, e, now, runs, n_runs
                         )
                     else:

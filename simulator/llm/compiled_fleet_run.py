@@ -9,12 +9,13 @@ import numpy as np
 
 from .compiled_contents import Contents, contents
 from .compiled_routing import routing
-from .compiled_tables import BLOCK, CHUNK, ENGINE, FASTERTRANSFORMER, ORCA, REQUEST, V1, FleetRules, Tables
+from .compiled_tables import BLOCK, CHUNK, ENGINE, FASTERTRANSFORMER, ORCA, REQUEST, SARATHI, V1, FleetRules, Tables
 from .contiguous import ContiguousConfig
 from .fastertransformer import FasterTransformerScheduler
 from .iterations import Iterations, TokenRuns
 from .orca import RESERVES, OrcaScheduler
 from .policies import Policy
+from .sarathi import SarathiConfig
 from .world import Records, World
 
 __all__ = ["reserve_of", "run_fleet"]
@@ -71,6 +72,12 @@ def _outcome(
 def _rules(world: World, until: float | None) -> FleetRules:
     """The options in numbers."""
     c, rest = world.config, (world.concurrency or 0, float("inf") if until is None else float(until))
+    if isinstance(c, SarathiConfig):
+        low = int(c.watermark * c.num_gpu_blocks)
+        return FleetRules(
+            SARATHI, c.num_gpu_blocks, c.block_size, c.chunk_size, c.max_num_seqs, c.max_model_len, low, 0, True, True,
+            False, False, 1, *rest,
+        )  # fmt: skip
     if isinstance(c, ContiguousConfig):
         kind = FASTERTRANSFORMER if world.policy.scheduler is FasterTransformerScheduler else ORCA
         most = c.max_num_seqs if kind == ORCA else min(c.num_slots // c.max_model_len, c.max_num_seqs)
@@ -134,7 +141,7 @@ def _tables(world: World, x: FleetRules) -> Tables:
     engine["free"], engine["idle"] = x.pool, 1
     blocks, buckets, slots, ring, table = 1, 1, 1, x.size, np.zeros(1, dtype=np.int32)
     room = seqs
-    if x.kind != V1:
+    if x.kind in (ORCA, FASTERTRANSFORMER):
         copies = np.ones(n, dtype=np.int64) if trace.best_of is None else trace.best_of
         reserve = reserve_of(world.policy)
         request["copies"], request["output"], ring = copies, trace.output_tokens, int(trace.output_tokens.max()) + 1

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "BLOCK", "CHUNK", "CLOSING", "DECODES", "DONE", "ENGINE", "FASTERTRANSFORMER", "ORCA", "REQUEST", "RUNS", "V1",
-    "WAITS", "FleetRules", "Tables",
+    "BLOCK", "CHUNK", "CLOSING", "DECODES", "DONE", "ENGINE", "FASTERTRANSFORMER", "ORCA", "REQUEST", "RUNS", "SARATHI",
+    "V1", "WAITS", "FleetRules", "Tables",
 ]  # fmt: skip
 
 WAITS, RUNS, DECODES, CLOSING, DONE = range(5)
@@ -54,7 +54,7 @@ BLOCK = _record("content", "shares earlier later previous following")
 """A block: what it holds (-1: nothing known), who shares it, its neighbours in the free queue and in its bucket."""
 
 
-V1, ORCA, FASTERTRANSFORMER = range(3)
+V1, ORCA, FASTERTRANSFORMER, SARATHI = range(4)
 """Kinds of policies."""
 
 

@@ -1,4 +1,5 @@
-"""The compiled fleet against the reference: asynchronous steps, priorities, prefix caching, conversations, routers."""
+"""The compiled fleet against the reference: asynchronous steps, priorities, prefix caching, conversations, routers,
+and Sarathi."""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ def same(ours, theirs, tolerance=0.0):
         np.testing.assert_array_equal(getattr(ours.runs, name), getattr(theirs.runs, name), err_msg=name)
 
 
-def both(trace, config, cost, **way):
+def both(trace, config, cost, policy="vllm-v1", **way):
     """Both engines' results; both must refuse what one refuses."""
     told = {}
     for engine in ("simpy", "compiled"):
         try:
-            told[engine] = simulate_llm(trace, config=config, cost=cost, engine=engine, **way)
+            told[engine] = simulate_llm(trace, policy=policy, config=config, cost=cost, engine=engine, **way)
         except InputError as error:
             told[engine] = str(error)
     if isinstance(told["simpy"], str):
@@ -155,6 +156,22 @@ def test_asynchronous_under_pressure(size, policy, data):
     found = both(trace, config, ConstantCost(1.0))
     assert found is not None
     same(*found)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_sarathi_bit_for_bit(data):
+    trace, way = data.draw(traces()), data.draw(ways())
+    size = data.draw(st.integers(1, 6))
+    least = -(-int((trace.prompt_tokens + trace.output_tokens).max()) // size)
+    config = {
+        "num_gpu_blocks": least + 1 + data.draw(st.integers(0, 20)), "block_size": size, "max_model_len": 64,
+        "chunk_size": data.draw(st.sampled_from([3, 8, 20, 40])),
+        "max_num_seqs": data.draw(st.sampled_from([1, 3, 100])),
+        "watermark": data.draw(st.sampled_from([0.0, 0.01, 0.1])),
+    }  # fmt: skip
+    if found := both(trace, config, data.draw(costs(ticks(1, 200))), policy="sarathi", **way):
+        same(*found)
 
 
 @pytest.mark.parametrize("router", sorted(KINDS))
