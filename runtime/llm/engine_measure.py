@@ -14,12 +14,13 @@ from typing import Any
 
 from ... import __version__
 from ...errors import InputError
-from ...profiles.llm.decoder import DecoderSpec, precision_bytes
+from ...profiles.llm.decoder import DecoderSpec
 from ...profiles.llm.measure_sizes import Call, Sizes
 from ...profiles.llm.measured import LayerMeasurement
 from ...profiles.measure_device import DeviceFacts, device_facts
 from ...profiles.measure_pool import WorkerPool, device_count
 from ...profiles.profile import Provenance
+from .engine_measure_forward import layers_timed
 from .engine_measure_job import Measured, measure_job
 from .engine_measure_tables import Plan, layer_measurement
 
@@ -29,6 +30,8 @@ Progress = Callable[[float, str], None]
 """Called with the share that is done, 0 to 1, and what is under way."""
 
 ROUNDS, FAST_ROUNDS = 6, 3
+FITS = 0.8
+"""Share of the free memory that weights (those of the timed layers and the engine's) and KV cache may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +125,7 @@ def measure_in(pool: WorkerPool, plan: Plan, tell: Progress) -> LayerMeasurement
     begun = time.perf_counter()
     facts: DeviceFacts = pool.call(device_facts)[0]
     tell(0.05, "layers and attention")
-    room = facts.free_bytes * 0.8 - plan.spec.weight_bytes("float32") / plan.tp
-    calls = affordable(plan, room)
+    calls = affordable(plan, FITS * facts.free_bytes - 2 * plan.spec.weights * plan.number_bytes / plan.tp)
     found: Measured = pool.call(measure_job, timeout_s=3600.0, plan=plan, calls=calls)[0]
     tell(1.0, "done")
     cores = f"core {pool.cores[0]}, one torch thread" if pool.cores else f"{pool.size} GPU{'s' * (pool.size > 1)}"
@@ -150,8 +152,8 @@ def measure_in(pool: WorkerPool, plan: Plan, tell: Progress) -> LayerMeasurement
 def affordable(plan: Plan, room_bytes: float) -> list[tuple[str, Call]]:
     """Calls whose KV cache fits `room_bytes`, each with the table that it belongs to."""
     sizes, spec = plan.sizes, plan.spec
-    width = 4 if plan.dtype == "float32" else 8 if plan.dtype == "float64" else precision_bytes(plan.dtype)
-    block = 2 * spec.layers * max(1, spec.kv_heads // plan.tp) * spec.head_dim * width * plan.block_size
+    layers = layers_timed(spec, plan.number_bytes, plan.tp)
+    block = 2 * layers * max(1, spec.kv_heads // plan.tp) * spec.head_dim * plan.number_bytes * plan.block_size
     every = (
         *(("dense", c) for c in sizes.dense()),
         *(("heads", c) for c in sizes.heads()),

@@ -130,8 +130,8 @@ class ForwardTimer:
         What it will be timed on: they decide the size of the KV cache.
     options : EngineConfig
         Where and how the engine computes.
-    block_size : int
-        Tokens of a block.
+    layers, block_size : int
+        Layers to time; tokens of a block.
     rank : int
         Which process.
     add_up : callable, optional
@@ -151,6 +151,7 @@ class ForwardTimer:
         calls: Sequence[Call],
         options: EngineConfig,
         *,
+        layers: int,
         block_size: int,
         rank: int = 0,
         add_up: Callable[[Any], Any] | None = None,
@@ -158,7 +159,7 @@ class ForwardTimer:
     ) -> None:
         from .engine.runner import Memory, Runner
 
-        self.layers = layers_timed(spec, options)
+        self.layers = layers
         self.block_size, self.ledger = block_size, Ledger(options.device_of(rank))
         longest = max((max((*c.contexts, *(n + b for n, b in c.prefill))) for c in calls), default=1)
         self.blocks = 1 + max((call.blocks(block_size) for call in calls), default=1)
@@ -254,7 +255,7 @@ class ForwardTimer:
         ledger.stamp("sampler")
 
 
-def layers_timed(spec: DecoderSpec, options: EngineConfig) -> int:
+def layers_timed(spec: DecoderSpec, number_bytes: int, tp: int) -> int:
     """Layers that are timed: all, unless the weights are large; they are alike."""
-    whole = spec.weight_bytes("float32" if options.dtype in ("float32", "float64") else "float16") / options.tp
+    whole = spec.weights * number_bytes / tp
     return spec.layers if whole <= TIMED_BYTES else min(spec.layers, TIMED_LAYERS)

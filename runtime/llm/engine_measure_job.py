@@ -13,7 +13,7 @@ import numpy as np
 from ...profiles.llm.measure_rounds import OURS, Rounds, run_rounds
 from ...profiles.llm.measure_sizes import Call
 from ...profiles.measure_pool import Worker
-from .engine_measure_forward import ForwardTimer
+from .engine_measure_forward import ForwardTimer, layers_timed
 
 if TYPE_CHECKING:
     from .engine_measure_tables import Plan
@@ -158,8 +158,9 @@ def _timer(worker: Worker, plan: Plan, calls: list[Call]) -> ForwardTimer:
     if plan.tp > 1:
         add_up, join = _exchanges(worker.groups_of(plan.tp), plan.tp)
     return ForwardTimer(
-        plan.spec, calls, options, block_size=plan.block_size, rank=worker.rank, add_up=add_up, join=join
-    )
+        plan.spec, calls, options, layers=layers_timed(plan.spec, plan.number_bytes, plan.tp),
+        block_size=plan.block_size, rank=worker.rank, add_up=add_up, join=join,
+    )  # fmt: skip
 
 
 def _exchanges(group: Any, size: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

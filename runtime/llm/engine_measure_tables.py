@@ -54,6 +54,11 @@ class Plan:
     rounds: int
     sizes: Sizes
 
+    @property
+    def number_bytes(self) -> int:
+        """Bytes of one weight, activation, or cached key or value."""
+        return {"float64": 8, "float32": 4}.get(self.dtype, 2)
+
 
 def layer_measurement(plan: Plan, found: Measured, provenance: Provenance) -> LayerMeasurement:
     """Medians of the rounds as tables."""
