@@ -58,7 +58,8 @@ def study(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, say what would run, and stop.")] = False,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write figures and the page.")] = True,
     example: Annotated[
-        bool, typer.Option("--example", help="Print a study file to start from: capacity, sweep, headroom or breaks.")
+        bool,
+        typer.Option("--example", help="Print a study file to start from: capacity, sweep, headroom, breaks or llm."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:

@@ -14,6 +14,7 @@ EXAMPLES = {
     "sweep": "sweep.yaml",
     "headroom": "headroom.yaml",
     "breaks": "breaks-first.yaml",
+    "llm": "llm-capacity.yaml",
 }
 """Name -> file of `examples/`, which is shipped as data of the package."""
 

@@ -34,7 +34,7 @@ def test_every_example_is_printed_as_it_is_and_none_is_forgotten(capsys: pytest.
     assert capsys.readouterr().out.startswith("# How many devices")
 
 
-@pytest.mark.parametrize("name", [n for n in EXAMPLES if n != "headroom"])
+@pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in ("headroom", "llm")])
 def test_examples_load_at_full_length(name: str) -> None:
     study = studies.load(FOLDER / EXAMPLES[name])
     assert study.replications == 5
@@ -51,6 +51,25 @@ def test_examples_run(name: str, said: str, folder: Path, capsys: pytest.Capture
     out = capsys.readouterr().out
     assert said in out
     assert all(f"{planner} " in out for planner in ("alpaserve", "selective-replication"))
+
+
+def test_the_llm_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (FOLDER / EXAMPLES["llm"]).read_text(encoding="utf-8")
+    for whole, less in (
+        ("requests: 2000", "requests: 200"),
+        ("replications: 3", "replications: 2"),
+        ("high: 8", "high: 2"),
+    ):
+        assert whole in text
+        text = text.replace(whole, less)
+    (tmp_path / "llm.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run(["study", "llm.yaml", "--workers", "1", "--no-report"]) == 0
+    out = capsys.readouterr().out
+    assert "fixed needs" in out
+    assert "vllm needs" in out
 
 
 def test_the_headroom_example_runs_on_what_its_first_lines_make(
