@@ -53,7 +53,7 @@ def test_halving_keeps_one_in_eta_and_says_whom_it_dropped() -> None:
     assert found.rounds == (Rung(100, 27), Rung(300, 9), Rung(900, 3))
     assert [c for c, _ in found.last] == [26, 25, 24]
     assert [(c, b) for c, _, b in found.dropped[:2]] == [(23, 300), (22, 300)]
-    assert sorted(c for c, *_ in found.dropped) + [24, 25, 26] == list(range(27))
+    assert [*sorted(c for c, *_ in found.dropped), 24, 25, 26] == list(range(27))
 
 
 def test_halving_finds_the_best_through_noise_that_falls_with_the_budget() -> None:
