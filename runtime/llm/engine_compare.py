@@ -19,11 +19,13 @@ from ...profiles.llm.decoder import DecoderSpec
 from ...profiles.llm.iteration import Iteration
 from ...profiles.llm.measure_sizes import Call, spread
 from ...profiles.llm.measured import LayerMeasurement, measured_cost, read_measurement, write_measurement
+from ...profiles.measure_device import DeviceFacts, device_facts
 from ...profiles.measure_pool import WorkerPool
 from ...simulator.llm import LLMTrace, simulate_llm
 from .engine_compare_cells import Cell, EngineComparison, by_kind
 from .engine_compare_job import CLOCKS, Served, serve_job
 from .engine_compare_settings import (
+    LENGTHS,
     SETTINGS,
     Lengths,
     longest_request,
@@ -31,7 +33,7 @@ from .engine_compare_settings import (
     scheduler_options,
     settings_named,
 )
-from .engine_measure import Plan, measure_in, plan_measurement
+from .engine_measure import FITS, Plan, measure_in, plan_measurement
 from .engine_measure_job import whole_job
 
 __all__ = ["compare_engine"]
@@ -105,7 +107,7 @@ def compare_engine(
         If the worker process dies.
     """
     tell = progress or _silent
-    chosen = settings_named(settings)
+    chosen = settings_named(settings, device)
     if clock not in CLOCKS or (clock == "core" and device != "cpu"):
         raise InputError(f"compare: clock: expected wall, or core on a cpu (got {clock!r} on {device})")
     if not specs or (profile is not None and len(specs) > 1):
@@ -113,7 +115,7 @@ def compare_engine(
     levels = [rate] if rate is not None else list(loads)
     if not levels or any(not 0 < level < float("inf") for level in levels) or not 0 < duration_s < float("inf"):
         raise InputError(f"compare: expected loads, rates and seconds above 0 (got {levels} and {duration_s})")
-    lengths = lengths or Lengths()
+    lengths = lengths or LENGTHS.get(device) or Lengths()
     longest = longest_request(lengths, trace)
     for spec in specs:
         if longest > spec.max_positions:
@@ -134,13 +136,16 @@ def compare_engine(
         for plan in plans:
             spec = plan.spec
             with WorkerPool(1, device) as pool:
+                facts: DeviceFacts = pool.call(device_facts)[0]
+                kv = 2 * spec.layers * spec.kv_heads * spec.head_dim * plan.number_bytes
+                room = (FITS * facts.free_bytes - spec.weights * plan.number_bytes) / kv
                 at = profile or Path(folder) / spec.name
                 if profile is None:
                     found = measure_in(pool, plan, lambda share, what, name=spec.name: tell(f"{name}: {what}"))
                     write_measurement(found, at)
                 measured[spec.name] = _of_model(read_measurement(at), plan, at)
                 for name, setting in chosen.items():
-                    options = scheduler_options(setting, longest)
+                    options = scheduler_options(setting, longest, room)
                     configs[name] = ", ".join(f"{key} {value}" for key, value in options.items())
                     cost = measured_cost(at, setting.policy, max_tokens=4 * plan.sizes.tokens[-1], max_outputs=256)
                     runner = _Runner(pool, plan, cost, setting.policy, options, retries, clock, tell)

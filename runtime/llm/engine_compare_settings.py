@@ -15,6 +15,8 @@ from ...simulator.llm import LLMTrace, simulate_llm
 from .engine_measure_job import engine_options
 
 __all__ = [
+    "LENGTHS",
+    "ON_GPU",
     "SETTINGS",
     "Lengths",
     "Setting",
@@ -54,6 +56,12 @@ SETTINGS = {
     "vllm-0.2": Setting("vllm-0.2", budget=320),
 }
 """Name -> setting: chunked prefill; the same with too few blocks for the batch; the paper's prompts first."""
+ON_GPU = {
+    "vllm-v1": Setting("vllm-v1", 2048, 128),
+    "vllm-v1-preempting": Setting("vllm-v1", 2048, 128, blocks=800),
+    "vllm-0.2": Setting("vllm-0.2", 2048, 128),
+}
+"""The same on a GPU, where batches are larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,10 @@ class Lengths:
     longest_output: int = 96
 
 
+LENGTHS = {"cpu": Lengths(), "cuda": Lengths(128, 128, 0.8, 1024, 512)}
+"""By kind of device: what is served where nobody says."""
+
+
 def draw_requests(lengths: Lengths, n: int, seed: int) -> tuple[Any, Any, Any]:
     """Prompt and output tokens of `n` requests, and the gaps between them as multiples of the mean gap (Poisson)."""
     stream = generator(seed, "llm", "compare", "requests")
@@ -86,13 +98,20 @@ def draw_requests(lengths: Lengths, n: int, seed: int) -> tuple[Any, Any, Any]:
     return prompt, output, stream.exponential(size=n)
 
 
-def settings_named(names: Sequence[str]) -> dict[str, Setting]:
+def settings_named(names: Sequence[str], device: str) -> dict[str, Setting]:
+    """Settings by name, for a kind of device.
+
+    Raises
+    ------
+    InputError
+        On no, an unknown or a repeated name.
+    """
     for name in names:
         if name not in SETTINGS:
             raise InputError(f"compare: unknown setting {name!r}; expected one of {', '.join(SETTINGS)}")
     if not names or len(set(names)) < len(names):
         raise InputError(f"compare: expected settings, each once (got {', '.join(names) or 'none'})")
-    return {name: SETTINGS[name] for name in names}
+    return {name: (SETTINGS if device == "cpu" else ON_GPU)[name] for name in names}
 
 
 def longest_request(lengths: Lengths, trace: LLMTrace | None) -> int:
@@ -102,14 +121,31 @@ def longest_request(lengths: Lengths, trace: LLMTrace | None) -> int:
     return int((trace.prompt_tokens + trace.output_tokens).max())
 
 
-def scheduler_options(setting: Setting, longest: int) -> dict[str, Any]:
-    """The scheduler's options; prefix caching is off: prompts are drawn at random."""
+def scheduler_options(setting: Setting, longest: int, room_tokens: float) -> dict[str, Any]:
+    """The scheduler's options; prefix caching is off: prompts are drawn at random.
+
+    Parameters
+    ----------
+    setting : Setting
+        Which.
+    longest : int
+        Tokens of the longest request.
+    room_tokens : float
+        Tokens whose keys and values the device has room for.
+
+    Raises
+    ------
+    InputError
+        If that is not enough for two requests.
+    """
     block = 16
     each = -(-longest // block)
+    least, most = 2 * each + 2, int(room_tokens // block)
+    if most < least:
+        raise InputError(f"compare: the device has room for {most} KV blocks, two requests need {least}")
     blocks = setting.blocks if setting.blocks is not None else 2 + setting.seqs * (each + 1)
-    options = engine_options(
-        setting.policy, block, max(blocks, 2 * each + 2), setting.seqs, setting.budget, longest + 1
-    )
+    blocks = min(max(blocks, least), most)
+    options = engine_options(setting.policy, block, blocks, setting.seqs, setting.budget, longest + 1)
     return options if setting.policy == "vllm-0.2" else {**options, "enable_prefix_caching": False}
 
 
