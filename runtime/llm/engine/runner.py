@@ -16,6 +16,7 @@ from ....kernels.llm import kernels_for
 from ....profiles.llm.decoder import DecoderSpec
 from .batch import Batch, PackedBatch
 from .cache import KVCache
+from .freed_memory import keep_freed_memory
 from .model import Decoder, PagedAttention
 from .options import EngineConfig
 from .weights import Part, check_dense, draw_weights, torch_dtype
@@ -76,8 +77,10 @@ class Runner:
         self.device = torch.device(options.device_of(rank))
         if options.cuda:
             torch.cuda.set_device(self.device)
-        elif options.threads is not None:
-            torch.set_num_threads(options.threads)
+        else:
+            keep_freed_memory()
+            if options.threads is not None:
+                torch.set_num_threads(options.threads)
         part = Part(rank % options.tp, options.tp)
         self.kernels = kernels_for(options.device, options.backend)
         try:
