@@ -1,8 +1,8 @@
 """Freed memory stays with the process: what glibc gives back to the system it faults in again, page by page.
 
 A pass frees and asks for the same activations over and over. By default glibc maps blocks above 128 KiB one by one and
-trims what is free at the heap's end; whether a tensor then costs its page faults depends on what was freed before it. On
-a CPU core this made one and the same product take 0.2 or 0.8 ms.
+trims what is free at the heap's end; whether a tensor then costs its page faults depends on what was freed before it.
+On a CPU core this made one and the same product take 0.2 or 0.8 ms.
 """
 
 from __future__ import annotations
