@@ -149,6 +149,7 @@ def _predict(
             "max_num_batched_tokens": batched * together,
             "max_num_seqs": max(1, seqs * together // row.pp),
             "long_prefill_token_threshold": batched if together > 1 else 0,
+            "limit_alone": together > 1,  # no rank has more than its own budget
             "enable_prefix_caching": False,
             "async_scheduling": ahead,
         },

@@ -178,6 +178,7 @@ def _simulated(config: dict[str, Any], where: Degrees) -> tuple[dict[str, Any], 
         found |= {name: where.dp * config[name] for name in ("num_blocks", "max_num_batched_tokens", "max_num_seqs")}
         most = config["long_prefill_token_threshold"] or config["max_num_batched_tokens"]
         found["long_prefill_token_threshold"] = min(most, config["max_num_batched_tokens"])
+        found["limit_alone"] = True
         notes.append(
             f"{where.dp} ranks step together, since they meet at the experts: simulated as one engine with their "
             "budgets, in which the fullest rank is waited for"

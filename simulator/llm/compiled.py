@@ -17,7 +17,7 @@ from .compiled_fleet_run import reserve_of, run_fleet
 from .compiled_routing import router_name
 from .iterations import Iterations, TokenRuns
 from .sarathi import SarathiScheduler
-from .vllm02 import Vllm02Config
+from .vllm02 import Vllm02Config, Vllm02Scheduler
 from .vllm_v1 import V1Config, V1Scheduler
 from .world import Records, World
 
@@ -53,8 +53,8 @@ def why_not_compiled(world: World, router: str) -> str | None:
             return f"router {router!r} over several engines is not compiled"
         hashes = world.engines > 1 and router == "prefix_affinity"
         return unlike(trace) if hashes or getattr(options, "enable_prefix_caching", False) else None
-    if not isinstance(options, Vllm02Config):
-        return f"the policy of {type(options).__name__} is not compiled"
+    if world.policy.scheduler is not Vllm02Scheduler:
+        return "a scheduler of your own is not compiled"
     if trace.after is not None:
         return "conversations are not compiled under vllm-0.2"
     if world.engines > 1 and router not in STATIC_ROUTERS:
@@ -178,13 +178,13 @@ def _rules(world: World, until: float | None) -> tuple[Any, int]:
         limit, water = min(c.max_model_len, c.token_budget), int(c.watermark * c.num_gpu_blocks)
         rules = Rules(
             True, c.num_gpu_blocks, c.block_size, c.token_budget, c.max_num_seqs, c.max_model_len, limit,
-            c.max_paddings, water, 0, False, True, world.padded, False, *rest,
+            c.max_paddings, water, 0, False, False, True, world.padded, False, *rest,
         )  # fmt: skip
         return rules, c.max_model_len + 1
     rules = Rules(
         False, c.num_blocks - 1, c.block_size, c.max_num_batched_tokens, c.max_num_seqs, c.max_model_len, 0,
-        0, int(c.watermark * c.num_blocks), c.long_prefill_token_threshold, c.enable_chunked_prefill,
-        c.scheduler_reserve_full_isl, False, c.enable_prefix_caching, *rest,
+        0, int(c.watermark * c.num_blocks), c.long_prefill_token_threshold, c.limit_alone,
+        c.enable_chunked_prefill, c.scheduler_reserve_full_isl, False, c.enable_prefix_caching, *rest,
     )  # fmt: skip
     return rules, c.max_model_len
 

@@ -75,13 +75,15 @@ def _rules(world: World, until: float | None) -> FleetRules:
     if isinstance(c, SarathiConfig):
         low = int(c.watermark * c.num_gpu_blocks)
         return FleetRules(
-            SARATHI, c.num_gpu_blocks, c.block_size, c.chunk_size, c.max_num_seqs, c.max_model_len, low, 0, True, True,
-            False, False, 1, *rest,
+            SARATHI, c.num_gpu_blocks, c.block_size, c.chunk_size, c.max_num_seqs, c.max_model_len, low, 0, False, True,
+            True, False, False, 1, *rest,
         )  # fmt: skip
     if isinstance(c, ContiguousConfig):
         kind = FASTERTRANSFORMER if world.policy.scheduler is FasterTransformerScheduler else ORCA
         most = c.max_num_seqs if kind == ORCA else min(c.num_slots // c.max_model_len, c.max_num_seqs)
-        return FleetRules(kind, c.num_slots, 1, 0, most, c.max_model_len, 0, 0, False, False, False, False, 1, *rest)
+        return FleetRules(
+            kind, c.num_slots, 1, 0, most, c.max_model_len, 0, 0, False, False, False, False, False, 1, *rest
+        )
     return FleetRules(
         kind=V1,
         pool=c.num_blocks - 1,
@@ -91,6 +93,7 @@ def _rules(world: World, until: float | None) -> FleetRules:
         max_len=c.max_model_len,
         watermark=int(c.watermark * c.num_blocks),
         threshold=c.long_prefill_token_threshold,
+        alone=c.limit_alone,
         chunked=c.enable_chunked_prefill,
         whole=c.scheduler_reserve_full_isl,
         caching=c.enable_prefix_caching,

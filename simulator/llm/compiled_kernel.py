@@ -75,6 +75,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
         chunks = n_joins = preempted = ignored = 0
         extra = extra_context = starved = starved_context = 0  # chunks that are decodes; decodes without budget
         budget, step = x.budget, True
+        most = x.threshold if x.alone or running + n_back + arrived - head > 1 else 0
         if x.paper:
             widest = together = 0
             while n_back + arrived - head > 0:
@@ -115,7 +116,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                 scan = free - need < 1
             else:
                 if partial and room >= 0:  # the chunk of the last request, if it is the only one
-                    take = min(length[r] - computed[r], x.threshold if x.threshold else budget, room)
+                    take = min(length[r] - computed[r], most if most else budget, room)
                     need += -(-(computed[r] + take) // size) - -(-computed[r] // size)
                 scan = room < 0 or need > free or partial > 1 or (partial == 1 and decoding[r])
             scan = scan and running > 0
@@ -126,7 +127,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                 if decoding[r]:
                     take, need = 1, 1 if (bases[r] - 1 + steps) % size == 0 else 0
                 else:
-                    take = min(length[r] - computed[r], x.threshold if x.threshold else x.budget, budget)
+                    take = min(length[r] - computed[r], most if most else x.budget, budget)
                     need = -(-(computed[r] + take) // size) - -(-computed[r] // size)
                 while scan and (free < 1 if x.paper else need > free):
                     v = ends[1]
@@ -183,8 +184,8 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             while budget > 0 and running < x.max_seqs and n_back + arrived - head > 0:
                 r = back[n_back - 1] if n_back else head
                 take = length[r]
-                if 0 < x.threshold < take:
-                    take = x.threshold
+                if 0 < most < take:
+                    take = most
                 if not x.chunked and take > budget:
                     break
                 take = min(take, budget)

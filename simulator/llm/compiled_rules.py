@@ -47,6 +47,7 @@ class Rules(NamedTuple):
     paddings: int
     watermark: int
     threshold: int
+    alone: bool  # it holds for a request that is alone, too
     chunked: bool
     whole: bool  # admit only what fits in full
     padded: bool

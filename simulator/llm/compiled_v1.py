@@ -14,7 +14,7 @@ import numba
 
 from .compiled_blocks import cached_prefix, publish, share, take
 from .compiled_rules import BARE
-from .compiled_tables import CLOSING, DECODES, DONE, RUNS, WAITS, FleetRules, Tables
+from .compiled_tables import DECODES, DONE, RUNS, WAITS, FleetRules, Tables
 from .compiled_v1_states import after_token, alone, note_run, preempt, starts, stops, victim
 from .compiled_waiting import dequeue
 
@@ -46,26 +46,15 @@ def _blocks_wanted(x: FleetRules, s: Tables, e: int, n: int) -> int:
         if q.state == DECODES:
             end = q.base + s.engine[e].decided
         else:
-            end = min(q.length + q.awaited, q.computed + (x.threshold if x.threshold else x.budget))
+            end = min(q.length + q.awaited, q.computed + (s.engine[e].most if s.engine[e].most else x.budget))
         total += max(0, -(-end // x.size) - q.blocks)
     return total
 
 
 @_inline
-def _passed_over(s: Tables, r: int, many: int) -> int:
-    """The place in order up to which a step passes over requests, `many` of them after r: as vLLM's loop by index does
-    it, which moves on by one too many where a request before it, whose last token is under way, is preempted."""
-    q = s.request[r]
-    place, r = q.stamp, q.behind
-    while many > 0 and r >= 0:
-        place, r, many = s.request[r].stamp, s.request[r].behind, many - 1
-    return place
-
-
-@_inline
 def _to_look_at(x: FleetRules, s: Tables, e: int) -> int:
     """Whom this step must look at, in the order of those that run: their number."""
-    g, most = s.engine[e], x.threshold if x.threshold else x.budget
+    g, most = s.engine[e], s.engine[e].most if s.engine[e].most else x.budget
     asked, wide, chunk, many = g.decoding, -1, 0, 0
     for i in range(g.looks):
         q = s.request[s.looked[e, i]]
@@ -100,13 +89,12 @@ def _to_look_at(x: FleetRules, s: Tables, e: int) -> int:
 @_inline
 def _serve_running(x: FleetRules, s: Tables, e: int, n: int) -> tuple[int, int, int]:
     """Tokens for those that run: requests chosen one by one, what they take of the budget, requests preempted."""
-    g, most = s.engine[e], x.threshold if x.threshold else x.budget
+    g, most = s.engine[e], s.engine[e].most if s.engine[e].most else x.budget
     m = used = preempted = 0
-    passed = -1
     for i in range(n):
         r = s.todo[i]
         q = s.request[r]
-        if q.state == WAITS or q.stamp <= passed:
+        if q.state == WAITS:
             continue
         if q.state == DECODES:
             total = q.base + g.decided
@@ -121,12 +109,10 @@ def _serve_running(x: FleetRules, s: Tables, e: int, n: int) -> tuple[int, int, 
             if tokens > 1:
                 tokens = min(tokens, most, left)
         need = max(0, -(-min(computed + tokens, x.max_len) // x.size) - q.blocks)
-        fits, skips = True, 0
+        fits = True
         while need > g.free and fits:
             v = victim(x, s, e)
             p = s.request[v]
-            if p.state == CLOSING and p.stamp < q.stamp:
-                skips += 1
             if p.mark >= 0:
                 used -= s.chosen[1, p.mark]
                 s.chosen[1, p.mark] = 0
@@ -134,8 +120,6 @@ def _serve_running(x: FleetRules, s: Tables, e: int, n: int) -> tuple[int, int, 
             preempt(x, s, e, v)
             preempted += 1
             fits = v != r
-        if skips:
-            passed = _passed_over(s, r, skips)
         if not fits:
             if x.priority:
                 continue
@@ -163,8 +147,8 @@ def _admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) ->
         if x.caching:
             found, free = cached_prefix(s, e, r, (q.length - 1) // size)
         tokens = q.length - found * size
-        if 0 < x.threshold < tokens:
-            tokens = x.threshold
+        if 0 < g.most < tokens:
+            tokens = g.most
         if not x.chunked and tokens > budget:
             break
         tokens = min(tokens, budget)
@@ -230,6 +214,7 @@ def decide(
         Requests preempted; runs of tokens noted.
     """
     g = s.engine[e]
+    g.most = x.threshold if x.alone or g.running + g.waiting > 1 else 0
     n = _to_look_at(x, s, e)
     m, used, preempted = _serve_running(x, s, e, n)
     chosen = m
@@ -279,6 +264,7 @@ def complete(x: FleetRules, s: Tables, e: int, now: float, runs: Any, n_runs: in
         if q.state == WAITS:  # preempted since
             dequeue(s.request, s.engine, e, r)
         else:
+            publish(x, s, e, r, q.computed)
             stops(x, s, e, r)
         n_runs = note_run(q, r, runs, n_runs)
         q.state, s.times[2, r] = DONE, now

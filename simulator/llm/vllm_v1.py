@@ -29,6 +29,7 @@ class V1Scheduler:
         self.running: list[V1Request] = []
         self._watermark = int(config.watermark * config.num_blocks)
         self._count = 0
+        self._most = 0  # tokens of a request in the step that is decided; 0: no limit
 
     def add(self, request: LLMRequest) -> V1Request:
         """A request arrives."""
@@ -43,8 +44,11 @@ class V1Scheduler:
 
     def schedule(self) -> V1Step:
         """Decide the next step."""
-        step = V1Step()
-        budget = self._running(step, self.config.max_num_batched_tokens)
+        step, c = V1Step(), self.config
+        # It is there so that long prompts do not starve others: nobody is, where there is one request.
+        limited = c.limit_alone or len(self.running) + len(self.waiting) > 1
+        self._most = c.long_prefill_token_threshold if limited else 0
+        budget = self._running(step, c.max_num_batched_tokens)
         if not step.preempted:
             self._admit(step, budget)
         for request, tokens in step.scheduled.items():
@@ -77,12 +81,12 @@ class V1Scheduler:
             request.length += 1
             if not request.length % size:
                 self._name_blocks(request)
+            if self.config.async_scheduling and request.blocks:
+                self._publish(request, request.computed - request.awaited)
             if request.output >= request.request.output or request.length >= longest:
                 finished.append(request)
                 (self.running if request.blocks else self.waiting).remove(request)  # it may be preempted by now
                 self._free(request)
-            elif self.config.async_scheduling and request.blocks:
-                self._publish(request, request.computed - request.awaited)
         return finished
 
     def abort(self, request: V1Request) -> None:
@@ -106,7 +110,7 @@ class V1Scheduler:
 
     def _running(self, step: V1Step, budget: int) -> int:
         """Tokens for the running requests, in order; returns what is left of the budget."""
-        i, most, longest = 0, self.config.long_prefill_token_threshold or budget, self.config.max_model_len - 1
+        i, most, longest = 0, self._most or budget, self.config.max_model_len - 1
         size = self.config.block_size
         while i < len(self.running) and budget > 0:
             request = self.running[i]
@@ -126,10 +130,11 @@ class V1Scheduler:
                 continue
             while (fits := self._grow(request, tokens)) is False:
                 victim = self._victim()
-                self.running.remove(victim)
-                if victim in step.scheduled:  # only under priorities: it gives its budget back
-                    budget += step.scheduled.pop(victim)
+                place = self.running.index(victim)
+                del self.running[place]
+                if place < i:  # only under priorities
                     i -= 1
+                budget += step.scheduled.pop(victim, 0)  # it gives back what it was given
                 self._preempt(victim, step)
                 if victim is request:
                     break
@@ -150,8 +155,8 @@ class V1Scheduler:
             found = self._cached(request)
             hit = len(found) * c.block_size
             tokens = request.length - hit
-            if 0 < c.long_prefill_token_threshold < tokens:
-                tokens = c.long_prefill_token_threshold
+            if 0 < self._most < tokens:
+                tokens = self._most
             if not c.enable_chunked_prefill and tokens > budget:
                 break
             tokens = min(tokens, budget)

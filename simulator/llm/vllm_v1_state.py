@@ -34,12 +34,15 @@ class V1Config:
     scheduler_reserve_full_isl : bool
         Admit a prompt only where all of it fits, not just its first chunk.
     long_prefill_token_threshold : int
-        Most tokens of one request in a step; 0 for no limit.
+        Most tokens of one request in a step, while there is another one, running or waiting; 0 for no limit.
     watermark : float
         Share of blocks that admission leaves free while something runs.
     async_scheduling : bool
         Decide a step while the one before runs, as if its tokens were there: no time is lost between steps, and who
         arrives meanwhile waits a step longer.
+    limit_alone : bool
+        Whether `long_prefill_token_threshold` also holds for a request that has the engine for itself; vLLM 0.33 gives
+        such a request the whole budget, versions before it did not. No argument of vLLM.
     """
 
     num_blocks: int
@@ -54,6 +57,7 @@ class V1Config:
     long_prefill_token_threshold: int = 0
     watermark: float = 0.0
     async_scheduling: bool = False
+    limit_alone: bool = False
 
     def __post_init__(self) -> None:
         for name in ("num_blocks", "block_size", "max_model_len", "max_num_batched_tokens", "max_num_seqs"):
@@ -66,7 +70,8 @@ class V1Config:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
             raise InputError(f"long_prefill_token_threshold: expected an integer >= 0 (got {limit!r})")
         for name in (
-            "enable_prefix_caching", "enable_chunked_prefill", "scheduler_reserve_full_isl", "async_scheduling"
+            "enable_prefix_caching", "enable_chunked_prefill", "scheduler_reserve_full_isl", "async_scheduling",
+            "limit_alone",
         ):  # fmt: skip
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name}: expected true or false (got {getattr(self, name)!r})")

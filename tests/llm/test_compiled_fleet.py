@@ -99,6 +99,7 @@ def options(draw_, trace):
         "enable_chunked_prefill": draw_(st.sampled_from([True, True, False])),
         "scheduler_reserve_full_isl": draw_(st.booleans()),
         "long_prefill_token_threshold": draw_(st.sampled_from([0, 0, 3, 7])),
+        "limit_alone": draw_(st.booleans()),
         "watermark": draw_(st.sampled_from([0.0, 0.1])),
         "policy": draw_(st.sampled_from(["fcfs", "priority"])),
         "async_scheduling": draw_(st.booleans()),

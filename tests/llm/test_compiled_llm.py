@@ -68,6 +68,7 @@ def settings_v1(draw_, trace):
         "enable_prefix_caching": False,
         "scheduler_reserve_full_isl": draw_(st.booleans()),
         "long_prefill_token_threshold": draw_(st.sampled_from([0, 0, 3, 7])),
+        "limit_alone": draw_(st.booleans()),
         "watermark": draw_(st.sampled_from([0.0, 0.1])),
     }
 

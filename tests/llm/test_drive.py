@@ -161,6 +161,53 @@ def test_v1_priority_preempts_the_least_important():
     assert [n for s in steps for n in s["finished"]] == ["high", "low"]
 
 
+def test_v1_long_prompts_are_limited_only_while_somebody_else_is_there():
+    alone = [request("a", 20, 1)]
+    config = {"num_blocks": 40, "long_prefill_token_threshold": 6}
+    assert [s["scheduled"] for s in run1(alone, **config)] == [{"a": 20}]
+    assert run1(alone, **config, limit_alone=True)[0]["scheduled"] == {"a": 6}
+    steps = run1([*alone, request("b", 9, 1, at=0)], **config)
+    assert [s["scheduled"] for s in steps] == [{"a": 6, "b": 6}, {"a": 6, "b": 3}, {"a": 8}]
+    waiting = run1([*alone, request("b", 9, 1, at=0)], **config, max_num_seqs=1)
+    assert waiting[0]["scheduled"] == {"a": 6}
+
+
+def test_v1_passes_nobody_over_where_one_before_is_preempted():
+    """Asynchronous: `low`, whose last token is under way, is not looked at; that it is preempted costs `c` nothing."""
+    scheduler = V1Scheduler(
+        V1Config(
+            num_blocks=6, block_size=4, max_model_len=64, max_num_batched_tokens=64, policy="priority",
+            async_scheduling=True, enable_prefix_caching=False,
+        )
+    )  # fmt: skip
+    for name, prompt, output, priority in (("low", 5, 2, 9), ("b", 7, 4, 1), ("c", 1, 9, 1)):
+        scheduler.add(LLMRequest(name, prompt, output, priority=priority))
+    scheduler.running = [scheduler.waiting.pop(), *scheduler.waiting]
+    order = {r.request.id: r for r in scheduler.running}
+    scheduler.waiting, scheduler.running = [], [order["low"], order["b"], order["c"]]
+    first = scheduler.schedule()
+    second = scheduler.schedule()
+    assert [r.request.id for r in second.scheduled] == ["low", "b", "c"]
+    scheduler.complete(first)
+    third = scheduler.schedule()  # b's 9th token needs a block, of which none is free
+    assert [r.request.id for r in third.preempted] == ["low"]
+    assert [r.request.id for r in third.scheduled] == ["b", "c"]
+
+
+def test_v1_last_blocks_of_asynchronous_steps_can_be_found_once_their_request_is_done():
+    config = V1Config(num_blocks=20, block_size=4, max_model_len=64, async_scheduling=True)
+    scheduler = V1Scheduler(config)
+    scheduler.add(LLMRequest("a", 6, 3, text="chat"))
+    under_way = [scheduler.schedule()]
+    while scheduler.running:
+        under_way.append(scheduler.schedule())
+        scheduler.complete(under_way.pop(0))
+    scheduler.add(LLMRequest("b", 12, 1, text="chat"))
+    # a's 8 computed tokens fill two blocks; its last token, the 9th, was never computed.
+    (cached,) = scheduler.schedule().cached.values()
+    assert cached == 8
+
+
 def test_v1_reserves_the_whole_prompt_unless_told_not_to():
     requests = [request("a", 16, 8), request("b", 20, 1, at=1)]
     assert run1(requests, num_blocks=10, max_num_batched_tokens=20)[1]["new"] == []
