@@ -120,15 +120,13 @@ class EngineShape:
     @property
     def config(self) -> dict[str, Option]:
         """The policy's options, KV memory aside."""
-        common: dict[str, Option] = {"max_model_len": self.max_model_len, "max_num_seqs": self.seqs}
-        if self.policy not in MEMORY_OPTION:
-            return common
-        common |= {"block_size": self.block_size, "max_num_batched_tokens": self.batched_tokens}
-        if self.policy == "vllm-v1":
-            common |= {
-                "enable_chunked_prefill": self.chunked_prefill, "enable_prefix_caching": self.prefix_caching,
-            }  # fmt: skip
-        return common
+        chosen: dict[str, Option] = {
+            "max_model_len": self.max_model_len, "max_num_seqs": self.seqs, "block_size": self.block_size,
+            "max_num_batched_tokens": self.batched_tokens, "chunk_size": self.batched_tokens,
+            "enable_chunked_prefill": self.chunked_prefill, "enable_prefix_caching": self.prefix_caching,
+        }  # fmt: skip
+        known = {option.name for option in fields(POLICIES[self.policy].config)}  # chunk_size is Sarathi's name for it
+        return {name: value for name, value in chosen.items() if name in known}
 
     def deployment(self, name: str, model: str, devices: Sequence[Sequence[int]], role: Any = "both") -> Deployment:
         """As many of these engines as there are rows of devices."""

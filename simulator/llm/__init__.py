@@ -7,10 +7,11 @@ from .fleet.pools import Pools
 from .fleet.scaling import Autoscaling
 from .interval_math import Interval
 from .intervals import replicated
+from .own_policy import register_policy
 from .plan import Deployment, LLMPlan, LLMWorkload, ServedModel
 from .plan_result import LLMPlanResult
 from .plan_simulate import simulate_plan
-from .policies import POLICIES
+from .policies import POLICIES, Policy
 from .request import LLMRequest
 from .result import LLMResult
 from .shared import SharedEngine, simulate_shared
@@ -33,10 +34,11 @@ __all__ = [
     "LLMResult",
     "LLMTrace",
     "LLMWorkload",
+    "Policy",
+    "Pools",
     "ServedModel",
     "SharedEngine",
     "Speculative",
-    "Pools",
     "SwapCost",
     "conversations",
     "draw",
@@ -44,6 +46,7 @@ __all__ = [
     "read_azure_llm",
     "read_lengths",
     "read_mooncake",
+    "register_policy",
     "renewal_times",
     "replicated",
     "simulate_llm",

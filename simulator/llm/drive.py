@@ -6,7 +6,6 @@ What it is for: holding a policy against the real scheduler, step by step (DESIG
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 from ...errors import InputError
@@ -16,6 +15,7 @@ from .request import LLMRequest
 from .sarathi import SarathiConfig
 from .vllm02 import Vllm02Config, Vllm02Scheduler
 from .vllm_v1 import V1Config, V1Scheduler
+from .work import work_02, work_contiguous, work_v1
 
 __all__ = ["drive"]
 
@@ -36,7 +36,8 @@ def drive(
     Parameters
     ----------
     policy : {"vllm-0.2", "vllm-v1", "sarathi", "orca-max", "orca-pow2", "orca-oracle", "fastertransformer"}
-        The paper's scheduler (vLLM 0.2.7), today's (V1), Sarathi-Serve's, or one of the paper's baselines.
+        The paper's scheduler (vLLM 0.2.7), today's (V1), Sarathi-Serve's, one of the paper's baselines, or a policy of
+        your own that is in `POLICIES`: its records are those of the family whose steps it has.
     config : mapping, Vllm02Config, V1Config, SarathiConfig or ContiguousConfig
         Engine arguments, by vLLM's own names; of the baselines ``num_slots, max_model_len, max_num_seqs``.
     requests : iterable of mapping or LLMRequest
@@ -59,7 +60,7 @@ def drive(
     InputError
         On an unknown policy, option or field, a request that can never run, or two of one id.
     """
-    policy_named(policy)
+    found = policy_named(policy)
     arrivals = [_request(r) for r in requests]
     seen: set[str | int] = set()
     for request in arrivals:
@@ -67,15 +68,17 @@ def drive(
             raise InputError(f"requests: two have the id {request.id!r}")
         seen.add(request.id)
     arrivals.sort(key=lambda r: r.arrival)
-    doors = {"vllm-0.2": _drive_02, "vllm-v1": partial(_drive_v1, policy), "sarathi": partial(_drive_v1, policy)}
-    door = doors.get(policy) or partial(_drive_contiguous, policy)
-    return door(config, arrivals, max_steps)
+    doors = {work_02: _drive_02, work_v1: _drive_v1, work_contiguous: _drive_contiguous}
+    door = doors.get(found.work)
+    if door is None:
+        raise InputError(f"policy: {policy!r}: drive records steps that {', '.join(w.__name__ for w in doors)} read")
+    return door(policy, config, arrivals, max_steps)
 
 
-def _drive_02(config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
-    options = policy_config(Vllm02Config, config)
-    _check("vllm-0.2", options, arrivals)
-    scheduler = Vllm02Scheduler(options)
+def _drive_02(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
+    options = policy_config(POLICIES[policy].config, config)
+    _check(policy, options, arrivals)
+    scheduler: Vllm02Scheduler = POLICIES[policy].scheduler(options)
     records: list[Record] = []
     for step in _steps(scheduler, arrivals, max_steps):
         decision = scheduler.schedule()
@@ -135,7 +138,7 @@ def _drive_v1(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: i
 
 
 def _drive_contiguous(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
-    options = policy_config(ContiguousConfig, config)
+    options = policy_config(POLICIES[policy].config, config)
     _check(policy, options, arrivals)
     scheduler = POLICIES[policy].scheduler(options)
     records: list[Record] = []

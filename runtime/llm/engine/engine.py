@@ -22,7 +22,7 @@ from ....profiles.llm.decoder import DecoderSpec, decoder
 from ....simulator.llm.policies import policy_config, policy_named
 from ....simulator.llm.request import LLMRequest
 from ....simulator.llm.work import Work
-from .adapters import ADAPTERS, Adapter, Emitted, Finished
+from .adapters import Adapter, Emitted, Finished, adapter_of
 from .options import EngineConfig
 from .plan import StepPlan
 from .prompts import drawn_prompt
@@ -104,7 +104,7 @@ class LLMEngine:
     model : DecoderSpec or str
         Its shape, or the name of one.
     policy : {"vllm-v1", "sarathi", "vllm-0.2"}
-        The scheduler.
+        The scheduler; or one of your own in `POLICIES` with paged memory.
     config : mapping or dataclass
         The policy's options, by vLLM's own names. ``max_model_len`` is by default at most the model's positions.
     options : EngineConfig, optional
@@ -135,8 +135,7 @@ class LLMEngine:
         except TypeError as error:
             raise InputError(f"engine: {str(error).partition('() ')[2] or error}") from None
         self.policy = policy_named(policy)
-        if policy not in ADAPTERS:
-            raise InputError(f"policy: the engine runs {', '.join(ADAPTERS)}, which page their memory (got {policy!r})")
+        adapter = adapter_of(self.policy)
         self.name = policy
         self.config: Any = policy_config(self.policy.config, _with_length(self.policy.config, config, self.spec))
         self.scheduler = self.policy.scheduler(self.config)
@@ -144,7 +143,7 @@ class LLMEngine:
         pool = self.scheduler.pool if hasattr(self.scheduler, "pool") else self.scheduler.memory.gpu
         host = getattr(self.config, "num_cpu_blocks", 0)
         self.memory = Memory(pool.size, host, self.config.block_size, self.config.max_model_len)
-        self.adapter: Adapter = ADAPTERS[policy](self.scheduler, self.options.seed)
+        self.adapter: Adapter = adapter(self.scheduler, self.options.seed)
         self.runner: Any = _runner(self.spec, self.memory, self.options)
         self._deep = self.policy.in_flight(self.config)
         self._flying: deque[_Flight] = deque()
