@@ -1,0 +1,77 @@
+"""Seconds of collectives for arrays of configurations, on the links that their group really has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cluster import Cluster
+from .rates import DeviceRates
+
+__all__ = ["GroupLinks"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupLinks:
+    """Links inside groups of devices, one group shape per row.
+
+    Devices are numbered as Megatron does: tensor-parallel ranks next to each other, then data-parallel, then
+    pipeline ranks. A ring over several nodes enters and leaves a node through as many network cards as the group has
+    members there; each device has one card of the cluster's inter-node bandwidth.
+
+    Parameters
+    ----------
+    size : array
+        Devices of the group.
+    bandwidth : array
+        Bytes per second that each member sends in a ring (NCCL's bus bandwidth).
+    latency : array
+        Fixed seconds of one collective: one message per level of a tree.
+    inside : array of bool
+        The whole group is in one node.
+    """
+
+    size: Floats
+    bandwidth: Floats
+    latency: Floats
+    inside: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, cluster: Cluster, rates: DeviceRates, size: Any, stride: Any) -> GroupLinks:
+        """Groups of `size` devices that are `stride` apart."""
+        n, step = np.broadcast_arrays(np.asarray(size, dtype=float), np.asarray(stride, dtype=float))
+        near, far = cluster.spec.intra_node, cluster.spec.inter_node
+        per_node = cluster.devices_per_node
+        members = np.clip(np.floor(per_node / step), 1, n)  # of one group, in one node
+        inside = (n - 1) * step < per_node
+        inner = near.bandwidth_bytes_per_s * rates.collective
+        outer = far.bandwidth_bytes_per_s * rates.network * members
+        bandwidth = np.where(inside, inner, np.where(members > 1, np.minimum(inner, outer), outer))
+        levels = np.ceil(np.log2(np.maximum(n, 1)))
+        latency = levels * np.where(inside, near.latency_s, far.latency_s)
+        return cls(n, bandwidth, latency, inside)
+
+    def half(self, n_bytes: Any) -> Floats:
+        """A reduce-scatter or an all-gather of `n_bytes`: each sends ``(n - 1) / n`` of them. 0 in a group of one."""
+        seconds = self.latency + (self.size - 1) / self.size * n_bytes / self.bandwidth
+        return np.where((self.size > 1) & (np.asarray(n_bytes) > 0), seconds, 0.0)
+
+    def all_reduce(self, n_bytes: Any) -> Floats:
+        """An all-reduce: twice the bytes of a reduce-scatter, one latency."""
+        seconds = self.latency + 2 * (self.size - 1) / self.size * n_bytes / self.bandwidth
+        return np.where((self.size > 1) & (np.asarray(n_bytes) > 0), seconds, 0.0)
+
+    def send(self, n_bytes: Any, cluster: Cluster, rates: DeviceRates) -> Floats:
+        """One message to the next member, which is in another node unless the whole group is in one."""
+        near, far = cluster.spec.intra_node, cluster.spec.inter_node
+        seconds = np.where(
+            self.inside,
+            near.latency_s + n_bytes / (near.bandwidth_bytes_per_s * rates.collective),
+            far.latency_s + n_bytes / (far.bandwidth_bytes_per_s * rates.network),
+        )
+        return np.where(self.size > 1, seconds, 0.0)

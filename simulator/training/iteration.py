@@ -1,0 +1,143 @@
+"""One iteration of many valid configurations: layers, pipeline, data parallelism and optimizer put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cluster import Cluster
+from .collectives import GroupLinks
+from .columns import Columns
+from .kernels import DTYPE_BYTES, Kernels
+from .layer_costs import end_times, layer_times, padded_vocab
+from .memory import STATE_BYTES, device_params
+from .model import TransformerShape
+from .rates import Stack
+from .result import TimeParts
+from .schedule import pipeline_time
+
+__all__ = ["TimeColumns", "iteration"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeColumns:
+    """`TimeParts`, one array per part, by name, and their sum."""
+
+    parts: dict[str, Floats]
+    total: Floats
+
+    def row(self, index: int) -> TimeParts:
+        """Parts of one configuration."""
+        return TimeParts(**{name: float(column[index]) for name, column in self.parts.items()})
+
+
+def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack: Stack, c: Columns) -> TimeColumns:
+    """Seconds of one iteration and their parts.
+
+    Layers cost the same in all configurations of equal (tp, microbatch, sequence_parallel, recompute): each such
+    combination is computed once.
+    """
+    key = ((c.tp << 36) + (c.microbatch << 4) + (c.sequence_parallel.astype(np.int64) << 2)) + c.recompute
+    _, sample, back = np.unique(key, return_index=True, return_inverse=True)
+    back = back.reshape(-1)
+    few = c.take(sample)
+    group = GroupLinks.of(cluster, kernels.rates, few.tp, 1)
+    layer = layer_times(shape, kernels, stack, group, few.microbatch, few.sequence_parallel, few.recompute)
+    ends = end_times(shape, kernels, group, few.microbatch, few.sequence_parallel)
+
+    p, v, m = c.pp.astype(float), c.interleave.astype(float), c.microbatches.astype(float)
+    count = shape.layers / p
+    first = (ends.embedding_forward + ends.embedding_backward)[back]
+    last = (ends.head_forward + ends.head_backward)[back]
+    stage = count * (layer.forward + layer.backward)[back]
+    send = _send_seconds(shape, cluster, kernels, stack, few, group)[back] if (p > 1).any() else 0 * p
+    pipe = GroupLinks.of(cluster, kernels.rates, c.pp, c.tp * c.dp)
+    size = DTYPE_BYTES[kernels.dtype]
+    share = np.where(c.sequence_parallel | stack.scatter_gather, c.tp, 1)
+    hop = pipe.send(size * c.microbatch * shape.seq * shape.hidden / share, cluster, kernels.rates)
+    times = pipeline_time(
+        stage, first, last, send + hop, c.pp, c.interleave, c.microbatches, overlap=stack.overlap_pipeline
+    )
+
+    data = _data_parallel(shape, cluster, kernels, stack, c, count * layer.forward[back], count * layer.backward[back])
+    on_first, on_last = device_params(shape, c.tp, c.pp)
+    params = np.maximum(on_first, on_last)
+    shared = np.where(c.zero >= 1, c.dp, 1)
+    gradient = STATE_BYTES[kernels.dtype][1]
+    per_param = gradient * 2 + 24 + size + (12 if kernels.dtype == "fp16" else 0)  # norm, Adam's three, casts
+    tied = 0.0 * p
+    if shape.tied:
+        ends_group = GroupLinks.of(cluster, kernels.rates, 2, c.tp * c.dp * np.maximum(c.pp - 1, 1))
+        volume = gradient * padded_vocab(shape, c.tp) * shape.hidden / c.tp
+        tied = np.where(p > 1, ends_group.all_reduce(volume), 0.0)
+
+    def layers(column: Floats) -> Floats:
+        return m * count * column[back]
+
+    parts = {
+        "forward_gemm": layers(layer.gemm[0]),
+        "forward_attention": layers(layer.attention[0]),
+        "forward_element": layers(layer.element[0]),
+        "backward_gemm": layers(layer.gemm[1]),
+        "backward_attention": layers(layer.attention[1]),
+        "backward_element": layers(layer.element[1]),
+        "recompute": layers(layer.recompute),
+        "tensor_parallel": layers(layer.tensor[0] + layer.tensor[1]),
+        "launch": layers(layer.launch[0] + layer.launch[1]),
+        "ends": m * np.where(p == 1, first + last, np.maximum(first, last)),
+        "bubble": times.bubble,
+        "pipeline_transfer": times.transfer,
+        "data_parallel": data,
+        "tied_embedding": tied,
+        "optimizer": kernels.streaming(params * (per_param / shared + gradient)),
+        "host": np.full(len(p), stack.iteration_s),
+    }
+    return TimeColumns(parts, sum(parts.values(), 0 * p))
+
+
+def _send_seconds(
+    shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack: Stack, few: Columns, group: GroupLinks
+) -> Floats:
+    """Gathering an activation that was sent in tensor-parallel shares, where layers want it whole."""
+    whole = DTYPE_BYTES[kernels.dtype] * few.microbatch * shape.seq * shape.hidden
+    return np.where(few.sequence_parallel | (not stack.scatter_gather), 0.0, group.half(whole))
+
+
+def _data_parallel(
+    shape: TransformerShape,
+    cluster: Cluster,
+    kernels: Kernels,
+    stack: Stack,
+    c: Columns,
+    forward: Floats,
+    backward: Floats,
+) -> Floats:
+    """Exposed seconds of data parallelism.
+
+    ZeRO 0 all-reduces gradients once; 1 reduce-scatters gradients and gathers parameters once; 2 reduces the
+    gradients of every microbatch, since nobody keeps all of them; 3 also gathers parameters for every forward and
+    backward pass. Overlapped, a pass hides all but the first layer's share, as far as it lasts; ZeRO 2 and 3 always
+    overlap (DeepSpeed, FSDP).
+    """
+    group = GroupLinks.of(cluster, kernels.rates, c.dp, c.tp)
+    first, last = device_params(shape, c.tp, c.pp)
+    params = np.maximum(first, last)
+    parameter, gradient, _ = STATE_BYTES[kernels.dtype]
+    share = c.pp / shape.layers  # of one layer in a stage's pass
+    m = c.microbatches.astype(float)
+
+    def exposed(seconds: Floats, work: Floats, overlapped: bool) -> Floats:
+        return np.maximum(seconds - (1 - share) * work, share * seconds) if overlapped else seconds
+
+    reduce, scatter = group.all_reduce(gradient * params), group.half(gradient * params)
+    gather = group.half(parameter * params)
+    plain = exposed(reduce, backward, stack.overlap_data)
+    once = exposed(scatter, backward, stack.overlap_data) + exposed(gather, forward, stack.overlap_data)
+    gathered = exposed(gather, forward, stack.overlap_data)
+    every = m * exposed(scatter, backward, True) + gathered
+    full = m * (exposed(gather, forward, True) + exposed(gather + scatter, backward, True))
+    return np.select([c.zero == 0, c.zero == 1, c.zero == 2], [plain, once, every], full)

@@ -1,0 +1,197 @@
+"""Seconds of one layer, of the embedding and of the output layer, per microbatch, for arrays of configurations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .collectives import GroupLinks
+from .kernels import DTYPE_BYTES, Kernels
+from .model import TransformerShape
+from .rates import Stack
+
+__all__ = ["NONE", "SELECTIVE", "FULL", "EndTimes", "LayerTimes", "end_times", "layer_times", "padded_vocab"]
+
+Floats = NDArray[np.float64]
+NONE, SELECTIVE, FULL = 0, 1, 2
+"""Codes of what is recomputed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerTimes:
+    """Seconds of one layer on one device for one microbatch, one value per row.
+
+    Parameters
+    ----------
+    gemm, attention, element : tuple of array
+        (forward, backward) without what is recomputed: matrix products, attention core, streaming kernels.
+    tensor : tuple of array
+        (forward, backward) tensor-parallel communication that no product hides.
+    recompute : array
+        Forward work done once more in the backward pass, with its communication.
+    launch : tuple of array
+        (forward, backward) time that the device waits for the host.
+    """
+
+    gemm: tuple[Floats, Floats]
+    attention: tuple[Floats, Floats]
+    element: tuple[Floats, Floats]
+    tensor: tuple[Floats, Floats]
+    recompute: Floats
+    launch: tuple[Floats, Floats]
+
+    @property
+    def forward(self) -> Floats:
+        """One forward pass."""
+        return self.gemm[0] + self.attention[0] + self.element[0] + self.tensor[0] + self.launch[0]
+
+    @property
+    def backward(self) -> Floats:
+        """One backward pass with what it recomputes."""
+        return self.gemm[1] + self.attention[1] + self.element[1] + self.tensor[1] + self.launch[1] + self.recompute
+
+
+def layer_times(
+    shape: TransformerShape,
+    kernels: Kernels,
+    stack: Stack,
+    group: GroupLinks,
+    microbatch: Any,
+    sequence_parallel: Any,
+    recompute: Any,
+) -> LayerTimes:
+    """Costs of one layer.
+
+    Bytes of streaming kernels are counted kernel by kernel as Megatron-LM fuses them: norm; bias, dropout and
+    residual; bias and GELU (or SwiGLU); scale, mask and softmax. In the backward pass the reduction of a
+    column-parallel layer's input gradient runs under its weight gradient, and (sequence parallel) the gather of its
+    input under its input gradient; what is longer than that product is exposed.
+
+    Parameters
+    ----------
+    shape, kernels, stack
+        Model, device and software.
+    group : GroupLinks
+        Tensor-parallel groups, one per row.
+    microbatch, sequence_parallel, recompute : array
+        Samples; bool; codes.
+    """
+    t, b = group.size, np.asarray(microbatch, dtype=float)
+    sp, again = np.asarray(sequence_parallel, dtype=bool), np.asarray(recompute)
+    n = b * shape.seq
+    rows = np.where(sp, n / t, n)
+    size = DTYPE_BYTES[kernels.dtype]
+    dropout = stack.dropout and not shape.gated if shape.dropout is None else shape.dropout
+    h, inner, ffn = shape.hidden, shape.inner / t, shape.ffn / t
+    qkv, q = (shape.q_width + 2 * shape.kv_width) / t, shape.q_width / t
+
+    matrices = ((qkv, h), (h, q), (inner, h), (h, ffn))  # [columns, depth] of the four products
+    forward = [kernels.gemm(n, columns, depth) for columns, depth in matrices]
+    by_input = [kernels.gemm(n, depth, columns) for columns, depth in matrices]
+    by_weight = [kernels.gemm(columns, depth, n, output_bytes=8) for columns, depth in matrices]
+
+    attention = _attention(shape, kernels, stack, n, t, dropout)
+
+    norm, mask = 2 * size * rows * h, (1 if dropout else 0) * rows * h
+    element_forward = kernels.streaming(
+        2 * norm + 2 * (3 * size * rows * h + mask) + size * n * (3 * ffn if shape.gated else 2 * ffn), 5
+    )
+    element_backward = kernels.streaming(
+        2 * (4 * size * rows * h)  # norms: gradient, input, output, and a pass for their weights
+        + 2 * ((2 * size * rows * h + mask) if dropout else 0)
+        + 2 * (3 * size * rows * h)  # residual branches add their gradients
+        + size * n * (5 * ffn if shape.gated else 4 * ffn)
+        + (0 if shape.gated else size * (2 * rows * h + n * qkv)),  # bias gradients
+        9,
+    )
+    turn = 2 * size * n * (q if not shape.gated else q + qkv)  # heads to the front, or rotary embedding
+    element_forward = element_forward + kernels.streaming(turn, 1)
+    element_backward = element_backward + kernels.streaming(turn, 1)
+
+    whole = size * n * h
+    half, reduce = group.half(whole), group.all_reduce(whole)
+    tensor_forward = np.where(sp, 4 * half, 2 * reduce)
+    hidden_by_weight = np.maximum(np.where(sp, half, reduce) - by_weight[0], 0)
+    hidden_by_weight = hidden_by_weight + np.maximum(np.where(sp, half, reduce) - by_weight[2], 0)
+    hidden_by_input = np.maximum(half - by_input[0], 0) + np.maximum(half - by_input[2], 0)
+    tensor_backward = hidden_by_weight + np.where(sp, hidden_by_input + 2 * half, 0.0)
+
+    gemm_forward, gemm_backward = sum(forward), sum(by_input) + sum(by_weight)
+    device_forward = gemm_forward + attention[0] + element_forward + tensor_forward
+    device_backward = gemm_backward + attention[1] + element_backward + tensor_backward
+    launch_forward = np.maximum(stack.ops_forward * stack.op_s - device_forward, 0)
+    launch_backward = np.maximum(stack.ops_backward * stack.op_s - device_backward, 0)
+    core = 0.0 if stack.flash else attention[0]  # a fused kernel recomputes by itself; selective adds nothing
+    extra = np.where(again == FULL, device_forward + launch_forward, np.where(again == SELECTIVE, core, 0.0))
+    return LayerTimes(
+        (gemm_forward + 0 * n, gemm_backward + 0 * n),
+        attention,
+        (element_forward, element_backward),
+        (tensor_forward, tensor_backward),
+        extra,
+        (launch_forward, launch_backward),
+    )
+
+
+def _attention(
+    shape: TransformerShape, kernels: Kernels, stack: Stack, n: Floats, t: Floats, dropout: bool
+) -> tuple[Floats, Floats]:
+    """Attention core (forward, backward): one fused kernel, or products and softmax over scores in memory."""
+    s, d, heads = shape.seq, shape.head_dim, shape.heads / t
+    if stack.flash:
+        return (
+            kernels.flash(n, heads, s, d, backward=False),
+            kernels.flash(n, heads, s, d, backward=True),
+        )
+    size, scores, batch = DTYPE_BYTES[kernels.dtype], n * heads * s, n / s * heads
+    products = kernels.gemm(s, s, d, batch=batch) + kernels.gemm(s, d, s, batch=batch)
+    drop = 2 * size + 1 if dropout else 0
+    forward = products + kernels.streaming((2 * size + drop) * scores, 2)
+    backward = 2 * products + kernels.streaming((3 * size + drop) * scores, 2)
+    return forward, backward
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EndTimes:
+    """Seconds of the first stage's embedding and the last stage's output layer with its loss, per microbatch."""
+
+    embedding_forward: Floats
+    embedding_backward: Floats
+    head_forward: Floats
+    head_backward: Floats
+
+
+def padded_vocab(shape: TransformerShape, tp: Any) -> Floats:
+    """Vocabulary padded to a multiple of ``128 x tp``, as Megatron does."""
+    block = 128.0 * np.asarray(tp, dtype=float)
+    return np.ceil(shape.vocab / block) * block
+
+
+def end_times(
+    shape: TransformerShape, kernels: Kernels, group: GroupLinks, microbatch: Any, sequence_parallel: Any
+) -> EndTimes:
+    """Costs of the ends, vocabulary-parallel. The loss runs in fp32: per logit 38 bytes forward (cast 6, maximum 4,
+    subtract 8, exponential 8, sum 4, divide 8), 14 backward (scale 8, cast 6)."""
+    t, sp = group.size, np.asarray(sequence_parallel, dtype=bool)
+    n = np.asarray(microbatch, dtype=float) * shape.seq
+    size, h, v = DTYPE_BYTES[kernels.dtype], shape.hidden, padded_vocab(shape, t) / t
+    rows = np.where(sp, n / t, n)
+    whole = size * n * h
+    half, reduce = group.half(whole), group.all_reduce(whole)
+    by_weight = kernels.gemm(v, h, n, output_bytes=8)
+    statistics = 3 * group.all_reduce(4 * n)
+    return EndTimes(
+        kernels.streaming(4 * size * n * h, 3) + np.where(sp, half, reduce),
+        kernels.streaming((size + 8) * n * h, 2) + np.where(sp, half, 0.0),
+        kernels.gemm(n, v, h)
+        + kernels.streaming(38 * n * v + 2 * size * rows * h, 7)
+        + statistics
+        + np.where(sp, half, 0.0),
+        kernels.gemm(n, h, v)
+        + by_weight
+        + kernels.streaming(14 * n * v + 4 * size * rows * h, 4)
+        + np.maximum(np.where(sp, half, reduce) - by_weight, 0),
+    )

@@ -1,0 +1,207 @@
+"""What an estimate says: seconds, bytes, MFU, and every part of the first two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import PROBLEMS
+
+__all__ = ["Breakdown", "Estimate", "Estimates", "MemoryParts", "TimeParts"]
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class TimeParts:
+    """Seconds of one iteration on the slowest stage; all but `bubble` is what its device does. They add up.
+
+    Parameters
+    ----------
+    forward_gemm, forward_attention, forward_element : float
+        Layers' forward passes: matrix products, attention core, streaming kernels.
+    backward_gemm, backward_attention, backward_element : float
+        Layers' backward passes, without what is recomputed.
+    recompute : float
+        Forward work done again, with its communication.
+    tensor_parallel : float
+        All-reduces, or reduce-scatters and all-gathers, that no product hides.
+    launch : float
+        Waiting for the host to launch kernels.
+    ends : float
+        Embedding or output layer and loss, whichever the slowest stage has.
+    bubble : float
+        Filling and draining the pipeline.
+    pipeline_transfer : float
+        Sends between stages that no work hides.
+    data_parallel : float
+        Reduction of gradients and gathering of parameters that no work hides.
+    tied_embedding : float
+        The sum of the tied embedding's two gradients over the first and the last stage.
+    optimizer : float
+        Norms and the Adam step.
+    host : float
+        Fixed host work of an iteration.
+    """
+
+    forward_gemm: float
+    forward_attention: float
+    forward_element: float
+    backward_gemm: float
+    backward_attention: float
+    backward_element: float
+    recompute: float
+    tensor_parallel: float
+    launch: float
+    ends: float
+    bubble: float
+    pipeline_transfer: float
+    data_parallel: float
+    tied_embedding: float
+    optimizer: float
+    host: float
+
+    @property
+    def total(self) -> float:
+        """Seconds of the iteration."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryParts:
+    """Bytes at the allocator's peak on the fullest device (`memory.Memory`), and what lies outside the allocator."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: int
+    ends: int
+    workspace: int
+    outside: int
+
+    @property
+    def total(self) -> int:
+        """What the allocator has handed out at its peak: all parts but `outside`."""
+        return sum(getattr(self, field.name) for field in fields(self)) - self.outside
+
+    @property
+    def device(self) -> int:
+        """What the device must have: the peak, and context, NCCL and fragmentation."""
+        return self.total + self.outside
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Parts of time and of memory.
+
+    Parameters
+    ----------
+    time, memory
+        Their parts.
+    microbatches : int
+        Microbatches of each pipeline.
+    model_flops, hardware_flops : int
+        FLOPs of one iteration, without and with what is recomputed.
+    params : int
+        Parameters of the model.
+    stack : str
+        Training software that was modelled.
+    source : str
+        Where the device's rates come from.
+    """
+
+    time: TimeParts
+    memory: MemoryParts
+    microbatches: int
+    model_flops: int
+    hardware_flops: int
+    params: int
+    stack: str
+    source: str
+
+    def explain(self) -> str:
+        """Both lists, largest first, as text."""
+        lines = [f"{self.params / 1e9:.2f} B parameters, {self.microbatches} microbatches, {self.stack}"]
+        lines.append(f"iteration {self.time.total:.4g} s")
+        rows = sorted(((getattr(self.time, f.name), f.name) for f in fields(self.time)), reverse=True)
+        lines += [f"  {name:<18}{s:>11.4g} s {s / self.time.total:>7.1%}" for s, name in rows if s > 0]
+        lines.append(f"memory {self.memory.total / GIB:.2f} GiB, {self.memory.device / GIB:.2f} with what is outside")
+        held = sorted(((getattr(self.memory, f.name), f.name) for f in fields(self.memory)), reverse=True)
+        lines += [f"  {name:<18}{n / GIB:>9.2f} GiB" for n, name in held if n > 0]
+        lines.append(f"rates: {self.source}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One configuration.
+
+    Parameters
+    ----------
+    seconds : float
+        One iteration.
+    peak_bytes : int
+        Allocator's peak on the fullest device (``torch.cuda.max_memory_allocated``).
+    mfu : float
+        Model FLOPs over what all devices could do in that time.
+    fits : bool
+        Whether peak, context, buffers and fragmentation fit into the device's memory.
+    breakdown : Breakdown
+        Every part.
+    """
+
+    seconds: float
+    peak_bytes: int
+    mfu: float
+    fits: bool
+    breakdown: Breakdown
+
+    @property
+    def hfu(self) -> float:
+        """Hardware FLOPs utilisation: what is recomputed counts as well."""
+        return self.mfu * self.breakdown.hardware_flops / self.breakdown.model_flops
+
+    def explain(self) -> str:
+        """The result in a line, and its parts."""
+        said = f"{self.seconds:.4g} s per iteration, MFU {self.mfu:.1%}, peak {self.peak_bytes / GIB:.2f} GiB"
+        return f"{said}{'' if self.fits else ', does NOT fit'}\n{self.breakdown.explain()}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates:
+    """Many configurations, one per row.
+
+    Parameters
+    ----------
+    seconds, mfu : array of float64
+        As in `Estimate`; NaN where the configuration is impossible.
+    peak_bytes, device_bytes : array of int64
+        Allocator's peak, and with what lies outside it; -1 where impossible.
+    fits : array of bool
+        Possible and within the device's memory.
+    problem : array of int64
+        What is impossible: an index into `columns.PROBLEMS`; 0 for nothing.
+    """
+
+    seconds: NDArray[np.float64]
+    peak_bytes: NDArray[np.int64]
+    mfu: NDArray[np.float64]
+    fits: NDArray[np.bool_]
+    device_bytes: NDArray[np.int64]
+    problem: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def best(self) -> int | None:
+        """Row of the fastest configuration that fits, the first of equals; None if none does."""
+        if not self.fits.any():
+            return None
+        return int(np.argmin(np.where(self.fits, self.seconds, np.inf)))
+
+    def why(self, row: int) -> str:
+        """The rule that a row breaks; empty for none."""
+        return PROBLEMS[int(self.problem[row])]

@@ -1,0 +1,83 @@
+"""Seconds of a pipeline's iteration: 1F1B and interleaved 1F1B in closed form, with uneven ends and transfers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PipelineTime", "bubble_fraction", "pipeline_time"]
+
+Floats = NDArray[np.float64]
+
+
+def bubble_fraction(pp: Any, microbatches: Any, interleave: Any = 1) -> Floats:
+    """Idle over ideal time of even stages: ``(p - 1) / (m v)`` (Narayanan et al. 2021, section 2.2)."""
+    p, m, v = (np.asarray(x, dtype=float) for x in (pp, microbatches, interleave))
+    return (p - 1) / (m * v)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PipelineTime:
+    """Seconds of the pipeline part of an iteration; its parts add up to it.
+
+    Parameters
+    ----------
+    work : array
+        The slowest stage's forward and backward passes of all microbatches.
+    bubble : array
+        Its wait for the pipeline to fill and drain.
+    transfer : array
+        Sends between stages that no work hides.
+    """
+
+    work: Floats
+    bubble: Floats
+    transfer: Floats
+
+    @property
+    def total(self) -> Floats:
+        """All parts."""
+        return self.work + self.bubble + self.transfer
+
+
+def pipeline_time(
+    stage: Any,
+    first_extra: Any,
+    last_extra: Any,
+    send: Any,
+    pp: Any,
+    interleave: Any,
+    microbatches: Any,
+    *,
+    overlap: bool,
+) -> PipelineTime:
+    """Time of m microbatches through p stages in 1F1B, with v chunks of layers per stage.
+
+    The slowest stage works without a pause once the pipeline is full: ``m x max``. One chunk of every other stage is
+    before and after it: ``(sum - max) / v``, which is ``(p - 1) / v`` of an even stage. In the steady state every
+    chunk waits for two exchanges, one forward and one backward, unless they are hidden; filling and draining cross
+    every border once each way in any case.
+
+    Parameters
+    ----------
+    stage : array
+        Forward and backward seconds of a middle stage for one microbatch.
+    first_extra, last_extra : array
+        What the first stage (embedding) and the last one (output layer) take more.
+    send : array
+        Seconds of one activation to the next stage.
+    pp, interleave, microbatches : array
+        p, v and m.
+    overlap : bool
+        Whether interleaved schedules hide their exchanges.
+    """
+    t, e0, e1, x = (np.asarray(a, dtype=float) for a in (stage, first_extra, last_extra, send))
+    p, v, m = (np.asarray(a, dtype=float) for a in (pp, interleave, microbatches))
+    slowest = t + np.where(p == 1, e0 + e1, np.maximum(e0, e1))
+    bubble = (p * t + e0 + e1 - slowest) / v
+    steady = np.where((v > 1) & overlap, 0.0, 2 * v * m * x)
+    transfer = np.where(p > 1, steady + 2 * (p - 1) * x, 0.0)
+    return PipelineTime(m * slowest, bubble, transfer)
