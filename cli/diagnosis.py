@@ -17,7 +17,7 @@ __all__ = ["diagnose"]
 
 LIBRARIES = (
     *("numpy", "scipy", "pandas", "numba", "simpy", "ortools", "pydantic", "matplotlib", "typer"),
-    *("torch", "pyarrow", "dask", "ray", "kubernetes", "tritonclient"),
+    *("torch", "triton", "fastapi", "uvicorn", "pyarrow", "dask", "ray", "kubernetes", "tritonclient"),
 )
 
 Findings = dict[str, Any]
@@ -144,6 +144,46 @@ def _check_running() -> str:
     return f"torch.distributed with {', '.join(backends)}"
 
 
+def _check_llm_simulation() -> str:
+    from ..profiles.llm import LinearCost
+    from ..simulator.llm import LLMTrace, simulate_llm
+
+    cost = LinearCost(base_s=0.5, token_s=0.0, context_s=0.0)
+    config = {"num_blocks": 8, "max_model_len": 64}
+    finishes = [
+        simulate_llm(LLMTrace([0.0], [4], [3]), config=config, cost=cost, engine=engine).finish.tolist()
+        for engine in ("compiled", "simpy")
+    ]
+    if finishes != [[1.5]] * 2:
+        raise ValueError(f"expected finishes [1.5] from both engines (got {finishes})")
+    return "both engines agree"
+
+
+def _check_llm_engine() -> str:
+    from ..runtime.llm.engine import LLMEngine, serve_trace
+    from ..simulator.llm import LLMTrace
+
+    with LLMEngine("tiny-llama", "vllm-v1", {"num_blocks": 8, "max_model_len": 64}) as engine:
+        result = serve_trace(engine, LLMTrace([0.0], [4], [3]))
+    if result.generated.tolist() != [3]:
+        raise ValueError(f"expected 3 tokens (got {result.generated.tolist()})")
+    return "tiny-llama said 3 tokens"
+
+
+def _check_llm_endpoint() -> str:
+    from ..runtime.llm.engine.server import check_installed
+
+    check_installed()
+    return "meshwright run --llm MODEL --serve"
+
+
+def _check_triton() -> str:
+    import torch
+    import triton
+
+    return f"Triton {triton.__version__}, {'on the GPU' if torch.cuda.is_available() else 'no GPU: torch kernels run'}"
+
+
 def _check_figures() -> str:
     import matplotlib
 
@@ -160,6 +200,10 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "plans": _check_plans,
     "simulation": _check_simulation,
     "measuring and running for real": _check_running,
+    "LLM simulation": _check_llm_simulation,
+    "LLM engine": _check_llm_engine,
+    "LLM endpoint": _check_llm_endpoint,
+    "LLM kernels in Triton": _check_triton,
     "figures": _check_figures,
     "Parquet files": _check_parquet,
 }

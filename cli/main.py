@@ -23,7 +23,10 @@ DEBUG = "MESHWRIGHT_DEBUG"
 INTERRUPTED, PIPE_CLOSED = 130, 141
 """What a shell reports for a program that SIGINT, or SIGPIPE, ended."""
 
-EXTRAS = {"torch": "torch", "pyarrow": "parquet", "dask": "dask", "distributed": "dask", "ray": "ray"}
+EXTRAS = {
+    "torch": "torch", "pyarrow": "parquet", "dask": "dask", "distributed": "dask", "ray": "ray", "triton": "triton",
+    "fastapi": "serve", "uvicorn": "serve",
+}  # fmt: skip
 """Module that is not installed -> the extra that brings it."""
 
 # typer carries its own copy of click by now and used the installed one before: both name the class so.

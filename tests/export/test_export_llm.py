@@ -135,6 +135,15 @@ def test_scripts_start_what_the_plan_says(tmp_path: Path) -> None:
     assert LLMPlan.load(tmp_path / "x/plan.json") == made
 
 
+def test_sources_name_models_in_any_case(tmp_path: Path) -> None:
+    """`meshwright plan --models LLAMA-3.1-8b` takes any case, and the plan has the model's own name."""
+    made = plan(deployment())
+    export_llm(made, "vllm", tmp_path / "x", model_source={"CHAT": "org/chat"})
+    assert "--model=org/chat" in (tmp_path / "x/node-0/serve.sh").read_text()
+    with pytest.raises(InputError, match="model 'chat' has two sources"):
+        export_llm(made, "vllm", tmp_path / "y", model_source={"chat": "org/a", "Chat": "org/b"})
+
+
 def test_kv_capacity_is_printed_with_its_formula(tmp_path: Path) -> None:
     export_llm(plan(deployment()), "vllm", tmp_path / "x")
     text = (tmp_path / "x/capacity.txt").read_text()

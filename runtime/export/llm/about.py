@@ -44,10 +44,16 @@ def sources(plan: LLMPlan, options: ExportOptions) -> dict[str, str]:
         If a source is given for no model of the plan, or reads like an option.
     """
     names = [model.name for model in plan.models]
-    for name in options.model_source:
-        if name not in names:
-            raise InputError(f"export: model_source: the plan has no model {name!r}; it serves {', '.join(names)}")
-    found = {model.name: options.model_source.get(model.name, f"/models/{model.spec.name}") for model in plan.models}
+    by_lower = {name.lower(): name for name in names}  # as `meshwright plan --models` takes them, in any case
+    given: dict[str, str] = {}
+    for asked, source in options.model_source.items():
+        name = asked if asked in names else by_lower.get(asked.lower())
+        if name is None:
+            raise InputError(f"export: model_source: the plan has no model {asked!r}; it serves {', '.join(names)}")
+        if name in given:
+            raise InputError(f"export: model_source: model {name!r} has two sources; give one")
+        given[name] = source
+    found = {model.name: given.get(model.name, f"/models/{model.spec.name}") for model in plan.models}
     for name, source in found.items():
         if not source or source.startswith("-"):
             raise InputError(
@@ -81,14 +87,14 @@ def _capacity(plan: LLMPlan, deployment: Deployment) -> list[str]:
     tokens = (deployment.num_blocks - 1) * deployment.block_size * deployment.cp
     asked = f"asked for: {deployment.num_blocks} blocks = {tokens} tokens"
     spec = plan.model(deployment.model).spec
-    other = 0
-    if isinstance(options, V1Config):
+    if not deployment.other_bytes and isinstance(options, V1Config):  # a plan by hand: what vLLM measures when it starts
         quantised = deployment.precision not in ("bf16", "bfloat16", "fp16", "float16")
         other = other_bytes(
             spec, deployment.tp, options.max_num_batched_tokens, options.max_num_seqs, bf16_ends=quantised
         )
+        deployment = deployment.model_copy(update={"other_bytes": other})
     try:
-        found = plan.capacity(deployment, other)
+        found = plan.capacity(deployment)
     except InfeasibleError as error:
         return [asked, f"does not fit by the formula: {error}"]
     except InputError as error:
