@@ -30,9 +30,12 @@ class Ledger:
     ----------
     device : str
         Torch device.
+    clock : callable
+        What stamps read on a CPU, seconds.
     """
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: str = "cpu", clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
         self.device, self.on_gpu = device, device.startswith("cuda")
         self.stamps: list[tuple[str, Any]] = []
         self.open = False
@@ -54,7 +57,7 @@ class Ledger:
             event.record()
             self.stamps.append((name, event))
         else:
-            self.stamps.append((name, time.perf_counter()))
+            self.stamps.append((name, self.clock()))
 
     def stop(self) -> dict[str, list[float]]:
         """End the pass: seconds of every lap, by name, in order."""

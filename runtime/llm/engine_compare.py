@@ -125,7 +125,7 @@ def compare_engine(
         plan_measurement(
             spec, device=device, dtype=dtype, seed=seed, fast=fast, max_tokens=max(budget, longest),
             max_seqs=max(setting.seqs for setting in chosen.values()),
-            max_context=min(max(longest, 64), spec.max_positions // 2),
+            max_context=min(max(longest, 64), spec.max_positions // 2), clock=clock,
         )
         for spec in specs
     ]  # fmt: skip

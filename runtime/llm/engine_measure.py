@@ -60,6 +60,7 @@ def plan_measurement(
     block_size: int = 16,
     seed: int = 0,
     fast: bool = False,
+    clock: str = "wall",
 ) -> Plan:
     """Check what was asked for, before anything runs.
 
@@ -90,7 +91,7 @@ def plan_measurement(
     sizes = Sizes.upto(max_tokens or limits.max_tokens, max_seqs or limits.max_seqs, context, fast=fast)
     if sizes.tokens[-1] > spec.max_positions:
         sizes = replace(sizes, tokens=(*(t for t in sizes.tokens if t < spec.max_positions), spec.max_positions))
-    return Plan(spec, device, dtype, tp, block_size, seed, FAST_ROUNDS if fast else ROUNDS, sizes)
+    return Plan(spec, device, dtype, tp, block_size, seed, FAST_ROUNDS if fast else ROUNDS, sizes, clock)
 
 
 def measure_layers(spec: DecoderSpec, *, progress: Progress | None = None, **options: Any) -> LayerMeasurement:
@@ -137,7 +138,7 @@ def measure_in(pool: WorkerPool, plan: Plan, tell: Progress) -> LayerMeasurement
         notes="; ".join(
             (
                 cores,
-                facts.clock,
+                facts.clock if plan.clock == "wall" else "processor time of the thread",
                 f"{found.layers} of {plan.spec.layers} layers timed",
                 f"{found.rounds.repeats} or more undisturbed passes of each call",
                 f"parts add up to {found.sum_over_whole:.1%} of passes without stamps",

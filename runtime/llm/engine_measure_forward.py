@@ -132,6 +132,8 @@ class ForwardTimer:
         Where and how the engine computes.
     layers, block_size : int
         Layers to time; tokens of a block.
+    clock : callable
+        What a CPU's times are read from, seconds.
     rank : int
         Which process.
     add_up : callable, optional
@@ -153,6 +155,7 @@ class ForwardTimer:
         *,
         layers: int,
         block_size: int,
+        clock: Callable[[], float] = time.perf_counter,
         rank: int = 0,
         add_up: Callable[[Any], Any] | None = None,
         join: Callable[[Any], Any] | None = None,
@@ -160,7 +163,7 @@ class ForwardTimer:
         from .engine.runner import Memory, Runner
 
         self.layers = layers
-        self.block_size, self.ledger = block_size, Ledger(options.device_of(rank))
+        self.block_size, self.ledger = block_size, Ledger(options.device_of(rank), clock)
         longest = max((max((*c.contexts, *(n + b for n, b in c.prefill))) for c in calls), default=1)
         self.blocks = 1 + max((call.blocks(block_size) for call in calls), default=1)
         eager = replace(options, cuda_graphs=False)  # kernels are the same; what graphs save is the host's time
@@ -222,9 +225,9 @@ class ForwardTimer:
             end.record()
             end.synchronize()
             return start.elapsed_time(end) * 1e-3
-        begun = time.perf_counter()
+        begun = self.ledger.clock()
         self._run(parts)
-        return time.perf_counter() - begun
+        return self.ledger.clock() - begun
 
     def launch_seconds(self, call: Call, passes: int = 20) -> float:
         """Host seconds to queue one pass, the device left to run behind; median."""

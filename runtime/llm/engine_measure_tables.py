@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,8 @@ class Plan:
         Tensor-parallel degree; tokens of a KV block; of weights and batches; passes of each call.
     sizes : Sizes
         The grids.
+    clock : {"wall", "core"}
+        What times are read from: the wall clock, or the processor time of the measuring thread.
     """
 
     spec: DecoderSpec
@@ -53,6 +56,12 @@ class Plan:
     seed: int
     rounds: int
     sizes: Sizes
+    clock: str = "wall"
+
+    @property
+    def read_clock(self) -> Callable[[], float]:
+        """The clock itself."""
+        return time.thread_time if self.clock == "core" else time.perf_counter
 
     @property
     def number_bytes(self) -> int:
