@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from .grouped_help import LLM_PLANNED
 from .plan_llm import LLMOptions, plan_llm
 from .status import status
 from .trace_io import print_json
@@ -59,26 +60,44 @@ def plan(
     ] = None,
     dispatch: Annotated[str, typer.Option(help="shortest_queue, earliest_finish or earliest_free.")] = "shortest_queue",
     lengths: Annotated[
-        str | None, typer.Option(help="Language models: sharegpt, alpaca, or a CSV of lengths of requests.")
+        str | None,
+        typer.Option(rich_help_panel=LLM_PLANNED, help="Lengths of requests: sharegpt, alpaca, or a CSV of lengths."),
     ] = None,
     slo_ttft: Annotated[
-        float | None, typer.Option(help="Language models: limit of the time to first token, s.")
+        float | None,
+        typer.Option(rich_help_panel=LLM_PLANNED, help="Limit of the time to the first token (TTFT), seconds."),
     ] = None,
-    slo_tpot: Annotated[float | None, typer.Option(help="Language models: limit of the time per token, s.")] = None,
+    slo_tpot: Annotated[
+        float | None,
+        typer.Option(rich_help_panel=LLM_PLANNED, help="Limit of the mean time per further token (TPOT), seconds."),
+    ] = None,
     kernels: Annotated[
-        Path | None, typer.Option(help="Language models: folder of kernel tables; without it the device's roofline.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=LLM_PLANNED,
+            help="Folder of measured kernel times; without it the device's datasheet (roofline).",
+        ),
     ] = None,
     objective: Annotated[
-        str | None, typer.Option(help="Language models: goodput, devices (fewest) or rate (highest); default goodput.")
+        str | None,
+        typer.Option(
+            rich_help_panel=LLM_PLANNED, help="What to look for: goodput (default), devices (fewest) or rate (highest)."
+        ),
     ] = None,
     target: Annotated[
-        float | None, typer.Option(help="Language models: share of requests within limits; default 0.99.")
+        float | None,
+        typer.Option(rich_help_panel=LLM_PLANNED, help="Share of requests within both limits; default 0.99."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Language models: processes; default 1.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(rich_help_panel=LLM_PLANNED, help="Processes that search; default 1.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the plan here (of several, the best).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Search a placement of models on a cluster for a trace."""
+    """Search a placement of models on a cluster for a trace.
+
+    With --planner vllm: engines for language models, for requests with limits of TTFT and TPOT.
+    """
     from ..errors import InfeasibleError
     from ..files import check_target
     from ..planners import PLANNERS, PlannerSource, Problem

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from .grouped_help import Grouped
 from .profile_measure import measure
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command("measure")(measure)
+app.command("measure", cls=Grouped)(measure)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
+from .grouped_help import LLM
 from .real import known_profiles, traffic_for
 from .status import status
 from .trace_io import print_frame, print_json
@@ -39,33 +40,66 @@ def run(
     timeline: Annotated[Path | None, typer.Option(help="Write what ran where and when (Perfetto JSON).")] = None,
     per_model: Annotated[bool, typer.Option("--per-model", help="Print a table by model.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
-    llm: Annotated[str | None, typer.Option(help="Instead of a plan: a decoder by name, or its config.json.")] = None,
-    serve_http: Annotated[bool, typer.Option("--serve", help="LLM: an OpenAI-compatible endpoint, no trace.")] = False,
-    host: Annotated[str, typer.Option(help="LLM, --serve: address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="LLM, --serve: port; 0 takes a free one.", min=0, max=65535)] = 8000,
-    policy: Annotated[str | None, typer.Option(help="LLM: vllm-v1 (default), sarathi or vllm-0.2.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="LLM: NAME=VALUE, an option of the scheduler by vLLM's name; repeat it.")
+    llm: Annotated[
+        str | None, typer.Option(rich_help_panel=LLM, help="Instead of a plan: a decoder by name, or its config.json.")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="LLM: float32 (cpu), bfloat16 (cuda), float16 or float64.")] = None,
-    tp: Annotated[int | None, typer.Option(help="LLM: tensor parallelism.")] = None,
-    cp: Annotated[int | None, typer.Option(help="LLM: cache parallelism.")] = None,
-    threads: Annotated[int, typer.Option(help="LLM: torch threads of each process on a CPU.", min=1)] = 1,
-    num_blocks: Annotated[int | None, typer.Option(help="LLM: KV blocks; default what fits.")] = None,
-    block_size: Annotated[int | None, typer.Option(help="LLM: tokens of a KV block.")] = None,
-    requests: Annotated[int | None, typer.Option(help="LLM: how many; default 32, of a trace all.", min=1)] = None,
+    serve_http: Annotated[
+        bool,
+        typer.Option("--serve", rich_help_panel=LLM, help="Serve an OpenAI-compatible endpoint instead of a workload."),
+    ] = False,
+    host: Annotated[str, typer.Option(rich_help_panel=LLM, help="With --serve: address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(rich_help_panel=LLM, help="With --serve: port; 0 takes a free one.", min=0, max=65535)
+    ] = 8000,
+    policy: Annotated[
+        str | None, typer.Option(rich_help_panel=LLM, help="Scheduler: vllm-v1 (default), sarathi or vllm-0.2.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(rich_help_panel=LLM, help="Option of the scheduler by vLLM's name, NAME=VALUE; may be repeated."),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=LLM, help="Number format: float32 (cpu), bfloat16 (cuda), float16 or float64."),
+    ] = None,
+    tp: Annotated[
+        int | None,
+        typer.Option(rich_help_panel=LLM, help="Processes that split heads and widths (tensor parallelism)."),
+    ] = None,
+    cp: Annotated[
+        int | None, typer.Option(rich_help_panel=LLM, help="Processes that split each sequence (cache parallelism).")
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(rich_help_panel=LLM, help="Torch threads of each process on a CPU.", min=1)
+    ] = 1,
+    num_blocks: Annotated[
+        int | None, typer.Option(rich_help_panel=LLM, help="Blocks of memory for keys and values; default what fits.")
+    ] = None,
+    block_size: Annotated[int | None, typer.Option(rich_help_panel=LLM, help="Tokens in a block; default 16.")] = None,
+    requests: Annotated[
+        int | None, typer.Option(rich_help_panel=LLM, help="Number of requests; default 32, of a trace all.", min=1)
+    ] = None,
     lengths: Annotated[
-        str | None, typer.Option(help="LLM: sharegpt (default), alpaca or a CSV of lengths to draw from.")
+        str | None,
+        typer.Option(
+            rich_help_panel=LLM,
+            help="Lengths of requests: sharegpt (default), alpaca or a CSV of lengths to draw from.",
+        ),
     ] = None,
     scale: Annotated[
-        float | None, typer.Option(help="LLM: factor on drawn lengths; default so that they fit the model.")
+        float | None,
+        typer.Option(rich_help_panel=LLM, help="Factor on drawn lengths; default so that they fit the model."),
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(help="LLM: closed loop of so many requests.", min=1)] = None,
-    deployment: Annotated[str | None, typer.Option(help="LLM plan: which of its deployments.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(rich_help_panel=LLM, help="So many requests at a time, instead of --rate.", min=1)
+    ] = None,
+    deployment: Annotated[
+        str | None, typer.Option(rich_help_panel=LLM, help="Of a plan: which of its deployments.")
+    ] = None,
 ) -> None:
     """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times.
 
-    With --llm (or a plan of language models): one LLM engine with random weights and the simulator's own scheduler.
+    With --llm, or a plan of language models: one engine with random weights and the simulator's own scheduler.
     """
     from .run_llm import LLMRun, is_llm, only_llm, run_llm
 

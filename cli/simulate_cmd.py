@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from .grouped_help import LLM_PLANS
 from .simulate_llm import llm_plans, simulate_llm_plans
 from .trace_io import print_frame, print_json
 from .workload import check_device, check_models, profiles_for, trace_from, warn_of_hopeless
@@ -48,12 +49,28 @@ def simulate(
     ] = None,
     overhead: Annotated[float | None, typer.Option(help="Seconds added to every finish; default the plan's.")] = None,
     lengths: Annotated[
-        str | None, typer.Option(help="LLM plans: sharegpt, alpaca, or a CSV of lengths of requests.")
+        str | None,
+        typer.Option(rich_help_panel=LLM_PLANS, help="Lengths of requests: sharegpt, alpaca, or a CSV of lengths."),
     ] = None,
-    slo_ttft: Annotated[float | None, typer.Option(help="LLM plans: limit of the time to first token, s.")] = None,
-    slo_tpot: Annotated[float | None, typer.Option(help="LLM plans: limit of the time per token, s.")] = None,
+    slo_ttft: Annotated[
+        float | None,
+        typer.Option(
+            rich_help_panel=LLM_PLANS, help="Limit of the time to the first token (TTFT), seconds; default the plan's."
+        ),
+    ] = None,
+    slo_tpot: Annotated[
+        float | None,
+        typer.Option(
+            rich_help_panel=LLM_PLANS,
+            help="Limit of the mean time per further token (TPOT), seconds; default the plan's.",
+        ),
+    ] = None,
     kernels: Annotated[
-        Path | None, typer.Option(help="LLM plans: folder of kernel tables; without it the device's roofline.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=LLM_PLANS,
+            help="Folder of measured kernel times; without it the device's datasheet (roofline).",
+        ),
     ] = None,
     warmup: Annotated[float, typer.Option(help="Seconds at both ends of the trace that metrics leave out.")] = 0.0,
     per_model: Annotated[bool, typer.Option("--per-model", help="Print a table by model.")] = False,
@@ -64,7 +81,7 @@ def simulate(
     png: Annotated[Path | None, typer.Option(help="Draw latencies and utilization into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Score a plan, or several on the same traffic, in simulation."""
+    """Score a plan, or several on the same traffic, in simulation; also plans of language models."""
     from ..files import check_target
     from ..simulator import Plan
     from ..simulator import simulate as run

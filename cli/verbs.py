@@ -11,6 +11,7 @@ import typer.core
 import typer.main
 
 from ..errors import InputError
+from .grouped_help import Grouped
 
 __all__ = ["COMMANDS", "GROUPS", "VERBS", "Stopped", "Verbs"]
 
@@ -56,7 +57,7 @@ class Verbs(typer.core.TyperGroup):
         elif cmd_name in COMMANDS:
             module = importlib.import_module(f".{cmd_name}_cmd", __package__)
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
-            single.command(cmd_name)(getattr(module, cmd_name))
+            single.command(cmd_name, cls=Grouped)(getattr(module, cmd_name))
             command = typer.main.get_command(single)
         else:
             return None

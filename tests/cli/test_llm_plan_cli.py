@@ -146,3 +146,14 @@ def test_bad_simulate_options(planned: Path, tmp_path: Path, capsys: pytest.Capt
     planned.write_text(planned.read_text().replace('"tp": 1', '"tp": 0'))
     assert run(["simulate", str(planned), "--lengths", "alpaca"]) == 2
     assert "deployments[0].tp: input should be greater than 0" in capsys.readouterr().err
+
+
+def test_options_for_language_models_have_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the help of verbs that serve both worlds; every other option stands under "Options", before."""
+    for verb, option in (("plan", "--slo-ttft"), ("simulate", "--kernels"), ("run", "--serve")):
+        assert run([verb, "--help"]) == 0
+        plain, heading, rest = capsys.readouterr().out.partition("\nLanguage models (")
+        assert heading, verb
+        assert f"\n  {option}" in rest
+        assert f"\n  {option}" not in plain
+        assert "\n  --seed" in plain.partition("\nOptions:")[2]

@@ -87,7 +87,7 @@ def _capacity(plan: LLMPlan, deployment: Deployment) -> list[str]:
     tokens = (deployment.num_blocks - 1) * deployment.block_size * deployment.cp
     asked = f"asked for: {deployment.num_blocks} blocks = {tokens} tokens"
     spec = plan.model(deployment.model).spec
-    if not deployment.other_bytes and isinstance(options, V1Config):  # a plan by hand: what vLLM measures when it starts
+    if not deployment.other_bytes and isinstance(options, V1Config):  # a plan by hand
         quantised = deployment.precision not in ("bf16", "bfloat16", "fp16", "float16")
         other = other_bytes(
             spec, deployment.tp, options.max_num_batched_tokens, options.max_num_seqs, bf16_ends=quantised

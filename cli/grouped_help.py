@@ -1,0 +1,31 @@
+"""Help texts in parts: options that belong together under a heading of their own, without rich's boxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer.core
+
+__all__ = ["LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "Grouped"]
+
+LLM = "Language models (--llm MODEL, or a plan of language models)"
+LLM_PLANNED = "Language models (--planner vllm)"
+LLM_PLANS = "Language models (plans made by --planner vllm)"
+LLM_MEASURED = "Language models (--llm MODEL)"
+
+
+class Grouped(typer.core.TyperCommand):
+    """A verb whose options may name a heading: `rich_help_panel`. Those without one come first."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, options, and options under each heading, in the order of the signature."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                plain = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or plain, []).append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
