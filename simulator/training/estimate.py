@@ -193,10 +193,10 @@ def estimate_many(
 
 def _one(value: Any, name: str) -> Any:
     """A scalar, or an error."""
-    if isinstance(value, bool) != (name == "sequence_parallel") or np.ndim(value):
-        if not (name == "sequence_parallel" and isinstance(value, np.bool_)):
-            expected = {"sequence_parallel": "True or False", "recompute": f"one of {', '.join(RECOMPUTE)}"}
-            raise InputError(f"{name}: expected {expected.get(name, 'an integer')} (got {value!r})")
+    flag = isinstance(value, bool | np.bool_)
+    if flag != (name == "sequence_parallel") or np.ndim(value):
+        expected = {"sequence_parallel": "True or False", "recompute": f"one of {', '.join(RECOMPUTE)}"}
+        raise InputError(f"{name}: expected {expected.get(name, 'an integer')} (got {value!r})")
     return value
 
 
@@ -225,7 +225,9 @@ def _outside(total: Any, stack: Stack) -> Any:
 
 def _memory_parts(held: Memory, stack: Stack) -> MemoryParts:
     parts = [int(part[0]) for part in _rounded(held)]
-    return MemoryParts(*parts, int(_outside(sum(parts), stack)))
+    parameters, gradients, optimizer, activations, ends, workspace = parts
+    outside = int(_outside(sum(parts), stack))
+    return MemoryParts(parameters, gradients, optimizer, activations, ends, workspace, outside)
 
 
 def _refuse(shape: TransformerShape, cluster: Cluster, c: Columns, parts: MemoryParts) -> None:

@@ -49,7 +49,7 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     layer = layer_times(shape, kernels, stack, group, few.microbatch, few.sequence_parallel, few.recompute)
     ends = end_times(shape, kernels, group, few.microbatch, few.sequence_parallel)
 
-    p, v, m = c.pp.astype(float), c.interleave.astype(float), c.microbatches.astype(float)
+    p, m = c.pp.astype(float), c.microbatches.astype(float)
     count = shape.layers / p
     first = (ends.embedding_forward + ends.embedding_backward)[back]
     last = (ends.head_forward + ends.head_backward)[back]
@@ -131,7 +131,9 @@ def _data_parallel(
     m = c.microbatches.astype(float)
 
     def exposed(seconds: Floats, work: Floats, overlapped: bool) -> Floats:
-        return np.maximum(seconds - (1 - share) * work, share * seconds) if overlapped else seconds
+        if not overlapped:
+            return seconds
+        return share * seconds + kernels.beside((1 - share) * seconds, (1 - share) * work)
 
     reduce, scatter = group.all_reduce(gradient * params), group.half(gradient * params)
     gather = group.half(parameter * params)

@@ -119,3 +119,9 @@ class Kernels:
     def streaming(self, n_bytes: Any, kernels: int = 1) -> Floats:
         """Seconds of element-wise kernels that move `n_bytes` in all."""
         return kernels * self.rates.kernel_s + np.asarray(n_bytes, dtype=float) / self.stream
+
+    def beside(self, collective: Any, work: Any) -> Floats:
+        """Seconds that a collective adds to work that it runs beside: what is longer than the work, and what its
+        channels take from the work meanwhile. Nothing for no collective."""
+        collective, work = np.asarray(collective, dtype=float), np.asarray(work, dtype=float)
+        return np.maximum(collective - work, 0) + self.rates.contention * np.minimum(collective, work)

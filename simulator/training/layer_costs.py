@@ -68,7 +68,7 @@ def layer_times(
     Bytes of streaming kernels are counted kernel by kernel as Megatron-LM fuses them: norm; bias, dropout and
     residual; bias and GELU (or SwiGLU); scale, mask and softmax. In the backward pass the reduction of a
     column-parallel layer's input gradient runs under its weight gradient, and (sequence parallel) the gather of its
-    input under its input gradient; what is longer than that product is exposed.
+    input under its input gradient (`Kernels.beside`).
 
     Parameters
     ----------
@@ -114,10 +114,10 @@ def layer_times(
     whole = size * n * h
     half, reduce = group.half(whole), group.all_reduce(whole)
     tensor_forward = np.where(sp, 4 * half, 2 * reduce)
-    hidden_by_weight = np.maximum(np.where(sp, half, reduce) - by_weight[0], 0)
-    hidden_by_weight = hidden_by_weight + np.maximum(np.where(sp, half, reduce) - by_weight[2], 0)
-    hidden_by_input = np.maximum(half - by_input[0], 0) + np.maximum(half - by_input[2], 0)
-    tensor_backward = hidden_by_weight + np.where(sp, hidden_by_input + 2 * half, 0.0)
+    one = np.where(sp, half, reduce)
+    beside_weight = kernels.beside(one, by_weight[0]) + kernels.beside(one, by_weight[2])
+    beside_input = kernels.beside(half, by_input[0]) + kernels.beside(half, by_input[2])
+    tensor_backward = beside_weight + np.where(sp, beside_input + 2 * half, 0.0)
 
     gemm_forward, gemm_backward = sum(forward), sum(by_input) + sum(by_weight)
     device_forward = gemm_forward + attention[0] + element_forward + tensor_forward
@@ -193,5 +193,5 @@ def end_times(
         kernels.gemm(n, h, v)
         + by_weight
         + kernels.streaming(14 * n * v + 4 * size * rows * h, 4)
-        + np.maximum(np.where(sp, half, reduce) - by_weight, 0),
+        + kernels.beside(np.where(sp, half, reduce), by_weight),
     )

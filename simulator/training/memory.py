@@ -145,10 +145,12 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
     first, last = device_params(shape, c.tp, c.pp)
     logits = 2.0 * n * v + size * n * h  # the half-precision copy beside the fp32 one, and the input's gradient
     parts: list[tuple[Floats, ...]] = []
-    for params, chunks, ends, work in (
-        (first, in_first, dropout * in_first + np.where(alone, end, 0.0), np.where(alone, np.maximum(logits, backward), backward)),
-        (last, in_last, np.where(alone, dropout + end, end), np.maximum(logits, backward)),
-    ):  # fmt: skip
+    loss = np.maximum(logits, backward)
+    stages = (
+        (first, in_first, dropout * in_first + np.where(alone, end, 0.0), np.where(alone, loss, backward)),
+        (last, in_last, np.where(alone, dropout, 0.0) + end, loss),
+    )
+    for params, chunks, ends, work in stages:
         held = [params * each / share for each, share in zip(states, shares, strict=True)]
         parts.append((*held, chunks * chunk, ends, work + gathered + bucket))
     fuller = sum(parts[0]) >= sum(parts[1])

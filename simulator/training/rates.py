@@ -34,6 +34,8 @@ class DeviceRates:
         NCCL's bus bandwidth over the link's, for large messages inside a node.
     network : float
         The same between nodes.
+    contention : float
+        Share of a product's rate that a collective beside it takes: NCCL's channels over the multiprocessors.
     source : str
         Where the figures come from.
     """
@@ -49,6 +51,7 @@ class DeviceRates:
     flash_half_seq: float
     collective: float
     network: float
+    contention: float
     source: str
 
 
@@ -56,25 +59,31 @@ _GEMM = (
     "matmul, wave_s, kernel_s: least median error on the public bf16 GEMM tables of aiconfigurator (vLLM 0.14; 1,152 "
     "shapes with m >= 1024: 4.3 % on A100, 4.7 % on H100)"
 )
-_MAMF = "sustained: best random-normal matmul of the ML Engineering book ({} TFLOP/s) over the best of those tables"
-_FLASH = "flash: {}"
-_NCCL = "collective: NCCL 2.27-2.29 at 32-128 MiB in the same tables"
+_SUSTAINED = (
+    "sustained: cuBLAS multiplies random normal matrices of 8192 at {} TFLOP/s ({}); the tables' operands are kinder"
+)
+_FLASH = "flash: causal figures of the FlashAttention-{} paper"
+_NCCL = (
+    "collective: NCCL 2.27-2.29 at 32-128 MiB in the same tables; contention: 24 NCCL channels over the multiprocessors"
+)
 
 RATES: dict[str, DeviceRates] = {
     "v100": DeviceRates(
-        80, 0.92, 0.90, 3e-6, 3e-6, 0.80, 0.40, 0.32, 500, 0.80, 0.90,
+        80, 0.92, 0.90, 3e-6, 3e-6, 0.80, 0.40, 0.32, 500, 0.80, 0.90, 0.15,
         "multiprocessors: data sheet; the rest as A100's, sustained by its thermal limit; collective: NCCL 2 tests",
     ),
     "a100": DeviceRates(
-        108, 0.92, 0.909, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, 0.68, 0.90,
-        "; ".join((_GEMM, _MAMF.format("271.2"), _FLASH.format("FlashAttention-2 paper, figures 5 and 6"), _NCCL)),
+        108, 0.92, 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, 0.68, 0.90, 0.22,
+        "; ".join((_GEMM, _SUSTAINED.format(258, "He 2024"), _FLASH.format(2), _NCCL)),
     ),
     "h100": DeviceRates(
-        132, 0.92, 0.848, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, 0.72, 0.90,
-        "; ".join((_GEMM, _MAMF.format("794.5"), _FLASH.format("FlashAttention-3 paper, figures 5 and 6"), _NCCL)),
+        132, 0.92, 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, 0.72, 0.90, 0.18,
+        "; ".join((_GEMM, _SUSTAINED.format(716, "Shankhdhar 2024"), _FLASH.format(3), _NCCL)),
     ),
 }  # fmt: skip
-OTHER = DeviceRates(0, 0.80, 1.0, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, 0.70, 0.80, "round figures for an unknown device")
+OTHER = DeviceRates(
+    0, 0.80, 1.0, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, 0.70, 0.80, 0.15, "round figures for an unknown device"
+)
 
 
 def rates_of(spec: DeviceSpec) -> DeviceRates:
