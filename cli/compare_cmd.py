@@ -81,7 +81,13 @@ def compare(
     from ..runtime import compare as hold_against
     from ..runtime.chart import save_png
     from ..simulator import Plan
+    from ..simulator.llm.plan import LLMPlan
 
+    for path in plans:
+        if LLMPlan.is_one(path):
+            raise InputError(
+                f"{path}: is a plan of language models; compare its engine: meshwright compare --llm MODEL"
+            )
     scales = parse_scales(slo_scales)
     for target in (csv, png):
         if target is not None:

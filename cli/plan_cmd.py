@@ -115,6 +115,8 @@ def plan(
         )  # fmt: skip
         return
     llm.refuse(planner)
+    if "vllm" in split_names(planner):
+        raise InputError(f"--planner: vllm plans language models and goes alone (got {planner!r})")
     words = [[*PLANNERS] if word == "all" else [word] for word in split_names(planner)]
     with redirect_stdout(sys.stderr):  # what a planner prints is none of our output
         chosen = {name: PlannerSource.find(name) for names in words for name in names}

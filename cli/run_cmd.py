@@ -21,7 +21,7 @@ def run(
     trace: Annotated[Path | None, typer.Option(help="Trace file.")] = None,
     rate: Annotated[float | None, typer.Option(help="Generate traffic: requests per second, all models.")] = None,
     cv: Annotated[float | None, typer.Option(help="Generated traffic: CV of inter-arrival times; default 1.")] = None,
-    duration: Annotated[float, typer.Option(help="Generated traffic: seconds.")] = 30.0,
+    duration: Annotated[float | None, typer.Option(help="Generated traffic: seconds; default 30.")] = None,
     split: Annotated[
         str | None, typer.Option(help="Generated traffic: uniform, power_law:EXPONENT or shares with commas.")
     ] = None,
@@ -105,7 +105,8 @@ def run(
 
     if is_llm(plan, llm):
         serving_only = {
-            "--split": split, "--slo-scale": slo_scale, "--slo": slo, "--profile": profile, "--max-batch": max_batch
+            "--duration": duration, "--split": split, "--slo-scale": slo_scale, "--slo": slo, "--profile": profile,
+            "--max-batch": max_batch,
         }  # fmt: skip
         for name, value in serving_only.items():
             if value is not None:
@@ -138,7 +139,7 @@ def run(
     loaded = Plan.load(plan)
     traffic, source = traffic_for(
         loaded, profile, trace, slo=slo, slo_scale=slo_scale, rate=rate, cv=cv,
-        duration=duration if trace is None else None, split=split, seed=seed,
+        duration=duration if duration is not None or trace is not None else 30.0, split=split, seed=seed,
     )  # fmt: skip
     with status("running") as say:
         say("starting the workers")

@@ -157,3 +157,23 @@ def test_options_for_language_models_have_a_heading(capsys: pytest.CaptureFixtur
         assert f"\n  {option}" in rest
         assert f"\n  {option}" not in plain
         assert "\n  --seed" in plain.partition("\nOptions:")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--llm", "tiny-llama", "--duration", "3"], "--duration: is not for language models; leave it out"),
+        (["plan", "--planner", "alpaserve,vllm"], "--planner: vllm plans language models and goes alone"),
+        (["run", "ONE-SHOT", "--tp", "2"], "--tp: goes with --llm MODEL or a plan of language models"),
+        (["run", "ONE-SHOT", "--llm", "tiny-llama"], "--llm: goes without a plan"),
+    ],
+)
+def test_the_two_worlds_do_not_mix(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    one_shot = str(Path(__file__).parents[2] / "examples" / "plan.json")
+    assert run([one_shot if word == "ONE-SHOT" else word for word in words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_plan_of_language_models_is_no_one_shot_plan(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", str(planned)]) == 2
+    assert "is a plan of language models; compare its engine: meshwright compare --llm MODEL" in capsys.readouterr().err
