@@ -66,7 +66,8 @@ def place_submeshes(
         if not whole and not (part and devices_per_host & (devices_per_host - 1) == 0):
             raise InputError(
                 f"place_submeshes: stage {stage}: a submesh of {num_hosts} × {devices_per_host} is"
-                f" (n, {devices_per_host}) or, where {devices_per_host} is a power of two, (1, a power of two) (got ({hosts}, {devices}))"
+                f" (n, {devices_per_host}) or, where {devices_per_host} is a power of two, (1, a power of two)"
+                f" (got ({hosts}, {devices}))"
             )
     used = sum(hosts * devices for hosts, devices in submeshes)
     if used != num_hosts * devices_per_host:
