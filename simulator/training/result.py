@@ -161,7 +161,7 @@ class Estimate:
     @property
     def hfu(self) -> float:
         """Hardware FLOPs utilisation: what is recomputed counts as well."""
-        return self.mfu * self.breakdown.hardware_flops / self.breakdown.model_flops
+        return self.mfu * (self.breakdown.hardware_flops / self.breakdown.model_flops)
 
     def explain(self) -> str:
         """The result in a line, and its parts."""

@@ -1,0 +1,205 @@
+"""`estimate`: parts add up, every means acts as it must, bad input is refused in one line."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from meshwright.errors import InfeasibleError, InputError
+from meshwright.profiles.hardware import LinkSpec, device
+from meshwright.simulator import Cluster
+from meshwright.simulator.training import CORE, MEGATRON_2022, TimeParts, TransformerShape, estimate
+from meshwright.simulator.training.collectives import GroupLinks
+from meshwright.simulator.training.kernels import Kernels
+from meshwright.simulator.training.rates import rates_of
+
+SHAPE = TransformerShape(16, 2048, 16, vocab=51200, seq=2048)
+CLUSTER = Cluster(2, 8, "a100-80gb")
+BASE = {"tp": 4, "pp": 2, "dp": 2, "microbatch": 2, "global_batch": 64}
+
+
+def ask(**change):
+    cluster = change.pop("cluster", CLUSTER)
+    return estimate(change.pop("model", SHAPE), cluster, **{**BASE, **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {}, {"interleave": 4}, {"recompute": "full"}, {"recompute": "selective", "sequence_parallel": True},
+        {"zero": 1}, {"zero": 2}, {"zero": 3}, {"dtype": "fp16"}, {"dtype": "fp32"}, {"tp": 1, "pp": 1, "dp": 16},
+        {"tp": 16, "pp": 1, "dp": 1}, {"tp": 1, "pp": 16, "dp": 1},
+    ],
+)  # fmt: skip
+def test_parts_add_up(change):
+    r = ask(**change)
+    b = r.breakdown
+    assert b.time.total == pytest.approx(r.seconds, rel=1e-12)
+    assert all(getattr(b.time, f.name) >= -1e-12 for f in fields(TimeParts))
+    m = b.memory
+    assert r.peak_bytes == m.parameters + m.gradients + m.optimizer + m.activations + m.ends + m.workspace
+    assert m.device == r.peak_bytes + m.outside
+    peak = 312e12 * (0.5 if change.get("dtype") == "fp32" else 1)
+    assert r.mfu == pytest.approx(b.model_flops / (r.seconds * 16 * peak), rel=1e-12)
+    assert 0 < r.mfu <= r.hfu < 1
+    assert r.fits
+    assert "iteration" in r.explain()
+    assert f"{m.total / 2**30:.2f} GiB" in r.explain()
+
+
+def test_full_recomputation_is_one_more_forward_pass():
+    for stack in (CORE, MEGATRON_2022):
+        none, full = (ask(recompute=word, stack=stack).breakdown.time for word in ("none", "full"))
+        forward = none.forward_gemm + none.forward_attention + none.forward_element
+        assert full.recompute - none.recompute >= forward  # and its communication
+        assert full.forward_gemm == none.forward_gemm
+    alone = {"tp": 1, "pp": 1, "dp": 16}
+    none, full = (ask(recompute=word, stack=CORE, **alone).breakdown.time for word in ("none", "full"))
+    assert full.recompute == pytest.approx(none.forward_gemm + none.forward_attention + none.forward_element)
+
+
+def test_bubble_of_even_stages_is_the_closed_form():
+    t = ask().breakdown.time
+    work = t.forward_gemm + t.forward_attention + t.forward_element
+    work += t.backward_gemm + t.backward_attention + t.backward_element + t.tensor_parallel + t.launch
+    embedding = t.bubble * 16 - work  # the other stage's one microbatch: a layer share and the embedding
+    assert 0 <= embedding / 16 < 0.05 * t.bubble
+
+
+def test_products_take_no_less_than_their_flops():
+    r = ask(tp=1, pp=1, dp=16)
+    t = r.breakdown.time
+    per_device = 6 * SHAPE.layers * SHAPE.layer_matrix_params * 64 * SHAPE.seq / 16
+    assert t.forward_gemm + t.backward_gemm > per_device / 312e12
+    assert t.forward_gemm + t.backward_gemm < 1.5 * per_device / 312e12
+
+
+def test_more_bandwidth_never_hurts():
+    spec = device("a100-80gb")
+
+    def seconds(intra, inter, **change):
+        links = replace(spec, intra_node=LinkSpec(intra, 1e-5), inter_node=LinkSpec(inter, 3e-5))
+        return ask(cluster=Cluster(2, 8, links), **change).seconds
+
+    for change in (
+        {},
+        {"tp": 16, "pp": 1, "dp": 1},
+        {"tp": 2, "pp": 1, "dp": 8, "zero": 3},
+        {"sequence_parallel": True},
+    ):
+        by_intra = [seconds(rate, 25e9, **change) for rate in (50e9, 150e9, 300e9, 600e9)]
+        by_inter = [seconds(300e9, rate, **change) for rate in (1e9, 5e9, 25e9, 100e9)]
+        assert by_intra == sorted(by_intra, reverse=True)
+        assert by_inter == sorted(by_inter, reverse=True)
+    assert seconds(50e9, 25e9) > seconds(600e9, 25e9)
+    assert seconds(300e9, 1e9) > seconds(300e9, 100e9)
+
+
+def test_faster_devices_and_more_work():
+    assert ask(cluster=Cluster(2, 8, "h100-80gb"), stack=CORE).seconds < ask(stack=CORE).seconds
+    by_batch = [ask(global_batch=n).seconds for n in (16, 32, 64, 128)]
+    assert by_batch == sorted(by_batch)
+    by_mfu = [ask(global_batch=n).mfu for n in (16, 32, 64, 128)]  # smaller bubble, same fixed costs
+    assert by_mfu == sorted(by_mfu)
+    assert ask(interleave=4).breakdown.time.bubble == pytest.approx(ask().breakdown.time.bubble / 4)
+
+
+def test_overlap_hides_data_parallel_communication():
+    change = {"tp": 1, "pp": 1, "dp": 16}
+    shown = ask(stack=replace(CORE, overlap_data=False), **change).breakdown.time.data_parallel
+    hidden = ask(**change).breakdown.time.data_parallel
+    params, rate = SHAPE.params, 12.5e9 * 0.9 * 8  # eight network cards of a node carry one ring
+    assert shown == pytest.approx(2 * 15 / 16 * 4 * params / rate, rel=0.01)
+    assert hidden < shown / 2
+
+
+def test_collectives_by_hand():
+    cluster, rates = Cluster(2, 8, "a100-80gb"), rates_of(device("a100-80gb"))
+    inside = GroupLinks.of(cluster, rates, [1, 2, 8], 1)
+    assert inside.all_reduce(8e9)[0] == 0
+    near = 300e9 * rates.collective
+    assert inside.all_reduce(8e9)[2] == pytest.approx(3e-5 + 2 * 7 / 8 * 8e9 / near)
+    assert inside.half(8e9)[1] == pytest.approx(1e-5 + 4e9 / near)
+    across = GroupLinks.of(cluster, rates, [2, 4], [8, 4])  # a member per node; two members per node
+    far = 12.5e9 * rates.network
+    assert across.half(8e9) == pytest.approx([3e-5 + 4e9 / far, 6e-5 + 6e9 / (2 * far)])
+    assert list(across.send(1e9, cluster, rates)) == pytest.approx([3e-5 + 1e9 / far] * 2)
+    assert inside.send(1e9, cluster, rates)[1] == pytest.approx(1e-5 + 1e9 / near)
+
+
+@pytest.mark.parametrize(("name", "published"), [("a100-80gb", 258e12), ("h100-80gb", 716e12)])
+def test_gemm_reaches_the_published_rate(name, published):
+    """He 2024 and Shankhdhar 2024: cuBLAS on random normal matrices of 8192."""
+    kernels = Kernels(device(name), rates_of(device(name)))
+    assert 2 * 8192**3 / float(kernels.gemm(8192, 8192, 8192)) == pytest.approx(published, rel=0.002)
+
+
+def test_gemm_in_waves_by_hand():
+    spec = device("a100-80gb")
+    r = replace(rates_of(spec), matmul=1.0, sustained=1.0, wave_s=1e-6, kernel_s=2e-6)
+    for waves in (1, 2):  # 108 tiles of 128 x 256, or twice as many, on 108 multiprocessors
+        seconds = float(Kernels(spec, r).gemm(waves * 12 * 128, 9 * 256, 8192))
+        assert seconds == pytest.approx(2e-6 + waves * (2 * 128 * 256 * 8192 * 108 / 312e12 + 1e-6))
+    more = float(Kernels(spec, r).gemm(12 * 128 + 1, 9 * 256, 8192))
+    assert more > 1.2 * float(Kernels(spec, r).gemm(12 * 128, 9 * 256, 8192))  # one row more, one wave more
+    thin = float(Kernels(spec, r).gemm(1, 65536, 65536))  # bound by memory
+    assert thin == pytest.approx(2e-6 + 2 * (65536**2 + 2 * 65536) / (2039e9 * 0.8), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dp": 3}, r"tp x pp x dp: expected the number of devices of the cluster, 16 \(got tp 4, pp 2, dp 3"),
+        ({"tp": 16, "pp": 1, "dp": 1, "model": replace(SHAPE, heads=8, kv_heads=8, head_dim=256)}, "of heads 8"),
+        ({"model": replace(SHAPE, kv_heads=2)}, "tp: expected a divisor of kv_heads 2"),
+        ({"pp": 4, "dp": 1, "interleave": 3}, "pp x interleave: expected a divisor of layers 16"),
+        ({"tp": 8, "pp": 1, "interleave": 2}, "interleave: more than 1 needs pp > 1.*set interleave=1"),
+        ({"global_batch": 63}, "global_batch: expected a multiple of dp x microbatch.*change the batch"),
+        ({"interleave": 2, "global_batch": 12}, "interleave: needs a number of microbatches that pp divides"),
+        ({"tp": 1, "dp": 8, "sequence_parallel": True}, "sequence_parallel: needs tp > 1"),
+        ({"zero": 4}, "zero: expected 0, 1, 2 or 3"),
+        ({"microbatch": 0}, "expected positive integers"),
+        ({"microbatch": 1.5}, r"microbatch: expected an integer \(got 1.5\)"),
+        ({"tp": True}, "tp: expected an integer"),
+        ({"tp": [4]}, "tp: expected an integer"),
+        ({"recompute": "some"}, r"recompute: expected one of none, selective, full \(got 'some'\)"),
+        ({"sequence_parallel": 1}, "sequence_parallel: expected True or False"),
+        ({"dtype": "int8"}, "dtype: expected one of bf16, fp16, fp32"),
+        ({"cluster": "a100"}, "cluster: expected a simulator.Cluster"),
+    ],
+)  # fmt: skip
+def test_bad_configurations(change, message):
+    with pytest.raises(InputError, match=message) as caught:
+        ask(**change)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["peak_flops", "memory_bandwidth_bytes_per_s"])
+def test_devices_without_rates(name):
+    with pytest.raises(InputError, match=f"{name} > 0"):
+        ask(cluster=Cluster(2, 8, replace(device("a100-80gb"), **{name: 0.0})))
+
+
+def test_zero_link_bandwidth():
+    with pytest.raises(InputError, match="bandwidth_bytes_per_s: expected > 0"):
+        ask(cluster=Cluster(2, 8, replace(device("a100-80gb"), inter_node=LinkSpec(0.0, 1e-5))))
+
+
+def test_a_model_that_cannot_fit_is_refused_with_a_way_out():
+    gpt3 = TransformerShape(96, 12288, 96, vocab=51200, seq=2048)
+    said = {"model": gpt3, "cluster": Cluster(1, 8, "a100-80gb"), "tp": 8, "pp": 1, "dp": 1, "global_batch": 8}
+    with pytest.raises(InfeasibleError, match=r"174\.6 B parameters do not fit: .* try larger tp or pp") as caught:
+        ask(**said)
+    assert "\n" not in str(caught.value)
+    r = ask(**said, check_memory=False)
+    assert not r.fits
+    assert "does NOT fit" in r.explain()
+    much = {"model": replace(SHAPE, seq=65536), "tp": 8, "pp": 2, "dp": 1, "microbatch": 16, "global_batch": 64}
+    with pytest.raises(InfeasibleError, match="microbatch=1 or recompute='full'"):
+        ask(**much)
+
+
+def test_unknown_devices_have_round_rates():
+    r = ask(cluster=Cluster(2, 8, replace(device("a100-80gb"), name="mystery")))
+    assert r.seconds > 0
+    assert "round figures" in r.explain()
+    assert np.isfinite(r.mfu)

@@ -1,0 +1,50 @@
+"""Closed forms of the schedules against an independent run of every action."""
+
+import pytest
+from meshwright.simulator.training.memory import chunks_in_flight
+from meshwright.simulator.training.schedule import bubble_fraction, pipeline_time
+from pipelines import run
+
+CASES = [(1, 1, 3), (2, 1, 1), (2, 1, 4), (4, 1, 2), (4, 1, 8), (2, 2, 4), (4, 2, 4), (4, 2, 8), (4, 3, 4), (8, 3, 16)]
+
+
+@pytest.mark.parametrize(("pp", "interleave", "microbatches"), CASES)
+@pytest.mark.parametrize(("embedding", "head"), [(0.0, 0.0), (0.0, 0.6), (0.3, 0.9)])
+def test_time_is_exact_when_the_last_stage_is_the_slowest(pp, interleave, microbatches, embedding, head):
+    forward, backward = [1.0] * pp, [2.0] * pp
+    for rank, extra in ((0, embedding), (-1, head)):
+        forward[rank] += extra / 3
+        backward[rank] += 2 * extra / 3
+    seconds, _ = run(forward, backward, interleave, microbatches)
+    ours = pipeline_time(3.0, embedding, head, 0.0, pp, interleave, microbatches, overlap=True)
+    assert float(ours.total) == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize(("pp", "interleave", "microbatches"), CASES)
+def test_time_is_never_below_the_run_when_the_first_stage_is_the_slowest(pp, interleave, microbatches):
+    seconds, _ = run([1.1] + [1.0] * (pp - 1), [2.2] + [2.0] * (pp - 1), interleave, microbatches)
+    ours = float(pipeline_time(3.0, 0.3, 0.0, 0.0, pp, interleave, microbatches, overlap=True).total)
+    assert seconds * (1 - 1e-12) <= ours <= seconds * 1.06
+
+
+@pytest.mark.parametrize(("pp", "interleave", "microbatches"), CASES)
+def test_chunks_in_flight_are_those_of_the_run(pp, interleave, microbatches):
+    _, peak = run([1.0] * pp, [2.0] * pp, interleave, microbatches)
+    first, last = chunks_in_flight(pp, interleave, microbatches)
+    assert (float(first), float(last)) == (peak[0], peak[-1])
+
+
+def test_bubble_fraction():
+    assert float(bubble_fraction(8, 64, 3)) == pytest.approx(7 / 192)
+    even = pipeline_time(3.0, 0.0, 0.0, 0.0, 8, 3, 64, overlap=True)
+    assert float(even.bubble / even.work) == pytest.approx(7 / 192)
+
+
+def test_transfers_are_counted():
+    plain = pipeline_time(3.0, 0.0, 0.0, 0.1, 4, 1, 8, overlap=True)
+    assert float(plain.transfer) == pytest.approx(2 * 8 * 0.1 + 2 * 3 * 0.1)
+    hidden = pipeline_time(3.0, 0.0, 0.0, 0.1, 4, 2, 8, overlap=True)
+    assert float(hidden.transfer) == pytest.approx(2 * 3 * 0.1)
+    shown = pipeline_time(3.0, 0.0, 0.0, 0.1, 4, 2, 8, overlap=False)
+    assert float(shown.transfer) == pytest.approx(2 * 2 * 8 * 0.1 + 2 * 3 * 0.1)
+    assert float(pipeline_time(3.0, 0.0, 0.0, 0.1, 1, 1, 8, overlap=False).transfer) == 0
