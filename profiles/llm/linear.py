@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from numbers import Real
+from typing import Any
 
 from ...errors import InputError
 from .iteration import Iteration
@@ -24,8 +26,9 @@ class ConstantCost:
     iteration_s: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.iteration_s) and self.iteration_s > 0):
-            raise InputError(f"iteration_s: expected finite seconds > 0 (got {self.iteration_s})")
+        given: Any = self.iteration_s
+        if not (isinstance(given, Real) and 0 < float(given) < math.inf):
+            raise InputError(f"iteration_s: expected finite seconds > 0 (got {given!r})")
 
     def seconds(self, iteration: Iteration) -> float:
         """Seconds of an iteration."""
@@ -58,9 +61,9 @@ class LinearCost:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value = getattr(self, each.name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{each.name}: expected finite seconds >= 0 (got {value})")
+            value: Any = getattr(self, each.name)
+            if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
+                raise InputError(f"{each.name}: expected finite seconds >= 0 (got {value!r})")
         if not self.base_s + self.token_s > 0:
             raise InputError("base_s: expected base_s or token_s above 0, or iterations take no time")
 

@@ -6,6 +6,7 @@ What it is for: holding a policy against the real scheduler, step by step (DESIG
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import index
 from typing import Any
 
 from ...errors import InputError
@@ -61,6 +62,12 @@ def drive(
         On an unknown policy, option or field, a request that can never run, or two of one id.
     """
     found = policy_named(policy)
+    most: Any = max_steps
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise InputError(f"max_steps: expected an integer >= 1 (got {most!r})")
+    given: Any = requests
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise InputError(f"requests: expected an iterable of mappings or LLMRequest (got {type(given).__name__})")
     arrivals = [_request(r) for r in requests]
     seen: set[str | int] = set()
     for request in arrivals:
@@ -179,6 +186,8 @@ def _steps(scheduler: Any, arrivals: list[LLMRequest], max_steps: int) -> Iterab
 def _request(given: LLMRequest | Mapping[str, Any]) -> LLMRequest:
     if isinstance(given, LLMRequest):
         return given
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"requests: expected mappings or LLMRequest (got {given!r})")
     said = dict(given)
     known = ["id", "arrive_step", "prompt", "output", "best_of", "priority", "tokens"]
     for name in said:
@@ -188,7 +197,18 @@ def _request(given: LLMRequest | Mapping[str, Any]) -> LLMRequest:
     if missing:
         raise InputError(f"requests: a request without {missing[0]} (got {given})")
     tokens = said.pop("tokens", None)
-    return LLMRequest(arrival=said.pop("arrive_step", 0), tokens=None if tokens is None else tuple(tokens), **said)
+    if tokens is not None:
+        tokens = _token_ids(said["id"], tokens)
+    return LLMRequest(arrival=said.pop("arrive_step", 0), tokens=tokens, **said)
+
+
+def _token_ids(name: Any, given: Any) -> tuple[int, ...]:
+    try:
+        return tuple(map(index, given))
+    except TypeError:
+        raise InputError(
+            f"request {name!r}: tokens: expected the prompt's token ids, integers (got {given!r})"
+        ) from None
 
 
 def _check(policy: str, options: Any, arrivals: list[LLMRequest]) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
 from ...errors import InputError
 from .contiguous import ContiguousConfig
 from .fastertransformer import FasterTransformerScheduler, fastertransformer_cannot
@@ -68,7 +70,8 @@ def policy_named(name: str) -> Policy:
     InputError
         On an unknown name.
     """
-    if name not in POLICIES:
+    given: Any = name
+    if not isinstance(given, str) or name not in POLICIES:
         raise InputError(f"policy: unknown policy {name!r}; expected one of {', '.join(POLICIES)}")
     return POLICIES[name]
 
@@ -89,8 +92,12 @@ def policy_config(kind: type[Any], given: Any) -> Any:
     for name in options:
         if name not in known:
             raise InputError(f"config: unknown option {name!r}{near(str(name), known)}")
+    # NumPy's numbers are as good as Python's.
+    plain: dict[str, Any] = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()
+    }
     try:
-        return kind(**options)
+        return kind(**plain)
     except TypeError as error:
         raise InputError(f"config: {str(error).partition(') ')[2] or error}") from None
 

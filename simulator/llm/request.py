@@ -6,6 +6,8 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
+from numbers import Integral, Real
+from typing import Any
 
 from ...errors import InputError
 
@@ -44,8 +46,8 @@ class LLMRequest:
     Raises
     ------
     InputError
-        On a count below one, a time that is not finite, a flag that is none, a negative place, or tokens of another
-        number than `prompt`.
+        On a count below one, a time that is not finite or below 0, a flag that is none, a priority that is no integer,
+        a negative place, an id that is neither text nor number, or tokens of another number than `prompt`.
     """
 
     id: str | int
@@ -60,22 +62,38 @@ class LLMRequest:
     shared_prefix: int | None = None
 
     def __post_init__(self) -> None:
+        name: Any = self.id
+        if not isinstance(name, str | Integral):
+            raise InputError(f"request: id: expected text or an integer (got {name!r})")
         for name in ("prompt", "output", "best_of"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"request {self.id!r}: {name}: expected an integer >= 1 (got {value!r})")
+            value = self._integer(name)
+            if value is None or value < 1:
+                raise InputError(f"request {self.id!r}: {name}: expected an integer >= 1 (got {getattr(self, name)!r})")
+        if self._integer("priority") is None:
+            raise InputError(f"request {self.id!r}: priority: expected an integer (got {self.priority!r})")
         if not isinstance(self.beam, bool):
             raise InputError(f"request {self.id!r}: beam: expected true or false (got {self.beam!r})")
         place = self.shared_prefix
         if place is not None and (isinstance(place, bool) or not isinstance(place, int) or place < 0):
             raise InputError(f"request {self.id!r}: shared_prefix: expected a place >= 0 or None (got {place!r})")
-        if not math.isfinite(self.arrival):
-            raise InputError(f"request {self.id!r}: arrival: expected a finite time (got {self.arrival})")
+        time: Any = self.arrival
+        if isinstance(time, bool) or not isinstance(time, Real) or not 0 <= float(time) < math.inf:
+            raise InputError(f"request {self.id!r}: arrival: expected a finite time >= 0 (got {time!r})")
         if self.tokens is not None and len(self.tokens) != self.prompt:
             raise InputError(
                 f"request {self.id!r}: tokens: expected as many as the prompt has, {self.prompt} "
                 f"(got {len(self.tokens)})"
             )
+
+    def _integer(self, name: str) -> int | None:
+        """A field that must be an integer, one of NumPy's made a plain one; None if it is something else."""
+        value: Any = getattr(self, name)
+        if type(value) is int:
+            return value
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            return None
+        object.__setattr__(self, name, int(value))
+        return int(value)
 
 
 class Status(Enum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,7 @@ def simulate_llm(
     _at_least_one("engines", engines)
     if concurrency is not None:
         _at_least_one("concurrency", concurrency)
+    _check_kinds(until, padded, swap, survivors, speculative)
     if until is not None and not (math.isfinite(until) and until > 0):
         raise InputError(f"until: expected finite seconds > 0 (got {until})")
     if too_long not in ("error", "ignore"):
@@ -230,6 +232,22 @@ def _largest(trace: LLMTrace) -> list[LLMRequest]:
     order = np.lexsort((output, prompt))[::-1]  # longest prompts first
     rows = order[np.diff(np.maximum.accumulate(output[order]), prepend=0) > 0]
     return [LLMRequest(row, int(prompt[row]), int(output[row]), best_of=most) for row in rows.tolist()]
+
+
+def _check_kinds(until: Any, padded: Any, swap: Any, survivors: Any, speculative: Any) -> None:
+    """Refuse what is of another kind than an option takes."""
+    if not isinstance(padded, bool):
+        raise InputError(f"padded: expected True or False (got {padded!r})")
+    if until is not None and (isinstance(until, bool) or not isinstance(until, Real)):
+        raise InputError(f"until: expected finite seconds > 0 (got {until!r})")
+    for name, value, method, kind in (
+        ("swap", swap, "seconds", "SwapCost"),
+        ("survivors", survivors, "parents", "Survivors"),
+    ):
+        if value is not None and not callable(getattr(value, method, None)):
+            raise InputError(f"{name}: expected {kind} with a method {method} (got {value!r})")
+    if speculative is not None and not isinstance(speculative, Speculative):
+        raise InputError(f"speculative: expected Speculative (got {speculative!r})")
 
 
 def _at_least_one(name: str, value: Any) -> None:

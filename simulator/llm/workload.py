@@ -148,7 +148,12 @@ class LLMTrace:
                 name = "prompt_tokens" if prompts is None else "output_tokens"
                 raise InputError(f"requests: the trace has no column {name!r}; read one that has, or draw lengths")
             return cls(requests.arrival, prompts, outputs)
-        rows = sorted(requests, key=lambda r: r.arrival)
+        given: Any = requests
+        rows: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+        for row in rows:
+            if not isinstance(row, LLMRequest):
+                raise InputError(f"requests: expected an LLMTrace, a Trace or LLMRequests (got {row!r:.100})")
+        rows.sort(key=lambda r: r.arrival)
         told = [r.tokens for r in rows if r.tokens is not None]
         prefix = [-1 if r.shared_prefix is None else r.shared_prefix for r in rows]
         return cls(

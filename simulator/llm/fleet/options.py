@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,7 +86,8 @@ def fleet_of(
     InputError
         Where options do not go together.
     """
-    rules = () if scaling is None else (scaling,) if isinstance(scaling, Autoscaling) else tuple(scaling)
+    several: Any = scaling
+    rules: tuple[Any, ...] = () if several is None else tuple(several) if isinstance(several, Iterable) else (several,)
     _check_scaling(rules, pools, engines)
     _check_faults(faults, pools, engines, trace, bool(rules))
     if pools is None:
