@@ -18,6 +18,7 @@ TITLE = "Cache parallelism: where the time goes"
 
 LENGTHS = (10_000, 20_000, 40_000, 80_000)
 BATCH = 128
+NAMES = {"tables": "block tables (host)", "moved": "KV moved over PCIe"}
 PARTS = {"compute": BLUE, "communication": ORANGE, "tables": VERMILLION, "moved": GREY}
 
 EXPECTED = {
@@ -49,7 +50,7 @@ def draw(frame: Frame, ax: Axes, tokens: int) -> Axes:
     part = frame[frame.tokens == tokens].set_index("system").loc[list(LAYOUTS)]
     low = part.step_ms * 0
     for name, colour in PARTS.items():
-        ax.bar(list(LAYOUTS), part[f"{name}_ms"] / part.step_ms, bottom=low, color=colour, label=name)
+        ax.bar(list(LAYOUTS), part[f"{name}_ms"] / part.step_ms, bottom=low, color=colour, label=NAMES.get(name, name))
         low = low + part[f"{name}_ms"] / part.step_ms
     ax.set(title=f"{tokens // 1000}K tokens")
     return ax

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -279,3 +280,16 @@ def test_the_verb_says_it_when_others_were_about(monkeypatch, tmp_path: Path, ca
     assert "doubtful: the device was not quiet" in said
     assert f"wrote {tmp_path / 'toy'}" in said
     assert read_measurement(tmp_path / "toy").noise.taken == 0.4
+
+
+def test_the_page_reads_a_measurement(tmp_path: Path, monkeypatch, capsys):
+    """docs/llm-measure.md: its example takes a measured folder, and prints every part of the iteration."""
+    page = (Path(__file__).parents[2] / "docs" / "llm-measure.md").read_text("utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    write_measurement(a_measurement(), tmp_path / "here")
+    monkeypatch.chdir(tmp_path)
+    said = {}
+    exec(block, said)
+    printed = capsys.readouterr().out
+    for part in said["cost"].explain(Iteration(((64, 0),), 8, 8 * 128, 9)):
+        assert part.name in printed
