@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -149,7 +149,7 @@ class LLMTrace:
                 raise InputError(f"requests: the trace has no column {name!r}; read one that has, or draw lengths")
             return cls(requests.arrival, prompts, outputs)
         given: Any = requests
-        rows: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+        rows: list[Any] = list(cast("Iterable[Any]", given)) if isinstance(given, Iterable) else [given]
         for row in rows:
             if not isinstance(row, LLMRequest):
                 raise InputError(f"requests: expected an LLMTrace, a Trace or LLMRequests (got {row!r:.100})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from ....errors import InputError
 from ....profiles.llm.iteration import IterationCost
@@ -86,8 +86,8 @@ def fleet_of(
     InputError
         Where options do not go together.
     """
-    several: Any = scaling
-    rules: tuple[Any, ...] = () if several is None else tuple(several) if isinstance(several, Iterable) else (several,)
+    several: Any = () if scaling is None else scaling
+    rules = tuple(cast("Iterable[Any]", several)) if isinstance(several, Iterable) else (several,)
     _check_scaling(rules, pools, engines)
     _check_faults(faults, pools, engines, trace, bool(rules))
     if pools is None:
