@@ -28,16 +28,17 @@ class GroupLinks:
     ----------
     size : array
         Devices of the group.
-    bandwidth : array
-        Bytes per second that each member sends in a ring (NCCL's bus bandwidth).
+    reduce_rate, half_rate : array
+        Bytes per second that each member sends in a ring (NCCL's bus bandwidth), in all-reduces and in halves of them.
     latency : array
-        Fixed seconds of one collective: one message per level of a tree.
+        Fixed seconds of half an all-reduce: one message per level of a tree.
     inside : array of bool
         The whole group is in one node.
     """
 
     size: Floats
-    bandwidth: Floats
+    reduce_rate: Floats
+    half_rate: Floats
     latency: Floats
     inside: NDArray[np.bool_]
 
@@ -49,21 +50,23 @@ class GroupLinks:
         per_node = cluster.devices_per_node
         members = np.clip(np.floor(per_node / step), 1, n)  # of one group, in one node
         inside = (n - 1) * step < per_node
-        inner = near.bandwidth_bytes_per_s * rates.collective
         outer = far.bandwidth_bytes_per_s * rates.network * members
-        bandwidth = np.where(inside, inner, np.where(members > 1, np.minimum(inner, outer), outer))
         levels = np.ceil(np.log2(np.maximum(n, 1)))
+        both: list[Floats] = []
+        for shares in (rates.all_reduce, rates.half):
+            inner = near.bandwidth_bytes_per_s * np.interp(levels, (1, 2, 3), shares)
+            both.append(np.where(inside, inner, np.where(members > 1, np.minimum(inner, outer), outer)))
         latency = levels * np.where(inside, near.latency_s, far.latency_s)
-        return cls(n, bandwidth, latency, inside)
+        return cls(n, both[0], both[1], latency, inside)
 
     def half(self, n_bytes: Any) -> Floats:
         """A reduce-scatter or an all-gather of `n_bytes`: each sends ``(n - 1) / n`` of them. 0 in a group of one."""
-        seconds = self.latency + (self.size - 1) / self.size * n_bytes / self.bandwidth
+        seconds = self.latency + (self.size - 1) / self.size * n_bytes / self.half_rate
         return np.where((self.size > 1) & (np.asarray(n_bytes) > 0), seconds, 0.0)
 
     def all_reduce(self, n_bytes: Any) -> Floats:
-        """An all-reduce: twice the bytes of a reduce-scatter, one latency."""
-        seconds = self.latency + 2 * (self.size - 1) / self.size * n_bytes / self.bandwidth
+        """An all-reduce: twice the bytes and the latency of a reduce-scatter."""
+        seconds = 2 * self.latency + 2 * (self.size - 1) / self.size * n_bytes / self.reduce_rate
         return np.where((self.size > 1) & (np.asarray(n_bytes) > 0), seconds, 0.0)
 
     def send(self, n_bytes: Any, cluster: Cluster, rates: DeviceRates) -> Floats:
@@ -71,7 +74,7 @@ class GroupLinks:
         near, far = cluster.spec.intra_node, cluster.spec.inter_node
         seconds = np.where(
             self.inside,
-            near.latency_s + n_bytes / (near.bandwidth_bytes_per_s * rates.collective),
+            near.latency_s + n_bytes / (near.bandwidth_bytes_per_s * rates.half[0]),
             far.latency_s + n_bytes / (far.bandwidth_bytes_per_s * rates.network),
         )
         return np.where(self.size > 1, seconds, 0.0)

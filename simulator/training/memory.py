@@ -147,7 +147,12 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
     parts: list[tuple[Floats, ...]] = []
     loss = np.maximum(logits, backward)
     stages = (
-        (first, in_first, dropout * in_first / c.interleave + np.where(alone, end, 0.0), np.where(alone, loss, backward)),
+        (
+            first,
+            in_first,
+            dropout * in_first / c.interleave + np.where(alone, end, 0.0),
+            np.where(alone, loss, backward),
+        ),
         (last, in_last, np.where(alone, dropout, 0.0) + end, loss),
     )
     for params, chunks, ends, work in stages:

@@ -30,8 +30,9 @@ class DeviceRates:
         Share of the peak of fused attention on long causal sequences with heads of 128.
     flash_half_seq : float
         Sequence length at which fused attention has half of that share.
-    collective : float
-        NCCL's bus bandwidth over the link's, for large messages inside a node.
+    all_reduce, half : tuple of float
+        NCCL's bus bandwidth over the link's for large messages inside a node, in groups of 2, 4 and 8: of
+        all-reduces, and of reduce-scatters and all-gathers.
     network : float
         The same between nodes.
     contention : float
@@ -49,7 +50,8 @@ class DeviceRates:
     flash_forward: float
     flash_backward: float
     flash_half_seq: float
-    collective: float
+    all_reduce: tuple[float, float, float]
+    half: tuple[float, float, float]
     network: float
     contention: float
     source: str
@@ -63,27 +65,26 @@ _SUSTAINED = (
     "sustained: cuBLAS multiplies random normal matrices of 8192 at {} TFLOP/s ({}); the tables' operands are kinder"
 )
 _FLASH = "flash: causal figures of the FlashAttention-{} paper"
-_NCCL = (
-    "collective: NCCL 2.27-2.29 at 32-128 MiB in the same tables; contention: 24 NCCL channels over the multiprocessors"
-)
+_NCCL = "all_reduce, half: slopes between 8 and 512 MiB of NCCL 2.27-2.29 there; contention: 24 NCCL channels over the multiprocessors"
 
 RATES: dict[str, DeviceRates] = {
     "v100": DeviceRates(
-        80, 0.92, 0.90, 3e-6, 3e-6, 0.80, 0.40, 0.32, 500, 0.80, 0.90, 0.15,
-        "multiprocessors: data sheet; the rest as A100's, sustained by its thermal limit; collective: NCCL 2 tests",
+        80, 0.92, 0.90, 3e-6, 3e-6, 0.80, 0.40, 0.32, 500, (0.80, 0.80, 0.85), (0.80, 0.80, 0.85), 0.90, 0.15,
+        "multiprocessors: data sheet; the rest estimated from A100's, no measurement",
     ),
     "a100": DeviceRates(
-        108, 0.92, 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, 0.68, 0.90, 0.22,
+        108, 0.92, 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, (0.65, 0.73, 0.75), (0.53, 0.66, 0.71), 0.90, 0.22,
         "; ".join((_GEMM, _SUSTAINED.format(258, "He 2024"), _FLASH.format(2), _NCCL)),
     ),
     "h100": DeviceRates(
-        132, 0.92, 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, 0.72, 0.90, 0.18,
+        132, 0.92, 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, (0.72, 0.78, 1.01), (0.58, 0.72, 0.76), 0.90, 0.18,
         "; ".join((_GEMM, _SUSTAINED.format(716, "Shankhdhar 2024"), _FLASH.format(3), _NCCL)),
     ),
 }  # fmt: skip
 OTHER = DeviceRates(
-    0, 0.80, 1.0, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, 0.70, 0.80, 0.15, "round figures for an unknown device"
-)
+    0, 0.80, 1.0, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, (0.70, 0.70, 0.70), (0.70, 0.70, 0.70), 0.80, 0.15,
+    "round figures for an unknown device",
+)  # fmt: skip
 
 
 def rates_of(spec: DeviceSpec) -> DeviceRates:

@@ -116,14 +116,13 @@ def test_collectives_by_hand():
     cluster, rates = Cluster(2, 8, "a100-80gb"), rates_of(device("a100-80gb"))
     inside = GroupLinks.of(cluster, rates, [1, 2, 8], 1)
     assert inside.all_reduce(8e9)[0] == 0
-    near = 300e9 * rates.collective
-    assert inside.all_reduce(8e9)[2] == pytest.approx(3e-5 + 2 * 7 / 8 * 8e9 / near)
-    assert inside.half(8e9)[1] == pytest.approx(1e-5 + 4e9 / near)
+    assert inside.all_reduce(8e9)[2] == pytest.approx(6e-5 + 2 * 7 / 8 * 8e9 / (300e9 * rates.all_reduce[2]))
+    assert inside.half(8e9)[1] == pytest.approx(1e-5 + 4e9 / (300e9 * rates.half[0]))
     across = GroupLinks.of(cluster, rates, [2, 4], [8, 4])  # a member per node; two members per node
     far = 12.5e9 * rates.network
     assert across.half(8e9) == pytest.approx([3e-5 + 4e9 / far, 6e-5 + 6e9 / (2 * far)])
     assert list(across.send(1e9, cluster, rates)) == pytest.approx([3e-5 + 1e9 / far] * 2)
-    assert inside.send(1e9, cluster, rates)[1] == pytest.approx(1e-5 + 1e9 / near)
+    assert inside.send(1e9, cluster, rates)[1] == pytest.approx(1e-5 + 1e9 / (300e9 * rates.half[0]))
 
 
 @pytest.mark.parametrize(("name", "published"), [("a100-80gb", 258e12), ("h100-80gb", 716e12)])
@@ -203,3 +202,26 @@ def test_unknown_devices_have_round_rates():
     assert r.seconds > 0
     assert "round figures" in r.explain()
     assert np.isfinite(r.mfu)
+
+
+def test_measured_gemms_replace_the_tiles():
+    from meshwright.profiles.llm import KernelTables
+    from meshwright.profiles.llm.tables import Operators, Peaks
+    from meshwright.profiles.llm.tables_grid import Grid
+    from meshwright.profiles.llm.tables_operators import gemm_ideal
+
+    spec = device("a100-80gb")
+    peaks = Peaks.of(spec)
+    sizes = np.array(np.meshgrid(*[[256.0, 2048.0, 16384.0, 65536.0]] * 3)).reshape(3, -1)
+    half = 2 * sizes.prod(axis=0) / (0.5 * spec.peak_flops)  # half the peak everywhere
+    grid = Grid.build(("m", "n", "k"), tuple(sizes), half, gemm_ideal(peaks, "bfloat16"))
+    tables = KernelTables("made up", peaks, Operators({"bfloat16": grid}), source="a test")
+    alone = {"tp": 1, "pp": 1, "dp": 16}
+    r = ask(tables=tables, **alone)
+    t = r.breakdown.time
+    flops = 6 * SHAPE.layers * SHAPE.layer_matrix_params * 64 * SHAPE.seq / 16
+    expected = flops / (0.5 * spec.peak_flops * rates_of(spec).sustained)
+    assert t.forward_gemm + t.backward_gemm == pytest.approx(expected, rel=0.02)
+    assert "a test" in r.explain()
+    with pytest.raises(InputError, match="expected GEMMs of float32"):
+        ask(tables=tables, dtype="fp32")
