@@ -71,10 +71,7 @@ class GroupLinks:
 
     def send(self, n_bytes: Any, cluster: Cluster, rates: DeviceRates) -> Floats:
         """One message to the next member, which is in another node unless the whole group is in one."""
-        near, far = cluster.spec.intra_node, cluster.spec.inter_node
-        seconds = np.where(
-            self.inside,
-            near.latency_s + n_bytes / (near.bandwidth_bytes_per_s * rates.half[0]),
-            far.latency_s + n_bytes / (far.bandwidth_bytes_per_s * rates.network),
-        )
-        return np.where(self.size > 1, seconds, 0.0)
+        near, far, amount = cluster.spec.intra_node, cluster.spec.inter_node, np.asarray(n_bytes, dtype=float)
+        by_link = near.latency_s + amount / (near.bandwidth_bytes_per_s * rates.half[0])
+        by_network = far.latency_s + amount / (far.bandwidth_bytes_per_s * rates.network)
+        return np.where(self.size > 1, np.where(self.inside, by_link, by_network), 0.0)

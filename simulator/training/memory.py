@@ -158,8 +158,9 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
     for params, chunks, ends, work in stages:
         held = [params * each / share for each, share in zip(states, shares, strict=True)]
         parts.append((*held, chunks * chunk, ends, work + gathered + bucket))
-    fuller = sum(parts[0]) >= sum(parts[1])
-    return Memory(*(np.where(fuller, a, b) for a, b in zip(*parts, strict=True)))
+    fuller: Any = sum(parts[0]) >= sum(parts[1])
+    fullest: list[Floats] = [np.where(fuller, a, b) for a, b in zip(*parts, strict=True)]
+    return Memory(*fullest)
 
 
 def _layer_workspace(shape: TransformerShape, stack: Stack, c: Columns, n: Floats, size: int) -> Floats:

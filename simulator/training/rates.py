@@ -65,7 +65,7 @@ _SUSTAINED = (
     "sustained: cuBLAS multiplies random normal matrices of 8192 at {} TFLOP/s ({}); the tables' operands are kinder"
 )
 _FLASH = "flash: causal figures of the FlashAttention-{} paper"
-_NCCL = "all_reduce, half: slopes between 8 and 512 MiB of NCCL 2.27-2.29 there; contention: 24 NCCL channels over the multiprocessors"
+_NCCL = "all_reduce, half: NCCL 2.27-2.29 there, 8 to 512 MiB; contention: 24 NCCL channels over the multiprocessors"
 
 RATES: dict[str, DeviceRates] = {
     "v100": DeviceRates(
