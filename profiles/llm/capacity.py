@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 from ...errors import InfeasibleError, InputError
 from .cost_experts import Spread
@@ -125,8 +127,15 @@ def kv_capacity(
     InfeasibleError
         If the weights leave no room for one block.
     """
-    if not 0 < utilization <= 1:
-        raise InputError(f"utilization: expected a share of the memory in (0, 1] (got {utilization})")
+    share: Any = utilization
+    if not isinstance(share, Real) or not 0 < float(share) <= 1:
+        raise InputError(f"utilization: expected a share of the memory in (0, 1] (got {share!r})")
+    given: Any = model
+    if not isinstance(given, DecoderSpec):
+        raise InputError(f"model: expected a DecoderSpec, as decoder(name) gives it (got {given!r})")
+    other: Any = other_bytes
+    if isinstance(other, bool) or not isinstance(other, int) or other < 0:
+        raise InputError(f"other_bytes: expected an integer >= 0 (got {other!r})")
     for name, value in (("tp", tp), ("pp", pp), ("cp", cp), ("block_size", block_size), ("memory_bytes", memory_bytes)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")

@@ -98,6 +98,14 @@ def iteration_cost(
         ("max_outputs", max_outputs),
     ):
         _whole(name, value)
+    for name, value, kinds in (
+        ("model", model, (DecoderSpec,)),
+        ("system", system, (KernelTables, DeviceSpec)),
+        ("overheads", overheads or Overheads(), (Overheads,)),
+        ("link", link or PCIE, (LinkSpec,)),
+    ):
+        if not isinstance(value, kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"{name}: expected {' or '.join(kind.__name__ for kind in kinds)} (got {value!r:.80})")
     if model.heads % tp:
         raise InputError(f"tp: {tp} does not divide the {model.heads} heads of {model.name}")
     if pp > model.layers:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +55,9 @@ class Spread:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
+        skew: Any = self.skew
+        if isinstance(skew, bool) or not isinstance(skew, int | float) or not 0 <= skew < math.inf:
+            raise InputError(f"skew: expected a finite spread >= 0 (got {skew!r})")
         if self.tp * self.dp % self.ep:
             raise InputError(f"ep: {self.ep} does not divide the tp x dp = {self.tp * self.dp} ranks")
 

@@ -148,6 +148,10 @@ class DecoderSpec:
             raise InputError(f"{where}: fields missing in config.json: {', '.join(missing)}")
         if config.get("kv_lora_rank"):
             raise InputError(f"{where}: multi-head latent attention (kv_lora_rank) is not modelled; give another model")
+        for key in (key for keys in ALIASES.values() for key in keys):
+            value = config.get(key)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InputError(f"{where}: {key}: expected an integer >= 1 (got {value!r})")
         kind = str(config.get("model_type", "")).lower()
         if said["kv_heads"] is None:
             said["kv_heads"] = said["heads"]
@@ -270,6 +274,9 @@ def decoder(name: str) -> DecoderSpec:
     """
     from .zoo import DECODERS
 
+    given: Any = name
+    if not isinstance(given, str):
+        raise InputError(f"model: expected a name or the path of a config.json (got {given!r})")
     if name in DECODERS:
         return DECODERS[name]
     if name.endswith(".json"):

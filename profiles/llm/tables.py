@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ...errors import InputError
 from ..hardware import DeviceSpec, LinkSpec
@@ -189,6 +190,9 @@ class KernelTables:
         from .tables_layers import load_layers
         from .tables_operators import load_operators
 
+        given: Any = folder
+        if not isinstance(given, str | Path):
+            raise InputError(f"kernel tables: expected a folder (got {given!r})")
         folder = Path(folder)
         if not folder.is_dir():
             raise InputError(f"{folder}: expected a folder of kernel tables; there is none")

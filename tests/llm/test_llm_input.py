@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from meshwright.errors import InputError
-from meshwright.profiles.llm import ConstantCost, LinearCost
+from meshwright.profiles import device
+from meshwright.profiles.llm import (
+    ConstantCost,
+    DecoderSpec,
+    KernelTables,
+    LinearCost,
+    decoder,
+    iteration_cost,
+    kv_capacity,
+)
 from meshwright.simulator.llm import LLMTrace, drive, simulate_llm
 
 CONFIG = {"num_blocks": 9, "block_size": 4, "max_model_len": 64}
@@ -100,3 +109,60 @@ def test_numbers_of_numpy_are_numbers():
     }
     plain = {"id": 1, "prompt": 8, "output": 4, "tokens": range(8), "arrive_step": 2}
     assert drive("vllm-v1", config, [request]) == drive("vllm-v1", CONFIG, [plain])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"hidden_size": "x"}, "hidden_size: expected an integer >= 1"),
+        ({"num_attention_heads": 0}, "num_attention_heads: expected an integer >= 1"),
+        ({"num_attention_heads": [8]}, "num_attention_heads: expected an integer >= 1"),
+        ({"num_key_value_heads": 3}, "does not divide"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings: expected an integer >= 1"),
+        ({"num_hidden_layers": None, "vocab_size": None}, "missing in config.json: num_hidden_layers, vocab_size"),
+    ],
+)
+def test_fields_of_a_model(change, says):
+    config = {
+        "model_type": "llama", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "intermediate_size": 1024, "vocab_size": 1000, "max_position_embeddings": 2048,
+    }  # fmt: skip
+    assert DecoderSpec.from_config(config).head_dim == 64
+    refused(lambda: DecoderSpec.from_config({**config, **change}), says)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"tp": 3}, "tp: 3 does not divide"),
+        ({"skew": -1}, "skew: expected"),
+        ({"skew": float("nan")}, "skew: expected"),
+        ({"overheads": 5}, "overheads: expected Overheads"),
+        ({"link": 5}, "link: expected LinkSpec"),
+        ({"model": "llama"}, "model: expected DecoderSpec"),
+        ({"system": None}, "system: expected KernelTables or DeviceSpec"),
+    ],
+)
+def test_costs_of_models(change, says):
+    asked = {"model": decoder("opt-13b"), "system": device("h100-80gb"), **change}
+    refused(lambda: iteration_cost(**asked), says)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"utilization": "x"}, "utilization: expected a share"),
+        ({"other_bytes": -1}, "other_bytes: expected an integer >= 0"),
+        ({"other_bytes": "x"}, "other_bytes: expected an integer >= 0"),
+        ({"block_size": 0}, "block_size: expected an integer >= 1"),
+        ({"model": "llama"}, "model: expected a DecoderSpec"),
+    ],
+)
+def test_capacity(change, says):
+    refused(lambda: kv_capacity(**{"model": decoder("opt-13b"), "memory_bytes": 2**36, **change}), says)
+
+
+@pytest.mark.parametrize("name", [None, 5, ["opt-13b"]])
+def test_names_that_are_none(name):
+    refused(lambda: decoder(name), "model: expected a name")
+    refused(lambda: KernelTables.load(name), "kernel tables: expected a folder")
