@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, RunError
+from .grouped_help import LLM_MEASURED, LLM_RECORDED
 from .real import single_device, traffic_for
 from .status import status
 from .trace_io import print_json
@@ -36,24 +37,50 @@ def compare(
     csv: Annotated[Path | None, typer.Option(help="Write the table (CSV) here.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw attainment over SLO scale into this file.")] = None,
     silicon: Annotated[
-        Path | None, typer.Option(help="Instead of plans: measured rows (CSV) of LLM engines; needs --kernels.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=LLM_RECORDED, help="Instead of plans: measured rows (CSV) of LLM engines; needs --kernels."
+        ),
     ] = None,
-    vllm_run: Annotated[Path | None, typer.Option(help="Instead of plans: folder of a recorded vLLM run.")] = None,
+    vllm_run: Annotated[
+        Path | None, typer.Option(rich_help_panel=LLM_RECORDED, help="Instead of plans: folder of a recorded vLLM run.")
+    ] = None,
     kernels: Annotated[
-        Path | None, typer.Option(help="Kernel tables: a folder per system for --silicon; a folder for --vllm-run.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=LLM_RECORDED,
+            help="Kernel tables: a folder per system for --silicon; a folder for --vllm-run.",
+        ),
     ] = None,
     llm: Annotated[
-        str | None, typer.Option(help="Instead of plans: decoders (names or config.json files) served for real.")
+        str | None,
+        typer.Option(
+            rich_help_panel=LLM_MEASURED,
+            help="Instead of plans: decoders (names or config.json files) served for real.",
+        ),
     ] = None,
     settings: Annotated[
-        str | None, typer.Option(help="With --llm: vllm-v1, vllm-v1-preempting, vllm-0.2; all of them by default.")
+        str | None,
+        typer.Option(
+            rich_help_panel=LLM_MEASURED,
+            help="Schedulers and memory: vllm-v1, vllm-v1-preempting, vllm-0.2; all of them by default.",
+        ),
     ] = None,
-    loads: Annotated[str, typer.Option(help="With --llm: shares of the rate that can be sustained.")] = "0.3,0.6,0.9",
-    dtype: Annotated[str | None, typer.Option(help="With --llm: float32 (cpu), bfloat16 (cuda), …")] = None,
+    loads: Annotated[
+        str, typer.Option(rich_help_panel=LLM_MEASURED, help="Shares of the rate that can be sustained.")
+    ] = "0.3,0.6,0.9",
+    dtype: Annotated[
+        str | None, typer.Option(rich_help_panel=LLM_MEASURED, help="Number format: float32 (cpu), bfloat16 (cuda), …")
+    ] = None,
     clock: Annotated[
-        str, typer.Option(help="With --llm: wall, or core: the processor time of the engine, on a busy CPU.")
+        str,
+        typer.Option(
+            rich_help_panel=LLM_MEASURED, help="Clock: wall, or core, the processor time of the engine, on a busy CPU."
+        ),
     ] = "wall",
-    fast: Annotated[bool, typer.Option("--fast", help="With --llm: measure fewer sizes and rounds.")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", rich_help_panel=LLM_MEASURED, help="Measure fewer sizes and rounds.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 points, or with --llm 5 %."""

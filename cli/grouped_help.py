@@ -6,11 +6,12 @@ from typing import Any
 
 import typer.core
 
-__all__ = ["LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "Grouped"]
+__all__ = ["LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "Grouped"]
 
 LLM = "Language models (--llm MODEL, or a plan of language models)"
 LLM_PLANNED = "Language models (--planner vllm)"
 LLM_PLANS = "Language models (plans made by --planner vllm)"
+LLM_RECORDED = "Language models, held against published measurements"
 LLM_MEASURED = "Language models (--llm MODEL)"
 
 

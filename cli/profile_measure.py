@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from .grouped_help import LLM_MEASURED
 
 if TYPE_CHECKING:
     from ..profiles.measurement import Measurement
@@ -35,16 +36,30 @@ def measure(
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer rounds.")] = False,
     llm: Annotated[
-        str | None, typer.Option(help="Instead of --models: decoders (names or config.json files), with commas.")
+        str | None,
+        typer.Option(
+            rich_help_panel=LLM_MEASURED,
+            help="Instead of --models: decoders (names or config.json files), with commas.",
+        ),
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="With --llm: float32 (cpu), bfloat16 (cuda), float16, …")] = None,
-    tp: Annotated[int, typer.Option(help="With --llm: tensor-parallel degree.")] = 1,
-    max_tokens: Annotated[int | None, typer.Option(help="With --llm: largest batch, tokens; 256, or 8192.")] = None,
-    max_seqs: Annotated[int | None, typer.Option(help="With --llm: most sequences; 16, or 256.")] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=LLM_MEASURED, help="Number format: float32 (cpu), bfloat16 (cuda), float16, …"),
+    ] = None,
+    tp: Annotated[int, typer.Option(rich_help_panel=LLM_MEASURED, help="Tensor-parallel degree.")] = 1,
+    max_tokens: Annotated[
+        int | None, typer.Option(rich_help_panel=LLM_MEASURED, help="Largest batch, tokens; 256, or 8192.")
+    ] = None,
+    max_seqs: Annotated[
+        int | None, typer.Option(rich_help_panel=LLM_MEASURED, help="Most sequences; 16, or 256.")
+    ] = None,
     max_context: Annotated[
-        int | None, typer.Option(help="With --llm: longest mean context; 512 or 8192, half the positions at most.")
+        int | None,
+        typer.Option(
+            rich_help_panel=LLM_MEASURED, help="Longest mean context; 512 or 8192, half the positions at most."
+        ),
     ] = None,
-    block_size: Annotated[int, typer.Option(help="With --llm: tokens of a KV block.")] = 16,
+    block_size: Annotated[int, typer.Option(rich_help_panel=LLM_MEASURED, help="Tokens of a KV block.")] = 16,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Measure models on this machine: layer by layer, the links, and whole stages as the check."""

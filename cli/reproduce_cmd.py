@@ -24,7 +24,7 @@ def reproduce(
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 unless every claim holds.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> int:
-    """Make the paper's figures and tables and check its claims."""
+    """Make the papers' figures and tables and check their claims."""
     from ..reproduce import FIGURES, Report, titles, verdict_table
     from ..reproduce import reproduce as make
     from .status import status

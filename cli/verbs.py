@@ -29,7 +29,7 @@ COMMANDS = {
     "compare": "Hold real runs against the simulation.",
     "study": "Answer what-if questions and run sweeps, with a report.",
     "regress": "Hold planners against a baseline; fails where one got worse.",
-    "reproduce": "Make the paper's figures and tables and check its claims.",
+    "reproduce": "Make the papers' figures and tables and check their claims.",
     "demo": "The whole loop on this machine, in about two minutes.",
     "doctor": "Say what is installed and what works here.",
 }
