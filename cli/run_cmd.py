@@ -88,7 +88,9 @@ def run(
     ] = None,
     scale: Annotated[
         float | None,
-        typer.Option(rich_help_panel=LLM, help="Factor on drawn lengths; default so that they fit the model."),
+        typer.Option(
+            rich_help_panel=LLM, help="Factor on drawn lengths; default so that they fit the model, with a plan 1."
+        ),
     ] = None,
     concurrency: Annotated[
         int | None, typer.Option(rich_help_panel=LLM, help="So many requests at a time, instead of --rate.", min=1)

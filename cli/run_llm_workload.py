@@ -48,7 +48,8 @@ def llm_workload(asked: LLMRun, longest: int) -> tuple[LLMTrace, str]:
     prompts, outputs, name = _lengths(asked)
     scale = asked.scale
     if scale is None:
-        scale = min(1.0, longest / 2048) if asked.lengths in (None, "sharegpt", "alpaca") else 1.0
+        shipped = asked.lengths in (None, "sharegpt", "alpaca")
+        scale = min(1.0, longest / 2048) if shipped and asked.plan is None else 1.0  # a plan was made for true lengths
     if not 0 < scale <= 100:
         raise InputError(f"--scale: expected a factor in (0, 100] (got {scale:g})")
     import numpy as np
