@@ -88,7 +88,10 @@ def compare_llm_engine(
             if written is not None:
                 typer.echo(f"written: {written}")
     if not found.within:
-        raise RunError(f"compare: simulated and real differ by up to {found.worst:.1%} (goal: {WITHIN:.0%})")
+        raise RunError(
+            f"compare: simulated and real differ by up to {found.worst:.1%} (goal: {WITHIN:.0%}); where the core was "
+            "not ours or passes took longer than measured, run it on a quiet machine, or with --retries N"
+        )
 
 
 def _numbers(text: str) -> list[float]:

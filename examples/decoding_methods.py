@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from meshwright.profiles.llm import LinearCost
-from meshwright.simulator.llm import LLMTrace, SwapCost, simulate_llm
-from meshwright.simulator.llm.decoding.genealogy import Genealogy
+from meshwright.simulator.llm import Genealogy, LLMTrace, SwapCost, simulate_llm
 from meshwright.traces.lengths import ALPACA
 
 COST = LinearCost(base_s=0.02, token_s=1e-4, context_s=1e-6)

@@ -9,8 +9,16 @@ Run: ``python examples/own_llm_policy.py`` (some seconds)
 from dataclasses import replace
 
 from meshwright.profiles.llm import LinearCost
-from meshwright.simulator.llm import POLICIES, LLMTrace, draw, drive, register_policy, simulate_llm
-from meshwright.simulator.llm.vllm_v1 import V1Scheduler, V1Step
+from meshwright.simulator.llm import (
+    POLICIES,
+    LLMTrace,
+    V1Scheduler,
+    V1Step,
+    draw,
+    drive,
+    register_policy,
+    simulate_llm,
+)
 
 
 class ShortPromptsFirst(V1Scheduler):

@@ -1,5 +1,6 @@
 """Token-by-token LLM serving: paged KV memory, iteration-level schedulers, workloads, and the engine that runs them."""
 
+from .decoding.genealogy import Genealogy
 from .decoding.speculative import Speculative
 from .drive import drive
 from .fleet.faults import Fault, Faults
@@ -14,9 +15,12 @@ from .plan_simulate import simulate_plan
 from .policies import POLICIES, Policy
 from .request import LLMRequest
 from .result import LLMResult
+from .sarathi import SarathiScheduler
 from .shared import SharedEngine, simulate_shared
 from .simulate import simulate_llm
 from .swapping import SwapCost
+from .vllm02 import Vllm02Scheduler
+from .vllm_v1 import V1Scheduler, V1Step
 from .workload import LLMTrace
 from .workload_draw import conversations, draw, renewal_times
 from .workload_files import read_azure_llm, read_lengths, read_mooncake
@@ -27,6 +31,7 @@ __all__ = [
     "Deployment",
     "Fault",
     "Faults",
+    "Genealogy",
     "Interval",
     "LLMPlan",
     "LLMPlanResult",
@@ -36,10 +41,14 @@ __all__ = [
     "LLMWorkload",
     "Policy",
     "Pools",
+    "SarathiScheduler",
     "ServedModel",
     "SharedEngine",
     "Speculative",
     "SwapCost",
+    "V1Scheduler",
+    "V1Step",
+    "Vllm02Scheduler",
     "conversations",
     "draw",
     "drive",
