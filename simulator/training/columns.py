@@ -27,7 +27,7 @@ PROBLEMS = (
     "interleave: more than 1 needs pp > 1",
     "global_batch: expected a multiple of dp x microbatch",
     "interleave: needs a number of microbatches that pp divides",
-    "sequence_parallel: needs tp > 1 and a seq that tp divides (seq {seq})",
+    "sequence_parallel: expected a seq that tp divides (seq {seq})",
 )
 """What can be wrong with a configuration, by code; 0 is nothing."""
 MEND = {
@@ -120,7 +120,7 @@ class Columns:
             (v > 1) & (pp == 1),
             self.global_batch % (dp * b) != 0,
             (v > 1) & (self.global_batch // (dp * b) % pp != 0),
-            self.sequence_parallel & ((tp == 1) | (shape.seq % tp != 0)),
+            self.sequence_parallel & (shape.seq % tp != 0),
         )
         found = np.zeros(len(tp), dtype=np.int64)
         for code in range(len(checks), 0, -1):

@@ -67,7 +67,7 @@ def estimate(
     recompute : str
         "none", "selective" (the attention core) or "full" (every layer from its input).
     sequence_parallel : bool
-        Norms and dropout are split along the sequence too.
+        Norms and dropout are split along the sequence too; nothing at tp 1.
     zero : int
         0: replicated; 1: optimizer sharded over `dp` (Megatron's distributed optimizer); 2: gradients too; 3:
         parameters too.
@@ -76,8 +76,8 @@ def estimate(
     tables : KernelTables, optional
         Measured GEMMs in place of the tile model.
     stack : Stack, optional
-        Training software. By default `CORE` on Hopper and later and where nothing is recomputed, else
-        `MEGATRON_2022`, whose scores in memory are what recomputation was for.
+        Training software. By default `MEGATRON_2022` for what its papers trained: GPT with full heads and sequences of
+        at most 2,048 tokens, recomputing, on devices before Hopper. Else `CORE`. Name one to compare configurations.
     rates : DeviceRates, optional
         What the device reaches, for devices that are not known.
     check_memory : bool
@@ -106,7 +106,7 @@ def estimate(
     code = int(columns.problems(shape, cluster)[0])
     if code:
         raise InputError(f"estimate: {columns.say(0, code, shape, cluster)}")
-    used = stack or _stack(cluster, int(columns.recompute[0]))
+    used = stack or _stack(shape, cluster, int(columns.recompute[0]))
     times = iteration(shape, cluster, kernels, used, columns)
     held = memory(shape, used, columns, dtype)
     parts = _memory_parts(held, used)
@@ -173,7 +173,7 @@ def estimate_many(
     device = np.full(count, -1, dtype=np.int64)
     groups: dict[Stack, list[int]] = {}
     for code in range(len(RECOMPUTE)):
-        groups.setdefault(stack or _stack(cluster, code), []).append(code)
+        groups.setdefault(stack or _stack(shape, cluster, code), []).append(code)
     for used, codes in groups.items():
         rows = np.flatnonzero((problem == 0) & np.isin(columns.recompute, codes))
         if not len(rows):
@@ -209,8 +209,9 @@ def _kernels(cluster: Cluster, dtype: str, tables: KernelTables | None, rates: D
     return Kernels(cluster.spec, rates or found, dtype, tables)
 
 
-def _stack(cluster: Cluster, recompute: int) -> Stack:
-    return CORE if cluster.spec.peak_flops > HOPPER_FLOPS or recompute == NONE else MEGATRON_2022
+def _stack(shape: TransformerShape, cluster: Cluster, recompute: int) -> Stack:
+    later = cluster.spec.peak_flops > HOPPER_FLOPS or shape.gated or shape.kv_heads < shape.heads or shape.seq > 2048
+    return CORE if later or recompute == NONE else MEGATRON_2022
 
 
 def _rounded(held: Memory) -> tuple[Any, ...]:

@@ -57,8 +57,9 @@ class TransformerShape:
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq", "head_dim"):
-            value = getattr(self, name)
             optional = name in ("kv_heads", "ffn", "head_dim")
+            value = getattr(self, name)
+            value = 0 if optional and value is None else value
             if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < (0 if optional else 1):
                 raise InputError(f"model.{name}: expected a positive integer (got {value!r})")
             object.__setattr__(self, name, int(value))
@@ -157,9 +158,6 @@ def shape_of(model: object) -> TransformerShape:
             raise InputError(f"model: unknown field {unknown[0]!r}; expected {', '.join(names)}")
     else:
         given = {name: getattr(model, name) for name in names if hasattr(model, name)}
-    given = {
-        name: value for name, value in given.items() if value is not None or name not in ("kv_heads", "ffn", "head_dim")
-    }
     missing = [name for name in ("layers", "hidden", "heads", "vocab", "seq") if name not in given]
     if missing:
         raise InputError(f"model: {', '.join(missing)} missing; expected a TransformerShape or its fields")

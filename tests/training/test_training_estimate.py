@@ -154,7 +154,7 @@ def test_gemm_in_waves_by_hand():
         ({"tp": 8, "pp": 1, "interleave": 2}, "interleave: more than 1 needs pp > 1.*set interleave=1"),
         ({"global_batch": 63}, "global_batch: expected a multiple of dp x microbatch.*change the batch"),
         ({"interleave": 2, "global_batch": 12}, "interleave: needs a number of microbatches that pp divides"),
-        ({"tp": 1, "dp": 8, "sequence_parallel": True}, "sequence_parallel: needs tp > 1"),
+        ({"model": replace(SHAPE, seq=2047), "sequence_parallel": True}, "expected a seq that tp divides"),
         ({"zero": 4}, "zero: expected 0, 1, 2 or 3"),
         ({"microbatch": 0}, "expected positive integers"),
         ({"microbatch": 1.5}, r"microbatch: expected an integer \(got 1.5\)"),
@@ -225,3 +225,22 @@ def test_measured_gemms_replace_the_tiles():
     assert "a test" in r.explain()
     with pytest.raises(InputError, match="expected GEMMs of float32"):
         ask(tables=tables, dtype="fp32")
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "stack"),
+    [
+        ({}, "full", MEGATRON_2022), ({}, "selective", MEGATRON_2022), ({}, "none", CORE),
+        ({"gated": True, "tied": None}, "full", CORE), ({"kv_heads": 4}, "full", CORE), ({"seq": 4096}, "full", CORE),
+    ],
+)  # fmt: skip
+def test_software_of_the_time(change, said, stack):
+    assert ask(model=replace(SHAPE, **change), recompute=said).breakdown.stack == stack.name
+    assert ask(cluster=Cluster(2, 8, "h100-80gb"), recompute=said).breakdown.stack == CORE.name
+
+
+def test_sequence_parallelism_of_one_device_is_nothing():
+    alone = {"tp": 1, "pp": 1, "dp": 16}
+    with_it, without = ask(sequence_parallel=True, **alone), ask(**alone)
+    assert with_it.seconds == pytest.approx(without.seconds, rel=1e-12)
+    assert with_it.peak_bytes == without.peak_bytes
