@@ -23,7 +23,7 @@ class DeviceRates:
     sustained : float
         What is left of that at the clocks of a device that multiplies random numbers all day.
     wave_s, kernel_s : float
-        Fixed seconds of a wave, and of any kernel.
+        Fixed seconds of a wave with outputs of two bytes, and of any kernel.
     memory : float
         Share of the memory bandwidth that streaming kernels reach.
     flash_forward, flash_backward : float

@@ -138,6 +138,8 @@ def test_gemm_in_waves_by_hand():
     for waves in (1, 2):  # 108 tiles of 128 x 256, or twice as many, on 108 multiprocessors
         seconds = float(Kernels(spec, r).gemm(waves * 12 * 128, 9 * 256, 8192))
         assert seconds == pytest.approx(2e-6 + waves * (2 * 128 * 256 * 8192 * 108 / 312e12 + 1e-6))
+        added = float(Kernels(spec, r).gemm(waves * 12 * 128, 9 * 256, 8192, output_bytes=8))
+        assert added - seconds == pytest.approx(waves * 3e-6)  # a store of four times the bytes
     more = float(Kernels(spec, r).gemm(12 * 128 + 1, 9 * 256, 8192))
     assert more > 1.2 * float(Kernels(spec, r).gemm(12 * 128, 9 * 256, 8192))  # one row more, one wave more
     thin = float(Kernels(spec, r).gemm(1, 65536, 65536))  # bound by memory
