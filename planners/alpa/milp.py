@@ -1,4 +1,4 @@
-r"""The auto-sharding ILP for HiGHS, with linearised edges.
+r"""The auto-sharding ILP for SCIP, with linearised edges.
 
 An edge has a variable for each pair of strategies. They are tied to the nodes as the marginals of a distribution:
 
@@ -6,6 +6,9 @@ An edge has a variable for each pair of strategies. They are tied to the nodes a
 
 This is tighter than the usual e ≥ s_v + s_u − 1, and with one-hot nodes the edges are integral by themselves, so only
 the nodes are integer variables.
+
+The solver was picked by measurement on what presolve leaves of a 24-layer GPT with memory (892 and 1,031 strategies):
+SCIP 1.1 and 4.1 CPU seconds, HiGHS 3.0 and 8.5, CP-SAT unsolved after 40 and 54.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from .memory_rows import MemoryRows
 from .model import Model
@@ -24,6 +27,9 @@ from .problem import Floats
 from .search import Incumbent
 
 __all__ = ["solve_milp"]
+
+GAP = 1e-10
+"""Relative gap at which the solver stops."""
 
 
 @dataclass(eq=False, slots=True)
@@ -49,19 +55,22 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
 
     Solutions that fit go to the incumbent. A model without any solution has the bound inf.
     """
-    offset = {}
+    if not model.unary:
+        full_choice = model.expand({})
+        incumbent.offer(full_choice, rows)
+        new = [step for step in rows.worst(rows.usage(full_choice), 8).tolist() if step not in model.steps]
+        return (model.constant if new or rows.fits(full_choice) else math.inf), new
+    offset: dict[int, int] = {}
     size = 0
     for node, cost in model.unary.items():
         offset[node] = size
         size += len(cost)
     cost, matrix, shift = _edges(model, incumbent, offset, size)
-    # HiGHS stops at a gap of 1e-6 whatever the scale: make the objective large enough for that to be nothing.
+    # Tolerances are absolute, 1e-6 or so: make the objective large enough for them to be nothing.
     scale = (
         incumbent.value - shift if math.isfinite(incumbent.value) else float(cost[np.isfinite(cost)].max(initial=0.0))
     ) / 1e4
     scale = scale if scale > 0 else 1.0
-    whole = np.zeros(len(cost))
-    whole[:size] = 1
     cuts: list[tuple[list[int], float]] = []
     best = -math.inf
     while True:
@@ -73,27 +82,14 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
             columns = [offset[v] + i for v, needs in model.memory.items() for i in np.flatnonzero(needs[at]).tolist()]
             values = [x for needs in model.memory.values() for x in needs[at][needs[at] > 0].tolist()]
             unit = max([abs(float(room)), *values])
-            full.add(columns, [x / unit for x in values], -np.inf, float(room) / unit)
+            full.add(columns, [x / unit for x in values], -math.inf, float(room) / unit)
         for columns, high in cuts:
-            full.add(columns, [1.0] * len(columns), -np.inf, high)
-        answer = milp(
-            np.where(np.isfinite(cost), cost, 0.0) / scale,
-            integrality=whole,
-            bounds=Bounds(0, np.isfinite(cost).astype(float)),  # pyright: ignore[reportArgumentType]
-            constraints=LinearConstraint(
-                sparse.csc_array((full.data, (full.row, full.column)), shape=(len(full.low), len(cost))),
-                full.low,  # pyright: ignore[reportArgumentType]
-                full.high,  # pyright: ignore[reportArgumentType]
-            ),
-            options={"time_limit": max(left, 0.01), "mip_rel_gap": 1e-10},
-        )
-        if answer.status == 2:
-            return math.inf, []
-        if answer.mip_dual_bound is not None:
-            best = max(best, float(answer.mip_dual_bound) * scale + shift)
-        if answer.x is None:
+            full.add(columns, [1.0] * len(columns), -math.inf, high)
+        values, bound = _scip(cost / scale, size, full, deadline)
+        best = max(best, bound * scale + shift)
+        if values is None:
             return best, []
-        choice = {v: int(np.argmax(answer.x[offset[v] : offset[v] + len(model.unary[v])])) for v in model.unary}
+        choice = {v: int(np.argmax(values[offset[v] : offset[v] + len(model.unary[v])])) for v in model.unary}
         expanded = model.expand(choice)
         incumbent.offer(expanded, rows)
         usage = rows.usage(expanded)
@@ -106,6 +102,36 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
             at = int(np.flatnonzero(model.steps == step)[0])
             filled = [v for v, needs in model.memory.items() if needs[at].any()]
             cuts.append(([offset[v] + choice[v] for v in filled], len(filled) - 1.0))
+
+
+def _scip(cost: Floats, n_whole: int, matrix: _Matrix, deadline: float) -> tuple[Floats | None, float]:
+    """Best values of the variables, None if there are none yet, and the lower bound, inf if there can be none."""
+    from ortools.math_opt.python import mathopt
+
+    problem = mathopt.Model()
+    usable = np.isfinite(cost)
+    variables = [
+        problem.add_variable(lb=0.0, ub=float(ok), is_integer=at < n_whole) for at, ok in enumerate(usable.tolist())
+    ]
+    terms: list[list[Any]] = [[] for _ in matrix.low]
+    for row, column, value in zip(matrix.row, matrix.column, matrix.data, strict=True):
+        terms[row].append(value * variables[column])
+    for row, low, high in zip(terms, matrix.low, matrix.high, strict=True):
+        problem.add_linear_constraint(lb=low, ub=high, expr=mathopt.LinearSum(row))
+    paid = np.flatnonzero(usable & (cost > 0)).tolist()
+    problem.minimize(mathopt.LinearSum(float(cost[at]) * variables[at] for at in paid))
+    left = max(deadline - time.monotonic(), 0.05)
+    parameters = mathopt.SolveParameters(
+        time_limit=timedelta(seconds=left), relative_gap_tolerance=GAP, absolute_gap_tolerance=0.0, threads=1
+    )
+    result = mathopt.solve(problem, mathopt.SolverType.GSCIP, params=parameters)
+    reason = result.termination.reason
+    if reason in (mathopt.TerminationReason.INFEASIBLE, mathopt.TerminationReason.INFEASIBLE_OR_UNBOUNDED):
+        return None, math.inf
+    bound = float(result.termination.objective_bounds.dual_bound)
+    if not result.has_primal_feasible_solution():
+        return None, bound
+    return np.array([result.variable_values()[x] for x in variables]), bound
 
 
 def _edges(model: Model, incumbent: Incumbent, offset: dict[int, int], size: int) -> tuple[Floats, _Matrix, float]:

@@ -67,6 +67,14 @@ class Model:
         """Pairs of nodes with a cost."""
         return sum(len(near) for near in self.pairs.values()) // 2
 
+    @property
+    def ceiling(self) -> float:
+        """No choice of finite cost costs more."""
+        tables = [t for v, near in self.pairs.items() for u, t in near.items() if v < u]
+        return self.constant + sum(
+            float(np.where(np.isfinite(t), t, -np.inf).max()) for t in (*self.unary.values(), *tables)
+        )
+
     def add_pair(self, v: int, u: int, table: Floats) -> None:
         """Add costs to a pair of different nodes."""
         if u in self.pairs[v]:

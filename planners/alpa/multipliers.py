@@ -9,6 +9,7 @@ The bound is at least that of the linear relaxation with one-hot edges: eliminat
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ class Prices:
     Parameters
     ----------
     bound : float
-        The best lower bound.
+        The best lower bound; inf if no choice fits.
     price : ndarray, shape (rows,)
         Cost per byte in the model's rows that has it.
     """
@@ -65,6 +66,7 @@ def best_prices(
         Eliminations at most.
     """
     best, price = -np.inf, np.zeros(len(model.room)) if start is None else start
+    ceiling = model.ceiling + 1e-6 * abs(model.ceiling)
     costs: list[float] = []
     usages: list[Floats] = []
     radius = 0.0
@@ -83,6 +85,8 @@ def best_prices(
             best, price = bound, trial
         else:
             radius /= 2
+        if best > ceiling:
+            return Prices(math.inf, price)  # more than any choice costs: none fits
         incumbent.offer(full, rows)
         if start is None:
             fixed = repair(model, rows, choice, trial, deadline)

@@ -96,18 +96,19 @@ def repair(
 
 
 def _best_release(model: Model, now: Mapping[int, int], excess: Floats) -> tuple[int, int] | None:
-    over = np.flatnonzero(excess > 0)
+    """The change that frees the most overfilled bytes, over all rows, for its rise in cost."""
+    over = np.maximum(excess, 0.0).sum()
     best, found = math.inf, None
     for node, needs in model.memory.items():
-        have = needs[over, now[node]]
-        freed = np.minimum(have[:, None] - needs[over], excess[over, None])
-        gain = freed.sum(axis=0)
-        if gain.max() <= 0:
+        left = np.maximum(excess[:, None] + needs - needs[:, now[node], None], 0.0).sum(axis=0)
+        gain = over - left
+        if gain.max() <= 1e-12 * over:
             continue
         cost = costs_now(model, node, now)
-        rise = cost - cost[now[node]]
-        usable = (gain > 0) & np.isfinite(rise)
-        rise, gain = np.where(usable, rise, 0.0), np.where(usable, gain, 1.0)
+        usable = (gain > 1e-12 * over) & np.isfinite(cost)
+        have = cost[now[node]]
+        rise = np.where(usable, cost, 0.0) - (have if math.isfinite(have) else 0.0)
+        gain = np.where(usable, gain, 1.0)
         ratio = np.where(usable, np.where(rise > 0, rise / gain, rise * gain), np.inf)
         at = int(np.argmin(ratio))
         if ratio[at] < best:

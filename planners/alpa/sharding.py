@@ -5,7 +5,7 @@
 3. Memory rows get prices, which gives a lower bound and solutions near it (`multipliers`). To find a solution that
    costs less than a limit, strategies whose min-marginal at these prices reaches it are dropped, and 1 to 3 are
    repeated. The limit starts just above the bound and grows until there is one, which is then optimal.
-4. What still stands is an ILP for HiGHS (`milp`).
+4. What still stands is an ILP for SCIP (`milp`).
 
 A graph too wide for 2 is first bounded and thinned by dual ascent (`ascent`).
 """
@@ -53,7 +53,7 @@ class ShardingSolution:
     status : {"optimal", "feasible"}
         Optimal: the gap is at most 1e-9 of the objective. Feasible: time ran out first.
     solver : str
-        What settled it: "elimination", "prices", "ascent" or "highs".
+        What settled it: "elimination", "prices", "ascent" or "scip".
     seconds : float
         Wall-clock time.
     """
@@ -193,10 +193,11 @@ def _below(
             return limit, solver
         if bound >= limit or time.monotonic() > deadline:
             return bound, solver
-        solver = "highs"
+        solver = "scip"
         rest, new = solve_milp(relaxed, rows, incumbent, deadline)
-        if not new:
-            return max(bound, rest), solver
+        bound = max(bound, rest)
+        if not new or bound >= min(limit, incumbent.limit):
+            return bound, solver
         rows.add(model, new)
 
 
@@ -225,7 +226,7 @@ def _tighten(
 
 
 def _without_tables(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float) -> tuple[float, str]:
-    """For graphs too wide for elimination: HiGHS on what dual ascent has left."""
+    """For graphs too wide for elimination: SCIP on what dual ascent has left."""
     bound = simple_bound(model)
     while True:
         relaxed = model.copy()
@@ -236,8 +237,8 @@ def _without_tables(model: Model, rows: MemoryRows, incumbent: Incumbent, deadli
         except InfeasibleError:
             rest, new = math.inf, list[int]()
         bound = max(bound, rest)
-        if not new or time.monotonic() > deadline:
-            return bound, "highs"
+        if not new or bound >= incumbent.limit or time.monotonic() > deadline:
+            return bound, "scip"
         rows.add(model, new)
 
 
