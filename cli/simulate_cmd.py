@@ -101,6 +101,8 @@ def simulate(
         return
     for name, value in {"lengths": lengths, "slo-ttft": slo_ttft, "slo-tpot": slo_tpot, "kernels": kernels}.items():
         if value is not None:
+            if not plans[0].is_file():
+                raise InputError(f"{plans[0]}: no such file")
             raise InputError(f"--{name}: is for LLM plans, and {plans[0]} is none")
     if timeline is not None and len(plans) > 1:
         raise InputError(f"--timeline: shows one plan (got {len(plans)})")

@@ -234,6 +234,7 @@ def test_kubernetes_spreads_an_engine_over_nodes(tmp_path: Path) -> None:
     [
         (plan(deployment(policy="orca-max", config={})), "vllm", {}, "no scheduler like 'orca-max'"),
         (plan(deployment(), device="cpu-core"), "vllm", {}, "vLLM's servers want GPUs"),
+        (plan(deployment(num_blocks=2)), "vllm", {}, "2 KV blocks hold 32 tokens, and vLLM does not start"),
         (plan(deployment()), "triton", {}, "an LLM plan goes to vllm, k8s"),
         (plan(deployment()), "vllm", {"prot": 1}, "did you mean 'port'"),
         (plan(deployment()), "vllm", {"model_source": {"chat": "--trust"}}, "is no source of weights"),

@@ -103,6 +103,12 @@ def arguments(
             f"export: deployment {d.name!r}: vLLM {VLLM_VERSION} has no scheduler like {d.policy!r}; plan with policy "
             "'vllm-v1'"
         )
+    room = d.num_blocks * d.block_size * d.cp
+    if room < options.max_model_len:
+        raise InputError(
+            f"export: deployment {d.name!r}: {d.num_blocks} KV blocks hold {room} tokens, and vLLM does not start with "
+            f"fewer than its max_model_len {options.max_model_len}; raise num_blocks or lower max_model_len"
+        )
     if d.precision not in {**DTYPES, **QUANTIZED} and d.precision not in CHECKPOINTS:
         raise InputError(f"export: deployment {d.name!r}: precision {d.precision!r} is none of vLLM's")
     if d.kv_precision not in CACHES:
