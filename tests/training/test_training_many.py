@@ -1,6 +1,8 @@
 """`estimate_many` gives what `estimate` gives, row by row, and NaN with a reason where it refuses."""
 
 import itertools
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,3 +86,10 @@ def test_bad_columns(change, message):
     said = {"tp": 2, "pp": 2, "dp": 2, "microbatch": 1, "global_batch": 8, **change}
     with pytest.raises(InputError, match=message):
         estimate_many(SHAPE, CLUSTER, **said)
+
+
+def test_the_example_runs(capsys):
+    runpy.run_path(str(Path(__file__).parents[2] / "examples/training_estimate.py"))
+    said = capsys.readouterr().out
+    assert "451584 combinations" in said
+    assert "s per iteration, MFU" in said
