@@ -61,6 +61,7 @@ class MemoryRows:
         """
         if not len(self.candidates):
             model.needs = {}
+            self._forget_rows(model)
             return
         least, most = np.empty(self.problem.n_nodes), np.empty(self.problem.n_nodes)
         for v, leader in enumerate(self.leader):
@@ -78,12 +79,20 @@ class MemoryRows:
             )
         over = (self._live @ most) > self.bound
         self.candidates = np.flatnonzero(over)
+        self._forget_rows(model)
         matters = (over.astype(float) @ self._live > 0) & (most > least)
         model.needs = {}
         for leader in model.unary:
             sizes = [self.problem.memory[v][model.active[leader]] for v in self.members[leader] if matters[v]]
             if sizes:
                 model.needs[leader] = np.array(sizes)
+
+    def _forget_rows(self, model: Model) -> None:
+        """Drop the model's rows that nothing left can overfill."""
+        keep = np.isin(model.steps, self.candidates)
+        model.room, model.steps = model.room[keep], model.steps[keep]
+        kept = {node: needs[keep] for node, needs in model.memory.items()}
+        model.memory = {node: needs for node, needs in kept.items() if needs.any()}
 
     def add(self, model: Model, steps: Sequence[int]) -> None:
         """Make these time steps rows of the model."""

@@ -49,7 +49,8 @@ def presolve(model: Model, fold: bool = True) -> None:
         changed = len(model.unary[node]) < size
         for other in near:
             _split(model, node, other)
-        if node not in model.needs and (not model.pairs[node] or (fold and len(model.pairs[node]) <= 2)):
+        free = node not in model.needs and node not in model.memory
+        if free and (not model.pairs[node] or (fold and len(model.pairs[node]) <= 2)):
             _fold(model, node)
             changed = True
         if changed:
