@@ -31,7 +31,11 @@ def compare(
     device: Annotated[str, typer.Option(help="auto (by the plans), cpu (a core is a device) or cuda.")] = "auto",
     max_batch: Annotated[int, typer.Option(help="Largest batch.")] = 1,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate/--no-calibrate", help="Measure each placement once it runs; else --profile.")
+        bool,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Measure each placement once it runs (--llm: serve other requests first); else the profile alone.",
+        ),
     ] = True,
     retries: Annotated[int, typer.Option(help="Run a cell again if others took the workers' cores meanwhile.")] = 0,
     csv: Annotated[Path | None, typer.Option(help="Write the table (CSV) here.")] = None,
@@ -91,8 +95,8 @@ def compare(
             raise InputError("compare: --llm takes no plan, --silicon, --vllm-run, --kernels, --cv or --split")
         compare_llm_engine(
             llm, settings=settings, loads=loads, rate=rate, trace=trace, duration=duration, device=device,
-            dtype=dtype, profile=profile, clock=clock, fast=fast, retries=retries, seed=seed, csv=csv, png=png,
-            as_json=as_json,
+            dtype=dtype, profile=profile, clock=clock, fast=fast, calibrate=calibrate, retries=retries, seed=seed,
+            csv=csv, png=png, as_json=as_json,
         )  # fmt: skip
         return
     if settings is not None or dtype is not None or clock != "wall" or fast:

@@ -16,11 +16,12 @@ import numpy as np
 from ...errors import InputError
 from ...profiles.llm.cost import TableCost
 from ...profiles.llm.decoder import DecoderSpec
-from ...profiles.llm.iteration import Iteration
+from ...profiles.llm.iteration import Iteration, IterationCost
 from ...profiles.llm.measure_sizes import Call, spread
 from ...profiles.llm.measured import LayerMeasurement, measured_cost, read_measurement, write_measurement
 from ...profiles.measure_device import DeviceFacts, device_facts
 from ...profiles.measure_pool import WorkerPool
+from ...seeds import generator
 from ...simulator.llm import LLMTrace, simulate_llm
 from .engine_compare_cells import Cell, EngineComparison, by_kind
 from .engine_compare_job import CLOCKS, Served, serve_job
@@ -33,6 +34,7 @@ from .engine_compare_settings import (
     scheduler_options,
     settings_named,
 )
+from .engine_in_service import InService
 from .engine_measure import FITS, Plan, measure_in, plan_measurement
 from .engine_measure_job import whole_job
 
@@ -41,8 +43,11 @@ __all__ = ["compare_engine"]
 UNDISTURBED = 0.99
 """Share of its steps' time in which the engine must have had its core for a run to say something."""
 SAME_PACE = 0.02
-"""Most that passes right before a run may differ from the tables for it to say something."""
+"""Most that passes right before a run may differ from the tables (or those after it from those before) for it to say
+something."""
 PACE_ROUNDS = 5
+CALIBRATION, OTHERS = 0.75, 1_000_003
+"""Seconds of other requests, as a share of a cell's; what their seed differs by."""
 
 
 def compare_engine(
@@ -60,6 +65,7 @@ def compare_engine(
     fast: bool = False,
     retries: int = 0,
     clock: str = "wall",
+    calibrate: bool = True,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> EngineComparison:
@@ -89,11 +95,14 @@ def compare_engine(
         Fewer sizes and rounds in the measurement.
     retries : int
         How often to run a cell again if others took the engine's core meanwhile (less than 99 % was its own), or
-        passes right before were not as fast as in the tables (2 %). The least disturbed attempt counts, whatever it
-        gave.
+        passes right before were not as fast as in the tables (2 %; with `calibrate`: right after not as fast as right
+        before). The least disturbed attempt counts, whatever it gave.
     clock : {"wall", "core"}
         What the engine's times are read from: ``core`` is the processor time of its thread, on a CPU, where waiting for
         a request takes no time and other processes cannot slow it down.
+    calibrate : bool
+        Before each cell serve other requests for a while, and let iterations of a kind take what they took then
+        (`InService`); else the tables alone count.
     seed : int
         Of requests, weights and prompts.
     progress : callable, optional
@@ -153,7 +162,15 @@ def compare_engine(
                         requests, per_s, said = requests_of(
                             trace, lengths, level, rate is not None, duration_s, seed, setting.policy, options, cost
                         )
-                        cells.append(runner.cell(name, said, per_s, requests))
+                        others = None
+                        if calibrate and trace is not None:
+                            others = _shuffled(requests, seed)
+                        elif calibrate:
+                            others = requests_of(
+                                None, lengths, level, rate is not None, CALIBRATION * duration_s, seed + OTHERS,
+                                setting.policy, options, cost,
+                            )[0]  # fmt: skip
+                        cells.append(runner.cell(name, said, per_s, requests, others))
     return EngineComparison(tuple(cells), measured, configs)
 
 
@@ -168,28 +185,35 @@ class _Runner:
         self.pool, self.plan, self.cost, self.policy = pool, plan, cost, policy
         self.options, self.retries, self.tell = options, retries, tell
 
-    def cell(self, setting: str, level: str, rate: float, requests: LLMTrace) -> Cell:
-        """Simulate and serve."""
-        plan, name = self.plan, self.plan.spec.name
-        simulated = simulate_llm(requests, policy=self.policy, config=self.options, cost=self.cost)
-        engine = {"device": plan.device, "dtype": plan.dtype, "seed": plan.seed}
-        attempts: list[tuple[Served, float]] = []
-        while not attempts or (len(attempts) <= self.retries and _disturbance(*attempts[-1]) > 0):
+    def cell(self, setting: str, level: str, rate: float, requests: LLMTrace, others: LLMTrace | None = None) -> Cell:
+        """Simulate and serve; first the `others`, if given, to see what iterations take in service."""
+        name = self.plan.spec.name
+        attempts: list[tuple[Served, float, IterationCost]] = []
+        while not attempts or (len(attempts) <= self.retries and _disturbance(*attempts[-1][:2]) > 0):
             again = f", attempt {len(attempts) + 1}" if attempts else ""
             self.tell(f"{name}, {setting}, {level}: serving {len(requests)} requests{again}")
-            pace = self.pace()
-            served: Served = self.pool.call(
-                serve_job, timeout_s=3600.0, spec=plan.spec, policy=self.policy, config=self.options, options=engine,
-                trace=requests, clock=self.clock,
-            )[0]  # fmt: skip
-            attempts.append((served, pace))
-        served, pace = min(attempts, key=lambda one: _disturbance(*one))
+            pace, served = self.pace(), self.serve(requests, others)
+            if others is not None:
+                pace = self.pace() / pace
+            cost = self.cost if others is None else InService.of(self.cost, served.before)
+            attempts.append((served, pace, cost))
+        served, pace, cost = min(attempts, key=lambda one: _disturbance(*one[:2]))
+        simulated = simulate_llm(requests, policy=self.policy, config=self.options, cost=cost)
         cell = Cell(
             name, setting, level, rate, simulated, served.result, served.share, pace, len(attempts),
-            by_kind(served.cycles, self.cost),
+            by_kind(served.cycles, cost), "" if cost is self.cost else str(cost),
         )  # fmt: skip
         self.tell(f"{name}, {setting}, {level}: worst difference {cell.worst:.1%}, core ours {served.share:.1%}")
         return cell
+
+    def serve(self, requests: LLMTrace, others: LLMTrace | None) -> Served:
+        """Serve with the real engine, the others first."""
+        plan = self.plan
+        return self.pool.call(
+            serve_job, timeout_s=3600.0, spec=plan.spec, policy=self.policy, config=self.options,
+            options={"device": plan.device, "dtype": plan.dtype, "seed": plan.seed}, trace=requests, clock=self.clock,
+            others=others,
+        )[0]  # fmt: skip
 
     def pace(self) -> float:
         """Time of some passes now, over their time in the tables: median; NaN on a GPU."""
@@ -213,6 +237,12 @@ class _Runner:
             for c in calls
         ]
         return float(np.median(np.array(taken) / np.array(told)))
+
+
+def _shuffled(requests: LLMTrace, seed: int) -> LLMTrace:
+    """The same arrivals with the lengths in another order."""
+    order = generator(seed, "llm", "compare", "others").permutation(len(requests))
+    return LLMTrace(requests.arrival, requests.prompt_tokens[order], requests.output_tokens[order])
 
 
 def _disturbance(served: Served, pace: float) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from ...profiles.llm.iteration import Iteration, IterationCost
 from ...profiles.llm.measured import LayerMeasurement
 from ...simulator.llm.result import LLMResult
+from .engine_in_service import kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,8 +66,7 @@ def by_kind(cycles: Sequence[tuple[Iteration, float]], cost: IterationCost) -> t
     """Iterations and their real seconds against their cost."""
     found: dict[str, list[float]] = {}
     for iteration, seconds in cycles:
-        kind = "decodes" if not iteration.prefill else "both" if iteration.decodes else "prompts"
-        found.setdefault(kind, []).append(cost.seconds(iteration) / seconds)
+        found.setdefault(kind_of(iteration), []).append(cost.seconds(iteration) / seconds)
     return tuple(
         KindOfIteration(kind, len(ratios), *(float(x) for x in np.percentile(ratios, [10, 50, 90])))
         for kind, ratios in sorted(found.items())
@@ -88,12 +88,15 @@ class Cell:
     share : float
         Share of its steps' time in which the engine had its core, 0 … 1; 1 on a GPU.
     pace : float
-        Time of forward passes right before, over that of the same passes in the tables; NaN if not looked at.
+        Time of forward passes right before, over that of the same passes in the tables; where the engine served other
+        requests first: of passes right after, over those right before all of it. NaN if not looked at.
     attempts : int
         How often it was run until it was undisturbed.
     iterations : tuple of KindOfIteration
         Single iterations that had the core throughout, by what they computed, against their cost: where a difference
         comes from.
+    in_service : str
+        Factors of `InService` that the simulation used, in words; empty where the tables alone count.
     """
 
     model: str
@@ -106,6 +109,7 @@ class Cell:
     pace: float
     attempts: int
     iterations: tuple[KindOfIteration, ...] = ()
+    in_service: str = ""
 
     @property
     def differences(self) -> dict[str, float]:
@@ -192,6 +196,7 @@ class EngineComparison:
                     "pace": cell.pace,
                     "attempts": cell.attempts,
                     "iterations": [asdict(one) for one in cell.iterations],
+                    "in_service": cell.in_service,
                 }
                 for cell in self.cells
             ],
@@ -232,7 +237,8 @@ class EngineComparison:
 def _block(cell: Cell) -> list[str]:
     """A cell as lines."""
     simulated, real, differences = figures(cell.simulated), figures(cell.real), cell.differences
-    pace = "" if cell.pace != cell.pace else f", passes at {cell.pace:.1%} of the tables' time"
+    than = "what they took before" if cell.in_service else "the tables' time"
+    pace = "" if cell.pace != cell.pace else f", passes at {cell.pace:.1%} of {than}"
     lines = [
         f"{cell.model}, {cell.setting}, {cell.level}: {len(cell.real)} requests at {cell.rate:.3g}/s; core ours "
         f"{cell.share:.1%}{pace}{f', attempt {cell.attempts}' if cell.attempts > 1 else ''}",
@@ -243,6 +249,8 @@ def _block(cell: Cell) -> list[str]:
         mark = "" if name not in JUDGED else "  ok" if abs(differences[name]) <= WITHIN else "  off"
         gap = "" if differences[name] != differences[name] else f"{differences[name]:+.1%}"
         lines.append(f"{name:<14}{scale * real[name]:>10.2f}{scale * simulated[name]:>11.2f} {unit:<2}{gap:>9}{mark}")
+    if cell.in_service:
+        lines.append(f"in service, on other requests, over the tables: {cell.in_service}")
     if cell.iterations:
         told = "; ".join(f"{k.kind} {k.middle:.3f} ({k.low:.2f} to {k.high:.2f}, {k.count})" for k in cell.iterations)
         lines.append(f"cost of an undisturbed iteration over its time: {told}")

@@ -35,11 +35,14 @@ class Served:
         Share of the steps' time in which this process had its core; 1 on a GPU.
     cycles : list of (Iteration, float)
         Iterations that had the core from their beginning to the next one's, and those seconds.
+    before : list of (Iteration, float)
+        The same of the other requests that this engine served first.
     """
 
     result: LLMResult
     share: float
     cycles: list[tuple[Iteration, float]]
+    before: list[tuple[Iteration, float]]
 
 
 def serve_job(
@@ -50,8 +53,12 @@ def serve_job(
     options: dict[str, Any],
     trace: LLMTrace,
     clock: str = "wall",
+    others: LLMTrace | None = None,
 ) -> Served:
-    """Serve `trace` on this worker with an engine of its own, by one of `CLOCKS`."""
+    """Serve `trace` on this worker with an engine of its own, by one of `CLOCKS`; the `others` first, if given.
+
+    The same engine serves both: where its weights and caches lie in memory makes small passes faster or slower.
+    """
     from .engine import LLMEngine, serve_trace
 
     with LLMEngine(spec, policy, config, **options) as engine:
@@ -69,14 +76,25 @@ def serve_job(
             return out
 
         engine.step = timed  # type: ignore[method-assign]
+        before: list[tuple[Iteration, float]] = []
         with _by(clock):
+            if others is not None:
+                serve_trace(engine, others)
+                before = _cycles(begun)
+                begun.clear()
+                wall_s = core_s = 0.0
             result = serve_trace(engine, trace)
-    cycles = [
+    share = 1.0 if on_gpu or not wall_s else min(1.0, core_s / wall_s)
+    return Served(result, share, _cycles(begun), before)
+
+
+def _cycles(begun: list[tuple[float, float, Iteration | None]]) -> list[tuple[Iteration, float]]:
+    """Iterations from their begin to the next one's, neither idle nor disturbed."""
+    return [
         (iteration, after - before)
         for (before, had, iteration), (after, has, _) in pairwise(begun)
-        if iteration is not None and has - had >= OURS * (after - before)  # neither idle nor disturbed
+        if iteration is not None and has - had >= OURS * (after - before)
     ]
-    return Served(result, 1.0 if on_gpu or not wall_s else min(1.0, core_s / wall_s), cycles)
 
 
 class _CoreClock:

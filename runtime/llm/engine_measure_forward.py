@@ -42,6 +42,8 @@ BY_PASS = ("embedding", "forward_rest", "inputs")
 TIMED_BYTES = 2 * 2**30
 """Weights above which not all layers are timed: they are alike."""
 TIMED_LAYERS = 4
+TEXTS = 16
+"""Longest texts that tokens are taken from."""
 AHEAD_CYCLES = 20_000_000
 """GPU cycles that a pass waits for its launches, some 10 ms: so no kernel waits for the host."""
 
@@ -166,6 +168,7 @@ class ForwardTimer:
         self.block_size, self.ledger = block_size, Ledger(options.device_of(rank), clock)
         longest = max((max((*c.contexts, *(n + b for n, b in c.prefill))) for c in calls), default=1)
         self.blocks = 1 + max((call.blocks(block_size) for call in calls), default=1)
+        self.longest = longest
         eager = replace(options, cuda_graphs=False)  # kernels are the same; what graphs save is the host's time
         memory = Memory(self.blocks, 0, block_size, longest)
         self.runner = Runner(replace(spec, layers=self.layers), memory, eager, rank)
@@ -176,32 +179,44 @@ class ForwardTimer:
         if join is not None and self.runner.weights.head_split:
             decoder.join = self.ledger.around("lm_head", join)
         self.stamp = stamp_seconds(self.ledger)
-        stream = generator(options.seed, "llm", "measure", "batches")
-        self.order = [_Block(int(number)) for number in 1 + stream.permutation(self.blocks - 1)]
-        self.text = stream.integers(0, spec.vocab, longest + 1).tolist()
-        self.made: dict[Call, Any] = {}
+        self.stream = generator(options.seed, "llm", "measure", "batches")
+        self.order = [_Block(int(number)) for number in 1 + self.stream.permutation(self.blocks - 1)]
+        self.text = self.stream.integers(0, spec.vocab, TEXTS * (longest + 1)).tolist()
 
-    def parts(self, call: Call) -> Any:
-        """The sequences of a call, as the engine's own records of sequences under way; made once."""
-        if call not in self.made:
-            from .engine.plan import Live, Piece
-            from .engine.sampling import GREEDY
+    def parts(self, call: Call) -> tuple[list[Any], list[Any]]:
+        """The sequences of a call as the engine's own records, and its decodes one token earlier.
 
-            found: list[Any] = []
-            used = 0
-            wanted = [(context - 1, 1) for context in call.contexts] + [(before, new) for new, before in call.prefill]
-            for index, (start, count) in enumerate(wanted):
-                need = -(-(start + count) // self.block_size)
-                live = Live(index, 0, self.text, start + count, GREEDY, None)
-                found.append(Piece(live, start, count, self.order[used : used + need], 1))
-                used += need
-            self.made[call] = found
-        return self.made[call]
+        Texts and blocks are others every time: those of the requests that come in are in no cache of the device's.
+        """
+        from .engine.plan import Live, Piece
+        from .engine.sampling import GREEDY
+
+        found: list[Any] = []
+        earlier: list[Any] = []
+        used = int(self.stream.integers(len(self.order)))
+        wanted = [(context - 1, 1) for context in call.contexts] + [(before, new) for new, before in call.prefill]
+        for index, (start, count) in enumerate(wanted):
+            need = -(-(start + count) // self.block_size)
+            blocks = [self.order[(used + k) % len(self.order)] for k in range(need)]
+            place = int(self.stream.integers((TEXTS - 1) * (self.longest + 1)))
+            live = Live(index, 0, self.text[place : place + start + count], start + count, GREEDY, None)
+            found.append(Piece(live, start, count, blocks, 1))
+            if index < len(call.contexts) and start:
+                earlier.append(Piece(live, start - 1, 1, blocks, 1))
+            used += need
+        return found, earlier
+
+    def _led(self, call: Call) -> list[Any]:
+        """The sequences of a call, after the pass that comes before it in service: of its decodes, if it has any."""
+        parts, earlier = self.parts(call)
+        if earlier:
+            self._run(earlier)
+        return parts
 
     def once(self, call: Call) -> dict[str, float]:
         """One pass: seconds of its parts (`collapse`)."""
         ledger = self.ledger
-        parts = self.parts(call)
+        parts = self._led(call)
         with stamped(ledger):
             if ledger.on_gpu:
                 import torch
@@ -214,7 +229,7 @@ class ForwardTimer:
 
     def whole(self, call: Call) -> float:
         """Seconds of one pass without any stamp in it: what the parts must add up to."""
-        parts = self.parts(call)
+        parts = self._led(call)
         if self.ledger.on_gpu:
             import torch
 
@@ -231,7 +246,7 @@ class ForwardTimer:
 
     def launch_seconds(self, call: Call, passes: int = 20) -> float:
         """Host seconds to queue one pass, the device left to run behind; median."""
-        packed = self._packed(self.parts(call))
+        packed = self._packed(self.parts(call)[0])
         found: list[float] = []
         for _ in range(passes):
             synchronize(self.ledger.device)
