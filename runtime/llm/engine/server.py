@@ -214,8 +214,9 @@ def serve_http(
         listener.close()
         raise InputError(f"cannot listen on {host}:{port}: {error}; choose another --port") from None
     config = uvicorn.Config(
-        endpoint.app(), log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on"
-    )
+        endpoint.app(), log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on",
+        log_config=None,  # uvicorn's own would replace the handlers of the whole process
+    )  # fmt: skip
     server = uvicorn.Server(config)
     if stop is not None:
         threading.Thread(target=_stop_when, args=(stop, server), daemon=True).start()
