@@ -38,13 +38,20 @@ def schema() -> dict[str, Any]:
     said = StudyDocument.model_json_schema(schema_generator=_Generate)
     properties: dict[str, Any] = said["properties"]
     defs: dict[str, Any] = said["$defs"]
+    shared = set(properties)
+    planners: list[Any] = [{"type": "string", "minLength": 1}]
+    sections: dict[str, list[Any]] = {}
     for name in WORLDS:
         case = world(name).case.model_json_schema(schema_generator=_Generate)
         own = cast("dict[str, Any]", case["properties"])
         defs |= {key: _without_required(part) for key, part in case["$defs"].items()}
-        planner = own.pop("planner")["$ref"]
-        properties |= {key: part for key, part in own.items() if key not in properties}
-        properties["planners"]["items"] = {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": planner}]}
+        planners.append({"$ref": own.pop("planner")["$ref"]})
+        for key, part in own.items():
+            if key not in shared and part not in sections.setdefault(key, []):
+                sections[key].append(part)
+    # Worlds that have sections of one name each have their own form of it.
+    properties |= {key: parts[0] if len(parts) == 1 else {"anyOf": parts} for key, parts in sections.items()}
+    properties["planners"]["items"] = {"anyOf": planners}
     properties["planners"]["minItems"] = 1
     properties["world"]["enum"] = list(WORLDS)
     properties["study"]["const"] = VERSION
