@@ -58,7 +58,7 @@ def broken(document: Any, data: st.DataObject) -> Any:
             case "rename" if isinstance(inner, dict):
                 inner[data.draw(st.text(max_size=6))] = inner.pop(last)
             case _:
-                inner[last] = data.draw(junk)
+                inner[last] = copy.deepcopy(data.draw(junk))  # a drawn list must not come to lie in itself
     return out
 
 
