@@ -1,0 +1,1 @@
+"""Alpa's inter-operator pass: layers, submeshes, stages (§5)."""

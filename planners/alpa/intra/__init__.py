@@ -1,0 +1,1 @@
+"""Alpa's intra-operator pass: sharding specs, parallel algorithms, the ILP (§4)."""

@@ -1,0 +1,1 @@
+"""Files that start a training plan on another system."""

@@ -1,0 +1,1 @@
+"""Real execution of training plans: programs of actions on groups of processes."""

@@ -1,0 +1,175 @@
+"""`Mesh` and `LogicalMesh`: a submesh of a cluster, its two-dimensional views, and what collectives cost on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from ..errors import InputError
+from .cluster import Cluster
+
+__all__ = ["COLLECTIVES", "AxisLink", "Collective", "LogicalMesh", "Mesh"]
+
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisLink:
+    """What joins the devices along one axis of a logical mesh, or along both.
+
+    Parameters
+    ----------
+    size : int
+        Devices in a group.
+    bandwidth_bytes_per_s : float
+        What each device can send while all groups of the axis communicate at once, bytes per second.
+    latency_s : float
+        Fixed cost of one message, seconds.
+    """
+
+    size: int
+    bandwidth_bytes_per_s: float
+    latency_s: float
+
+
+def _all_gather(n_bytes: float, link: AxisLink) -> float:
+    n = link.size
+    return (n - 1) * link.latency_s + (n - 1) / n * n_bytes / link.bandwidth_bytes_per_s
+
+
+def _all_reduce(n_bytes: float, link: AxisLink) -> float:
+    return 2 * _all_gather(n_bytes, link)
+
+
+COLLECTIVES: Mapping[str, Callable[[float, AxisLink], float]] = MappingProxyType(
+    {
+        "all_reduce": _all_reduce,
+        "all_gather": _all_gather,
+        "reduce_scatter": _all_gather,
+        "all_to_all": _all_gather,
+    }
+)
+"""Collective -> seconds of (bytes, link): rings of α–β messages. The bytes are those of a device's larger side: the
+result of an all-gather, the operand of a reduce-scatter, the buffer of an all-reduce or all-to-all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """A rectangle of a cluster: `hosts` nodes, `devices` adjacent devices in each.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        What it is cut from.
+    hosts, devices : int
+        Its shape.
+    first_host, first_device : int
+        Its corner.
+
+    Raises
+    ------
+    InputError
+        If it does not lie in the cluster.
+    """
+
+    cluster: Cluster
+    hosts: int
+    devices: int
+    first_host: int = 0
+    first_device: int = 0
+
+    def __post_init__(self) -> None:
+        inside = self.first_host + self.hosts <= self.cluster.nodes
+        if not (self.hosts >= 1 and self.devices >= 1 and inside) or (
+            self.first_device + self.devices > self.cluster.devices_per_node
+        ):
+            raise InputError(
+                f"mesh: expected a rectangle of {self.cluster.nodes} x {self.cluster.devices_per_node} devices (got "
+                f"{self.hosts} x {self.devices} at ({self.first_host}, {self.first_device}))"
+            )
+
+    @property
+    def n_devices(self) -> int:
+        """Number of devices."""
+        return self.hosts * self.devices
+
+    @property
+    def device_ids(self) -> tuple[int, ...]:
+        """Devices in row-major order, as the cluster numbers them."""
+        width = self.cluster.devices_per_node
+        return tuple(
+            host * width + device
+            for host in range(self.first_host, self.first_host + self.hosts)
+            for device in range(self.first_device, self.first_device + self.devices)
+        )
+
+    @property
+    def logical_shapes(self) -> tuple[tuple[int, int], ...]:
+        """All two-dimensional views: (n0, n1) with n0 · n1 devices."""
+        n = self.n_devices
+        return tuple((a, n // a) for a in range(1, n + 1) if n % a == 0)
+
+    def view(self, shape: tuple[int, int]) -> LogicalMesh:
+        """A logical mesh over these devices.
+
+        Raises
+        ------
+        InputError
+            If the shape is not two-dimensional or has another number of devices.
+        """
+        return LogicalMesh(self, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalMesh:
+    """A two-dimensional view of a mesh (Alpa §4.1). Devices fill it row by row: axis 1 joins neighbours.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        The devices.
+    shape : (int, int)
+        (n0, n1).
+    """
+
+    mesh: Mesh
+    shape: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        if len(self.shape) != 2 or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in self.shape):
+            raise InputError(f"logical mesh: expected two positive sizes (got {self.shape!r})")
+        if self.shape[0] * self.shape[1] != self.mesh.n_devices:
+            raise InputError(f"logical mesh: {self.shape} is no view of {self.mesh.n_devices} devices")
+
+    def size(self, axes: tuple[int, ...]) -> int:
+        """Devices in a group along these axes; 1 for none."""
+        return int(self.shape[0] ** (0 in axes) * self.shape[1] ** (1 in axes))
+
+    def link(self, axes: tuple[int, ...]) -> AxisLink:
+        """The link along one axis, or along both.
+
+        A ring that stays in a node runs over the node's links. One that leaves it crosses every node's network
+        adapter once, and shares it with all other rings of the axis that do.
+        """
+        spec, width = self.mesh.cluster.spec, self.mesh.devices
+        n0, n1 = self.shape
+        size = self.size(axes)
+        if len(set(axes)) == 2:
+            inside, rings = self.mesh.hosts == 1, 1
+        elif 1 in axes:
+            inside, rings = width % n1 == 0, 1  # groups of neighbours; those that span nodes fill them or share none
+        else:
+            inside, rings = n0 * n1 <= width, min(n1, width)
+        near, far = spec.intra_node, spec.inter_node
+        if inside or size == 1:
+            return AxisLink(size, near.bandwidth_bytes_per_s, near.latency_s)
+        shared = far.bandwidth_bytes_per_s / rings
+        return AxisLink(size, min(near.bandwidth_bytes_per_s, shared), far.latency_s)
+
+    def seconds(self, collective: Collective, n_bytes: float, axes: tuple[int, ...]) -> float:
+        """Seconds of a collective along these axes, all groups at once; see `COLLECTIVES` for what `n_bytes` counts."""
+        if n_bytes <= 0 or self.size(axes) == 1:
+            return 0.0
+        return COLLECTIVES[collective](n_bytes, self.link(axes))
