@@ -1,0 +1,65 @@
+"""Bytes that training keeps: of a parameter, and of what an operator saves for its backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...errors import InputError
+from .costs_shapes import local
+from .graph import Graph
+from .operator import DTYPE_BYTES, Operator
+
+__all__ = ["OPTIMIZERS", "parameter_bytes", "saved", "saved_bytes", "state_bytes"]
+
+OPTIMIZERS: Mapping[str, int] = {"adam": 2, "sgd": 0}
+"""Optimiser -> moments that it keeps in float32. SGD is without momentum."""
+
+
+def parameter_bytes(dtype: str, optimizer: str = "adam") -> tuple[int, int, int]:
+    """Bytes of the weight, the gradient and the optimiser state of one parameter.
+
+    Half precision keeps a float32 master copy beside the moments: Adam 2 + 2 + 12; float32 has none: 4 + 4 + 8.
+    Both are 16 bytes a parameter.
+
+    Raises
+    ------
+    InputError
+        If the type is not a floating-point one, or the optimiser is unknown.
+    """
+    if optimizer not in OPTIMIZERS:
+        raise InputError(f"optimizer: unknown {optimizer!r}; known: {', '.join(OPTIMIZERS)}")
+    if dtype not in ("float16", "bfloat16", "float32", "float64"):
+        raise InputError(f"parameter dtype: expected a floating-point type (got {dtype!r})")
+    size = DTYPE_BYTES[dtype]
+    master = 4 if size == 2 else 0
+    return size, size, master + OPTIMIZERS[optimizer] * max(4, size)
+
+
+def state_bytes(graph: Graph, optimizer: str = "adam") -> int:
+    """Weights, gradients and optimiser state of a whole model; frozen parameters are only weights."""
+    total = 0
+    for tensor in graph.parameters:
+        if not tensor.trainable:
+            total += tensor.bytes
+            continue
+        total += tensor.elements * sum(parameter_bytes(tensor.dtype, optimizer))
+    return total
+
+
+def saved(graph: Graph, operators: range) -> Iterator[str]:
+    """Names of the values that a range of operators keeps for its backward pass, each once; parameters are not kept."""
+    seen: set[str] = set()
+    parameters = {tensor.name for tensor in graph.parameters}
+    for i in operators:
+        op = graph.operators[i]
+        for position in op.saves:
+            name = op.name if position < 0 else op.inputs[position]
+            if name not in seen and name not in parameters:
+                seen.add(name)
+                yield name
+
+
+def saved_bytes(op: Operator, parts: Mapping[str, int]) -> dict[str, float]:
+    """Bytes on one device of each value that an operator saves, by name. Weights among them: see `saved`."""
+    on = local(op, parts)
+    return {(op.name if k < 0 else op.inputs[k]): (on.result_bytes if k < 0 else on.operand_bytes[k]) for k in op.saves}
