@@ -61,7 +61,7 @@ def read(
     try:
         built = plan.model_validate_json(text, strict=True)
     except ValidationError as error:
-        problems += [_problem(e, plan) for e in error.errors(include_url=False) if e["loc"]]
+        problems += [_problem(e, plan) for e in _own(error) if e["loc"]]
         problems += (between or _between)(data)
     else:
         if not problems:
@@ -73,6 +73,18 @@ def read(
             for (loc, what), line in zip(problems, lines, strict=True)
         )
     )
+
+
+def _own(error: ValidationError) -> list[Any]:
+    """Pydantic's errors, without those that say that a sequence is too short because its items are wrong."""
+    found: list[Any] = error.errors(include_url=False)
+    places = [tuple(e["loc"]) for e in found]
+
+    def caused(e: Any) -> bool:
+        size = len(e["loc"])
+        return e["type"] == "too_short" and any(len(p) > size and p[:size] == tuple(e["loc"]) for p in places)
+
+    return [e for e in found if not caused(e)]
 
 
 def _between(data: dict[str, Any]) -> list[Problem]:

@@ -4,94 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import Field, ValidationError, model_validator
 
 from ...errors import InputError
 from ...files import write_text
+from ...wording import dotted
 from ..cluster import Cluster
 from ..mesh import Mesh
 from ..plan import layout
 from ..plan_build import cluster_entry, cluster_of
-from ..plan_entries import ClusterEntry, Entry, Name, PlannerEntry, Seconds
-from ..plan_reader import problem_line, read
+from ..plan_entries import ClusterEntry, Entry, PlannerEntry, Problem
+from ..plan_reader import piece, problem_line, read
+from .plan_checks import contradictions
+from .plan_entries import MeshEntry, ModelEntry, OperatorEntry, StageEntry, TransferEntry
+
+if TYPE_CHECKING:
+    from ...profiles.graph import Graph
 
 __all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "StageEntry", "TrainingPlan", "TransferEntry"]
 
 KIND = "meshwright/training-plan"
 VERSION = 1
 SCHEMA_ID = "urn:meshwright:schema:training-plan:1"
-
-Bytes = Seconds
-"""A number of bytes, at least 0."""
-
-
-class ModelEntry(Entry):
-    """The model that is trained."""
-
-    name: Name
-    digest: str = Field(default="", description="SHA-256 of the graph that was planned")
-    graph: str = Field(default="", description="graph file, where the model is none of the zoo's")
-    dtype: str = "float16"
-    optimizer: Literal["adam", "sgd"] = "adam"
-
-
-class MeshEntry(Entry):
-    """A rectangle of devices."""
-
-    hosts: int = Field(gt=0)
-    devices: int = Field(gt=0)
-    first_host: int = Field(default=0, ge=0)
-    first_device: int = Field(default=0, ge=0)
-
-
-class OperatorEntry(Entry):
-    """How one operator is run on its stage's logical mesh."""
-
-    axes: tuple[str, str] = Field(description="loop that each mesh axis cuts; empty: none, the axis repeats the work")
-    result: str = Field(description="sharding spec of the result, such as S0RS1; of a view or norm too")
-    operands: tuple[str, ...] = Field(description="sharding spec that each operand is brought to")
-
-
-class StageEntry(Entry):
-    """One pipeline stage: consecutive operators on one mesh. Times are those of one microbatch, per device."""
-
-    mesh: int = Field(ge=0, description="index into meshes; several stages share one where the schedule interleaves")
-    logical: tuple[int, int] = Field(description="shape of the logical mesh")
-    first: int = Field(ge=0, description="first operator of the graph")
-    last: int = Field(gt=0, description="one past the last operator")
-    forward_s: Seconds
-    backward_input_s: Seconds = Field(description="backward pass to the inputs, recomputation included")
-    backward_weight_s: Seconds = Field(default=0.0, description="backward pass to the weights")
-    reduce_s: Seconds = Field(default=0.0, description="gradient reduction, once an iteration")
-    update_s: Seconds = Field(default=0.0, description="optimiser step and gathering, once an iteration")
-    state_bytes: Bytes = Field(description="weights, gradients, optimiser state on one device")
-    activation_bytes: Bytes = Field(description="kept for the backward pass of one microbatch on one device")
-    work_bytes: Bytes = Field(default=0.0, description="largest temporary beside them")
-    flops: float = Field(default=0.0, ge=0, description="forward FLOPs of one microbatch, the whole stage")
-    recompute: Literal["none", "selective", "full"] = "none"
-    operators: dict[str, OperatorEntry] = Field(default_factory=dict, description="operator -> how it is run")
-    parameters: dict[str, str] = Field(default_factory=dict, description="parameter -> sharding spec it is kept in")
-    optimizer_states: dict[str, str] = Field(
-        default_factory=dict, description="parameter -> spec of gradient and optimiser state where it differs (ZeRO)"
-    )
-    collectives: dict[str, int] = Field(
-        default_factory=dict,
-        description="planned collectives: '<pass>.<collective>' -> count per microbatch or iteration",
-    )
-
-
-class TransferEntry(Entry):
-    """A tensor that one stage makes and another reads."""
-
-    source: int = Field(ge=0, description="stage that makes it")
-    target: int = Field(ge=0, description="stage that reads it")
-    value: Name
-    bytes: Bytes = Field(description="of the whole tensor, one microbatch")
-    source_spec: str = ""
-    target_spec: str = ""
-    gradient: bool = Field(default=True, description="whether a gradient of its size comes back")
 
 
 class TrainingPlan(Entry):
@@ -118,9 +54,10 @@ class TrainingPlan(Entry):
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainingPlan:
-        problems = list(_contradictions(self))
+        batch = (self.global_batch, self.microbatches)
+        problems = contradictions(self.cluster, self.meshes, self.stages, self.transfers, batch)
         if problems:
-            raise ValueError("; ".join(problems))
+            raise ValueError(_said(problems))
         return self
 
     @classmethod
@@ -163,7 +100,7 @@ class TrainingPlan(Entry):
     @classmethod
     def from_json(cls, text: str, where: str = "plan") -> TrainingPlan:
         """Read a plan from JSON text; `where` names it in errors."""
-        return read(text, where, cls, KIND, VERSION, key="kind")
+        return read(text, where, cls, KIND, VERSION, key="kind", between=_between)
 
     @classmethod
     def load(cls, path: str | Path) -> TrainingPlan:
@@ -182,36 +119,56 @@ class TrainingPlan(Entry):
             raise InputError(f"{path}: not a training plan: not UTF-8 text (byte {error.start})") from None
         return cls.from_json(text, str(path))
 
-
-def _contradictions(plan: TrainingPlan) -> list[str]:
-    problems: list[str] = []
-    cluster = cluster_of(plan.cluster)
-    if plan.global_batch % plan.microbatches:
-        problems.append(f"microbatches: {plan.microbatches} do not divide the global batch of {plan.global_batch}")
-    used: dict[int, int] = {}
-    for m, entry in enumerate(plan.meshes):
+    @staticmethod
+    def is_one(path: str | Path) -> bool:
+        """Whether a file says that it is a training plan; one that cannot be read does not."""
         try:
-            ids = Mesh(cluster, entry.hosts, entry.devices, entry.first_host, entry.first_device).device_ids
-        except InputError as error:
-            problems.append(f"meshes.{m}: {error}")
-            continue
-        taken = next((d for d in ids if d in used), None)
-        if taken is not None:
-            problems.append(f"meshes.{m}: device {taken} is in mesh {used[taken]} already")
-        used.update(dict.fromkeys(ids, m))
-    for s, stage in enumerate(plan.stages):
-        if stage.mesh >= len(plan.meshes):
-            problems.append(f"stages.{s}.mesh: there are {len(plan.meshes)} meshes (got {stage.mesh})")
-            continue
-        entry = plan.meshes[stage.mesh]
-        if stage.logical[0] * stage.logical[1] != entry.hosts * entry.devices:
-            problems.append(
-                f"stages.{s}.logical: {stage.logical} is no view of {entry.hosts} x {entry.devices} devices"
-            )
-        if stage.first >= stage.last:
-            problems.append(f"stages.{s}: expected first < last (got {stage.first} and {stage.last})")
-    for t, transfer in enumerate(plan.transfers):
-        if max(transfer.source, transfer.target) >= len(plan.stages) or transfer.source == transfer.target:
-            ends = f"{transfer.source} and {transfer.target}"
-            problems.append(f"transfers.{t}: expected two of {len(plan.stages)} stages (got {ends})")
-    return problems
+            return f'"{KIND}"' in Path(path).read_text(encoding="utf-8")[:4096]
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The published JSON Schema (draft 2020-12); docs/schema/training-plan.schema.json holds the same."""
+        said = cls.model_json_schema()
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": SCHEMA_ID,
+            **said,
+            "required": ["kind", "version", *said["required"]],
+        }
+
+    def explain(self, graph: Graph | None = None, *, operators: Literal["none", "heavy", "all"] = "heavy") -> str:
+        """The plan in words: stages, what dominates, and how each operator is run, repeated layers folded.
+
+        Parameters
+        ----------
+        graph : Graph, optional
+            The graph that was planned: says which loops are samples, and lists layers by their numbers.
+        operators : {"none", "heavy", "all"}
+            Which operators to list. With no graph all are, for nobody knows which are heavy.
+        """
+        from .plan_words import explain
+
+        return explain(self, graph, operators=operators)
+
+
+def _said(problems: list[Problem]) -> str:
+    return "; ".join(f"{dotted(loc)}: {what}" if loc else what for loc, what in problems)
+
+
+def _between(data: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong between the entries of a file, as far as they can be read."""
+    batch = [data.get(key) for key in ("global_batch", "microbatches")]
+    counts = [x for x in batch if isinstance(x, int) and not isinstance(x, bool)]
+    return contradictions(
+        piece(ClusterEntry, data.get("cluster")),
+        [piece(MeshEntry, x) for x in _list(data.get("meshes"))],
+        [piece(StageEntry, x) for x in _list(data.get("stages"))],
+        [piece(TransferEntry, x) for x in _list(data.get("transfers"))],
+        (counts[0], counts[1]) if len(counts) == 2 else None,
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []

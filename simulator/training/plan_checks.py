@@ -1,0 +1,84 @@
+"""What is wrong between the entries of a training plan that are each right by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import InputError
+from ..cluster import Cluster
+from ..mesh import Mesh
+from ..plan_build import cluster_of
+from ..plan_entries import ClusterEntry, Problem
+from .plan_entries import MeshEntry, StageEntry, TransferEntry
+
+__all__ = ["contradictions"]
+
+
+def contradictions(
+    cluster: ClusterEntry | None,
+    meshes: Sequence[MeshEntry | None],
+    stages: Sequence[StageEntry | None],
+    transfers: Sequence[TransferEntry | None],
+    batch: tuple[int, int] | None,
+) -> list[Problem]:
+    """Where something is wrong, and what. Entries that could not be read are None, and what needs them is not checked.
+
+    Parameters
+    ----------
+    cluster, meshes, stages, transfers
+        The plan's entries.
+    batch : (int, int), optional
+        Global batch and microbatches.
+    """
+    problems: list[Problem] = []
+    if batch is not None and batch[1] > 0 and batch[0] % batch[1]:
+        problems.append((("microbatches",), f"{batch[1]} do not divide the global batch of {batch[0]}"))
+    try:
+        where = None if cluster is None else cluster_of(cluster)
+    except InputError as error:  # a link without bandwidth, less memory than is usable
+        where = None
+        problems.append((("cluster", "device"), str(error)))
+    problems += _meshes(where, meshes)
+    for s, stage in enumerate(stages):
+        if stage is not None:
+            problems += [(("stages", s, *loc), what) for loc, what in _stage(stage, meshes)]
+    for t, transfer in enumerate(transfers):
+        if transfer is None:
+            continue
+        if max(transfer.source, transfer.target) >= len(stages) or transfer.source == transfer.target:
+            ends = f"{transfer.source} and {transfer.target}"
+            problems.append((("transfers", t), f"expected two of {len(stages)} stages (got {ends})"))
+    return problems
+
+
+def _meshes(cluster: Cluster | None, meshes: Sequence[MeshEntry | None]) -> list[Problem]:
+    problems: list[Problem] = []
+    used: dict[int, int] = {}
+    for m, entry in enumerate(meshes):
+        if entry is None or cluster is None:
+            continue
+        try:
+            ids = Mesh(cluster, entry.hosts, entry.devices, entry.first_host, entry.first_device).device_ids
+        except InputError as error:
+            problems.append((("meshes", m), str(error)))
+            continue
+        taken = next((d for d in ids if d in used), None)
+        if taken is not None:
+            problems.append((("meshes", m), f"device {taken} is in mesh {used[taken]} already"))
+        used.update(dict.fromkeys(ids, m))
+    return problems
+
+
+def _stage(stage: StageEntry, meshes: Sequence[MeshEntry | None]) -> list[Problem]:
+    problems: list[Problem] = []
+    if stage.first >= stage.last:
+        problems.append(((), f"expected first < last (got {stage.first} and {stage.last})"))
+    if stage.mesh >= len(meshes):
+        return [*problems, (("mesh",), f"there are {len(meshes)} meshes (got {stage.mesh})")]
+    if min(stage.logical) < 1:
+        return [*problems, (("logical",), f"expected two positive sizes (got {list(stage.logical)})")]
+    entry = meshes[stage.mesh]
+    if entry is not None and stage.logical[0] * stage.logical[1] != entry.hosts * entry.devices:
+        said = f"{stage.logical[0]} x {stage.logical[1]} is no view of {entry.hosts} x {entry.devices} devices"
+        problems.append((("logical",), said))
+    return problems

@@ -1,0 +1,90 @@
+"""What a training plan holds, entry by entry: model, meshes, stages with their operators, transfers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BeforeValidator, Field
+
+from ..plan_entries import Entry, Name, Seconds
+
+__all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "StageEntry", "TransferEntry"]
+
+Bytes = Seconds
+"""A number of bytes, at least 0."""
+
+
+def _two(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    sizes = tuple(cast("list[Any]", value))  # a validator that runs before must make JSON's list a tuple itself
+    if len(sizes) != 2:
+        raise ValueError(f"a logical mesh is two-dimensional; expected two sizes (got {list(sizes)})")
+    return sizes
+
+
+class ModelEntry(Entry):
+    """The model that is trained."""
+
+    name: Name
+    digest: str = Field(default="", description="SHA-256 of the graph that was planned")
+    graph: str = Field(default="", description="graph file, where the model is none of the zoo's")
+    dtype: str = "float16"
+    optimizer: Literal["adam", "sgd"] = "adam"
+
+
+class MeshEntry(Entry):
+    """A rectangle of devices."""
+
+    hosts: int = Field(gt=0)
+    devices: int = Field(gt=0)
+    first_host: int = Field(default=0, ge=0)
+    first_device: int = Field(default=0, ge=0)
+
+
+class OperatorEntry(Entry):
+    """How one operator is run on its stage's logical mesh."""
+
+    axes: tuple[str, str] = Field(description="loop that each mesh axis cuts; empty: none, the axis repeats the work")
+    result: str = Field(description="sharding spec of the result, such as S0RS1; of a view or norm too")
+    operands: tuple[str, ...] = Field(description="sharding spec that each operand is brought to")
+
+
+class StageEntry(Entry):
+    """One pipeline stage: consecutive operators on one mesh. Times are those of one microbatch, per device."""
+
+    mesh: int = Field(ge=0, description="index into meshes; several stages share one where the schedule interleaves")
+    logical: Annotated[tuple[int, int], BeforeValidator(_two)] = Field(description="shape of the logical mesh")
+    first: int = Field(ge=0, description="first operator of the graph")
+    last: int = Field(gt=0, description="one past the last operator")
+    forward_s: Seconds
+    backward_input_s: Seconds = Field(description="backward pass to the inputs, recomputation included")
+    backward_weight_s: Seconds = Field(default=0.0, description="backward pass to the weights")
+    reduce_s: Seconds = Field(default=0.0, description="gradient reduction, once an iteration")
+    update_s: Seconds = Field(default=0.0, description="optimiser step and gathering, once an iteration")
+    state_bytes: Bytes = Field(description="weights, gradients, optimiser state on one device")
+    activation_bytes: Bytes = Field(description="kept for the backward pass of one microbatch on one device")
+    work_bytes: Bytes = Field(default=0.0, description="largest temporary beside them")
+    flops: float = Field(default=0.0, ge=0, description="forward FLOPs of one microbatch, the whole stage")
+    recompute: Literal["none", "selective", "full"] = "none"
+    operators: dict[str, OperatorEntry] = Field(default_factory=dict, description="operator -> how it is run")
+    parameters: dict[str, str] = Field(default_factory=dict, description="parameter -> sharding spec it is kept in")
+    optimizer_states: dict[str, str] = Field(
+        default_factory=dict, description="parameter -> spec of gradient and optimiser state where it differs (ZeRO)"
+    )
+    collectives: dict[str, int] = Field(
+        default_factory=dict,
+        description="planned collectives: '<pass>.<collective>' -> count per microbatch or iteration",
+    )
+
+
+class TransferEntry(Entry):
+    """A tensor that one stage makes and another reads."""
+
+    source: int = Field(ge=0, description="stage that makes it")
+    target: int = Field(ge=0, description="stage that reads it")
+    value: Name
+    bytes: Bytes = Field(description="of the whole tensor, one microbatch")
+    source_spec: str = ""
+    target_spec: str = ""
+    gradient: bool = Field(default=True, description="whether a gradient of its size comes back")
