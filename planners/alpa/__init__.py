@@ -6,9 +6,13 @@ Two solvers and what they need: `solve_sharding` picks a sharding strategy for e
 
 from __future__ import annotations
 
+from .inter import cluster_operators
 from .problem import ShardingProblem
 from .sharding import ShardingSolution, solve_sharding
 from .stages import stage_dp
 from .submeshes import PlacedSubmesh, place_submeshes
 
-__all__ = ["PlacedSubmesh", "ShardingProblem", "ShardingSolution", "place_submeshes", "solve_sharding", "stage_dp"]
+__all__ = [
+    "PlacedSubmesh", "ShardingProblem", "ShardingSolution", "cluster_operators", "place_submeshes", "solve_sharding",
+    "stage_dp",
+]  # fmt: skip

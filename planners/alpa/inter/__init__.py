@@ -1,1 +1,8 @@
-"""Alpa's inter-operator pass: layers, submeshes, stages (§5)."""
+"""Alpa's inter-operator pass (§5): layers, submeshes, stages."""
+
+from __future__ import annotations
+
+from .clustering import cluster_operators, default_layers
+from .shapes import logical_shapes, submesh_shapes
+
+__all__ = ["cluster_operators", "default_layers", "logical_shapes", "submesh_shapes"]

@@ -1,0 +1,144 @@
+"""`AlpaOptions`: what the planner may choose from. Defaults are the paper's."""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from ...errors import InputError
+from .inter.memory import SCHEDULES
+
+__all__ = ["AlpaOptions"]
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "clustering": ("dp", "equal_operator"),
+    "submeshes": ("all", "power_of_two"),
+    "stages": ("any", "equal_layer", "one", "one_device"),
+    "schedule": SCHEDULES,
+    "recompute": ("none", "selective", "full", "auto"),
+    "resharding": ("send_recv", "scatter_gather", "local_all_gather"),
+    "optimizer": ("adam", "sgd"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlpaOptions:
+    """Options of `planners.alpa.plan`.
+
+    Parameters
+    ----------
+    n_layers : int, optional
+        L of the operator clustering; by default from the devices, the model's blocks and its heavy operators.
+    delta : float
+        δ of Eq. 6: how far a layer's FLOPs may exceed the average.
+    clustering : {"dp", "equal_operator"}
+        Eq. 6, or the baseline of §8.3.
+    submeshes : {"all", "power_of_two"}
+        Shapes of submeshes: the paper's, or with numbers of nodes that are powers of two.
+    logical : tuple of (int, int), optional
+        Logical mesh shapes to consider, whichever way round; by default all.
+    stages : {"any", "equal_layer", "one", "one_device"}
+        Which stages the programme may form: any; as many layers in each (§8.3); one alone, "intra-op only"; each on one
+        device, "inter-op only".
+    schedule : {"1f1b", "gpipe", "interleaved_1f1b", "zb_h1"}
+        Pipeline schedule. It decides how many microbatches a stage holds (Eq. 5).
+    interleave : int
+        Virtual stages per mesh; above 1 with the interleaved schedule only.
+    epsilon : float
+        ε of Algorithm 1, seconds: the plan is at most B · ε from the optimum. 0: exact.
+    memory_fraction : float
+        Share of a device's memory that a plan may fill. The rest is for the framework's own context, communication
+        buffers and fragmentation; 0.9 is what the paper's XLA runtime takes.
+    recompute : {"none", "selective", "full", "auto"}
+        Activation recomputation of every stage; auto: chosen per stage by the dynamic programme.
+    sequence_parallel : bool
+        Whether norms and element-wise operators between tensor-parallel ones may be cut along the sequence.
+    cross_stage : bool
+        Whether the programme counts the transfer of what a cut separates; the paper does not.
+    overlap : bool
+        Whether transfers between stages run beside computation.
+    resharding : {"send_recv", "scatter_gather", "local_all_gather"}
+        How tensors move between meshes (§6).
+    optimizer : {"adam", "sgd"}
+        Decides the bytes of a parameter's state.
+    workers : int
+        Processes that price submeshes. The plan does not depend on it.
+
+    Raises
+    ------
+    InputError
+        On a value that an option does not have.
+    """
+
+    n_layers: int | None = None
+    delta: float = 0.5
+    clustering: Literal["dp", "equal_operator"] = "dp"
+    submeshes: Literal["all", "power_of_two"] = "all"
+    logical: tuple[tuple[int, int], ...] | None = None
+    stages: Literal["any", "equal_layer", "one", "one_device"] = "any"
+    schedule: Literal["1f1b", "gpipe", "interleaved_1f1b", "zb_h1"] = "1f1b"
+    interleave: int = 1
+    epsilon: float = 0.0
+    memory_fraction: float = 0.9
+    recompute: Literal["none", "selective", "full", "auto"] = "none"
+    sequence_parallel: bool = False
+    cross_stage: bool = False
+    overlap: bool = False
+    resharding: Literal["send_recv", "scatter_gather", "local_all_gather"] = "local_all_gather"
+    optimizer: Literal["adam", "sgd"] = "adam"
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in known:
+                near = difflib.get_close_matches(str(value), known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+                raise InputError(f"alpa: {name}: unknown value {value!r}; {hint}")
+        for name in ("sequence_parallel", "cross_stage", "overlap"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"alpa: {name}: expected true or false (got {getattr(self, name)!r})")
+        for name in ("interleave", "workers", "n_layers"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InputError(f"alpa: {name}: expected a positive integer (got {value!r})")
+        for name, least, most in (("delta", 0.0, math.inf), ("epsilon", 0.0, math.inf), ("memory_fraction", 0.0, 1.0)):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            if not number or not least <= value <= most or (name == "memory_fraction" and value == 0):
+                raise InputError(f"alpa: {name}: expected a number from {least} to {most} (got {value!r})")
+        if (self.interleave > 1) != (self.schedule == "interleaved_1f1b"):
+            raise InputError(
+                f"alpa: interleave {self.interleave} does not go with schedule {self.schedule!r}; "
+                "several virtual stages per mesh need interleaved_1f1b, and it needs at least 2"
+            )
+        if self.logical is not None:
+            object.__setattr__(self, "logical", tuple((int(a), int(b)) for a, b in self.logical))
+
+    @classmethod
+    def of(cls, options: AlpaOptions | Mapping[str, Any] | None) -> AlpaOptions:
+        """Options from a mapping.
+
+        Raises
+        ------
+        InputError
+            On an unknown name; the nearest one is named.
+        """
+        if options is None or isinstance(options, AlpaOptions):
+            return options or cls()
+        known = [f.name for f in fields(cls)]
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(str(name), known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+                raise InputError(f"alpa: unknown option {name!r}; {hint}")
+        return cls(**options)
+
+    def to_json(self) -> dict[str, Any]:
+        """What a plan records: the options that can change the decision, by name."""
+        return {k: v for k, v in asdict(self).items() if k != "workers"}
