@@ -1,0 +1,216 @@
+"""`search`: the fastest training configuration of a whole space, exactly."""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InfeasibleError, InputError
+from ...simulator import Cluster
+from ...simulator.training import CORE, DeviceRates, Stack, TransformerShape, estimate, estimate_many
+from ...simulator.training.columns import PROBLEMS, RECOMPUTE, Columns
+from ...simulator.training.model import shape_of
+from .result import Configuration, SearchResult
+from .space import NAMES, Choices, Space
+
+if TYPE_CHECKING:
+    from ...profiles.llm import KernelTables
+
+__all__ = ["search"]
+
+Table = dict[str, NDArray[Any]]
+
+
+def search(
+    model: object,
+    cluster: Cluster,
+    global_batch: int,
+    *,
+    tp: Choices = None,
+    pp: Choices = None,
+    dp: Choices = None,
+    microbatch: Choices = None,
+    interleave: Choices = None,
+    recompute: Choices = None,
+    sequence_parallel: Choices = None,
+    zero: Choices = None,
+    dtype: str = "bf16",
+    memory: float | None = None,
+    top: int = 10,
+    stack: Stack | Sequence[Stack] = CORE,
+    tables: KernelTables | None = None,
+    rates: DeviceRates | None = None,
+    must_fit: bool = True,
+    progress: Callable[[str], None] | None = None,
+) -> SearchResult:
+    """The fastest configurations of a model on a cluster, among all combinations of the choices.
+
+    Exact: every combination that is possible is evaluated (`estimate_many`); what is left out breaks a rule, or has
+    something switched on that does nothing there and so costs what another combination costs.
+
+    Parameters
+    ----------
+    model : TransformerShape, mapping or object
+        As in `estimate`.
+    cluster : Cluster
+        All of its devices are used.
+    global_batch : int
+        Samples of an iteration.
+    tp, pp, dp, microbatch, interleave, recompute, sequence_parallel, zero
+        One value, several, or None for all: divisors of the number of devices, of the batch, of the layers.
+    dtype : str
+        "bf16", "fp16" or "fp32".
+    memory : float, optional
+        Bytes that a configuration may take of each device, context and fragmentation included; by default all.
+    top : int
+        Configurations in `SearchResult.best`.
+    stack : Stack or several
+        Training software; several are tried with every combination.
+    tables, rates
+        As in `estimate`.
+    must_fit : bool
+        Raise when nothing fits; otherwise `best` is empty then.
+    progress : callable, optional
+        Called with a line now and then.
+
+    Raises
+    ------
+    InputError
+        On a choice that cannot be, or a space without a possible combination; the commonest rule is named.
+    InfeasibleError
+        If nothing fits; names the smallest configuration and the fewest nodes on which something does.
+    """
+    begin = time.process_time()
+    shape = shape_of(model)
+    if not isinstance(cluster, Cluster):
+        raise InputError(f"cluster: expected a simulator.Cluster (got {type(cluster).__name__})")
+    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+        raise InputError(f"top: expected a positive integer (got {top!r})")
+    limit = cluster.spec.memory_bytes if memory is None else memory
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
+        raise InputError(f"memory: expected bytes > 0 (got {memory!r})")
+    choices: dict[str, Any] = {
+        "tp": tp, "pp": pp, "dp": dp, "microbatch": microbatch, "interleave": interleave, "recompute": recompute,
+        "sequence_parallel": sequence_parallel, "zero": zero,
+    }  # fmt: skip
+    costs: dict[str, Any] = {"dtype": dtype, "tables": tables, "rates": rates}
+    space = Space.of(cluster.n_devices, global_batch, shape.layers, stack=stack, **choices)
+    table, impossible, repeats = _evaluate(shape, cluster, space, costs, progress)
+    if not len(table["seconds"]):
+        rule = max(impossible, key=lambda r: impossible[r]) if impossible else "every combination repeats another"
+        raise InputError(f"search: none of {len(space):,} combinations is possible; most break: {rule}")
+    table["fits"] = table["device_bytes"] <= limit
+    fits = np.flatnonzero(table["fits"])
+
+    def configuration(row: int) -> Configuration:
+        said = {name: table[name][row].item() for name in NAMES} | {"recompute": RECOMPUTE[table["recompute"][row]]}
+        used = space.stacks[table["stack"][row]]
+        one = estimate(shape, cluster, global_batch=global_batch, stack=used, check_memory=False, **said, **costs)
+        return Configuration(**said, stack=used.name, estimate=one)
+
+    smallest = configuration(int(np.argmin(table["peak_bytes"])))
+    if must_fit and not len(fits):
+        raise InfeasibleError(_nothing_fits(shape, cluster, global_batch, smallest, limit, choices, stack, costs))
+    order = fits[np.lexsort((table["peak_bytes"][fits], table["seconds"][fits]))]
+    best = tuple(configuration(int(row)) for row in order[:top])
+    front = tuple(configuration(int(row)) for row in _front(order, table["peak_bytes"]))
+    return SearchResult(
+        shape, cluster, global_batch, int(limit), best, front, len(space), repeats, dict(impossible),
+        len(table["seconds"]), len(fits), smallest, time.process_time() - begin, table,
+        tuple(one.name for one in space.stacks),
+    )  # fmt: skip
+
+
+def _evaluate(
+    shape: TransformerShape,
+    cluster: Cluster,
+    space: Space,
+    costs: dict[str, Any],
+    progress: Callable[[str], None] | None,
+) -> tuple[Table, Counter[str], int]:
+    """Costs of all that is possible and no repetition, as columns; how many break which rule; how many repeat."""
+    parts: list[Table] = []
+    impossible: Counter[str] = Counter()
+    repeats = seen = 0
+    formats = {"devices": cluster.n_devices, "heads": shape.heads, "kv_heads": shape.kv_heads, "ffn": shape.ffn,
+               "layers": shape.layers, "seq": shape.seq}  # fmt: skip
+    for stack, columns in space.chunks():
+        seen += len(columns["tp"])
+        problem = Columns.of(global_batch=space.global_batch, **columns).problems(shape, cluster)
+        for code in np.unique(problem[problem > 0]):
+            impossible[PROBLEMS[code].format(**formats)] += int((problem == code).sum())
+        again = _repeats(columns, stack, space)
+        repeats += int((again & (problem == 0)).sum())
+        rows = np.flatnonzero((problem == 0) & ~again)
+        if progress:
+            progress(f"{seen:,} of {len(space):,} combinations")
+        if not len(rows):
+            continue
+        some = {name: column[rows] for name, column in columns.items()}
+        many = estimate_many(shape, cluster, global_batch=space.global_batch, stack=stack, **some, **costs)
+        some["stack"] = np.full(len(rows), space.stacks.index(stack))
+        some |= {name: getattr(many, name) for name in ("seconds", "peak_bytes", "device_bytes", "mfu")}
+        parts.append(some)
+    empty = [*NAMES, "stack", "seconds", "peak_bytes", "device_bytes", "mfu"]
+    table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {
+        name: np.empty(0) for name in empty
+    }  # fmt: skip
+    return table, impossible, repeats
+
+
+def _repeats(columns: Table, stack: Stack, space: Space) -> NDArray[np.bool_]:
+    """Rows with something switched on that does nothing, while the space has the same row without it."""
+    again = np.zeros(len(columns["tp"]), dtype=bool)
+    if False in space.sequence_parallel:
+        again |= columns["sequence_parallel"] & (columns["tp"] == 1)
+    again |= (columns["zero"] > space.zero[0]) & (columns["dp"] == 1)
+    if stack.flash and "none" in space.recompute:  # a fused kernel recomputes scores by itself
+        again |= columns["recompute"] == RECOMPUTE.index("selective")
+    return again
+
+
+def _front(order: NDArray[np.int64], peak: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of rows from the fastest to the slowest, those with less memory than all before them."""
+    if not len(order):
+        return order
+    values = peak[order]
+    before = np.concatenate(([np.iinfo(np.int64).max], np.minimum.accumulate(values)[:-1]))
+    return order[values < before]
+
+
+def _nothing_fits(
+    shape: TransformerShape,
+    cluster: Cluster,
+    global_batch: int,
+    smallest: Configuration,
+    limit: float,
+    choices: dict[str, Any],
+    stack: Stack | Sequence[Stack],
+    costs: dict[str, Any],
+) -> str:
+    """What is missing, and the fewest nodes (doubling) on which something fits."""
+    gib = 2**30
+    said = (
+        f"search: no configuration of {shape.params / 1e9:.1f} B parameters fits into {limit / gib:.1f} GiB on "
+        f"{cluster.n_devices} x {cluster.spec.name}: the smallest needs {smallest.breakdown.memory.device / gib:.1f} "
+        f"GiB ({smallest})"
+    )
+    for doublings in range(1, 8):
+        larger = Cluster(cluster.nodes << doublings, cluster.devices_per_node, cluster.device)
+        try:
+            found, _, _ = _evaluate(
+                shape, larger, Space.of(larger.n_devices, global_batch, shape.layers, stack=stack, **choices), costs,
+                None,
+            )  # fmt: skip
+        except InputError:  # fixed degrees do not multiply to it
+            break
+        if len(found["device_bytes"]) and found["device_bytes"].min() <= limit:
+            return f"{said}; {larger.n_devices} devices would do"
+    return f"{said}; allow more of tp, pp, zero and recompute, or take devices with more memory"

@@ -1,0 +1,195 @@
+"""`Space`: every combination of the means that a training configuration has, as columns."""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InputError
+from ...simulator.training import Stack
+from ...simulator.training.columns import RECOMPUTE
+
+__all__ = ["NAMES", "Choices", "Space", "divisors"]
+
+NAMES = ("tp", "pp", "dp", "microbatch", "interleave", "recompute", "sequence_parallel", "zero")
+"""Columns of a space, in the order in which equally good configurations are preferred: the first of each counts."""
+CHUNK = 1 << 18
+"""Rows that are laid out at once."""
+
+Choices = int | bool | str | Sequence[int] | Sequence[bool] | Sequence[str] | None
+"""What may be tried for one of the means: one value, several, or None for all."""
+
+
+def divisors(n: int) -> tuple[int, ...]:
+    """Divisors of a positive number, ascending."""
+    small = [k for k in range(1, int(n**0.5) + 1) if n % k == 0]
+    return tuple(small + [n // k for k in reversed(small) if k * k != n])
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """All combinations of the choices whose degrees multiply to the number of devices.
+
+    Parameters
+    ----------
+    devices, global_batch : int
+        Devices of the cluster; samples of an iteration.
+    degrees : tuple of (int, int, int)
+        (tp, pp, dp) whose product is `devices`, ascending.
+    microbatch, interleave, zero : tuple of int
+        Choices, ascending.
+    recompute : tuple of str
+        Choices, from the least that is done again.
+    sequence_parallel : tuple of bool
+        Choices, False first.
+    stacks : tuple of Stack
+        Training software, each with every combination.
+    """
+
+    devices: int
+    global_batch: int
+    degrees: tuple[tuple[int, int, int], ...]
+    microbatch: tuple[int, ...]
+    interleave: tuple[int, ...]
+    recompute: tuple[str, ...]
+    sequence_parallel: tuple[bool, ...]
+    zero: tuple[int, ...]
+    stacks: tuple[Stack, ...]
+
+    @classmethod
+    def of(
+        cls,
+        devices: int,
+        global_batch: int,
+        layers: int,
+        *,
+        tp: Choices = None,
+        pp: Choices = None,
+        dp: Choices = None,
+        microbatch: Choices = None,
+        interleave: Choices = None,
+        recompute: Choices = None,
+        sequence_parallel: Choices = None,
+        zero: Choices = None,
+        stack: Stack | Sequence[Stack],
+    ) -> Space:
+        """The space of some choices; None stands for all: divisors of the devices for degrees, of the batch for
+        microbatches, of the layers for `interleave`.
+
+        Raises
+        ------
+        InputError
+            On a choice of a wrong kind, none at all, or a batch below one.
+        """
+        if isinstance(global_batch, bool) or not isinstance(global_batch, int) or global_batch < 1:
+            raise InputError(f"global_batch: expected a positive integer (got {global_batch!r})")
+        by_device = divisors(devices)
+        chosen = {name: _numbers(name, given, by_device) for name, given in (("tp", tp), ("pp", pp), ("dp", dp))}
+        every = product(chosen["tp"], chosen["pp"], chosen["dp"])
+        degrees = tuple((t, p, d) for t, p, d in every if t * p * d == devices)
+        if not degrees:
+            said = ", ".join(f"{name} {_short(given)}" for name, given in chosen.items())
+            raise InputError(
+                f"tp, pp, dp: no product of {said} is the number of devices, {devices}; allow more of them"
+            )
+        stacks = (stack,) if isinstance(stack, Stack) else tuple(stack)
+        if not stacks or not all(isinstance(one, Stack) for one in stacks):
+            raise InputError(f"stack: expected a Stack or several (got {stack!r})")
+        return cls(
+            devices,
+            global_batch,
+            degrees,
+            _numbers("microbatch", microbatch, divisors(global_batch)),
+            _numbers("interleave", interleave, divisors(layers)),
+            _words("recompute", recompute, RECOMPUTE),
+            _flags("sequence_parallel", sequence_parallel),
+            _numbers("zero", zero, (0, 1, 2, 3), least=0),
+            stacks,
+        )
+
+    def __len__(self) -> int:
+        """Combinations."""
+        return len(self.stacks) * self._rows
+
+    @property
+    def _choices(self) -> tuple[Sequence[Any], ...]:
+        return (self.degrees, self.microbatch, self.interleave, self.recompute, self.sequence_parallel, self.zero)
+
+    @property
+    def _rows(self) -> int:
+        return int(np.prod([len(choices) for choices in self._choices]))
+
+    def chunks(self, size: int = CHUNK) -> Iterator[tuple[Stack, dict[str, NDArray[Any]]]]:
+        """All combinations in order, as columns of at most `size` rows, one stack after the other."""
+        lengths = [len(choices) for choices in self._choices]
+        degrees = np.array(self.degrees, dtype=np.int64)
+        codes = np.array([RECOMPUTE.index(word) for word in self.recompute])
+        for stack in self.stacks:
+            for begin in range(0, self._rows, size):
+                index = np.unravel_index(np.arange(begin, min(begin + size, self._rows)), lengths)
+                degree = degrees[index[0]]
+                columns: dict[str, NDArray[Any]] = {
+                    "tp": degree[:, 0],
+                    "pp": degree[:, 1],
+                    "dp": degree[:, 2],
+                    "microbatch": np.array(self.microbatch)[index[1]],
+                    "interleave": np.array(self.interleave)[index[2]],
+                    "recompute": codes[index[3]],
+                    "sequence_parallel": np.array(self.sequence_parallel)[index[4]],
+                    "zero": np.array(self.zero)[index[5]],
+                }
+                yield stack, columns
+
+
+def _several(name: str, given: Any) -> list[Any]:
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        return [given]
+    found = list(given)
+    if not found:
+        raise InputError(f"{name}: expected at least one choice (got none)")
+    return found
+
+
+def _numbers(name: str, given: Choices, every: Sequence[int], least: int = 1) -> tuple[int, ...]:
+    if given is None:
+        return tuple(every)
+    found = _several(name, given)
+    for value in found:
+        if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__") or int(value) < least:
+            what = "a positive integer" if least else "0, 1, 2 or 3"
+            raise InputError(f"{name}: expected {what}, or several (got {value!r})")
+        if not least and int(value) > every[-1]:
+            raise InputError(f"{name}: expected 0, 1, 2 or 3, or several (got {value!r})")
+    return tuple(sorted({int(value) for value in found}))
+
+
+def _words(name: str, given: Choices, every: Sequence[str]) -> tuple[str, ...]:
+    if given is None:
+        return tuple(every)
+    found = _several(name, given)
+    for value in found:
+        if value not in every:
+            raise InputError(f"{name}: expected some of {', '.join(every)} (got {value!r})")
+    return tuple(word for word in every if word in found)
+
+
+def _flags(name: str, given: Choices) -> tuple[bool, ...]:
+    if given is None:
+        return (False, True)
+    found = _several(name, given)
+    for value in found:
+        if not isinstance(value, bool | np.bool_):
+            raise InputError(f"{name}: expected True, False or both (got {value!r})")
+    return tuple(sorted({bool(value) for value in found}))
+
+
+def _short(values: Sequence[int]) -> str:
+    shown = ", ".join(map(str, values[:8]))
+    return f"{{{shown}{', …' if len(values) > 8 else ''}}}"
