@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from .build import Builder
 from .costs import CostModel, OperatorTimes, roofline
 from .document import from_json, load_graph, save_graph, to_json
 from .graph import Graph
 from .memory import parameter_bytes
 from .notation import Formula, parse
 from .operator import DTYPE_BYTES, KINDS, Loop, Operator, Tensor
+from .structure import depths, graph_cut, layer_bounds, leaders, repeats, signature
+from .zoo import PAPER_PARAMS, ZOO, build_graph, zoo_graph
 
 __all__ = [
-    "DTYPE_BYTES", "KINDS", "CostModel", "Formula", "Graph", "Loop", "Operator", "OperatorTimes", "Tensor",
-    "from_json", "load_graph", "parameter_bytes", "parse", "roofline", "save_graph", "to_json",
+    "DTYPE_BYTES", "KINDS", "PAPER_PARAMS", "ZOO", "Builder", "CostModel", "Formula", "Graph", "Loop", "Operator",
+    "OperatorTimes", "Tensor", "build_graph", "depths", "from_json", "graph_cut", "layer_bounds", "leaders",
+    "load_graph", "parameter_bytes", "parse", "repeats", "roofline", "save_graph", "signature", "to_json", "zoo_graph",
 ]  # fmt: skip

@@ -129,8 +129,9 @@ class Operator:
     dtype : str
         Of the result.
     flops : float, optional
-        Forward floating-point operations of the full operator; by default 2 x product of the loops for contractions,
-        the number of result elements for others, 0 for views and embeddings.
+        Forward floating-point operations of the full operator; by default 2 x product of the loops for contractions
+        (4 x for fused attention; of a convolution without its input's spatial loops), product of the loops for
+        reductions and losses, the number of result elements for others, 0 for views and embeddings.
     saves : tuple of int
         What the backward pass needs: operand positions, −1 for the result.
     attributes : mapping
@@ -175,8 +176,16 @@ class Operator:
             object.__setattr__(self, "flops", self._default_flops())
 
     def _default_flops(self) -> float:
-        if self.kind in ("contraction", "convolution", "dispatch", "attention"):
-            return 2.0 * math.prod(x.size for x in self.loops) * (2 if self.kind == "attention" else 1)
+        everything = float(math.prod(x.size for x in self.loops))
+        if self.kind in ("contraction", "dispatch"):
+            return 2.0 * everything
+        if self.kind == "attention":
+            return 4.0 * everything
+        if self.kind == "convolution":  # the input's spatial loops are no loops of its own: they follow from the result
+            own = {x for dims in (self.parsed.result, *self.parsed.operands[1:2]) for group in dims for x in group}
+            return 2.0 * math.prod(x.size for x in self.loops if x.name in own)
+        if self.kind in ("reduction", "loss"):
+            return everything
         return 0.0 if self.kind in ("view", "embedding") else float(math.prod(self.shape))
 
     @property

@@ -1,0 +1,120 @@
+"""What planners ask of a graph: which operators follow which, what crosses a cut, which ranges are the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from ...errors import InputError
+from .graph import Graph
+
+__all__ = ["depths", "graph_cut", "layer_bounds", "leaders", "repeats", "signature"]
+
+
+def depths(graph: Graph) -> tuple[int, ...]:
+    """Breadth-first depth of every operator: 1 + the deepest operand's; 1 where it reads only inputs and parameters."""
+    depth: list[int] = []
+    for op in graph.operators:
+        depth.append(1 + max((depth[graph.index[name]] for name in op.inputs if name in graph.index), default=0))
+    return tuple(depth)
+
+
+def leaders(graph: Graph) -> tuple[int, ...]:
+    """For every operator the heavy operator whose sharding it follows, by position (§4.2: the deepest operand).
+
+    A heavy operator leads itself. A trivial one follows what its deepest operand follows, the first of equals;
+    operands that follow nothing count only if all do.
+
+    Returns
+    -------
+    tuple of int
+        −1: none, because nothing that it is made of is heavy.
+    """
+    depth, found = depths(graph), list[int]()
+    for i, op in enumerate(graph.operators):
+        if op.heavy:
+            found.append(i)
+            continue
+        made = [graph.index[name] for name in op.inputs if name in graph.index]
+        led = [j for j in made if found[j] >= 0]
+        found.append(found[max(led, key=lambda j: depth[j])] if led else -1)
+    return tuple(found)
+
+
+def graph_cut(graph: Graph, i: int) -> tuple[str, ...]:
+    """What crosses the cut before operator `i`: results made before it and read from it on, in the order made.
+
+    Inputs and parameters are no part of it: they are given to the stage that reads them.
+    """
+    return tuple(
+        op.name for op in graph.operators[: max(i, 0)] if (readers := graph.consumers[op.name]) and readers[-1][0] >= i
+    )
+
+
+def layer_bounds(graph: Graph) -> tuple[int, ...]:
+    """Positions where the `layer` tag changes, with 0 and the number of operators: ranges for `repeats`."""
+    tags = [op.layer for op in graph.operators]
+    return (0, *(i for i in range(1, len(tags)) if tags[i] != tags[i - 1]), len(tags))
+
+
+def signature(graph: Graph, first: int, last: int) -> str:
+    """Hash of the operators first … last − 1 that is the same for the same computation under other names.
+
+    It covers kinds, formulas, loops, dtypes, FLOPs, saved values and attributes, how they are wired, what they read
+    from outside (parameter, input or earlier result; shape, dtype, whether two reads are of one tensor) and which
+    results are read by later operators or by none. Names and `layer` tags do not count.
+    """
+    outside: dict[str, int] = {}
+    lines: list[str] = []
+    for i, op in enumerate(graph.operators[first:last], start=first):
+        reads: list[str] = []
+        for name in op.inputs:
+            j = graph.index.get(name, -1)
+            if first <= j:
+                reads.append(f"#{j - first}")
+                continue
+            number = outside.setdefault(name, len(outside))
+            reads.append(f"${number}{_outside(graph, name)}")
+        readers = graph.consumers[op.name]
+        ends = "last" if not readers else "crosses" if readers[-1][0] >= last else ""
+        loops = " ".join(f"{x.name}={x.size}{int(x.batch)}{x.split}" for x in op.loops)
+        lines.append(
+            f"{op.kind}|{op.formula}|{','.join(reads)}|{loops}|{op.dtype}|{op.flops!r}|{op.saves}"
+            f"|{sorted(op.attributes.items())}|{ends}"
+        )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def repeats(graph: Graph, bounds: Sequence[int] | None = None) -> tuple[int, ...]:
+    """For every range between two bounds, the first range that is the same computation (itself where it is new).
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    bounds : sequence of int, optional
+        Increasing positions, from 0 to the number of operators. By default those where the `layer` tag changes.
+
+    Raises
+    ------
+    InputError
+        If the bounds are not increasing positions of the graph.
+    """
+    edges = layer_bounds(graph) if bounds is None else tuple(bounds)
+    n = len(graph.operators)
+    if len(edges) < 2 or edges[0] < 0 or edges[-1] > n or any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+        raise InputError(f"bounds: expected increasing positions from 0 to {n} (got {edges})")
+    seen: dict[str, int] = {}
+    return tuple(
+        seen.setdefault(signature(graph, a, b), k) for k, (a, b) in enumerate(zip(edges, edges[1:], strict=False))
+    )
+
+
+def _outside(graph: Graph, name: str) -> str:
+    if name in graph.index:
+        op = graph.operators[graph.index[name]]
+        return f"result{op.shape}{op.dtype}"
+    tensor = graph.tensors[name]
+    role = "parameter" if not tensor.batch_dims and tensor in graph.parameters else "input"
+    # A parameter that others read too is cut and summed with them: it is not the same computation.
+    return f"{role}{tensor.shape}{tensor.dtype}{tensor.trainable}{len(graph.consumers[name])}"
