@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import InputError
 from .cluster import Cluster
+
+if TYPE_CHECKING:
+    from .collective_tables import CollectiveTables
 
 __all__ = ["COLLECTIVES", "AxisLink", "Collective", "LogicalMesh", "Mesh"]
 
@@ -51,8 +54,9 @@ COLLECTIVES: Mapping[str, Callable[[float, AxisLink], float]] = MappingProxyType
         "all_to_all": _all_gather,
     }
 )
-"""Collective -> seconds of (bytes, link): rings of α–β messages. The bytes are those of a device's larger side: the
-result of an all-gather, the operand of a reduce-scatter, the buffer of an all-reduce or all-to-all."""
+"""Collective -> seconds of (bytes, link): α–β messages, in rings but for those of an all-to-all, which go directly. The
+bytes are those of a device's larger side: the result of an all-gather, the operand of a reduce-scatter, the buffer of
+an all-reduce or all-to-all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +115,15 @@ class Mesh:
         n = self.n_devices
         return tuple((a, n // a) for a in range(1, n + 1) if n % a == 0)
 
-    def view(self, shape: tuple[int, int]) -> LogicalMesh:
-        """A logical mesh over these devices.
+    def view(self, shape: tuple[int, int], tables: CollectiveTables | None = None) -> LogicalMesh:
+        """A logical mesh over these devices, with measured collectives where there are tables.
 
         Raises
         ------
         InputError
             If the shape is not two-dimensional or has another number of devices.
         """
-        return LogicalMesh(self, shape)
+        return LogicalMesh(self, shape, tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +136,13 @@ class LogicalMesh:
         The devices.
     shape : (int, int)
         (n0, n1).
+    tables : CollectiveTables, optional
+        Measured collectives of groups inside a node; others are rings of α–β messages.
     """
 
     mesh: Mesh
     shape: tuple[int, int]
+    tables: CollectiveTables | None = None
 
     def __post_init__(self) -> None:
         if len(self.shape) != 2 or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in self.shape):
@@ -147,6 +154,13 @@ class LogicalMesh:
         """Devices in a group along these axes; 1 for none."""
         return int(self.shape[0] ** (0 in axes) * self.shape[1] ** (1 in axes))
 
+    def inside(self, axes: tuple[int, ...]) -> bool:
+        """Whether the groups along these axes stay in a node."""
+        n0, n1 = self.shape
+        if set(axes) == {1}:
+            return self.mesh.devices % n1 == 0  # groups of neighbours; those that span nodes fill them or share none
+        return self.mesh.hosts == 1 if len(set(axes)) == 2 else n0 * n1 <= self.mesh.devices
+
     def link(self, axes: tuple[int, ...]) -> AxisLink:
         """The link along one axis, or along both.
 
@@ -154,16 +168,10 @@ class LogicalMesh:
         adapter once, and shares it with all other rings of the axis that do.
         """
         spec, width = self.mesh.cluster.spec, self.mesh.devices
-        n0, n1 = self.shape
-        size = self.size(axes)
-        if len(set(axes)) == 2:
-            inside, rings = self.mesh.hosts == 1, 1
-        elif 1 in axes:
-            inside, rings = width % n1 == 0, 1  # groups of neighbours; those that span nodes fill them or share none
-        else:
-            inside, rings = n0 * n1 <= width, min(n1, width)
+        n1, size = self.shape[1], self.size(axes)
+        rings = min(n1, width) if set(axes) == {0} else 1
         near, far = spec.intra_node, spec.inter_node
-        if inside or size == 1:
+        if size == 1 or self.inside(axes):
             return AxisLink(size, near.bandwidth_bytes_per_s, near.latency_s)
         shared = far.bandwidth_bytes_per_s / rings
         return AxisLink(size, min(near.bandwidth_bytes_per_s, shared), far.latency_s)
@@ -172,4 +180,21 @@ class LogicalMesh:
         """Seconds of a collective along these axes, all groups at once; see `COLLECTIVES` for what `n_bytes` counts."""
         if n_bytes <= 0 or self.size(axes) == 1:
             return 0.0
-        return COLLECTIVES[collective](n_bytes, self.link(axes))
+        if self.tables is not None and self.inside(axes):
+            measured = self.tables.seconds(collective, n_bytes, self.size(axes))
+            if measured is not None:
+                return measured
+        link = self._scattered(axes) if collective == "all_to_all" else self.link(axes)
+        return COLLECTIVES[collective](n_bytes, link)
+
+    def _scattered(self, axes: tuple[int, ...]) -> AxisLink:
+        """The link of an all-to-all: no ring, every device sends its own pieces to each other node.
+
+        All devices of a node do at once, through its one adapter; a ring would cross it once for all of them.
+        """
+        link, width, n1 = self.link(axes), self.mesh.devices, self.shape[1]
+        if link.size == 1 or self.inside(axes):
+            return link
+        near = max(1, width // n1) if set(axes) == {0} else min(width, link.size)  # of a group, in one node
+        rate = self.mesh.cluster.spec.inter_node.bandwidth_bytes_per_s / (width * (link.size - near))
+        return AxisLink(link.size, min(link.bandwidth_bytes_per_s, rate * (link.size - 1)), link.latency_s)
