@@ -94,7 +94,7 @@ class Builder:
         unsized = [x for x in parsed.loops if x not in found]
         if unsized:
             raise InputError(f"operator {name!r}: formula {formula!r}: no size for loop {unsized[0]!r}; give sizes")
-        split = {x: "statistic" for x in statistic.split()} | {x: "whole" for x in whole.split()}
+        split = dict.fromkeys(statistic.split(), "statistic") | dict.fromkeys(whole.split(), "whole")
         loops = tuple(
             Loop(x, found[x], x in grows, split.get(x, "free"))  # pyright: ignore[reportArgumentType]
             for x in parsed.loops

@@ -90,9 +90,9 @@ def _gated(b: Builder, name: str, x: str, hidden: int, ffn: int) -> str:
 
 
 def moe(
-    name: str, *, layers: int, hidden: int, heads: int, experts: int, vocab: int, seq: int, ffn: int = 0, top_k: int = 2,
-    capacity_factor: float = 1.0, batch: int = 1, attention: Attention = "matmuls", dtype: str = "float16",
-    source: str = "",
+    name: str, *, layers: int, hidden: int, heads: int, experts: int, vocab: int, seq: int, ffn: int = 0,
+    top_k: int = 2, capacity_factor: float = 1.0, batch: int = 1, attention: Attention = "matmuls",
+    dtype: str = "float16", source: str = "",
 ) -> Graph:  # fmt: skip
     """GPT whose every second MLP (layers 1, 3, …) is a mixture of experts in GShard's einsum form (GSEC, GSM).
 
@@ -150,8 +150,8 @@ def _experts(b: Builder, name: str, x: str, hidden: int, ffn: int, experts: int,
     )  # fmt: skip
     mask = b.add(f"{name}.gate.mask", "elementwise", "b s e c -> b s e c", weights, fn="nonzero")
     sent = b.add(f"{name}.dispatch", "dispatch", "b s e c, b s h -> e b c h", mask, x, saves=(0,))
-    b.parameter(f"{name}.up.weight", experts, hidden, ffn)
-    up = b.add(f"{name}.up", "contraction", "e b c h, e h f -> e b c f", sent, f"{name}.up.weight", saves=(0, 1))
+    weight = b.parameter(f"{name}.up.weight", experts, hidden, ffn)
+    up = b.add(f"{name}.up", "contraction", "e b c h, e h f -> e b c f", sent, weight, saves=(0, 1))
     b.parameter(f"{name}.up.bias", experts, ffn)
     up = b.add(f"{name}.up.add", "elementwise", "e b c f, e f -> e b c f", up, f"{name}.up.bias", fn="add")
     active = b.add(f"{name}.gelu", "elementwise", "e b c f -> e b c f", up, saves=(0,), fn="gelu", approximate="none")

@@ -12,8 +12,8 @@ from .build import Builder
 from .graph import Graph
 
 __all__ = [
-    "Attention", "Heads", "add_positions", "attention", "block", "cross_entropy", "embed", "gpt", "linear", "mlp", "norm",
-    "per_head", "residual",
+    "Attention", "Heads", "add_positions", "attention", "block", "cross_entropy", "embed", "gpt", "linear", "mlp",
+    "norm", "per_head", "residual",
 ]  # fmt: skip
 
 Attention = Literal["matmuls", "fused"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ...errors import InputError
 from .graph import Graph
@@ -66,7 +67,7 @@ def signature(graph: Graph, first: int, last: int) -> str:
     """
     outside: dict[str, int] = {}
     lines: list[str] = []
-    for i, op in enumerate(graph.operators[first:last], start=first):
+    for op in graph.operators[first:last]:
         reads: list[str] = []
         for name in op.inputs:
             j = graph.index.get(name, -1)
@@ -102,12 +103,10 @@ def repeats(graph: Graph, bounds: Sequence[int] | None = None) -> tuple[int, ...
     """
     edges = layer_bounds(graph) if bounds is None else tuple(bounds)
     n = len(graph.operators)
-    if len(edges) < 2 or edges[0] < 0 or edges[-1] > n or any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+    if len(edges) < 2 or edges[0] < 0 or edges[-1] > n or any(a >= b for a, b in pairwise(edges)):
         raise InputError(f"bounds: expected increasing positions from 0 to {n} (got {edges})")
     seen: dict[str, int] = {}
-    return tuple(
-        seen.setdefault(signature(graph, a, b), k) for k, (a, b) in enumerate(zip(edges, edges[1:], strict=False))
-    )
+    return tuple(seen.setdefault(signature(graph, a, b), k) for k, (a, b) in enumerate(pairwise(edges)))
 
 
 def _outside(graph: Graph, name: str) -> str:
