@@ -22,6 +22,7 @@ GROUPS = {
 """Verbs with verbs of their own: module `.<name>` holds a typer `app`."""
 
 COMMANDS = {
+    "graph": "Show a model as a training graph; trace one from torch.",
     "plan": "Search a placement of models on a cluster for a trace.",
     "simulate": "Score a plan on a trace in simulation.",
     "export": "Write the files that start a plan elsewhere.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .plan_entries import OperatorEntry, StageEntry
@@ -19,12 +19,12 @@ _NUMBER = re.compile(r"(?:(?<=[._/])|(?<=^)|(?<=[A-Za-z]))(\d+)(?=[._/]|$)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One operator outside layers, or consecutive layers that are run alike.
+    """One operator outside layers, or all layers of a stage that are run alike.
 
     Parameters
     ----------
-    layers : (int, int), optional
-        First and last layer; None for operators outside layers.
+    layers : tuple of int
+        Numbers of the layers, rising; empty for an operator outside layers.
     operators : tuple of (str, str, OperatorEntry)
         Full name in the first layer, name without the layer's number, how it is run.
     parameters : tuple of (str, str, str, str)
@@ -32,7 +32,7 @@ class Block:
         state.
     """
 
-    layers: tuple[int, int] | None
+    layers: tuple[int, ...]
     operators: tuple[tuple[str, str, OperatorEntry], ...]
     parameters: tuple[tuple[str, str, str, str], ...]
 
@@ -43,11 +43,10 @@ class Block:
 
     @property
     def name(self) -> str:
-        """``layer 3``, ``layers 3-46``, or empty."""
-        if self.layers is None:
+        """``layer 3``, ``layers 3-46``, ``layers 1-11 by 2``, or empty."""
+        if not self.layers:
             return ""
-        first, last = self.layers
-        return f"layer {first}" if first == last else f"layers {first}-{last}"
+        return f"layer{'s' if len(self.layers) > 1 else ''} {_numbers(self.layers)}"
 
 
 def layer_of(name: str, graph: Graph | None = None) -> int:
@@ -90,12 +89,11 @@ def blocks(stage: StageEntry, graph: Graph | None = None) -> tuple[Block, ...]:
         else:
             mine = [p for p in kept if owner.get(p) in names or (p not in owner and layer_of(p) == layer)]
         block = _block(stage, layer, names, {p: kept.pop(p) for p in mine})
-        last = found[-1] if found else None
-        follows = last is not None and last.layers is not None and layer == last.layers[1] + 1
-        if last is not None and last.layers is not None and follows and last.content == block.content:
-            found[-1] = Block((last.layers[0], layer), last.operators, last.parameters)
-        else:
+        same = next((i for i, b in enumerate(found) if layer >= 0 and b.layers and b.content == block.content), None)
+        if same is None:
             found.append(block)
+        else:
+            found[same] = replace(found[same], layers=(*found[same].layers, layer))
     if kept:
         found.append(_block(stage, -1, [], kept))
     return tuple(found)
@@ -123,7 +121,25 @@ def _block(stage: StageEntry, layer: int, names: list[str], parameters: Mapping[
 
     states = stage.optimizer_states
     return Block(
-        None if layer < 0 else (layer, layer),
+        () if layer < 0 else (layer,),
         tuple((name, plain(name), stage.operators[name]) for name in names),
         tuple((name, plain(name), spec, states.get(name, spec)) for name, spec in parameters.items()),
     )
+
+
+def _numbers(layers: tuple[int, ...]) -> str:
+    """Rising numbers as runs of one stride."""
+    runs: list[list[int]] = []
+    for x in layers:
+        if runs and (len(runs[-1]) == 1 or x - runs[-1][-1] == runs[-1][1] - runs[-1][0]):
+            runs[-1].append(x)
+        else:
+            runs.append([x])
+
+    def text(run: list[int]) -> str:
+        if len(run) < 3:
+            return "-".join(map(str, run)) if run[-1] - run[0] < 2 else ", ".join(map(str, run))
+        step = run[1] - run[0]
+        return f"{run[0]}-{run[-1]}" + (f" by {step}" if step > 1 else "")
+
+    return ", ".join(map(text, runs))

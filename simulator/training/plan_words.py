@@ -123,13 +123,13 @@ def operator_lines(plan: TrainingPlan, graph: Graph | None = None, *, every: boo
             lines.append("  the plan does not say how its operators are run")
         for block in blocks(stage, graph):
             key = (stage.logical, block.content)
-            if block.layers is not None and key in said:
+            if block.layers and key in said:
                 lines.append(f"  {block.name}: as {said[key]}")
                 continue
-            if block.layers is not None:
+            if block.layers:
                 said[key] = f"{block.name} of stage {s}"
                 lines.append(f"  {block.name}")
-            lines += _block_lines(block, graph, "    " if block.layers is not None else "  ", every)
+            lines += _block_lines(block, graph, "    " if block.layers else "  ", every)
     return lines
 
 
@@ -152,7 +152,7 @@ def _block_lines(block: Block, graph: Graph | None, indent: str, every: bool) ->
     lines = [
         indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    if hidden and block.layers is not None:
+    if hidden and block.layers:
         lines.append(f"{indent}+ {hidden} that follow their operands")
     return lines
 
@@ -164,7 +164,7 @@ def _cuts(axes: tuple[str, str]) -> str:
 
 
 def _layers(stage: StageEntry, graph: Graph | None) -> str:
-    numbers = sorted({x for b in blocks(stage, graph) if b.layers is not None for x in b.layers})
+    numbers = sorted({x for b in blocks(stage, graph) if b.layers for x in b.layers})
     if not numbers:
         return f"operators {stage.first}-{stage.last - 1}"
     return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"

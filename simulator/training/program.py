@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from ...errors import InputError
+from .action_columns import Columns, columns_of
 
 __all__ = ["Action", "Op", "Program"]
 
@@ -24,6 +28,10 @@ class Op(StrEnum):
     UPDATE = "UPDATE"  # optimiser step, and the all-gather of updated shards where they are
 
 
+_OPS = tuple(Op)
+_CODES = {str(op): code for code, op in enumerate(_OPS)}
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """One step of a mesh.
@@ -35,7 +43,8 @@ class Action:
     stage : int
         The stage that it belongs to (several on one mesh where schedules interleave).
     microbatch : int
-        Which microbatch; −1 where it is once an iteration.
+        Which microbatch; −1 where it is once an iteration. A SEND_B and RECV_B of −1 carry the gradient of a parameter
+        that both stages keep.
     peer : int
         The other stage of a transfer; −1 for none.
     slice : int
@@ -53,15 +62,17 @@ class Action:
         return where if self.microbatch < 0 else f"{where}.{self.microbatch}" + (f"/{self.slice}" if self.slice else "")
 
 
-@dataclass(frozen=True, slots=True)
 class Program:
-    """What every mesh does in one iteration, in order.
+    """What every mesh does in one iteration, in order. Immutable.
+
+    Two forms of the same: `actions` to read and to execute, `columns` to compute with. A program of many actions is
+    built from columns (`Program.of_columns`), and its actions are made when they are asked for.
 
     Parameters
     ----------
-    actions : tuple of tuple of Action
+    actions : sequence of sequence of Action
         For each mesh.
-    mesh_of : tuple of int
+    mesh_of : sequence of int
         For each stage, the mesh that it runs on.
     microbatches : int
         Microbatches of the iteration.
@@ -71,18 +82,114 @@ class Program:
     Raises
     ------
     InputError
-        If an action is on the wrong mesh or names a microbatch that is not there.
+        If an action is on the wrong mesh or names a microbatch or a stage that is not there. Whether the meshes would
+        wait for each other for ever is another question: `check_program`.
     """
 
-    actions: tuple[tuple[Action, ...], ...]
+    __slots__ = ("_actions", "cache", "columns", "mesh_of", "microbatches", "schedule")
+
+    columns: Columns
     mesh_of: tuple[int, ...]
     microbatches: int
-    schedule: str = ""
+    schedule: str
+    cache: dict[str, object]  # what engines derive from the columns, once
 
-    def __post_init__(self) -> None:
-        for mesh, actions in enumerate(self.actions):
-            for action in actions:
-                if not 0 <= action.stage < len(self.mesh_of) or self.mesh_of[action.stage] != mesh:
-                    raise InputError(f"program: mesh {mesh}: {action} is of a stage on another mesh")
-                if not -1 <= action.microbatch < self.microbatches:
-                    raise InputError(f"program: mesh {mesh}: {action} of {self.microbatches} microbatches")
+    def __init__(
+        self, actions: Sequence[Sequence[Action]], mesh_of: Sequence[int], microbatches: int, schedule: str = ""
+    ) -> None:
+        self._fill(columns_of(actions, _CODES), mesh_of, microbatches, schedule)
+        object.__setattr__(self, "_actions", tuple(tuple(mine) for mine in actions))
+
+    @classmethod
+    def of_columns(cls, columns: Columns, mesh_of: Sequence[int], microbatches: int, schedule: str = "") -> Program:
+        """A program whose actions stand in columns."""
+        program = cls.__new__(cls)
+        program._fill(columns, mesh_of, microbatches, schedule)
+        return program
+
+    def _fill(self, columns: Columns, mesh_of: Sequence[int], microbatches: int, schedule: str) -> None:
+        entries = {
+            "columns": columns,
+            "mesh_of": tuple(mesh_of),
+            "microbatches": microbatches,
+            "schedule": schedule,
+            "cache": {},
+            "_actions": None,
+        }
+        for name, value in entries.items():
+            object.__setattr__(self, name, value)
+        homes = np.array(self.mesh_of, dtype=np.int32)
+        stage = columns.stage
+        inside = (stage >= 0) & (stage < len(homes))
+        inside &= homes[np.where(inside, stage, 0)] == columns.mesh if len(homes) else False
+        for row in np.flatnonzero(~inside)[:1]:
+            raise InputError(f"program: mesh {columns.mesh[row]}: {self.action(int(row))} is of a stage on another mesh")
+        known = (columns.microbatch >= -1) & (columns.microbatch < microbatches)
+        for row in np.flatnonzero(~known)[:1]:
+            raise InputError(
+                f"program: mesh {columns.mesh[row]}: {self.action(int(row))} of {microbatches} microbatches"
+            )
+        transfer = np.isin(columns.op, [_CODES[op] for op in ("RECV_F", "SEND_F", "RECV_B", "SEND_B")])
+        peer = columns.peer
+        met = np.where(transfer, (peer >= 0) & (peer < len(homes)) & (peer != stage), peer == -1)
+        for row in np.flatnonzero(~met)[:1]:
+            raise InputError(
+                f"program: mesh {columns.mesh[row]}: {self.action(int(row))}: a transfer has another of the "
+                f"{len(homes)} stages as peer, any other action none"
+            )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Program is immutable: cannot set {name}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Program.of_columns, (self.columns, self.mesh_of, self.microbatches, self.schedule)
+
+    @property
+    def n_meshes(self) -> int:
+        """Number of meshes."""
+        return self.columns.n_meshes
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages."""
+        return len(self.mesh_of)
+
+    @property
+    def actions(self) -> tuple[tuple[Action, ...], ...]:
+        """The actions of each mesh."""
+        if self._actions is None:
+            bounds = self.columns.offsets.tolist()
+            every = list(self._rows(0, bounds[-1]))
+            made = tuple(tuple(every[a:b]) for a, b in zip(bounds, bounds[1:], strict=False))
+            object.__setattr__(self, "_actions", made)
+        return self._actions  # type: ignore[return-value]
+
+    def action(self, row: int) -> Action:
+        """One action, by its row in the columns."""
+        return next(self._rows(row, row + 1))
+
+    def _rows(self, first: int, last: int) -> Iterator[Action]:
+        c = self.columns
+        fields = (x[first:last].tolist() for x in (c.op, c.stage, c.microbatch, c.peer, c.slice))
+        return (Action(_OPS[op], *rest) for op, *rest in zip(*fields, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Program):
+            return NotImplemented
+        return (
+            self.mesh_of == other.mesh_of
+            and self.microbatches == other.microbatches
+            and self.columns.equals(other.columns)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        what = f"{self.schedule or 'program'} of {self.n_stages} stages on {self.n_meshes} meshes"
+        return f"<Program: {what}, {self.microbatches} microbatches, {len(self)} actions>"
+
+    def __str__(self) -> str:
+        return "\n".join(f"mesh {m}: {' '.join(map(str, mine))}" for m, mine in enumerate(self.actions))

@@ -148,9 +148,19 @@ def test_layers_that_are_run_alike_are_folded() -> None:
     plan = hand_plan()
     other = plan.stages[0].operators | {"h.2.up": run(("b", "f"), "S0RS1", "S0RS1", "RS1")}
     odd = plan.stages[0].model_copy(update={"operators": other})
-    assert [b.layers for b in blocks(odd)] == [None, (0, 1), (2, 2), (3, 3)]
-    assert [b.layers for b in blocks(plan.stages[0])] == [None, (0, 3)]
-    assert sum(len(b.parameters) * (b.layers[1] - b.layers[0] + 1 if b.layers else 1) for b in blocks(odd)) == 17
+    assert [b.layers for b in blocks(odd)] == [(), (0, 1, 3), (2,)]
+    assert [b.layers for b in blocks(plan.stages[0])] == [(), (0, 1, 2, 3)]
+    assert [b.name for b in blocks(odd)] == ["", "layers 0-1, 3", "layer 2"]
+    assert sum(len(b.parameters) * max(1, len(b.layers)) for b in blocks(odd)) == 17  # 4 x 4 and the embedding
+
+
+def test_layers_that_alternate_are_folded_too() -> None:
+    plan = hand_plan()
+    dense = run(("b", "f"), "S0RS1", "S0RS1", "RS1")
+    odd = plan.stages[0].model_copy(
+        update={"operators": plan.stages[0].operators | {f"h.{i}.up": dense for i in (1, 3)}}
+    )
+    assert [b.name for b in blocks(odd)] == ["", "layers 0, 2", "layers 1, 3"]
 
 
 def test_words_without_operators() -> None:

@@ -1,0 +1,104 @@
+"""The model of a training verb: a graph of the zoo, a graph file, or a torch module that is traced."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError, MeshwrightError
+from ..wording import nearest
+
+if TYPE_CHECKING:
+    from ..profiles.graph import Graph
+
+__all__ = ["graph_of"]
+
+FORM = "path/to/file.py:function"
+
+
+def graph_of(word: str, option: str = "--models") -> Graph:
+    """The graph that a word on the command line names.
+
+    Parameters
+    ----------
+    word : str
+        A name of the zoo, a graph file (``.json``), or ``path/to/file.py:function`` of a function without arguments
+        that returns a torch module and example inputs (a tuple), which are traced.
+    option : str
+        The option that names it, for errors.
+
+    Raises
+    ------
+    InputError
+        If there is no such model, file or function, the function fails, or the module cannot be traced.
+    """
+    from ..profiles.graph import ZOO, load_graph, zoo_graph
+
+    if word.endswith(".py") or ".py:" in word:
+        return _traced(word, option)
+    if word in ZOO:
+        return zoo_graph(word)
+    if word.endswith(".json") or Path(word).exists():
+        return load_graph(word)
+    near = nearest(word, ZOO, cutoff=0.5)
+    hint = f"did you mean {near}?" if near else f"the zoo has {', '.join(ZOO)}"
+    raise InputError(f"{option}: unknown model {word!r}; {hint} Or give a graph file (.json), or {FORM}")
+
+
+def _traced(word: str, option: str) -> Graph:
+    from ..profiles import graph as graphs
+
+    file, _, name = word.rpartition(":")
+    if word.endswith(".py"):
+        file, name = word, ""
+    module = _module(Path(file), option)
+    own = [k for k, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+    if name not in own:
+        near = nearest(name, own) if name else None
+        hint = f"did you mean {file}:{near}?" if near else f"it has {', '.join(own) or 'none'}"
+        raise InputError(f"{option}: {file}: expected {FORM}, no function {name!r} in it; {hint}")
+    try:
+        made: Any = getattr(module, name)()
+    except MeshwrightError:
+        raise
+    except Exception as error:
+        raise InputError(f"{option}: {_line(error, file)}: {type(error).__name__}: {_first(error)}") from error
+    if isinstance(made, graphs.Graph):
+        return made
+    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[1], tuple):
+        raise InputError(
+            f"{option}: {word}: expected a function that returns (module, (input, …)) or a Graph "
+            f"(got {type(made).__name__})"
+        )
+    return graphs.from_torch(made[0], made[1], name=name)  # pyright: ignore
+
+
+def _module(path: Path, option: str) -> ModuleType:
+    if not path.is_file():
+        raise InputError(f"{option}: {path}: no such file; expected {FORM}")
+    spec = importlib.util.spec_from_file_location(f"meshwright_model_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{option}: {path}: cannot be read as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up by name
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[spec.name]
+        raise InputError(f"{option}: {_line(error, str(path))}: {type(error).__name__}: {_first(error)}") from error
+    return module
+
+
+def _line(error: Exception, file: str) -> str:
+    """``file:line`` of the last frame in the user's file."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == Path(file).name]
+    number = frames[-1].lineno if frames else getattr(error, "lineno", None)
+    return f"{file}:{number}" if number else file
+
+
+def _first(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0]

@@ -1,0 +1,66 @@
+"""`planned_graph`: the graph that a training plan is for, found again and checked against the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...errors import InputError
+from ...profiles.graph import Graph, load_graph, zoo_graph
+from .plan import TrainingPlan
+
+__all__ = ["check_graph", "planned_graph"]
+
+
+def planned_graph(plan: TrainingPlan, path: str | Path | None = None) -> Graph:
+    """The graph of a plan, at the plan's microbatch size.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        The plan. Its model is one of the zoo, or names a graph file.
+    path : path, optional
+        Where the plan was read from: a graph file that is not found from here is looked for beside it.
+
+    Raises
+    ------
+    InputError
+        If there is no such graph, or it is not the one that was planned.
+    """
+    graph = load_graph(_place(plan.model.graph, path)) if plan.model.graph else zoo_graph(plan.model.name)
+    graph = graph.with_batch(plan.microbatch)
+    check_graph(plan, graph)
+    return graph
+
+
+def check_graph(plan: TrainingPlan, graph: Graph) -> None:
+    """Refuse a graph that is not the one that was planned.
+
+    Raises
+    ------
+    InputError
+        If its digest is another, stages leave operators out or run them twice, or name operators that it has not.
+    """
+    if plan.model.digest and plan.model.digest != graph.digest:
+        raise InputError(
+            f"plan: was made for another graph {plan.model.name!r} (digest {plan.model.digest[:12]}, this one has "
+            f"{graph.digest[:12]}); plan again, or give the graph that was planned"
+        )
+    count, expected = len(graph.operators), 0
+    for s, stage in enumerate(plan.stages):
+        if stage.first != expected:
+            raise InputError(
+                f"plan: stages[{s}].first: expected {expected}, where the stage before ends (got {stage.first})"
+            )
+        expected = stage.last
+        own = {op.name for op in graph.operators[stage.first : stage.last]}
+        other = next((name for name in stage.operators if name not in own), None)
+        if other is not None:
+            raise InputError(f"plan: stages[{s}].operators: {other!r} is none of its operators in {graph.name!r}")
+    if expected != count:
+        raise InputError(f"plan: the stages run {expected} operators, the graph {graph.name!r} has {count}")
+
+
+def _place(name: str, path: str | Path | None) -> Path:
+    """Where a graph file is: from here, or beside the plan."""
+    beside = Path(path).parent / name if path is not None else Path(name)
+    return beside if beside.exists() else Path(name)
