@@ -20,6 +20,10 @@ __all__ = ["CostModel", "OperatorTimes", "Roofline", "roofline"]
 
 TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 192, 0.97), (192, 128, 0.97), (128, 128, 0.96), (64, 128, 0.80))
 """Tiles that a GEMM library chooses from, and the rate of each over the best (as in the training estimates)."""
+SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+LEAST_K = 128
+"""Long sums of small results (gradients of weights) are cut into parts, each of `LEAST_K` at least, that run beside
+each other; a second kernel reads their float32 results and adds them."""
 PRODUCTS = frozenset({"contraction", "convolution", "dispatch"})
 TABLE_DTYPE = "bfloat16"
 """What measured tables call half precision; both halves run at one rate."""
@@ -105,8 +109,11 @@ class Roofline:
         return self._streams(on)
 
     def _products(self, on: Local) -> OperatorTimes:
-        seconds = {True: 0.0, False: 0.0}
-        for k in range(len(on.operator.inputs)):
+        seconds, saves = {True: 0.0, False: 0.0}, set(on.operator.saves)
+        operands = set(range(len(on.operator.inputs)))
+        for k in sorted(operands):
+            if saves and not operands - {k} <= saves:
+                continue  # what its gradient would be made of is not kept: it has none (images, masks)
             seconds[on.is_weight(k)] += self.product_s(on.gradient(k), on.operator.dtype)
         return OperatorTimes(self.product_s(on.forward(), on.operator.dtype), seconds[False], seconds[True])
 
@@ -118,15 +125,20 @@ class Roofline:
         r, peak = self.rates, peak_flops(self.device, dtype)
         moved_s = p.bytes / self.stream
         if self.grid is not None and p.batch == 1 and DTYPE_BYTES[dtype] == 2:
-            return max(float(self.grid.at(p.m, p.n, p.k)[0]), moved_s)
-        speed = peak * r.matmul
+            return max(float(self.grid.at(p.m, p.n, p.k)[0]) / r.sustained, moved_s)
+        speed = peak * r.matmul * r.sustained
         if not r.multiprocessors:
             return r.kernel_s + max(p.flops / speed, moved_s)
-        store = r.wave_s * DTYPE_BYTES[dtype] / 2
-        best = math.inf
+        store, best = r.wave_s * DTYPE_BYTES[dtype] / 2, math.inf
         for rows, columns, share in TILES:
-            waves = math.ceil(p.batch * math.ceil(p.m / rows) * math.ceil(p.n / columns) / r.multiprocessors)
-            best = min(best, waves * (2.0 * rows * columns * p.k * r.multiprocessors / (speed * share) + store))
+            tiles = p.batch * math.ceil(p.m / rows) * math.ceil(p.n / columns)
+            for splits in SPLITS:
+                if splits > 1 and (p.k < splits * LEAST_K or tiles * splits >= 2 * r.multiprocessors):
+                    break
+                waves = math.ceil(tiles * splits / r.multiprocessors)
+                wave = 2.0 * rows * columns * p.k / splits * r.multiprocessors / (speed * share) + store
+                added = 2 * splits * 4 * p.batch * p.m * p.n / self.stream + r.kernel_s if splits > 1 else 0.0
+                best = min(best, waves * wave + added)
         return r.kernel_s + max(best, moved_s)
 
     def _attention(self, on: Local) -> OperatorTimes:

@@ -19,7 +19,9 @@ class Rates:
     multiprocessors : int
         Over which the tiles of a product are dealt in waves; 0: no waves.
     matmul : float
-        Share of the peak inside a wave of full tiles, clocks of long runs included.
+        Share of the peak inside a wave of full tiles, in a short run.
+    sustained : float
+        What is left of that at the clocks of a device that multiplies all day.
     wave_s, kernel_s : float
         Fixed seconds of a wave (outputs of two bytes) and of a kernel.
     memory : float
@@ -38,6 +40,7 @@ class Rates:
 
     multiprocessors: int
     matmul: float
+    sustained: float
     wave_s: float
     kernel_s: float
     memory: float
@@ -54,14 +57,14 @@ _V100_SINGLE = 15.7 / 125  # data sheet of V100 SXM2: no tensor cores for float3
 
 _FAMILIES: dict[str, Rates] = {
     "v100": Rates(
-        80, 0.92 * 0.90, 3e-6, 3e-6, 0.80, 0.40, 0.32, 500, _V100_SINGLE, _V100_SINGLE,
+        80, 0.92, 0.90, 3e-6, 3e-6, 0.80, 0.40, 0.32, 500, _V100_SINGLE, _V100_SINGLE,
         "float32 15.7 TFLOP/s: V100 SXM2 data sheet; shares of the peak estimated from A100's, no measurement",
     ),
-    "a100": Rates(108, 0.92 * 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, 0.5, 1.0, f"{_GEMM}; float32 as TF32"),
-    "h100": Rates(132, 0.92 * 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, 0.5, 1.0, f"{_GEMM}; float32 as TF32"),
-    "cpu": Rates(0, 0.80, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, 1.0, 1.0, "round figures; peaks are float32's"),
+    "a100": Rates(108, 0.92, 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, 0.5, 1.0, f"{_GEMM}; float32 as TF32"),
+    "h100": Rates(132, 0.92, 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, 0.5, 1.0, f"{_GEMM}; float32 as TF32"),
+    "cpu": Rates(0, 0.80, 1.0, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, 1.0, 1.0, "round figures; peaks are float32's"),
 }  # fmt: skip
-_OTHER = Rates(0, 0.80, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, 0.5, 1.0, "round figures for an unknown device")
+_OTHER = Rates(0, 0.80, 1.0, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, 0.5, 1.0, "round figures for an unknown device")
 _LIKE = {"h200": "h100", "h800": "h100", "a800": "a100"}
 
 

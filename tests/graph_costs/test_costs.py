@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.graph import Loop, Operator
 from meshwright.profiles.graph.costs import roofline
 from meshwright.profiles.graph.costs_rates import peak_flops, rates_of
-from meshwright.profiles.graph.costs_shapes import local
+from meshwright.profiles.graph.costs_shapes import Product, local
 from meshwright.simulator.training import rates as training
 
 V100 = device("v100-16gb")
@@ -117,8 +119,16 @@ def test_rates_are_those_of_the_training_estimates():
     for name in ("v100-16gb", "a100-80gb", "h100-80gb", "h200-141gb"):
         ours, theirs = rates_of(device(name)), training.rates_of(device(name))
         assert ours.multiprocessors == theirs.multiprocessors
-        assert ours.matmul == pytest.approx(theirs.matmul * theirs.sustained)
-        for field in ("wave_s", "kernel_s", "memory", "flash_forward", "flash_backward", "flash_half_seq"):
+        for field in (
+            "matmul",
+            "sustained",
+            "wave_s",
+            "kernel_s",
+            "memory",
+            "flash_forward",
+            "flash_backward",
+            "flash_half_seq",
+        ):
             assert getattr(ours, field) == getattr(theirs, field), field
 
 
@@ -133,3 +143,66 @@ def test_bad_input():
         roofline(replace(V100, peak_flops=0.0))
     with pytest.raises(InputError, match="unknown dtype 'half'"):
         roofline(V100, "half")
+
+
+def test_long_sums_of_small_results_use_the_whole_device():
+    # Gradient of a small weight: [160, 25088 x 8] x [.., 160]; two tiles would keep two of 80 multiprocessors busy.
+    loops = (Loop("b", 8 * 25088, batch=True), Loop("h", 160), Loop("n", 160))
+    op = Operator("mm", "contraction", "b h, h n -> b n", ("x", "w"), loops, saves=(0, 1))
+    times = roofline(V100).times(op, {})
+    assert times.backward_weight_s < 3 * times.forward_s
+
+
+def test_what_needs_no_gradient_takes_no_time():
+    loops = (Loop("b", 4, batch=True), *(Loop(n, k) for n, k in (("s", 1024), ("e", 8), ("c", 256), ("h", 768))))
+    both = Operator("d", "dispatch", "b s e c, b s h -> e b c h", ("mask", "x"), loops, saves=(0, 1))
+    one = replace(both, saves=(0,))  # x is not kept: nothing to make the mask's gradient of
+    cost = roofline(V100)
+    inputs = local(one, {}).gradient(1)
+    assert cost.times(one, {}).backward_input_s == cost.product_s(inputs, "float16")
+    assert cost.times(both, {}).backward_input_s > cost.times(one, {}).backward_input_s
+
+
+def test_tables_replace_the_tiles(kernels: Path):
+    from meshwright.profiles.llm import KernelTables
+
+    tables = KernelTables.load(kernels / "a100_sxm")
+    assert tables.operators is not None
+    grid = tables.operators.gemm["bfloat16"]
+    m, n, k = (float(axis[len(axis) // 2]) for axis in grid.axes)
+    cost = roofline(device("a100-80gb"), tables=tables)
+    op = Operator(
+        "mm",
+        "contraction",
+        "b h, h n -> b n",
+        ("x", "w"),
+        (Loop("b", int(m), batch=True), Loop("h", int(k)), Loop("n", int(n))),
+    )
+    assert cost.times(op, {}).forward_s == pytest.approx(float(grid.at(m, n, k)[0]) / cost.rates.sustained)
+    assert "measured" in cost.source
+    assert cost.times(replace(op, dtype="float32"), {}) == roofline(device("a100-80gb")).times(
+        replace(op, dtype="float32"), {}
+    )
+
+
+def test_tiles_agree_with_the_public_tables(kernels: Path):
+    """Nothing was fitted for this: rates are those of the training estimates, which saw shapes with m >= 1024."""
+    from meshwright.profiles.llm import KernelTables
+
+    for system, name in (("a100_sxm", "a100-80gb"), ("h100_sxm", "h100-80gb")):
+        tables, cost = KernelTables.load(kernels / system), roofline(device(name))
+        assert tables.operators is not None
+        grid = tables.operators.gemm["bfloat16"]
+        errors: list[float] = []
+        for m, n, k in zip(*(axis[::5] for axis in np.meshgrid(*grid.axes, indexing="ij")), strict=True):
+            for at in zip(m.ravel()[::7], n.ravel()[::7], k.ravel()[::7], strict=True):
+                a, b, c = (float(x) for x in at)
+                seconds, kind = grid.at(a, b, c)
+                if kind == 0:
+                    ours = (
+                        cost.product_s(Product(1, a, b, c, 2 * (a * b + b * c + a * c)), "bfloat16")
+                        * cost.rates.sustained
+                    )
+                    errors.append(ours / float(seconds) - 1)
+        assert len(errors) > 50
+        assert np.median(np.abs(errors)) < 0.25
