@@ -4,21 +4,12 @@ Alpa, §5.2, Eq. 2–4 and Algorithm 1. For training the pipeline of B microbatc
 
 .. math:: \sum_i t_i + (B - 1) \max_j t_j .
 
-Let F(t) be the least sum when no stage takes longer than t: a dynamic programme over (stages, first layer, devices).
-The paper runs it for every distinct t, smallest first. Here it runs for few of them and skips the others by proof:
-
-- F never rises with t. Once F(b) is known, any plan whose longest stage is x ≤ b costs at least F(b) + (B − 1)·x, so
-  of the thresholds up to b only those with that bound under the best plan found remain.
-- The plan behind F(b) has a longest stage p ≤ b, and F(x) = F(b) for all x from p to b: they are all solved.
-- If no plan exists for t, none exists below t.
-
-The remaining thresholds are bisected, most promising first. Nothing is left out (ε = 0).
+The paper runs a dynamic programme over (stages, first layer, devices) for every distinct stage time as the longest one.
+`least_sum_and_longest` runs it for few of them and skips the others by proof: ε = 0.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -27,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InfeasibleError, InputError
+from ..bottleneck import Bounded, least_sum_and_longest
 
 __all__ = ["Stage", "StageProblem", "stage_dp"]
 
@@ -161,37 +153,19 @@ def _train(problem: StageProblem) -> tuple[float, list[Stage]]:
 
     cost, later, config = fronts(problem.compute_cost, problem.max_n_succ_stages)
     sizes, most = problem.sizes, _most_stages(problem)
-    thresholds = np.unique(cost[np.isfinite(cost)])
-    best, chosen = math.inf, np.empty((0, 4), np.int64)
-    rest = problem.num_micro_batches - 1
-    # Intervals of thresholds (positions a to b) that are not decided, with F of some threshold at or above b.
-    todo: list[tuple[float, int, int, float]] = []
-    if thresholds.size:
-        todo.append((rest * float(thresholds[0]), 0, len(thresholds) - 1, 0.0))
-    probe_top = True
-    while todo:
-        bound, a, b, least = heapq.heappop(todo)
-        if bound >= best:
-            break
-        if rest and math.isfinite(best):
-            b = max(a, min(b, int(np.searchsorted(thresholds, (best - least) / rest))))
-        at = b if probe_top else (a + b) // 2
-        probe_top = False
-        total, stages = least_total(cost, later, sizes, problem.n_devices, most, thresholds[at])
-        if at < b:
-            heapq.heappush(todo, (least + rest * float(thresholds[at + 1]), at + 1, b, least))
+
+    def solve(threshold: float) -> Bounded[npt.NDArray[np.int64]] | None:
+        total, stages = least_total(cost, later, sizes, problem.n_devices, most, threshold)
         if not len(stages):
-            continue
-        longest = float(max(cost[tuple(stage)] for stage in stages))
-        if total + rest * longest < best:
-            best, chosen = total + rest * longest, stages
-        p = int(np.searchsorted(thresholds, longest))
-        if p > a:
-            heapq.heappush(todo, (float(total) + rest * float(thresholds[a]), a, p - 1, float(total)))
-    if not len(chosen):
+            return None
+        return Bounded(float(total), float(max(cost[tuple(stage)] for stage in stages)), stages)
+
+    rest = problem.num_micro_batches - 1
+    best, _ = least_sum_and_longest(np.unique(cost[np.isfinite(cost)]), rest, solve)
+    if best is None:
         raise InfeasibleError(_why(problem))
-    times = [float(cost[tuple(stage)]) for stage in chosen]
-    return sum(times) + rest * max(times), _stages(chosen, config)
+    times = [float(cost[tuple(stage)]) for stage in best.plan]
+    return sum(times) + rest * max(times), _stages(best.plan, config)
 
 
 def _infer(problem: StageProblem) -> tuple[float, list[Stage]]:
