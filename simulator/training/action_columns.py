@@ -65,8 +65,8 @@ class Columns:
         """From rows (op, stage, microbatch, peer, slice), shape (n, 5), and how many of them each mesh has."""
         ints = rows.astype(np.int32)
         offsets = np.concatenate(([0], np.cumsum(np.fromiter(counts, dtype=np.int64))))
-        columns = [np.ascontiguousarray(ints[:, k]) for k in range(5)]
-        return cls(columns[0].astype(np.int8), *columns[1:], offsets)
+        op, stage, microbatch, peer, piece = (np.ascontiguousarray(ints[:, k]) for k in range(5))
+        return cls(op.astype(np.int8), stage, microbatch, peer, piece, offsets)
 
 
 def columns_of(actions: Sequence[Sequence[Action]], codes: dict[str, int]) -> Columns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
 
@@ -93,6 +94,7 @@ class Program:
     microbatches: int
     schedule: str
     cache: dict[str, object]  # what engines derive from the columns, once
+    _actions: tuple[tuple[Action, ...], ...] | None
 
     def __init__(
         self, actions: Sequence[Sequence[Action]], mesh_of: Sequence[int], microbatches: int, schedule: str = ""
@@ -123,7 +125,9 @@ class Program:
         inside = (stage >= 0) & (stage < len(homes))
         inside &= homes[np.where(inside, stage, 0)] == columns.mesh if len(homes) else False
         for row in np.flatnonzero(~inside)[:1]:
-            raise InputError(f"program: mesh {columns.mesh[row]}: {self.action(int(row))} is of a stage on another mesh")
+            raise InputError(
+                f"program: mesh {columns.mesh[row]}: {self.action(int(row))} is of a stage on another mesh"
+            )
         known = (columns.microbatch >= -1) & (columns.microbatch < microbatches)
         for row in np.flatnonzero(~known)[:1]:
             raise InputError(
@@ -160,9 +164,10 @@ class Program:
         if self._actions is None:
             bounds = self.columns.offsets.tolist()
             every = list(self._rows(0, bounds[-1]))
-            made = tuple(tuple(every[a:b]) for a, b in zip(bounds, bounds[1:], strict=False))
+            made = tuple(tuple(every[a:b]) for a, b in pairwise(bounds))
             object.__setattr__(self, "_actions", made)
-        return self._actions  # type: ignore[return-value]
+            return made
+        return self._actions
 
     def action(self, row: int) -> Action:
         """One action, by its row in the columns."""

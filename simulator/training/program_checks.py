@@ -1,0 +1,137 @@
+"""`check_program`: whether a program is whole, in order, and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from .action_columns import B, F, W
+from .program import Program
+from .program_messages import RECEIVE, SEND, messages_of
+
+__all__ = ["DeadlockError", "check_program", "deadlock"]
+
+
+class DeadlockError(InputError):
+    """Meshes wait for each other for ever."""
+
+
+def check_program(program: Program, transfers: Sequence[tuple[Any, ...]] = ()) -> None:
+    """Check a program before it is simulated or run.
+
+    Every pass of a stage happens at most once, and forward comes before backward before the weights' half; every
+    forward has its backward, or none has; what is sent is received; what one mesh hands itself is made before it is
+    read (needs `transfers`, the edges between stages); and the meshes do not wait for each other for ever. Sends do
+    not wait for their receives, so whether a program ends does not depend on how long anything takes.
+
+    Raises
+    ------
+    InputError
+        The first thing that is wrong.
+    DeadlockError
+        If it does not end: the meshes, and what each waits for.
+    """
+    place = _places(program)
+    _in_order(program, place, F, B, "backward", "forward")
+    _in_order(program, place, B, W, "weights' half", "backward")
+    trained = np.any(place[B] >= 0, axis=1)
+    lost = (place[F] >= 0) & (place[B] < 0) & trained[:, None]
+    for stage, unit in np.argwhere(lost)[:1]:
+        raise InputError(f"program: {program.action(int(place[F][stage, unit]))} has no backward")
+    for source, target, *gradient in transfers:
+        if program.mesh_of[source] == program.mesh_of[target]:
+            _handed(program, place[F], source, target)
+            if not gradient or gradient[0]:
+                _handed(program, place[B], target, source)
+    messages = messages_of(program)
+    at = _sweep(messages.kind, messages.message, program.columns.offsets, messages.n_messages)
+    if np.any(at < program.columns.offsets[1:]):
+        raise deadlock(program, at)
+
+
+def deadlock(program: Program, at: npt.NDArray[np.int64]) -> DeadlockError:
+    """The error that says who waits for what; `at` is the row at which each mesh stands."""
+    waiting: list[str] = []
+    bounds = program.columns.offsets
+    for mesh in np.flatnonzero(at < bounds[1:]).tolist():
+        action = program.action(int(at[mesh]))
+        waiting.append(
+            f"mesh {mesh} (stage {action.stage}) waits at {action} for stage {action.peer} on mesh "
+            f"{program.mesh_of[action.peer]}"
+        )
+    more = f"; and {len(waiting) - 8} more" if len(waiting) > 8 else ""
+    return DeadlockError(f"program: deadlock: {'; '.join(waiting[:8])}{more}; change the order of their actions")
+
+
+def _places(program: Program) -> dict[int, npt.NDArray[np.int64]]:
+    """For F, B and W, the row of each (stage, microbatch and slice), −1 where there is none."""
+    c = program.columns
+    slices = int(c.slice.max(initial=0)) + 1
+    shape = (program.n_stages, program.microbatches * slices)
+    places: dict[int, npt.NDArray[np.int64]] = {}
+    for op in (F, B, W):
+        rows = np.flatnonzero(c.op == op)
+        for row in rows[c.microbatch[rows] < 0][:1]:
+            raise InputError(f"program: mesh {c.mesh[row]}: {program.action(int(row))} is of no microbatch")
+        at = c.stage[rows].astype(np.int64) * shape[1] + c.microbatch[rows] * slices + c.slice[rows]
+        place = np.full(shape[0] * shape[1], -1, dtype=np.int64)
+        place[at] = rows
+        for row in rows[place[at] != rows][:1]:
+            raise InputError(f"program: mesh {c.mesh[row]}: {program.action(int(row))} happens twice")
+        places[op] = place.reshape(shape)
+    return places
+
+
+def _in_order(
+    program: Program, place: dict[int, npt.NDArray[np.int64]], first: int, then: int, name: str, before: str
+) -> None:
+    wrong = (place[then] >= 0) & ((place[first] < 0) | (place[first] > place[then]))
+    for stage, unit in np.argwhere(wrong)[:1]:
+        row = int(place[then][stage, unit])
+        raise InputError(
+            f"program: mesh {program.columns.mesh[row]}: {program.action(row)}: no {before} before this {name}"
+        )
+
+
+def _handed(program: Program, place: npt.NDArray[np.int64], source: int, target: int) -> None:
+    wrong = (place[target] >= 0) & (place[source] > place[target])
+    for unit in np.flatnonzero(wrong)[:1]:
+        early, late = (program.action(int(place[s][unit])) for s in (target, source))
+        mesh = program.mesh_of[source]
+        raise DeadlockError(f"program: deadlock: mesh {mesh} does {early} before {late}, whose result it needs")
+
+
+@numba.njit(cache=True, nogil=True)
+def _sweep(
+    kind: npt.NDArray[np.int8], message: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], n_messages: int
+) -> npt.NDArray[np.int64]:
+    """Where each mesh stands when nothing can go on any more."""
+    n = len(offsets) - 1
+    at = offsets[:-1].copy()
+    sent = np.zeros(n_messages, dtype=np.bool_)
+    waiting = np.full(n_messages, -1, dtype=np.int32)
+    stack = np.empty(n, dtype=np.int32)  # a mesh stands in it once: it waits for one message at a time
+    top = n
+    for mesh in range(n):
+        stack[mesh] = n - 1 - mesh
+    while top > 0:
+        top -= 1
+        mesh = stack[top]
+        while at[mesh] < offsets[mesh + 1]:
+            row = at[mesh]
+            what = message[row]
+            if kind[row] == RECEIVE and not sent[what]:
+                waiting[what] = mesh
+                break
+            if kind[row] == SEND:
+                sent[what] = True
+                if waiting[what] >= 0:
+                    stack[top] = waiting[what]
+                    top += 1
+            at[mesh] = row + 1
+    return at

@@ -1,0 +1,103 @@
+"""Which send of a program each receive waits for: messages numbered by pair of stages, microbatch and slice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from .action_columns import RECV_B, RECV_F, SEND_B, SEND_F
+from .program import Program
+
+__all__ = ["COMPUTE", "RECEIVE", "SEND", "Messages", "messages_of"]
+
+COMPUTE, SEND, RECEIVE = range(3)
+_KIND = np.zeros(9, dtype=np.int8)
+_KIND[[SEND_F, SEND_B]], _KIND[[RECV_F, RECV_B]] = SEND, RECEIVE
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """The messages of a program.
+
+    Parameters
+    ----------
+    kind : ndarray of int8, shape (n,)
+        COMPUTE, SEND or RECEIVE, for each action.
+    message : ndarray of int32, shape (n,)
+        Number of the message that an action sends or receives, −1 for none.
+    pairs : tuple of (bool, int, int)
+        (whether gradients, source stage, target stage) of each pair.
+    units : int
+        Messages numbered per pair: message k belongs to pair ``k // units``.
+    """
+
+    kind: npt.NDArray[np.int8]
+    message: npt.NDArray[np.int32]
+    pairs: tuple[tuple[bool, int, int], ...]
+    units: int
+
+    @property
+    def n_messages(self) -> int:
+        """Numbers given out; not all need be in use."""
+        return len(self.pairs) * self.units
+
+
+def messages_of(program: Program) -> Messages:
+    """Match sends with receives; done once for a program.
+
+    Raises
+    ------
+    InputError
+        If something is sent twice, received twice, sent and not received or received and not sent.
+    """
+    if "messages" not in program.cache:
+        program.cache["messages"] = _match(program)
+    return cast("Messages", program.cache["messages"])
+
+
+def _match(program: Program) -> Messages:
+    c, n = program.columns, program.n_stages
+    kind = _KIND[c.op]
+    rows = np.flatnonzero(kind != COMPUTE)
+    op, stage, peer = c.op[rows], c.stage[rows].astype(np.int64), c.peer[rows].astype(np.int64)
+    sends = kind[rows] == SEND
+    source, target = np.where(sends, stage, peer), np.where(sends, peer, stage)
+    code = (((op == SEND_B) | (op == RECV_B)) * n + source) * n + target
+    present = np.zeros(2 * n * n, dtype=bool)
+    present[code] = True
+    used = np.flatnonzero(present)
+    number = np.cumsum(present) - 1
+    slices = int(c.slice.max(initial=0)) + 1
+    units = (program.microbatches + 1) * slices
+    ids = number[code] * units + (c.microbatch[rows] + 1) * slices + c.slice[rows]
+    for mine, what in ((sends, "sent"), (~sends, "received")):
+        _once(program, rows[mine], ids[mine], len(used) * units, what)
+    _paired(program, rows, ids, sends, len(used) * units)
+    message = np.full(len(c), -1, dtype=np.int32)
+    message[rows] = ids
+    pairs = tuple((code >= n * n, int(code // n % n), int(code % n)) for code in used.tolist())
+    return Messages(kind, message, pairs, units)
+
+
+def _once(program: Program, rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], n: int, what: str) -> None:
+    for k in np.flatnonzero(np.bincount(ids, minlength=n) > 1)[:1]:
+        row = int(rows[np.flatnonzero(ids == k)[1]])
+        raise InputError(f"program: mesh {program.columns.mesh[row]}: {program.action(row)} is {what} twice")
+
+
+def _paired(
+    program: Program, rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], sends: npt.NDArray[np.bool_], n: int
+) -> None:
+    balance = np.zeros(n, dtype=np.int64)
+    balance[ids[sends]] += 1
+    balance[ids[~sends]] -= 1
+    for k in np.flatnonzero(balance)[:1]:
+        row = int(rows[np.flatnonzero(ids == k)[0]])
+        action, mesh = program.action(row), program.columns.mesh[row]
+        other = program.mesh_of[action.peer]
+        missing = "received by" if balance[k] > 0 else "sent by"
+        raise InputError(f"program: mesh {mesh}: {action} is never {missing} stage {action.peer} on mesh {other}")

@@ -1,0 +1,145 @@
+"""From what each mesh computes to its whole program: receives, sends, and the work of an iteration's end put in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from .action_columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, Columns, F
+from .schedule_orders import Order
+
+__all__ = ["Transfer", "chain", "longest_paths", "with_transfers"]
+
+Transfer = tuple[int, int] | tuple[int, int, bool]
+"""(stage that makes it, stage that reads it[, whether a gradient comes back])."""
+
+
+def chain(n_stages: int) -> list[Transfer]:
+    """Each stage hands its result to the next."""
+    return [(s, s + 1) for s in range(n_stages - 1)]
+
+
+def longest_paths(n_stages: int, transfers: Sequence[Transfer]) -> tuple[int, ...]:
+    """For each stage, how many stages the longest path from it to a last stage has, itself included.
+
+    Raises
+    ------
+    InputError
+        If a transfer joins a stage with itself or with none, or the transfers go round in a circle.
+    """
+    targets: list[set[int]] = [set() for _ in range(n_stages)]
+    for t, (source, target, *_) in enumerate(transfers):
+        if not (0 <= source < n_stages and 0 <= target < n_stages) or source == target:
+            raise InputError(f"transfers.{t}: expected two of {n_stages} stages (got {source} and {target})")
+        targets[source].add(target)
+    readers_left = [len(t) for t in targets]
+    sources: list[list[int]] = [[s for s in range(n_stages) if t in targets[s]] for t in range(n_stages)]
+    depth = [1] * n_stages
+    ready = [s for s in range(n_stages) if not readers_left[s]]
+    seen = 0
+    while ready:
+        at = ready.pop()
+        seen += 1
+        for s in sources[at]:
+            depth[s] = max(depth[s], depth[at] + 1)
+            readers_left[s] -= 1
+            if not readers_left[s]:
+                ready.append(s)
+    if seen < n_stages:
+        circle = [s for s in range(n_stages) if readers_left[s]]
+        raise InputError(f"transfers: stages {', '.join(map(str, circle))} wait for each other in a circle")
+    return tuple(depth)
+
+
+def with_transfers(
+    orders: Sequence[Order],
+    mesh_of: Sequence[int],
+    transfers: Sequence[Transfer],
+    *,
+    tied: Sequence[Sequence[int]] = (),
+) -> Columns:
+    """Put transfers between stages of different meshes, gradient reduction and updates around what is computed.
+
+    A stage receives right before it computes and sends right after: from its sources by stage number, to its targets
+    likewise. Once its backward passes are done, a mesh reduces the gradients of its stages, exchanges those of tied
+    parameters (every stage that keeps one sends its own to all others, and adds what it gets in the order of stages,
+    so that all end with the same sum), and updates.
+
+    Parameters
+    ----------
+    orders : sequence of ndarray
+        For each mesh, rows (op, stage, microbatch, slice) of F, B and W.
+    mesh_of : sequence of int
+        For each stage, its mesh.
+    transfers : sequence of tuple
+        Edges between stages.
+    tied : sequence of sequence of int
+        For each parameter that several stages keep, those stages.
+    """
+    n_stages = len(mesh_of)
+    peers: dict[int, list[list[int]]] = {op: [[] for _ in range(n_stages)] for op in (RECV_F, SEND_F, RECV_B, SEND_B)}
+    edges: dict[tuple[int, int], bool] = {}
+    for source, target, *gradient in transfers:
+        if mesh_of[source] != mesh_of[target]:
+            edges[source, target] = edges.get((source, target), False) or not gradient or gradient[0]
+    for (source, target), gradient in sorted(edges.items()):
+        peers[SEND_F][source].append(target)
+        peers[RECV_F][target].append(source)
+        if gradient:
+            peers[RECV_B][source].append(target)
+            peers[SEND_B][target].append(source)
+    parts: list[npt.NDArray[np.int64]] = []
+    counts: list[int] = []
+    tables = {op: _padded(lists) for op, lists in peers.items()}
+    for mesh, order in enumerate(orders):
+        rows = _around(np.asarray(order, dtype=np.int64).reshape(-1, 4), tables)
+        if np.any(rows[:, 0] == B):
+            rows = np.concatenate((rows, _end([s for s in range(n_stages) if mesh_of[s] == mesh], mesh_of, tied)))
+        parts.append(rows)
+        counts.append(len(rows))
+    return Columns.joined(np.concatenate(parts), counts)
+
+
+def _padded(lists: list[list[int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """How many peers each stage has, and which, shape (n_stages, most)."""
+    most = max(map(len, lists), default=0)
+    table = np.array([[*mine, *[-1] * (most + 1 - len(mine))] for mine in lists], dtype=np.int64)
+    return np.array([len(mine) for mine in lists], dtype=np.int64), table
+
+
+def _around(
+    order: npt.NDArray[np.int64], tables: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+) -> npt.NDArray[np.int64]:
+    """Rows (op, stage, microbatch, peer, slice) of one mesh's order with its receives and sends."""
+    op, stage = order[:, 0], order[:, 1]
+    before, after = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
+    for compute, receive, send in ((F, RECV_F, SEND_F), (B, RECV_B, SEND_B)):
+        mine = op == compute
+        before[mine] = tables[receive][0][stage[mine]]
+        after[mine] = tables[send][0][stage[mine]]
+    total = before + 1 + after
+    row = np.repeat(np.arange(len(order)), total)
+    k = np.arange(len(row)) - np.repeat(np.cumsum(total) - total, total)  # place among the rows of one computation
+    lead = before[row]
+    out = np.empty((len(row), 5), dtype=np.int64)
+    out[:, 0], out[:, 1], out[:, 2] = op[row], stage[row], order[row, 2]
+    out[:, 3], out[:, 4] = -1, order[row, 3]
+    for compute, receive, send in ((F, RECV_F, SEND_F), (B, RECV_B, SEND_B)):
+        for code, picked, index in ((receive, k < lead, k), (send, k > lead, k - lead - 1)):
+            mine = np.flatnonzero(picked & (op[row] == compute))
+            out[mine, 3] = tables[code][1][stage[row[mine]], index[mine]]
+            out[mine, 0] = code
+    return out
+
+
+def _end(stages: list[int], mesh_of: Sequence[int], tied: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:
+    """What a mesh does once its backward passes are done."""
+    pairs = {(a, b) for group in tied for a in group for b in group if mesh_of[a] != mesh_of[b]}
+    rows = [(REDUCE, s, -1) for s in stages]
+    rows += [(SEND_B, a, b) for a, b in sorted(pairs) if a in stages]
+    rows += [(RECV_B, a, b) for a, b in sorted(pairs) if a in stages]
+    rows += [(UPDATE, s, -1) for s in stages]
+    return np.array([(op, s, -1, peer, 0) for op, s, peer in rows], dtype=np.int64).reshape(-1, 5)

@@ -1,0 +1,225 @@
+"""In which order the meshes of a pipeline compute: GPipe, 1F1B, interleaved 1F1B, zero-bubble H1 and H2, ZB-V.
+
+All but ZB-V are one rule with two numbers per mesh. With the forward passes of a mesh numbered 0 … n − 1 in its order,
+and its backward passes likewise: `warmup` forward passes come first, then a forward and a backward in turn, then what
+is left; the weights' half of a backward, where it is split off, comes `lag` backward passes after its own.
+
+============  ==================================  ==========
+schedule      warmup of mesh r of p               lag
+============  ==================================  ==========
+gpipe         n                                   not split
+1f1b          d − 1, d = stages to the last, p−r  not split
+interleaved   (v − 1)·g + 2(p − 1 − r)            not split
+zb_h1         (v − 1)·g + p − 1 − r               r
+zb_h2         2(p − 1 − r)                        2r
+============  ==================================  ==========
+
+with v stages per mesh and rounds of g microbatches (g = p where p divides the microbatches). Sources: GPipe (Huang et
+al. 2019), PipeDream-flush / 1F1B and its interleaved form (Narayanan et al. 2021, §2.2), zero bubble (Qi et al. 2023:
+ZB-H1 is ZB1P, ZB-H2 is ZB2P, ZB-V in §6). ZB-H2's two numbers follow from its figure: B of microbatch 0 reaches mesh r
+2(p − r) − 1 forwards after its start, and at most 2p − 1 microbatches are live on every mesh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from .action_columns import B, F, W
+
+__all__ = ["ORDERS", "Order", "Pipeline"]
+
+Order = npt.NDArray[np.int64]
+"""What one mesh computes: rows (op, stage, microbatch, slice), shape (n, 4)."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What a schedule is given.
+
+    Parameters
+    ----------
+    stages : tuple of tuple of int
+        For each mesh, its stages, ascending.
+    microbatches : int
+        Microbatches of an iteration.
+    depth : tuple of int
+        For each stage, the stages on the longest path from it to a last stage, itself included.
+    """
+
+    stages: tuple[tuple[int, ...], ...]
+    microbatches: int
+    depth: tuple[int, ...]
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages."""
+        return len(self.depth)
+
+
+def gpipe(pipeline: Pipeline) -> list[Order]:
+    """All forward passes, then all backward passes."""
+    return [_alternating(*_single(pipeline, r), warmup=pipeline.microbatches) for r in range(len(pipeline.stages))]
+
+
+def one_f_one_b(pipeline: Pipeline) -> list[Order]:
+    """As many forward passes as stages follow, then a forward and a backward in turn."""
+    return [
+        _alternating(*_single(pipeline, r), warmup=pipeline.depth[stages[0]] - 1)
+        for r, stages in enumerate(_one_each(pipeline, "1f1b"))
+    ]
+
+
+def interleaved(pipeline: Pipeline) -> list[Order]:
+    """1F1B over several stages of each mesh, in Megatron-LM's order: rounds of p microbatches through a stage each."""
+    p, v, group = _rounds(pipeline, "interleaved_1f1b")
+    return [_alternating(*_chunks(pipeline, r, group), warmup=(v - 1) * group + 2 * (p - 1 - r)) for r in range(p)]
+
+
+def zb_h1(pipeline: Pipeline) -> list[Order]:
+    """1F1B with the weights' half put off so that the bubble is a third and the memory the same (ZB1P)."""
+    p, v, group = _rounds(pipeline, "zb_h1")
+    return [_alternating(*_chunks(pipeline, r, group), warmup=(v - 1) * group + p - 1 - r, lag=r) for r in range(p)]
+
+
+def zb_h2(pipeline: Pipeline) -> list[Order]:
+    """No bubble between a mesh's first action and its last, for nearly twice the activations (ZB2P)."""
+    p = len(_one_each(pipeline, "zb_h2"))
+    return [_alternating(*_single(pipeline, r), warmup=2 * (p - 1 - r), lag=2 * r) for r in range(p)]
+
+
+def zb_v(pipeline: Pipeline) -> list[Order]:
+    """No bubble with 1F1B's memory: mesh r has stages r and 2p − 1 − r, each of half the layers."""
+    p, m = len(pipeline.stages), pipeline.microbatches
+    if any(stages != (r, 2 * p - 1 - r) for r, stages in enumerate(pipeline.stages)):
+        raise InputError(
+            f"schedule zb_v: mesh r of p must have stages r and 2p - 1 - r (got {pipeline.stages}); "
+            f"with {p} meshes that is mesh_of={[*range(p), *reversed(range(p))]}"
+        )
+    return [_v_order(r, p, m) for r in range(p)]
+
+
+def inference(pipeline: Pipeline) -> list[Order]:
+    """Forward passes only, microbatch by microbatch; several stages of a mesh in rounds, as interleaved."""
+    p = len(pipeline.stages)
+    if all(len(stages) == 1 for stages in pipeline.stages):
+        chunks = [_single(pipeline, r)[0] for r in range(p)]
+    else:
+        group = _rounds(pipeline, "inference")[2]
+        chunks = [_chunks(pipeline, r, group)[0] for r in range(p)]
+    return [np.column_stack((np.full(len(f), F), f, np.zeros(len(f), dtype=np.int64))) for f in chunks]
+
+
+ORDERS: dict[str, Callable[[Pipeline], list[Order]]] = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved_1f1b": interleaved,
+    "zb_h1": zb_h1,
+    "zb_h2": zb_h2,
+    "zb_v": zb_v,
+    "inference": inference,
+}
+"""Schedule -> the order in which each mesh computes."""
+
+Passes = npt.NDArray[np.int64]  # (stage, microbatch) of each pass, shape (n, 2)
+
+
+def _alternating(forward: Passes, backward: Passes, *, warmup: int, lag: int | None = None) -> Order:
+    """The rule of this file. Step k < n does forward k; step warmup + j backward j, and half a step on its W's turn."""
+    n = len(forward)
+    step = np.arange(n)
+    begin = min(warmup, n)
+    parts = [(F, forward, 3 * step), (B, backward, 3 * (begin + step) + 1)]
+    if lag is not None:
+        parts.append((W, backward, 3 * (begin + lag + step) + 2))
+    rows = np.concatenate(
+        [np.column_stack((np.full(n, op), passes, np.zeros(n, dtype=np.int64))) for op, passes, _ in parts]
+    )
+    return rows[np.argsort(np.concatenate([key for _, _, key in parts]), kind="stable")]
+
+
+def _one_each(pipeline: Pipeline, schedule: str) -> Sequence[tuple[int, ...]]:
+    if any(len(stages) != 1 for stages in pipeline.stages):
+        raise InputError(
+            f"schedule {schedule}: one stage on each mesh is expected (got {pipeline.stages}); "
+            "take interleaved_1f1b for several"
+        )
+    return pipeline.stages
+
+
+def _single(pipeline: Pipeline, r: int) -> tuple[Passes, Passes]:
+    if len(pipeline.stages[r]) != 1:
+        _one_each(pipeline, "of one stage per mesh")
+    m = pipeline.microbatches
+    passes = np.column_stack((np.full(m, pipeline.stages[r][0]), np.arange(m)))
+    return passes, passes
+
+
+def _rounds(pipeline: Pipeline, schedule: str) -> tuple[int, int, int]:
+    """Meshes, stages on each, microbatches of a round.
+
+    Megatron-LM wants p to divide the microbatches; as in torch, a round may be longer than p where it does not.
+    """
+    p, m = len(pipeline.stages), pipeline.microbatches
+    v = len(pipeline.stages[0])
+    if any(stages != tuple(range(r, v * p, p)) for r, stages in enumerate(pipeline.stages)):
+        raise InputError(
+            f"schedule {schedule}: stage s must be on mesh s % {p} (got {pipeline.stages}); "
+            f"with {p} meshes that is mesh_of={[s % p for s in range(pipeline.n_stages)]}"
+        )
+    rounds = max(1, m // p)
+    if v > 1 and m % rounds:
+        raise InputError(
+            f"schedule {schedule}: {m} microbatches are not {rounds} equal rounds; take a multiple of {p} microbatches"
+        )
+    return p, v, m // rounds if v > 1 else m
+
+
+def _chunks(pipeline: Pipeline, r: int, group: int) -> tuple[Passes, Passes]:
+    """Forward and backward passes of mesh r: rounds of `group` microbatches, through its stages in turn."""
+    mine = np.array(pipeline.stages[r])
+    v = len(mine)
+    k = np.arange(v * pipeline.microbatches)
+    chunk = k // group % v
+    microbatch = k // (group * v) * group + k % group
+    return np.column_stack((mine[chunk], microbatch)), np.column_stack((mine[v - 1 - chunk], microbatch))
+
+
+def _v_order(r: int, p: int, microbatches: int) -> Order:
+    """ZB-V's hand-made order for unit times (Qi et al. 2023, §6): what would be of microbatches ≥ m is left out."""
+    m = max(2 * p - 1, microbatches)
+    down, up = r, 2 * p - 1 - r
+    rows: list[tuple[int, int, int]] = []
+    count = {(op, stage): 0 for op in (F, B, W) for stage in (down, up)}
+
+    def do(stage: int, *ops: int) -> None:
+        for op in ops:
+            rows.append((op, stage, count[op, stage]))
+            count[op, stage] += 1
+
+    for _ in range(2 * (p - r) - 1):
+        do(down, F)
+    for _ in range(r):
+        do(up, F)
+        do(down, F)
+    for _ in range(p - r):
+        do(up, F, B, W)
+    while count[F, up] < count[F, down] or count[F, down] < m:
+        if count[F, down] < m:
+            do(down, F)
+        do(down, B, W)
+        do(up, F, B, W)
+    for _ in range(r):
+        do(down, B)
+        do(up, B)
+    for _ in range(p - r):
+        do(down, B, W)
+    for stage in (up, down):
+        while count[W, stage] < count[B, stage]:
+            do(stage, W)
+    table = np.array([(*row, 0) for row in rows], dtype=np.int64)
+    return table[table[:, 2] < microbatches]
