@@ -1,0 +1,224 @@
+r"""`slice_tokens`: cut a batch of sequences into slices of samples and tokens, optimally (TeraPipe §2.3.3, §2.3.4).
+
+A pipeline of K equal cells takes, for slices of times t,
+
+.. math:: \sum_i t_i + (K - 1) \max_j t_j .
+
+All slices of the whole batch count in both terms. The paper solves the token dimension for each number of samples by
+itself and then a knapsack over the samples; here both are one problem: for a longest slice t_max, Algorithm 1 gives the
+least sum S_b for b samples, a knapsack over S_b gives the batch, and `least_sum_and_longest` finds the best t_max with
+ε = 0. Slices of different samples need not be cut alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InfeasibleError, InputError
+from ..bottleneck import Bounded, least_sum_and_longest
+
+__all__ = ["Slice", "Slicing", "score_slices", "slice_tokens", "uniform_slices"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Samples that go through the pipeline together, and how their tokens are cut.
+
+    Parameters
+    ----------
+    samples : int
+        How many.
+    tokens : tuple of int
+        Length of each token slice, first to last, in the units of the times.
+    """
+
+    samples: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """Slices of a batch, and what they take.
+
+    Parameters
+    ----------
+    slices : tuple of Slice
+        In the order in which they are fed.
+    total_s, longest_s : float
+        Σ t and max t on one cell, seconds.
+    stages : int
+        K.
+    solved : int
+        Thresholds that were solved.
+    """
+
+    slices: tuple[Slice, ...]
+    total_s: float
+    longest_s: float
+    stages: int
+    solved: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Latency of the pipeline, Eq. 2.5."""
+        return self.total_s + (self.stages - 1) * self.longest_s
+
+    def __str__(self) -> str:
+        rows: list[str] = []
+        for piece in dict.fromkeys(self.slices):
+            rows.append(f"({piece.samples}, {list(piece.tokens)}) x {self.slices.count(piece)}")
+        return f"{', '.join(rows)}: {self.seconds:.6g} s"
+
+
+def slice_tokens(times: npt.ArrayLike, stages: int, batch: int = 1, *, epsilon: float = 0.0) -> Slicing:
+    """The slicing with the least latency.
+
+    Parameters
+    ----------
+    times : array_like of float, shape (b, n, n) or (n, n)
+        Seconds of a slice on one cell, [samples − 1, context, length − 1], both in units of tokens; the sequence has
+        n units. Entries with context + length > n are not read; inf: impossible. Forward and backward together to
+        plan a training iteration.
+    stages : int
+        K, cells of the pipeline.
+    batch : int
+        Samples of an iteration; slices hold 1 to b of them.
+    epsilon : float
+        Seconds. 0: exact. Above: thresholds at least this far apart are tried; the latency is at most
+        ``(K − 1) · epsilon`` above the optimum.
+
+    Raises
+    ------
+    InputError
+        On a wrong shape, NaN or negative times, or counts below one.
+    InfeasibleError
+        If impossible slices leave no slicing.
+    """
+    from .slice_kernel import token_slices, token_totals
+
+    table = _times(times)
+    for name, value in (("stages", stages), ("batch", batch)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"slice_tokens: {name}: expected a positive integer (got {value!r})")
+    if not epsilon >= 0:
+        raise InputError(f"slice_tokens: epsilon: expected seconds >= 0 (got {epsilon})")
+    table = np.ascontiguousarray(table[:batch])
+
+    def solve(threshold: float) -> Bounded[tuple[Slice, ...]] | None:
+        totals = token_totals(table, threshold)
+        groups = _knapsack(totals[:, -1], batch)
+        if not groups:
+            return None
+        cut: dict[int, Slice] = {}
+        longest = 0.0
+        for samples in sorted(set(groups)):
+            lengths, count = token_slices(table[samples - 1], totals[samples - 1], threshold)
+            cut[samples] = Slice(samples, tuple(int(x) for x in lengths[:count][::-1]))
+            longest = max(longest, *_slice_times(table, cut[samples]))
+        total = float(sum(totals[samples - 1, -1] for samples in groups))
+        return Bounded(total, longest, tuple(cut[samples] for samples in groups))
+
+    best, solved = least_sum_and_longest(_thresholds(table, epsilon), stages - 1, solve)
+    if best is None:
+        raise InfeasibleError("slice_tokens: some tokens are in no possible slice; give finite times for them")
+    return Slicing(best.plan, best.total, best.longest, stages, solved)
+
+
+def uniform_slices(times: npt.ArrayLike, stages: int, batch: int, samples: int, slices: int) -> Slicing:
+    """Equal slices: the batch in groups of `samples`, each sequence in `slices` parts (§2.5.2).
+
+    Raises
+    ------
+    InputError
+        If `samples` does not divide `batch`, or `slices` the sequence.
+    """
+    table = _times(times)
+    n = table.shape[1]
+    if samples < 1 or batch % samples or samples > len(table):
+        raise InputError(
+            f"uniform_slices: samples: expected a divisor of {batch}, at most {len(table)} (got {samples})"
+        )
+    if slices < 1 or n % slices:
+        raise InputError(f"uniform_slices: slices: expected a divisor of the sequence's {n} units (got {slices})")
+    return score_slices(table, stages, [Slice(samples, (n // slices,) * slices)] * (batch // samples))
+
+
+def score_slices(times: npt.ArrayLike, stages: int, slices: Sequence[Slice]) -> Slicing:
+    """What given slices take.
+
+    Raises
+    ------
+    InputError
+        If the slices of a sequence do not sum to it.
+    """
+    table = _times(times)
+    n = table.shape[1]
+    every: list[float] = []
+    for at, piece in enumerate(slices):
+        if not 1 <= piece.samples <= len(table):
+            raise InputError(f"slices[{at}]: times are given for 1 to {len(table)} samples (got {piece.samples})")
+        if sum(piece.tokens) != n or min(piece.tokens, default=0) < 1:
+            raise InputError(f"slices[{at}]: expected lengths >= 1 that sum to {n} (got {sum(piece.tokens)})")
+        every += _slice_times(table, piece)
+    return Slicing(tuple(slices), float(sum(every)), max(every), stages)
+
+
+def _slice_times(table: Floats, piece: Slice) -> list[float]:
+    starts = np.cumsum((0, *piece.tokens[:-1]))
+    return [
+        float(table[piece.samples - 1, start, length - 1]) for start, length in zip(starts, piece.tokens, strict=True)
+    ]
+
+
+def _knapsack(totals: Floats, batch: int) -> tuple[int, ...]:
+    """Sizes of the groups of samples with the least sum of totals; () if there is none."""
+    best, last = np.full(batch + 1, np.inf), np.zeros(batch + 1, np.int64)
+    best[0] = 0.0
+    for have in range(1, batch + 1):
+        most = min(have, len(totals))
+        values = best[have - most : have][::-1] + totals[:most]
+        last[have] = int(np.argmin(values)) + 1
+        best[have] = values[last[have] - 1]
+    groups: list[int] = []
+    while batch and np.isfinite(best[batch]):
+        groups.append(int(last[batch]))
+        batch -= groups[-1]
+    return tuple(sorted(groups, reverse=True))
+
+
+def _thresholds(table: Floats, epsilon: float) -> Floats:
+    n = table.shape[1]
+    possible = np.add.outer(np.arange(n), np.arange(1, n + 1)) <= n
+    values = np.unique(table[:, possible])
+    values = values[np.isfinite(values)]
+    if epsilon == 0 or not len(values):
+        return values
+    # The last value of each cell of a grid: at most epsilon above any other of the cell.
+    cell = np.floor((values - values[0]) / epsilon)
+    return values[np.append(cell[1:] != cell[:-1], True)]
+
+
+def _times(times: npt.ArrayLike) -> Floats:
+    try:
+        table = np.asarray(times, np.float64)
+    except (TypeError, ValueError):
+        raise InputError("times: expected a numeric array (samples, n, n)") from None
+    table = table[None] if table.ndim == 2 else table
+    if table.ndim != 3 or table.shape[1] != table.shape[2] or 0 in table.shape:
+        raise InputError(f"times: expected shape (samples, n, n) or (n, n) (got {table.shape})")
+    n = table.shape[1]
+    read = np.add.outer(np.arange(n), np.arange(1, n + 1)) <= n
+    bad = np.argwhere((np.isnan(table) | (table < 0)) & read)
+    if len(bad):
+        b, context, length = (int(x) for x in bad[0])
+        value = table[b, context, length]
+        raise InputError(
+            f"times[{b}, {context}, {length}]: expected seconds >= 0, or inf (got {value}); {len(bad)} such"
+        )
+    return table
