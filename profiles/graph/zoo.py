@@ -20,7 +20,7 @@ from .build_vision import mlp_net, resnet
 from .document import from_json
 from .graph import Graph
 
-__all__ = ["PAPER_PARAMS", "ZOO", "build_graph", "zoo_graph"]
+__all__ = ["PAPER_PARAMS", "ZOO", "build_graph", "zoo_graph", "zoo_module"]
 
 DATA = Path(__file__).parent / "data"
 ALPA = "Zheng et al., Alpa (OSDI 2022), "
@@ -130,6 +130,39 @@ def build_graph(name: str, *, attention: Attention = "matmuls") -> Graph:
             raise InputError(f"attention: {name} has none; leave the option out (got {attention!r})")
         spec["attention"] = attention
     return build(name, **({"source": "Meshwright, for tests"} | spec))
+
+
+def zoo_module(name: str, *, attention: Attention = "matmuls", device: str = "cpu") -> Any:
+    """The torch module that a graph of the zoo describes: its parameters are the graph's, by qualified name.
+
+    Parameters
+    ----------
+    name : str
+        One of `ZOO`, but BERT and Llama, which have no module here.
+    attention : {"matmuls", "fused"}
+        As for `zoo_graph`.
+    device : str
+        ``"meta"`` makes no weights.
+
+    Raises
+    ------
+    InputError
+        If there is no such graph or no module of it.
+    """
+    zoo_graph(name)
+    import torch
+
+    from ...kernels import training
+
+    spec = {key: value for key, value in _SPECS[name].items() if key not in ("build", "dtype", "source")}
+    kinds = {gpt: training.GPT, moe: training.MoE, resnet: training.ResNet, mlp_net: training.MlpNet}
+    kind = kinds.get(_SPECS[name]["build"])
+    if kind is None:
+        raise InputError(f"no torch module of {name}; there are modules of GPT, MoE, Wide-ResNet and MLP graphs")
+    if "heads" in spec:
+        spec["fused"] = attention == "fused"
+    with torch.device(device):
+        return kind(**spec)
 
 
 @lru_cache(maxsize=8)

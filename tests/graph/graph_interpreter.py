@@ -1,0 +1,240 @@
+"""A plain interpreter of graphs, written from the table in docs/training-graphs.md: the oracle's other half."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from meshwright.profiles.graph import Graph, Operator
+from torch import Tensor
+from torch.nn import functional as F
+
+DTYPES = {name: getattr(torch, name) for name in ("float64", "bfloat16", "float16", "int64", "int32", "int8", "bool")}
+DTYPES["float32"] = torch.float64  # the oracle computes in float64 what the graph says in float32
+UNARY: Mapping[str, Callable[[Tensor, Mapping[str, Any]], Tensor]] = {
+    "scale": lambda x, a: x * a.get("factor", 1.0) + a.get("term", 0.0),
+    "gelu": lambda x, a: F.gelu(x, approximate=a.get("approximate", "none")),
+    "silu": lambda x, a: F.silu(x),
+    "hardswish": lambda x, a: F.hardswish(x),
+    "hardsigmoid": lambda x, a: F.hardsigmoid(x),
+    "softplus": lambda x, a: F.softplus(x),
+    "elu": lambda x, a: F.elu(x),
+    "leaky_relu": lambda x, a: F.leaky_relu(x, a["slope"]),
+    "clamp": lambda x, a: x.clamp(a.get("low"), a.get("high")),
+    "nonzero": lambda x, a: (x != 0).to(x.dtype),
+    "not": lambda x, a: ~x,
+    "copy": lambda x, a: x,
+} | {
+    name: (lambda x, a, name=name: getattr(torch, name)(x))
+    for name in ("relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "erf", "abs",
+                 "sign", "floor")
+}  # fmt: skip
+BINARY: Mapping[str, Callable[[Any, Any], Tensor]] = {
+    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
+    "power": lambda x, y: x**y, "maximum": torch.maximum, "minimum": torch.minimum, "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y, "gt": lambda x, y: x > y,
+    "ge": lambda x, y: x >= y, "and": lambda x, y: x & y, "or": lambda x, y: x | y,
+}  # fmt: skip
+
+
+def run(graph: Graph, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Every result of the graph, from its inputs and parameters."""
+    made = dict(values)
+    for op in graph.operators:
+        out = execute(op, [made[name] for name in op.inputs])
+        assert tuple(out.shape) == op.shape, (op.name, tuple(out.shape), op.shape)
+        made[op.name] = out.to(DTYPES[op.dtype])
+    return made
+
+
+def execute(op: Operator, xs: list[Tensor]) -> Tensor:
+    """One operator."""
+    return globals()[f"_{op.kind}"](op, xs)
+
+
+def _names(op: Operator, split: str) -> tuple[str, ...]:
+    return tuple(x.name for x in op.loops if x.split == split)
+
+
+def _flat(op: Operator, k: int) -> list[str]:
+    return [x for group in op.parsed.operands[k] for x in group]
+
+
+def _spread(op: Operator, k: int, x: Tensor, order: list[str]) -> Tensor:
+    """Operand k with one dimension per loop, in the given order; size 1 for a loop that it lacks."""
+    has, sizes = _flat(op, k), op.sizes
+    x = x.reshape([sizes[n] for n in has]).permute([has.index(n) for n in order if n in has])
+    return x.reshape([sizes[n] if n in has else 1 for n in order])
+
+
+def _result(op: Operator) -> list[str]:
+    return [x for group in op.parsed.result for x in group]
+
+
+def _contraction(op: Operator, xs: list[Tensor]) -> Tensor:
+    number = {x.name: i for i, x in enumerate(op.loops)}
+    sizes = op.sizes
+    args: list[Any] = []
+    for k, x in enumerate(xs):
+        args += [x.reshape([sizes[n] for n in _flat(op, k)]), [number[n] for n in _flat(op, k)]]
+    out = torch.einsum(*args, [number[n] for n in _result(op)]).reshape(op.shape)
+    return out * op.attributes.get("scale", 1.0)
+
+
+_dispatch = _contraction
+
+
+def _convolution(op: Operator, xs: list[Tensor]) -> Tensor:
+    a, sizes = op.attributes, op.sizes
+    group = op.parsed.operands[0][1]
+    groups = sizes[group[0]] if len(group) > 1 else 1
+    call = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[xs[0].ndim - 2]
+    return call(xs[0], xs[1], None, a["stride"], a["padding"], a["dilation"], groups)
+
+
+def _embedding(op: Operator, xs: list[Tensor]) -> Tensor:
+    return F.embedding(xs[1], xs[0])
+
+
+def _norm(op: Operator, xs: list[Tensor]) -> Tensor:
+    order, a = _result(op), op.attributes
+    over = [order.index(n) for n in _names(op, "statistic")]
+    x = _spread(op, 0, xs[0], order)
+    if a["fn"] == "rms":
+        y = x * (x.square().mean(over, keepdim=True) + a["eps"]).rsqrt()
+    else:
+        centred = x - x.mean(over, keepdim=True)
+        y = centred * (centred.square().mean(over, keepdim=True) + a["eps"]).rsqrt()
+    if len(xs) > 1:
+        y = y * _spread(op, 1, xs[1], order)
+    if len(xs) > 2:
+        y = y + _spread(op, 2, xs[2], order)
+    return y.reshape(op.shape)
+
+
+def _later(op: Operator, order: list[str], x: Tensor) -> Tensor:
+    def positions(loop: str) -> Tensor:
+        shape = [-1 if n == loop else 1 for n in order]
+        return torch.arange(op.sizes[loop], device=x.device).reshape(shape)
+
+    return positions(op.attributes["key"]) > positions(op.attributes["query"])
+
+
+def _softmax(op: Operator, xs: list[Tensor]) -> Tensor:
+    order = _result(op)
+    over = [order.index(n) for n in _names(op, "statistic") or _names(op, "whole")]
+    x = _spread(op, 0, xs[0], order)
+    if op.attributes.get("causal"):
+        x = x.masked_fill(_later(op, order, x), -math.inf)
+    y = x - x.logsumexp(over, keepdim=True)
+    return (y if op.attributes.get("fn") == "log_softmax" else y.exp()).reshape(op.shape)
+
+
+def _attention(op: Operator, xs: list[Tensor]) -> Tensor:
+    a, key = op.attributes, op.attributes["key"]
+    order = [*[n for n in _result(op) if n in _flat(op, 0)], key]
+    values = _flat(op, 2)
+    summed = [n for n in order if n in _flat(op, 0) and n in _flat(op, 1) and n == order[-2]]
+    q, k = _spread(op, 0, xs[0], order), _spread(op, 1, xs[1], order)
+    scores = (q * k).sum([order.index(n) for n in summed], keepdim=True) * a["scale"]
+    if a.get("causal"):
+        scores = scores.masked_fill(_later(op, order, scores), -math.inf)
+    if len(xs) > 3:
+        mask = _spread(op, 3, xs[3], order)
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    weights = scores.softmax(-1)
+    assert key in values
+    return (weights * _spread(op, 2, xs[2], order)).sum(-1).reshape(op.shape)
+
+
+def _gate(op: Operator, xs: list[Tensor]) -> Tensor:
+    (p,), a = xs, op.attributes
+    groups, tokens, experts = p.shape
+    out = p.new_zeros(*p.shape, a["capacity"])
+    for g in range(groups):  # one token at a time, as the words say it
+        shares = p[g].detach().tolist()
+        choices = [sorted(range(experts), key=lambda e, row=row: (-row[e], e))[: a["top_k"]] for row in shares]
+        queue = [0] * experts
+        for k in range(a["top_k"]):
+            for t in range(tokens):
+                e = choices[t][k]
+                if queue[e] < a["capacity"]:
+                    share = p[g, t, e] / sum(p[g, t, c] for c in choices[t])
+                    out = out.index_put(tuple(torch.tensor([i]) for i in (g, t, e, queue[e])), share[None])
+                queue[e] += 1
+    return out
+
+
+def _loss(op: Operator, xs: list[Tensor]) -> Tensor:
+    a = op.attributes
+    if a["fn"] == "mse":
+        return F.mse_loss(xs[0], xs[1], reduction=a["reduction"])
+    (classes,) = _names(op, "statistic")
+    axis = [g[0] if g else "" for g in op.parsed.operands[0]].index(classes)
+    logits = xs[0].movedim(axis, -1).flatten(0, -2)
+    return F.cross_entropy(logits, xs[1].flatten(), reduction=a["reduction"], ignore_index=a.get("ignore_index", -100))
+
+
+def _reduction(op: Operator, xs: list[Tensor]) -> Tensor:
+    kept = _result(op)
+    gone = [n for n in _flat(op, 0) if n not in kept]
+    x = _spread(op, 0, xs[0], [*kept, *gone])
+    over = list(range(len(kept), len(kept) + len(gone)))
+    fn = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}[op.attributes["fn"]]
+    return (fn(x, over) if over else x).reshape(op.shape)
+
+
+def _pool(op: Operator, xs: list[Tensor]) -> Tensor:
+    a = op.attributes
+    call = {("max", 4): F.max_pool2d, ("mean", 4): F.avg_pool2d, ("max", 3): F.max_pool1d, ("mean", 3): F.avg_pool1d}
+    return call[a["fn"], xs[0].ndim](xs[0], a["kernel"], a["stride"], a["padding"])
+
+
+def _elementwise(op: Operator, xs: list[Tensor]) -> Tensor:
+    a, order = op.attributes, _result(op)
+    fn, sizes = str(a["fn"]), [op.sizes[n] for n in order]
+    ops = [_spread(op, k, x, order) for k, x in enumerate(xs)]
+    if fn == "full":
+        return torch.full(op.shape, a["value"], dtype=DTYPES[op.dtype])
+    if fn == "arange":
+        return (torch.arange(op.shape[0], dtype=DTYPES[op.dtype]) * a.get("step", 1)) + a.get("start", 0)
+    if fn in ("tril", "triu"):
+        rows, columns = order.index(a["row"]), order.index(a["column"])
+        assert (rows, columns) == (len(order) - 2, len(order) - 1)
+        return getattr(torch, fn)(ops[0], a.get("diagonal", 0)).reshape(op.shape)
+    if fn == "rope":
+        x, at = ops[0], order.index(a["position"])
+        half = sizes[-1] // 2
+        turn = a["theta"] ** (-torch.arange(half, dtype=x.dtype) / half)
+        angle = torch.arange(sizes[at], dtype=x.dtype).reshape([-1 if i == at else 1 for i in range(len(order))]) * turn
+        first, second = x[..., :half], x[..., half:]
+        return torch.cat((first * angle.cos() - second * angle.sin(), second * angle.cos() + first * angle.sin()), -1)
+    if fn == "where":
+        out = torch.where(*ops)
+    elif fn == "masked_fill":
+        out = ops[0].masked_fill(ops[1], a["value"])
+    elif fn == "power" and len(ops) == 1:
+        out = ops[0] ** a["exponent"]
+    elif fn == "cast":
+        out = ops[0].to(DTYPES[op.dtype])
+    elif fn in BINARY:
+        out = BINARY[fn](ops[0], ops[1] if len(ops) > 1 else a["value"])
+    else:
+        out = UNARY[fn](ops[0], a)
+    return out.expand(sizes).reshape(op.shape)
+
+
+def _view(op: Operator, xs: list[Tensor]) -> Tensor:
+    a, fn = op.attributes, op.attributes.get("fn", "rearrange")
+    if fn == "slice":
+        dim = a["dim"]
+        span = range(a["start"], a["start"] + a.get("step", 1) * op.shape[dim], a.get("step", 1))
+        return xs[0].index_select(dim, torch.tensor(list(span)))
+    if fn == "select":
+        return xs[0].select(a["dim"], a["index"])
+    if fn == "cat":
+        return torch.cat(xs, a["dim"])
+    order = _result(op)
+    return _spread(op, 0, xs[0], order).expand([op.sizes[n] for n in order]).reshape(op.shape)
