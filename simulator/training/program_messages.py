@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,14 @@ from ...errors import InputError
 from .action_columns import RECV_B, RECV_F, SEND_B, SEND_F
 from .program import Program
 
-__all__ = ["COMPUTE", "RECEIVE", "SEND", "Messages", "messages_of"]
+__all__ = ["COMPUTE", "RECEIVE", "SEND", "Messages", "Pair", "messages_of"]
+
+Pair = tuple[Literal["forward", "backward", "tied"], int, int]
+"""What goes from one stage to another: activations, gradients, or once an iteration the gradient of a parameter that
+both keep; source stage; target stage."""
 
 COMPUTE, SEND, RECEIVE = range(3)
+PAIR, MESSAGE = 34, 2**32 - 1  # a word is pair << PAIR | message << 2 | kind
 _KIND = np.zeros(9, dtype=np.int8)
 _KIND[[SEND_F, SEND_B]], _KIND[[RECV_F, RECV_B]] = SEND, RECEIVE
 
@@ -29,15 +34,18 @@ class Messages:
         COMPUTE, SEND or RECEIVE, for each action.
     message : ndarray of int32, shape (n,)
         Number of the message that an action sends or receives, −1 for none.
-    pairs : tuple of (bool, int, int)
-        (whether gradients, source stage, target stage) of each pair.
+    word : ndarray of int64, shape (n,)
+        Kind, message and index into `pairs` of each action, packed for the compiled engine.
+    pairs : tuple of (str, int, int)
+        (what, source stage, target stage) of each pair.
     units : int
         Messages numbered per pair: message k belongs to pair ``k // units``.
     """
 
     kind: npt.NDArray[np.int8]
     message: npt.NDArray[np.int32]
-    pairs: tuple[tuple[bool, int, int], ...]
+    word: npt.NDArray[np.int64]
+    pairs: tuple[Pair, ...]
     units: int
 
     @property
@@ -66,21 +74,25 @@ def _match(program: Program) -> Messages:
     op, stage, peer = c.op[rows], c.stage[rows].astype(np.int64), c.peer[rows].astype(np.int64)
     sends = kind[rows] == SEND
     source, target = np.where(sends, stage, peer), np.where(sends, peer, stage)
-    code = (((op == SEND_B) | (op == RECV_B)) * n + source) * n + target
-    present = np.zeros(2 * n * n, dtype=bool)
+    what = ((op == SEND_B) | (op == RECV_B)) * (1 + (c.microbatch[rows] < 0))
+    code = (what * n + source) * n + target
+    present = np.zeros(3 * n * n, dtype=bool)
     present[code] = True
     used = np.flatnonzero(present)
     number = np.cumsum(present) - 1
     slices = int(c.slice.max(initial=0)) + 1
     units = (program.microbatches + 1) * slices
     ids = number[code] * units + (c.microbatch[rows] + 1) * slices + c.slice[rows]
-    for mine, what in ((sends, "sent"), (~sends, "received")):
-        _once(program, rows[mine], ids[mine], len(used) * units, what)
+    for mine, done in ((sends, "sent"), (~sends, "received")):
+        _once(program, rows[mine], ids[mine], len(used) * units, done)
     _paired(program, rows, ids, sends, len(used) * units)
     message = np.full(len(c), -1, dtype=np.int32)
     message[rows] = ids
-    pairs = tuple((code >= n * n, int(code // n % n), int(code % n)) for code in used.tolist())
-    return Messages(kind, message, pairs, units)
+    word = np.full(len(c), COMPUTE, dtype=np.int64)
+    word[rows] = number[code].astype(np.int64) << PAIR | ids << 2 | kind[rows]
+    kinds: tuple[Literal["forward", "backward", "tied"], ...] = ("forward", "backward", "tied")
+    pairs = tuple((kinds[code // (n * n)], code // n % n, code % n) for code in used.tolist())
+    return Messages(kind, message, word, pairs, units)
 
 
 def _once(program: Program, rows: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], n: int, what: str) -> None:

@@ -1,0 +1,130 @@
+"""The compiled engine of training programs: every action once, sends in order of time.
+
+A mesh runs ahead by itself through what it computes and what has arrived, until it wants to send or must wait. Of those
+that want to send, the earliest goes next (at one instant the lowest mesh): nothing that happens later can ask before it,
+so its place on every link is final, and with it the moment of arrival. Time only, then: no event list, one comparison
+tree over the meshes.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from .program import Program
+from .program_checks import deadlock
+from .program_messages import COMPUTE, MESSAGE, PAIR, SEND
+from .timing import ActionTimes, Prepared
+
+__all__ = ["run_compiled"]
+
+
+def run_compiled(program: Program, costs: Prepared) -> ActionTimes:
+    """Time a program.
+
+    Raises
+    ------
+    DeadlockError
+        If meshes wait for each other for ever.
+    """
+    messages, offsets = costs.messages, program.columns.offsets
+    finish = costs.duration.copy()
+    arrived = np.full(messages.n_messages, np.nan)
+    at = offsets[:-1].copy()
+    links = (costs.seconds, costs.gather_s, costs.resources, np.zeros(costs.n_resources), costs.overlap)
+    _run(messages.word, offsets, links, at, finish, arrived)
+    if np.any(at < offsets[1:]):
+        raise deadlock(program, at)
+    start = np.empty_like(finish)  # of the next action when the last one ends
+    start[1:] = finish[:-1]
+    start[offsets[:-1][offsets[:-1] < len(start)]] = 0.0
+    sent = arrived - np.repeat(costs.seconds, messages.units)
+    return ActionTimes(start, finish, sent, arrived)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+def _run(word, offsets, links, at, finish, arrived):
+    """`finish` holds durations at first. A message's arrival is NaN, then −1 − mesh while that mesh waits for it."""
+    seconds, gather, resources, free, overlap = links
+    n = len(offsets) - 1
+    clock = np.zeros(n)
+    leaves = 1
+    while leaves < n:
+        leaves *= 2
+    asks = np.full(2 * leaves, np.inf)  # a node's first wish to send: of mesh k at leaves + k
+    first = np.zeros(2 * leaves, dtype=np.int64)  # and whose it is
+    for leaf in range(leaves):
+        first[leaves + leaf] = leaf
+    for node in range(leaves - 1, 0, -1):
+        first[node] = first[2 * node]
+    stack = np.empty(n + 1, dtype=np.int64)
+    for mesh in range(n):
+        stack[mesh] = mesh
+    top = n
+    while True:
+        while top > 0:
+            top -= 1
+            mesh = stack[top]
+            row, last = at[mesh], offsets[mesh + 1]
+            now = clock[mesh]
+            wish = np.inf
+            while row < last:
+                what = word[row]
+                kind = what & 3
+                if kind == COMPUTE:
+                    now += finish[row]
+                elif kind == SEND:
+                    wish = now
+                    break
+                else:
+                    m = (what >> 2) & MESSAGE
+                    ready = arrived[m]
+                    if not ready >= 0.0:
+                        arrived[m] = -1.0 - mesh
+                        break
+                    g = gather[what >> PAIR]
+                    now = max(now, ready + g) if overlap else max(now, ready) + g
+                finish[row] = now
+                row += 1
+            at[mesh] = row
+            clock[mesh] = now
+            node, best = leaves + mesh, mesh
+            asks[node] = wish
+            while node > 1:  # whoever asks first stays the first on the way up
+                beside = first[node ^ 1]
+                other = asks[node ^ 1]
+                ahead = other < wish or (other == wish and beside < best)
+                best = beside if ahead else best
+                wish = other if ahead else wish
+                node >>= 1
+                first[node] = best
+                asks[node] = wish
+        now = asks[1]
+        if now == np.inf:
+            return
+        mesh = first[1]
+        row = at[mesh]
+        m = (word[row] >> 2) & MESSAGE
+        pair = word[row] >> PAIR
+        begin = now
+        for k in range(resources.shape[1]):
+            r = resources[pair, k]
+            if r >= 0:
+                begin = max(begin, free[r])
+        end = begin + seconds[pair]
+        for k in range(resources.shape[1]):
+            r = resources[pair, k]
+            if r >= 0:
+                free[r] = end
+        waiting = arrived[m]
+        arrived[m] = end
+        after = now if overlap else end
+        clock[mesh] = after
+        finish[row] = after
+        at[mesh] = row + 1
+        if waiting < 0.0:
+            stack[0] = int(-1.0 - waiting)
+            top = 1
+        stack[top] = mesh
+        top += 1
