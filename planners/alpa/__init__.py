@@ -1,18 +1,22 @@
 """Alpa: automatic inter- and intra-operator parallelism for training (Zheng et al., OSDI '22).
 
-Two solvers and what they need: `solve_sharding` picks a sharding strategy for every operator of a graph (§4.2),
+`plan` is Algorithm 1: from a training graph and a cluster to a `TrainingPlan`.
+
+Its two solvers and what they need: `solve_sharding` picks a sharding strategy for every operator of a graph (§4.2),
 `stage_dp` cuts layers into pipeline stages on submeshes (§5.2), `place_submeshes` finds devices for them (Theorem 1).
 """
 
 from __future__ import annotations
 
 from .inter import cluster_operators
+from .options import AlpaOptions
+from .planner import plan
 from .problem import ShardingProblem
 from .sharding import ShardingSolution, solve_sharding
 from .stages import stage_dp
 from .submeshes import PlacedSubmesh, place_submeshes
 
 __all__ = [
-    "PlacedSubmesh", "ShardingProblem", "ShardingSolution", "cluster_operators", "place_submeshes", "solve_sharding",
-    "stage_dp",
+    "AlpaOptions", "PlacedSubmesh", "ShardingProblem", "ShardingSolution", "cluster_operators", "place_submeshes",
+    "plan", "solve_sharding", "stage_dp",
 ]  # fmt: skip

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from .clustering import cluster_operators, default_layers
+from .pricer import Pricer, StagePlan
 from .shapes import logical_shapes, submesh_shapes
+from .table import Prices
 
-__all__ = ["cluster_operators", "default_layers", "logical_shapes", "submesh_shapes"]
+__all__ = [
+    "Pricer", "Prices", "StagePlan", "cluster_operators", "default_layers", "logical_shapes", "submesh_shapes",
+]  # fmt: skip

@@ -7,9 +7,17 @@ import numpy.typing as npt
 
 from ....profiles.graph import Graph
 
-__all__ = ["training_flops"]
+__all__ = ["has_gradient", "training_flops"]
 
 _FLOATS = frozenset({"float64", "float32", "bfloat16", "float16"})
+
+
+def has_gradient(graph: Graph) -> dict[str, bool]:
+    """Name of an operator, parameter or input -> whether a gradient reaches it."""
+    found = {t.name: t.trainable for t in graph.parameters} | {t.name: False for t in graph.inputs}
+    for op in graph.operators:
+        found[op.name] = op.dtype in _FLOATS and any(found[name] for name in op.inputs)
+    return found
 
 
 def training_flops(graph: Graph) -> npt.NDArray[np.float64]:
@@ -29,12 +37,11 @@ def training_flops(graph: Graph) -> npt.NDArray[np.float64]:
     ndarray of float64, shape (K,)
         FLOPs of each operator.
     """
-    has_gradient = {t.name: t.trainable for t in graph.parameters} | {t.name: False for t in graph.inputs}
+    reached = has_gradient(graph)
     flops = np.zeros(len(graph.operators))
     for k, op in enumerate(graph.operators):
-        needed = [has_gradient[name] for name in op.inputs]
-        has_gradient[op.name] = any(needed) and op.dtype in _FLOATS
-        if not has_gradient[op.name]:
+        needed = [reached[name] for name in op.inputs]
+        if not reached[op.name]:
             flops[k] = op.flops
         elif op.heavy and op.inputs:
             flops[k] = op.flops * (1.0 + 2.0 * sum(needed) / len(needed))

@@ -57,5 +57,5 @@ def logical_shapes(mesh: Mesh, given: Sequence[Shape] | None = None) -> tuple[Sh
 
 
 def _mirrored(mesh: Mesh, shape: Shape) -> bool:
-    one, other = mesh.view(shape), mesh.view(shape[::-1])
+    one, other = mesh.view(shape), mesh.view((shape[1], shape[0]))
     return one.link((0,)) == other.link((1,)) and one.link((1,)) == other.link((0,))

@@ -1,0 +1,138 @@
+"""`Search`: the number of microbatches by enumeration, pruned by bounds (§7 of the paper leaves it to its user)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....errors import InfeasibleError
+from ....profiles.graph import Graph
+from ....simulator.cluster import Cluster
+from .choose import Choice, choose_stages
+from .clustering import Layer
+from .infeasible import least_memory
+from .pricer import Pricer, Recompute, price_stages
+from .shapes import submesh_shapes
+from .table import StageTable
+
+if TYPE_CHECKING:
+    from ..options import AlpaOptions
+
+__all__ = ["Found", "Search"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Found:
+    """The best of what was searched: the graph at this microbatch's size, the table, and the stages chosen from it."""
+
+    graph: Graph
+    microbatches: int
+    table: StageTable
+    choice: Choice
+
+
+@dataclass(eq=False, slots=True)
+class Search:
+    """One planning problem; see `planners.alpa.plan` for what its fields are."""
+
+    graph: Graph
+    cluster: Cluster
+    global_batch: int
+    layers: tuple[Layer, ...]
+    options: AlpaOptions
+    pricer: Pricer
+    memory_bytes: float
+    progress: Callable[[str], None] | None = None
+    evaluations: int = 0
+    tables: dict[int, StageTable] = field(default_factory=dict[int, StageTable])
+
+    def best(self, counts: Sequence[int]) -> Found | None:
+        """The plan with the least seconds over these numbers of microbatches; None if none fits.
+
+        Numbers are tried by rising lower bound; none is tried whose bound reaches the best found.
+        """
+        bounds = {count: self.pricer.least_seconds(self._graph(count)) * count / self.cluster.n_devices
+                  for count in counts} if len(counts) > 1 else dict.fromkeys(counts, 0.0)  # fmt: skip
+        best: Found | None = None
+        for count in sorted(counts, key=lambda c: (bounds[c], c)):
+            if best is not None and bounds[count] >= best.choice.seconds:
+                break
+            found = self._at(count)
+            if found is not None and (best is None or found.choice.seconds < best.choice.seconds):
+                best = found
+        return best
+
+    def without(self, found: Found) -> Found | None:
+        """The best with this number of microbatches when none of the stages of `found` may be used as they were."""
+        seconds = found.table.seconds
+        for stage in found.choice.stages:
+            c = found.table.configs[stage.submesh].index(stage.config)
+            seconds[stage.first, stage.last - 1, stage.submesh, c] = np.inf
+        return self._chosen(found.microbatches, found.table)
+
+    def what_would(self, counts: Sequence[int]) -> tuple[float | None, list[int], list[str]]:
+        """What would make a plan where none was found: (bytes on one device, counts that were tried, other hints)."""
+
+        def fits(count: int, table: StageTable) -> Callable[[float], bool]:
+            return lambda memory: self._choice(count, table, memory) is not None
+
+        needs = {count: least_memory(fits(count, table), self.memory_bytes) for count, table in self.tables.items()}
+        known = [x for x in needs.values() if x is not None]
+        needed = min(known, default=None)
+        hints: list[str] = []
+        if needed is not None and self.options.recompute == "none":
+            count = next(c for c, x in needs.items() if x == needed)
+            table = self._table(count, ("full",))
+            if self._choice(count, table, self.memory_bytes) is not None:
+                hints.append("recompute='full'")
+        if needed is None:
+            hints += self._lacking(counts)
+        return needed, list(counts), hints
+
+    def _lacking(self, counts: Sequence[int]) -> list[str]:
+        table = next(iter(self.tables.values()), None)
+        if table is None:
+            return []
+        try:
+            choose_stages(table, self.cluster, counts[0], 2.0**60, self.options)
+        except InfeasibleError as error:
+            return [str(error)]
+        return []
+
+    def _at(self, count: int) -> Found | None:
+        recompute: tuple[Recompute, ...] = (
+            ("none", "selective", "full") if self.options.recompute == "auto" else (self.options.recompute,)
+        )
+        if self.progress is not None:
+            self.progress(f"{count} microbatches of {self.global_batch // count}")
+        self.tables[count] = self._table(count, recompute)
+        return self._chosen(count, self.tables[count])
+
+    def _chosen(self, count: int, table: StageTable) -> Found | None:
+        choice = self._choice(count, table, self.memory_bytes)
+        return None if choice is None else Found(self._graph(count), count, table, choice)
+
+    def _choice(self, count: int, table: StageTable, memory_bytes: float) -> Choice | None:
+        try:
+            return choose_stages(table, self.cluster, count, memory_bytes, self.options)
+        except InfeasibleError:
+            return None
+
+    def _table(self, count: int, recompute: tuple[Recompute, ...]) -> StageTable:
+        shapes = submesh_shapes(self.cluster, self.options.submeshes)
+        if self.options.stages == "one":
+            shapes = shapes[-1:]
+        elif self.options.stages == "one_device":
+            shapes = tuple(s for s in shapes if s == (1, 1))
+        table = price_stages(
+            self._graph(count), self.layers, self.cluster, shapes, self.pricer,
+            microbatches=count, recompute=recompute, logical=self.options.logical, progress=self.progress,
+        )  # fmt: skip
+        self.evaluations += int(np.isfinite(table.seconds).sum())
+        return table
+
+    def _graph(self, count: int) -> Graph:
+        return self.graph.with_batch(self.global_batch // count)
