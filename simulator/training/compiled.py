@@ -1,8 +1,8 @@
 """The compiled engine of training programs: every action once, sends in order of time.
 
-A mesh runs ahead by itself through what it computes and what has arrived, until it wants to send or must wait. Of those
-that want to send, the earliest goes next (at one instant the lowest mesh): nothing that happens later can ask before it,
-so its place on every link is final, and with it the moment of arrival. Time only, then: no event list, one comparison
+A mesh runs ahead by itself through what it computes and what has arrived, until it wants to send or must wait. Of
+those that want to send, the earliest goes next (at one instant the lowest mesh): nothing that happens later can ask
+before it, so its place on every link is final, and with it the moment of arrival. No event list, then: one comparison
 tree over the meshes.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from .program import Program
 from .program_checks import deadlock

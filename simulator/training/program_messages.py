@@ -20,6 +20,7 @@ both keep; source stage; target stage."""
 
 COMPUTE, SEND, RECEIVE = range(3)
 PAIR, MESSAGE = 34, 2**32 - 1  # a word is pair << PAIR | message << 2 | kind
+_WHAT: tuple[Literal["forward"], Literal["backward"], Literal["tied"]] = ("forward", "backward", "tied")
 _KIND = np.zeros(9, dtype=np.int8)
 _KIND[[SEND_F, SEND_B]], _KIND[[RECV_F, RECV_B]] = SEND, RECEIVE
 
@@ -90,8 +91,7 @@ def _match(program: Program) -> Messages:
     message[rows] = ids
     word = np.full(len(c), COMPUTE, dtype=np.int64)
     word[rows] = number[code].astype(np.int64) << PAIR | ids << 2 | kind[rows]
-    kinds: tuple[Literal["forward", "backward", "tied"], ...] = ("forward", "backward", "tied")
-    pairs = tuple((kinds[code // (n * n)], code // n % n, code % n) for code in used.tolist())
+    pairs = tuple[Pair, ...]((_WHAT[code // (n * n)], code // n % n, code % n) for code in used.tolist())
     return Messages(kind, message, word, pairs, units)
 
 

@@ -58,7 +58,7 @@ class _Network:
         return done
 
     def _grant(self, _: simpy.Event) -> None:
-        _, message, done = heappop(self.asking)
+        message, done = heappop(self.asking)[1:]
         clock, costs = self.clock, self.costs
         pair = message // costs.messages.units
         way = [r for r in costs.resources[pair].tolist() if r >= 0]
