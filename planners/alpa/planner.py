@@ -18,6 +18,7 @@ from ...simulator.training.plan_entries import ModelEntry
 from .inter.assemble import PlacedStage, mesh_entries, predicted, stage_entries, transfers
 from .inter.clustering import Layer, cluster_operators, default_layers
 from .inter.infeasible import too_small, why_infeasible
+from .inter.interleave import held_microbatches
 from .inter.memory import in_flight
 from .inter.pricer import Pricer
 from .inter.search import Found, Search
@@ -141,6 +142,10 @@ def _assemble(search: Search, found: Found, started: float, planner: str) -> Tra
         count = len(choice.stages)
         n_meshes = count // options.interleave
         meshes = mesh_entries([found.table.submeshes[s.submesh] for s in choice.stages[:n_meshes]], cluster)
+        if options.interleave > 1:
+            held = held_microbatches(n_meshes, options.interleave, microbatches)
+        else:
+            held = [in_flight(options.schedule, count - 1 - s, microbatches) for s in range(count)]
         placed = [
             PlacedStage(
                 search.layers[s.first][0],
@@ -148,7 +153,7 @@ def _assemble(search: Search, found: Found, started: float, planner: str) -> Tra
                 number % n_meshes,
                 s.config.logical,
                 s.config.recompute,
-                in_flight(options.schedule, count - 1 - number, microbatches),
+                held[number],
             )
             for number, s in enumerate(choice.stages)
         ]
@@ -162,7 +167,6 @@ def _assemble(search: Search, found: Found, started: float, planner: str) -> Tra
                 raise
             found = again
             continue
-        held = [p.held for p in placed]
         dtypes = [t.dtype for t in graph.parameters]
         return TrainingPlan.of(
             cluster,

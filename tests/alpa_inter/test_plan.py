@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.planners.alpa import AlpaOptions, cluster_operators, plan
 from meshwright.planners.alpa.inter.clustering import default_layers
+from meshwright.profiles import DEVICES
 from meshwright.profiles.graph import zoo_graph
+from meshwright.profiles.hardware import LinkSpec
 from meshwright.simulator import Cluster
 from meshwright.simulator.training.plan import TrainingPlan
 from plain_prices import PlainPrices
@@ -196,3 +199,14 @@ def test_bad_input(gpt):
 def test_layers_by_default_hold_whole_blocks():
     assert default_layers(zoo_graph("gpt3-39b"), 64) == 16
     assert default_layers(zoo_graph("tiny-mlp"), 2) <= 4
+
+
+def test_transfers_counted_make_fewer_stages_on_a_slow_network(gpt):
+    """The paper's programme does not see the network between stages; with it the plan can only take less with it."""
+    slow = replace(DEVICES["v100-16gb"], name="slow", inter_node=LinkSpec(2e7, 1e-3))
+    cluster = Cluster(4, 1, slow)
+    prices = PlainPrices(loss=0.2)
+    blind = planned(gpt, cluster, prices=prices)
+    seeing = planned(gpt, cluster, prices=prices, cross_stage=True)
+    assert len(seeing.stages) < len(blind.stages)
+    assert seeing.predicted["dp_seconds"] >= seeing.predicted["seconds"]

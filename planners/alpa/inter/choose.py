@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from ....errors import InfeasibleError
 from ....simulator.cluster import Cluster
+from ..stages import Stage
 from .epsilon import stage_dp_epsilon
+from .interleave import interleaved_stages
+from .linked import linked_stages, links_between
 from .table import StageConfig, StageTable
 
 if TYPE_CHECKING:
@@ -50,9 +54,29 @@ class Choice:
 
 
 def choose_stages(
-    table: StageTable, cluster: Cluster, microbatches: int, memory_bytes: float, options: AlpaOptions
+    table: StageTable,
+    cluster: Cluster,
+    microbatches: int,
+    memory_bytes: float,
+    options: AlpaOptions,
+    received: npt.NDArray[np.float64] | None = None,
 ) -> Choice:
     """Stages, submeshes and configurations with the least Σ t + (B − 1) · max t.
+
+    Parameters
+    ----------
+    table : StageTable
+        What every run of layers takes on every submesh.
+    cluster : Cluster
+        Devices; all are used.
+    microbatches : int
+        B.
+    memory_bytes : float
+        Memory of one device.
+    options : AlpaOptions
+        Schedule, restrictions, ε.
+    received : ndarray of float64, shape (L, L), optional
+        Bytes that layers i…j receive from earlier ones and return; with it transfers count (`linked_stages`).
 
     Raises
     ------
@@ -60,27 +84,47 @@ def choose_stages(
         If no plan uses every device and fits the memory.
     """
     cost = table.cost(microbatches)
-    later = table.later(memory_bytes, options.schedule, microbatches)
-    best: Choice | None = None
+    best: tuple[float, list[Stage]] | None = None
     why: InfeasibleError | None = None
     for mask in stages_allowed(table, cluster, options.stages):
         try:
-            seconds, stages = stage_dp_epsilon(
-                np.where(mask, cost, np.inf), later, table.submeshes, cluster.nodes, cluster.devices_per_node,
-                microbatches, options.epsilon,
-            )  # fmt: skip
+            found = _solve(
+                table, np.where(mask, cost, np.inf), mask, cluster, microbatches, memory_bytes, options, received
+            )
         except InfeasibleError as error:
             why = why or error
             continue
-        if best is None or seconds < best.seconds:
-            found = [ChosenStage(i, j, k, table.configs[k][c], float(cost[i, j - 1, k, c])) for (i, j), k, c in stages]
-            best = Choice(seconds, tuple(found))
+        if best is None or found[0] < best[0]:
+            best = found
     if best is None:
         raise why or InfeasibleError("alpa: no stages to choose from")
-    return best
+    stages = tuple(ChosenStage(i, j, k, table.configs[k][c], float(cost[i, j - 1, k, c])) for (i, j), k, c in best[1])
+    return Choice(best[0], stages)
 
 
-def stages_allowed(table: StageTable, cluster: Cluster, which: str) -> list[np.ndarray]:
+def _solve(
+    table: StageTable,
+    cost: npt.NDArray[np.float64],
+    mask: npt.NDArray[np.bool_],
+    cluster: Cluster,
+    microbatches: int,
+    memory_bytes: float,
+    options: AlpaOptions,
+    received: npt.NDArray[np.float64] | None,
+) -> tuple[float, list[Stage]]:
+    if options.interleave > 1:
+        return interleaved_stages(table, cluster.n_devices, microbatches, options.interleave, memory_bytes, mask)
+    later = table.later(memory_bytes, options.schedule, microbatches)
+    if received is not None:
+        links = links_between(received, [(cluster, shape) for shape in table.submeshes], options.overlap)
+        sizes = [(int(n),) for n in table.sizes]
+        return linked_stages(cost, later, sizes, (cluster.n_devices,), microbatches, links)
+    return stage_dp_epsilon(
+        cost, later, table.submeshes, cluster.nodes, cluster.devices_per_node, microbatches, options.epsilon
+    )
+
+
+def stages_allowed(table: StageTable, cluster: Cluster, which: str) -> list[npt.NDArray[np.bool_]]:
     """Masks [L, L, submesh, 1] of the stages that one run of the programme may use; the best run counts."""
     n = table.n_layers
     first, last = np.indices((n, n))

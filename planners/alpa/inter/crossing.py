@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ....profiles.graph import Graph
+from .flops import has_gradient
 
 __all__ = ["received_bytes", "values_between"]
 
 
-def received_bytes(graph: Graph) -> npt.NDArray[np.float64]:
+def received_bytes(graph: Graph, gradients: bool = False) -> npt.NDArray[np.float64]:
     """C(i, k) of Eq. 6: bytes that operators i…k read of results of operators before i, each result once.
 
     Parameters and inputs of the graph are not received: they are where they are used.
@@ -21,6 +22,8 @@ def received_bytes(graph: Graph) -> npt.NDArray[np.float64]:
     ----------
     graph : Graph
         The model.
+    gradients : bool
+        Whether the gradients that go back count as well.
 
     Returns
     -------
@@ -28,12 +31,13 @@ def received_bytes(graph: Graph) -> npt.NDArray[np.float64]:
         Bytes of one microbatch; 0 where i > k.
     """
     n = len(graph.operators)
+    returned = has_gradient(graph) if gradients else {}
     first_reader = np.zeros((n, n + 1))  # [i, k]: bytes of values from before i that are first read at or after i by k
     for p, op in enumerate(graph.operators):
         readers = sorted({i for i, _ in graph.consumers[op.name]})
         start = p + 1
         for reader in readers:
-            first_reader[start : reader + 1, reader] += op.bytes
+            first_reader[start : reader + 1, reader] += op.bytes * (2 if returned.get(op.name) else 1)
             start = reader + 1
     received = np.cumsum(first_reader, axis=1)[:, :n]
     return np.triu(received)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from ....errors import InfeasibleError
 from ....profiles.graph import Graph
 from ....simulator.cluster import Cluster
 from .choose import Choice, choose_stages
 from .clustering import Layer
+from .crossing import received_bytes
 from .infeasible import least_memory
 from .pricer import Pricer, Recompute, price_stages
 from .shapes import submesh_shapes
@@ -97,7 +99,7 @@ class Search:
         if table is None:
             return []
         try:
-            choose_stages(table, self.cluster, counts[0], 2.0**60, self.options)
+            choose_stages(table, self.cluster, counts[0], 2.0**60, self.options, self._received(counts[0]))
         except InfeasibleError as error:
             return [str(error)]
         return []
@@ -117,7 +119,7 @@ class Search:
 
     def _choice(self, count: int, table: StageTable, memory_bytes: float) -> Choice | None:
         try:
-            return choose_stages(table, self.cluster, count, memory_bytes, self.options)
+            return choose_stages(table, self.cluster, count, memory_bytes, self.options, self._received(count))
         except InfeasibleError:
             return None
 
@@ -133,6 +135,14 @@ class Search:
         )  # fmt: skip
         self.evaluations += int(np.isfinite(table.seconds).sum())
         return table
+
+    def _received(self, count: int) -> npt.NDArray[np.float64] | None:
+        """Bytes that every run of layers receives and returns; None if transfers do not count."""
+        if not self.options.cross_stage:
+            return None
+        of_operators = received_bytes(self._graph(count), gradients=True)
+        firsts, lasts = [first for first, _ in self.layers], [last - 1 for _, last in self.layers]
+        return of_operators[np.ix_(firsts, lasts)]
 
     def _graph(self, count: int) -> Graph:
         return self.graph.with_batch(self.global_batch // count)
