@@ -1,0 +1,49 @@
+"""The option that maps mesh axis 0 to the batch (`IntraOptions.force_batch`)."""
+
+from __future__ import annotations
+
+from ....errors import InputError
+from ....profiles.graph import Operator
+from ....simulator.mesh import LogicalMesh
+from .algorithms import Algorithm
+from .analysis import Analysis
+
+__all__ = ["batch_forced"]
+
+
+def batch_forced(
+    op: Operator, algorithms: tuple[Algorithm, ...], mesh: LogicalMesh, analysis: Analysis
+) -> tuple[Algorithm, ...]:
+    """Algorithms that map axis 0 to a loop that grows with the samples, if the operator has one.
+
+    Operators whose weights have a loop that operands and result share, such as experts, may map axis 0 to that instead.
+
+    Raises
+    ------
+    InputError
+        If the axis does not divide the batch.
+    """
+    n = mesh.shape[0]
+    batch = {x.name for x in op.loops if x.batch and x.split != "whole"}
+    if n == 1 or not batch:
+        return algorithms
+    allowed = batch | _experts(op, analysis)
+    found = tuple(a for a in algorithms if a.axes[0] in allowed)
+    if found:
+        return found
+    sizes = op.sizes
+    largest = max((sizes[x] for x in batch), default=0)
+    if all(sizes[x] % n for x in batch):
+        raise InputError(
+            f"operator {op.name!r}: mesh axis 0 of {n} devices does not divide its batch of {largest}; take a microbatch"
+            f" that is a multiple of {n}, another logical mesh, or force_batch=False"
+        )
+    return algorithms
+
+
+def _experts(op: Operator, analysis: Analysis) -> set[str]:
+    formula = op.parsed
+    if not any(name in analysis.parameters for name in op.inputs):
+        return set()
+    loops = [{x for group in dims for x in group} for dims in (formula.result, *formula.operands)]
+    return set.intersection(*loops)

@@ -1,0 +1,90 @@
+"""`IntraOptions`: what the intra-operator pass is asked for beside the graph and the mesh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ....errors import InputError
+
+__all__ = ["IntraOptions", "Recompute"]
+
+Recompute = Literal["none", "selective", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class IntraOptions:
+    """Options of `solve_stage`, `score` and `interval_costs`.
+
+    Parameters
+    ----------
+    memory_bytes : float
+        Bytes per device for state, activations in flight and temporaries; 0: no bound.
+    in_flight : int
+        Microbatches whose activations are held at once (under 1F1B, the stages after this one + 1).
+    microbatches : int
+        B: what happens once an iteration counts 1/B in the objective.
+    force_batch : bool
+        Map axis 0 to the batch (or, in operators on experts, to the experts) wherever there is one.
+    zero : {0, 2, 3}
+        0: gradients and optimiser states are kept as the weights are. 2: cut along all axes that repeat the weight,
+        which turns the all-reduce of its gradient into a reduce-scatter and an all-gather of the new weights (§4.2,
+        post-ILP rewriting). 3: the weights are kept cut as well and gathered where they are used.
+    reduce_every_microbatch : bool
+        Whether gradients are summed after each microbatch. If not, they are added up as the operators make them, whole
+        where the weight is whole, and summed once.
+    recompute : {"none", "selective", "full"}
+        What the backward pass computes again: nothing, attention cores (two products of activations and the softmax
+        between them), or every repeated layer.
+    sequence_parallel : bool
+        Sums may be reduce-scattered into any dimension of the result instead of all-reduced; norms and the like between
+        two tensor-parallel regions then work on parts.
+    overlap : bool
+        Gradient reduction runs beside the backward pass of the last microbatch: the plan's `reduce_s` is what sticks
+        out. The objective counts all of it.
+    compute : {"model", "zero"}
+        Whether the objective counts computation (by the cost model), or only communication as in the paper.
+    optimizer : {"adam", "sgd"}
+        Whose states are kept.
+    time_limit_s : float
+        For the ILP.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range or a word unknown.
+    """
+
+    memory_bytes: float = 0.0
+    in_flight: int = 1
+    microbatches: int = 1
+    force_batch: bool = False
+    zero: Literal[0, 2, 3] = 0
+    reduce_every_microbatch: bool = False
+    recompute: Recompute = "none"
+    sequence_parallel: bool = False
+    overlap: bool = False
+    compute: Literal["model", "zero"] = "model"
+    optimizer: Literal["adam", "sgd"] = "adam"
+    time_limit_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("in_flight", "microbatches"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"IntraOptions.{name}: expected a positive integer (got {value!r})")
+        if not self.memory_bytes >= 0:
+            raise InputError(f"IntraOptions.memory_bytes: expected bytes ≥ 0, 0 for no bound (got {self.memory_bytes})")
+        if not self.time_limit_s > 0:
+            raise InputError(f"IntraOptions.time_limit_s: expected seconds > 0 (got {self.time_limit_s})")
+        words = {"zero": (0, 2, 3), "recompute": ("none", "selective", "full"), "compute": ("model", "zero")}
+        words["optimizer"] = ("adam", "sgd")
+        for name, known in words.items():
+            if getattr(self, name) not in known:
+                known_text = ", ".join(map(str, known))
+                raise InputError(f"IntraOptions.{name}: expected one of {known_text} (got {getattr(self, name)!r})")
+
+    @property
+    def per_iteration(self) -> float:
+        """Weight in the objective of one gradient reduction: how often it happens, over B."""
+        return 1.0 if self.reduce_every_microbatch else 1.0 / self.microbatches

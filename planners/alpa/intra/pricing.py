@@ -1,0 +1,350 @@
+"""`Pricing`: seconds and bytes of the parallel algorithms of operators, and of the edges between them, on one mesh.
+
+Everything is an array over strategies. Operators of repeated layers share their arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ....profiles.graph import CostModel, parameter_bytes
+from ....simulator.mesh import LogicalMesh
+from ..problem import Floats
+from .algorithms import Algorithm, Communication, check_mesh, collectives_of, derive, follow
+from .analysis import Analysis
+from .forced import batch_forced
+from .options import IntraOptions
+from .reshard import check_links, gradient_costs, reshard_costs
+from .specs import SpecSet, spec_set
+
+__all__ = ["Choices", "Pricing", "Storage"]
+
+Ints = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Choices:
+    """Strategies of one operator; those of a follower are numbered as its leader's.
+
+    Parameters
+    ----------
+    number : int
+        Unique on this mesh.
+    algorithms : tuple of Algorithm
+        What each strategy does.
+    result : ndarray of int
+        Spec of the result by number, per strategy.
+    operands : tuple of ndarray of int
+        Spec of each operand.
+    forward, backward_input, backward_weight : ndarray
+        Seconds of computing.
+    forward_comm, backward_comm : ndarray
+        Seconds of the operator's own collectives.
+    """
+
+    number: int
+    algorithms: tuple[Algorithm, ...]
+    result: Ints
+    operands: tuple[Ints, ...]
+    forward: Floats
+    backward_input: Floats
+    backward_weight: Floats
+    forward_comm: Floats
+    backward_comm: Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Storage:
+    """Ways to store a parameter: specs of the weight, and of gradient and optimiser state, by number."""
+
+    number: int
+    weight: Ints
+    state: Ints
+
+
+class Pricing:
+    """Costs on one mesh under given options; keeps what it has computed.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        Of the graph.
+    mesh : LogicalMesh
+        Where.
+    costs : CostModel
+        Seconds of computing.
+    options : IntraOptions
+        See there.
+
+    Raises
+    ------
+    InputError
+        If the mesh is not two-dimensional or a link carries nothing.
+    """
+
+    def __init__(self, analysis: Analysis, mesh: LogicalMesh, costs: CostModel, options: IntraOptions) -> None:
+        self.mesh = check_mesh(mesh)
+        check_links(mesh)
+        self.analysis, self.costs, self.options = analysis, costs, options
+        self._known: dict[object, Choices] = {}
+        self._storage: dict[object, Storage] = {}
+        self._tables: dict[object, Floats] = {}
+
+    # -- strategies ---------------------------------------------------------------------------------------------------
+
+    def specs(self, name: str) -> SpecSet:
+        """All specs of a tensor or result."""
+        graph = self.analysis.graph
+        at = graph.index.get(name)
+        return spec_set(graph.tensors[name].shape if at is None else graph.operators[at].shape, self.mesh.shape)
+
+    def leading(self, i: int, shared: bool = False) -> Choices:
+        """Strategies of an operator that chooses its own, or (`shared`) as its twin does, with which it shares a copy."""
+        key = ("leads", shared, *self._key(i))
+        if key not in self._known:
+            op = self.analysis.graph.operators[i]
+            found = derive(op, self.mesh, scatter=self.options.sequence_parallel, repeat=not op.heavy)
+            if self.options.force_batch:
+                found = batch_forced(op, found, self.mesh, self.analysis)
+            self._known[key] = self._choices(i, found, shared)
+        return self._known[key]
+
+    def following(self, i: int, operand: int, source: int, ids: Ints) -> Choices:
+        """Strategies of an operator that takes over the cut of an operand, whose specs are given per strategy.
+
+        `source` is the number of the choices that made the operand, −1 − dimensions of a stage's input.
+        """
+        key = ("follows", *self._key(i), operand, source)
+        if key not in self._known:
+            op = self.analysis.graph.operators[i]
+            specs = self.specs(op.inputs[operand]).specs
+            own = {s: follow(op, operand, specs[s], self.mesh) for s in set(ids.tolist())}
+            self._known[key] = self._choices(i, tuple(own[s] for s in ids.tolist()), False)
+        return self._known[key]
+
+    def storage(self, name: str) -> Storage:
+        """Ways to store a parameter under the ZeRO option."""
+        tensor = self.analysis.graph.tensors[name]
+        key = (tensor.shape, tensor.trainable)
+        if key not in self._storage:
+            specs = self.specs(name)
+            n = len(specs.specs)
+            pairs = [(w, w) for w in range(n)]
+            if self.options.zero == 3:
+                pairs = [(w, w) for w in range(n) if specs.share[w] == specs.share.min()]
+            elif self.options.zero == 2 and tensor.trainable:
+                pairs = [(w, s) for w in range(n) for s in self._finer(specs, w)]
+            self._storage[key] = Storage(
+                len(self._storage), np.array([w for w, _ in pairs]), np.array([s for _, s in pairs])
+            )
+        return self._storage[key]
+
+    def twin(self, i: int, first: int) -> int:
+        """The operator of a stage whose copy of a value this one shares, itself if there is none."""
+        twin = self.analysis.twins[i]
+        if first <= twin < i and [a.axes for a in self.leading(twin).algorithms] == [
+            a.axes for a in self.leading(i, True).algorithms
+        ]:
+            return twin
+        return i
+
+    # -- edges --------------------------------------------------------------------------------------------------------
+
+    def activation_edge(self, i: int, k: int, source: int, ids: Ints, reader: Choices) -> Floats:
+        """Seconds of bringing an operand to its specs and its gradient back: [strategies of the source, of the reader].
+
+        A copy that is larger than what it is made of is not kept: if the backward pass needs it, it is made again.
+        """
+        key = ("edge", source, reader.number, k)
+        if key not in self._tables:
+            name = self.analysis.graph.operators[i].inputs[k]
+            forward, backward = self.activation_costs(i, k, name)
+            states = self._states(name, reader, k) if self._sums_on_edge(i, k) else reader.operands[k]
+            self._tables[key] = forward[np.ix_(ids, reader.operands[k])] + backward[np.ix_(states, ids)].T
+        return self._tables[key]
+
+    def activation_costs(self, i: int, k: int, name: str) -> tuple[Floats, Floats]:
+        """Seconds of all forward reshardings of an operand [source, target], and of its gradient [target, source]."""
+        op, analysis = self.analysis.graph.operators[i], self.analysis
+        shape, item = self.specs(name).shape, analysis.itemsize(name)
+        there = reshard_costs(shape, item, self.mesh)
+        forward = there * self.repeats(i, k, name)
+        if not (name in analysis.differentiable and op.name in analysis.differentiable):
+            return forward, np.zeros((len(there), len(there)))
+        if self._sums_on_edge(i, k):
+            return forward, gradient_costs(shape, item, self.mesh)[0]
+        return forward, there
+
+    def repeats(self, i: int, k: int, name: str) -> Floats:
+        """How often an operand is brought from one spec to another per microbatch, [source, target]."""
+        analysis = self.analysis
+        op, share = analysis.graph.operators[i], self.specs(name).share
+        if analysis.groups(self.options.recompute)[i]:
+            return np.full((len(share), len(share)), 2.0)
+        needed = op.name in analysis.differentiable and (k in op.saves or name in analysis.parameters)
+        return 1.0 + (needed & (share[None, :] > share[:, None]))
+
+    def parameter_edge(self, i: int, k: int, storage: Storage, reader: Choices) -> Floats:
+        """Seconds of gathering a weight from its storage and of summing its gradient into it, per microbatch."""
+        key = ("parameter", storage.number, reader.number, k)
+        if key not in self._tables:
+            name = self.analysis.graph.operators[i].inputs[k]
+            there = reshard_costs(self.specs(name).shape, self.analysis.itemsize(name), self.mesh)
+            forward = there * self.repeats(i, k, name)
+            table = forward[np.ix_(storage.weight, reader.operands[k])]
+            if self.trained(i, name):
+                back = gradient_costs(self.specs(name).shape, self.analysis.itemsize(name), self.mesh, True)[0]
+                states = self._states(name, reader, k)
+                table = table + self.options.per_iteration * back[np.ix_(states, storage.state)].T
+            self._tables[key] = table
+        return self._tables[key]
+
+    def trained(self, i: int, name: str) -> bool:
+        """Whether an operator makes a gradient of a tensor."""
+        return name in self.analysis.differentiable and self.analysis.graph.operators[i].name in (
+            self.analysis.differentiable
+        )
+
+    def update(self, name: str, storage: Storage) -> tuple[Floats, Floats]:
+        """Seconds of the optimiser step, and of gathering the new weights, once an iteration, per way of storing."""
+        tensor, specs = self.analysis.graph.tensors[name], self.specs(name)
+        if name not in self.analysis.differentiable:
+            return np.zeros(len(storage.weight)), np.zeros(len(storage.weight))
+        weight, gradient, state = parameter_bytes(tensor.dtype, self.options.optimizer)
+        # Gradient and states are read, states and weights written; a master copy is a state, else weights are read too.
+        traffic = tensor.elements * (gradient + 2 * state + (weight if weight == 2 else 2 * weight))
+        bandwidth = self.mesh.mesh.cluster.spec.memory_bandwidth_bytes_per_s
+        there = reshard_costs(tensor.shape, self.analysis.itemsize(name), self.mesh, True)
+        return traffic * specs.share[storage.state] / bandwidth, there[storage.state, storage.weight]
+
+    def _sums_on_edge(self, i: int, k: int) -> bool:
+        return self.options.sequence_parallel and self.trained(i, self.analysis.graph.operators[i].inputs[k])
+
+    def _states(self, name: str, reader: Choices, k: int) -> Ints:
+        """Rows of `gradient_costs` for an operand's gradient, per strategy."""
+        rows = gradient_costs(self.specs(name).shape, self.analysis.itemsize(name), self.mesh)[1]
+        live = [a for a in (0, 1) if self.mesh.shape[a] > 1]
+        return np.array([rows[a.operands[k], tuple(x for x in a.partial[k] if x in live)] for a in reader.algorithms])
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def stored_bytes(self, name: str, storage: Storage) -> Floats:
+        """Weight, optimiser state, and gradient where it is not added up as the operators make it."""
+        tensor, specs = self.analysis.graph.tensors[name], self.specs(name)
+        if name not in self.analysis.differentiable:
+            return tensor.bytes * specs.share[storage.weight]
+        weight, gradient, state = parameter_bytes(tensor.dtype, self.options.optimizer)
+        cut = state + (0 if self.adds_up else gradient)
+        return tensor.elements * (weight * specs.share[storage.weight] + cut * specs.share[storage.state])
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether gradients of several microbatches are added up before they are summed over devices."""
+        return self.options.microbatches > 1 and not self.options.reduce_every_microbatch
+
+    def gradient_bytes(self, i: int, choices: Choices) -> Floats:
+        """Gradients that an operator adds up over the microbatches, as it makes them."""
+        total = np.zeros(len(choices.algorithms))
+        for k, name in enumerate(self.analysis.graph.operators[i].inputs):
+            if self.adds_up and name in self.analysis.parameters and self.trained(i, name):
+                tensor = self.analysis.graph.tensors[name]
+                gradient = parameter_bytes(tensor.dtype, self.options.optimizer)[1]
+                total = total + tensor.elements * gradient * self.specs(name).share[choices.operands[k]]
+        return total
+
+    def value_bytes(self, name: str, ids: Ints) -> Floats:
+        """Bytes of a value on one device, per spec."""
+        specs = self.specs(name)
+        return float(np.prod(specs.shape)) * self.analysis.itemsize(name) * specs.share[ids]
+
+    def work_bytes(self, i: int, choices: Choices) -> Floats:
+        """Temporaries of an operator's backward pass: gradients of its result and of the activations that it reads.
+
+        Under ZeRO-3 the gathered weights as well.
+        """
+        op, analysis = self.analysis.graph.operators[i], self.analysis
+        total = self.value_bytes(op.name, choices.result)
+        for k, name in enumerate(op.inputs):
+            if name in analysis.graph.index or (self.options.zero == 3 and name in analysis.parameters):
+                total = total + self.value_bytes(name, choices.operands[k])
+        return total
+
+    def _finer(self, specs: SpecSet, w: int) -> list[int]:
+        """The finest specs that cut what a spec cuts, and more."""
+        mine = specs.specs[w].dims
+        finer = [
+            s
+            for s, spec in enumerate(specs.specs)
+            if all(cut[: len(own)] == own for own, cut in zip(mine, spec.dims, strict=True))
+        ]
+        least = min(specs.share[s] for s in finer)
+        return [s for s in finer if specs.share[s] == least]
+
+    def _key(self, i: int) -> tuple[object, ...]:
+        """What decides an operator's costs: what it is, what its operands are, whether it is computed again."""
+        analysis = self.analysis
+        op = analysis.graph.operators[i]
+        again = bool(analysis.groups(self.options.recompute)[i])
+        return analysis.kinds[i], again, tuple(self._role(i, name) for name in op.inputs)
+
+    def _role(self, i: int, name: str) -> tuple[str, bool, bool]:
+        analysis = self.analysis
+        gradient = name in analysis.differentiable and analysis.graph.operators[i].name in analysis.differentiable
+        return analysis.dtype(name), name in analysis.parameters, gradient
+
+    def _choices(self, i: int, algorithms: tuple[Algorithm, ...], shared: bool) -> Choices:
+        analysis, mesh = self.analysis, self.mesh
+        op = analysis.graph.operators[i]
+        index = spec_set(op.shape, mesh.shape).index
+        sets = [self.specs(name).index for name in op.inputs]
+        memo: dict[Algorithm, tuple[float, ...]] = {}
+        for a in algorithms:
+            if a not in memo:
+                memo[a] = self._seconds(i, a, shared)
+        rows = np.array([memo[a] for a in algorithms])
+        return Choices(
+            len(self._known),
+            algorithms,
+            np.array([index[a.result] for a in algorithms]),
+            tuple(np.array([s[a.operands[k]] for a in algorithms]) for k, s in enumerate(sets)),
+            *(np.ascontiguousarray(rows[:, c]) for c in range(5)),
+        )
+
+    def _seconds(self, i: int, a: Algorithm, shared: bool) -> tuple[float, float, float, float, float]:
+        """Forward, backward to inputs, backward to weights; forward and backward collectives."""
+        op = self.analysis.graph.operators[i]
+        times = self.costs.times(op, a.parts(self.mesh.shape))
+        phases = {"forward": 0.0, "backward": 0.0}
+        for c in self.own_collectives(i, a, shared):
+            phases[c.phase] += self.mesh.seconds(c.collective, c.n_bytes, c.axes)
+        trained = op.name in self.analysis.differentiable
+        if not trained:
+            return times.forward_s, 0.0, 0.0, phases["forward"], 0.0
+        back = times.backward_input_s
+        if self.analysis.groups(self.options.recompute)[i]:  # computed again
+            back += times.forward_s
+            phases["backward"] += phases["forward"]
+        return times.forward_s, back, times.backward_weight_s, phases["forward"], phases["backward"]
+
+    def own_collectives(self, i: int, a: Algorithm, shared: bool) -> Iterator[Communication]:
+        """Collectives of an operator that do not depend on where its operands come from.
+
+        Sums of gradients of parameters are left out: they belong to the parameter. So are those of activations under
+        sequence parallelism, where it depends on the spec that the gradient is brought to.
+        """
+        op = self.analysis.graph.operators[i]
+        trained = op.name in self.analysis.differentiable
+        found = collectives_of(op, a, self.mesh, [self.analysis.dtype(name) for name in op.inputs])
+        for c in found:
+            if c.phase == "backward":
+                if not trained:
+                    continue
+                if c.operand >= 0:
+                    _, parameter, gradient = self._role(i, op.inputs[c.operand])
+                    if parameter or not gradient or self.options.sequence_parallel or (shared and c.operand == 0):
+                        continue
+            yield c

@@ -1,0 +1,198 @@
+"""`StageModel`: the nodes and edges of a stage's sharding problem, with what each strategy costs and keeps.
+
+Nodes are, in this order: values that come from earlier stages (any spec), parameters (how they are stored), operators.
+Trivial operators and twins share the choice of the node that leads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ....errors import InputError
+from ....profiles.graph import Graph
+from ..problem import Floats
+from .pricing import Choices, Ints, Pricing, Storage
+
+__all__ = ["Edge", "StageModel", "build_stage"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Edge:
+    """Costs between the strategies of two nodes.
+
+    Parameters
+    ----------
+    source, target : int
+        Nodes.
+    table : ndarray, shape (k_source, k_target)
+        Seconds.
+    """
+
+    source: int
+    target: int
+    table: Floats
+
+
+@dataclass(eq=False, slots=True)
+class StageModel:
+    """The sharding problem of operators first … last − 1, node by node.
+
+    Parameters
+    ----------
+    first, last : int
+        Operators.
+    names : list of str
+        Of the nodes.
+    leader : list of int
+        The node whose choice this one shares; itself for most.
+    seconds : list of ndarray
+        What the objective counts of each strategy.
+    state, activation : list of ndarray
+        Bytes on one device: parameters with gradients and optimiser states, values kept for one microbatch.
+    work : dict of int to ndarray
+        Node -> bytes of its temporaries.
+    again : dict of str to list of (int, ndarray)
+        Group that is computed again -> nodes whose values are there while it is.
+    group : dict of int to str
+        Node -> the group that it belongs to.
+    edges : list of Edge
+        Resharding, gathering and reduction.
+    node : dict of str to int
+        Name -> node.
+    specs : dict of str to ndarray of int
+        Spec of each value of the stage, by number, per strategy of its node.
+    number : dict of str to int
+        What identifies these specs on the mesh.
+    choices : dict of int to Choices
+        Operator -> strategies.
+    storage : dict of str to Storage
+        Parameter -> ways to store it.
+    """
+
+    first: int
+    last: int
+    names: list[str] = field(default_factory=list[str])
+    leader: list[int] = field(default_factory=list[int])
+    seconds: list[Floats] = field(default_factory=list[Floats])
+    state: list[Floats] = field(default_factory=list[Floats])
+    activation: list[Floats] = field(default_factory=list[Floats])
+    work: dict[int, Floats] = field(default_factory=dict[int, Floats])
+    again: dict[str, list[tuple[int, Floats]]] = field(default_factory=dict[str, list[tuple[int, Floats]]])
+    group: dict[int, str] = field(default_factory=dict[int, str])
+    edges: list[Edge] = field(default_factory=list[Edge])
+    node: dict[str, int] = field(default_factory=dict[str, int])
+    specs: dict[str, Ints] = field(default_factory=dict[str, Ints])
+    number: dict[str, int] = field(default_factory=dict[str, int])
+    choices: dict[int, Choices] = field(default_factory=dict[int, Choices])
+    storage: dict[str, Storage] = field(default_factory=dict[str, Storage])
+
+    def add(self, name: str, seconds: Floats, state: Floats, leader: int = -1) -> int:
+        """Add a node; −1: it leads itself."""
+        at = len(self.names)
+        self.node[name] = at
+        self.names.append(name)
+        self.leader.append(at if leader < 0 else leader)
+        self.seconds.append(seconds)
+        self.state.append(state)
+        self.activation.append(np.zeros(len(seconds)))
+        return at
+
+
+def check_range(graph: Graph, first: int, last: int) -> None:
+    """Refuse a range of operators that is none.
+
+    Raises
+    ------
+    InputError
+        If it is empty or leaves the graph.
+    """
+    if not 0 <= first < last <= len(graph.operators):
+        raise InputError(
+            f"stage: expected a range of the {len(graph.operators)} operators of graph {graph.name!r}"
+            f" (got {first} to {last})"
+        )
+
+
+def build_stage(pricing: Pricing, first: int, last: int) -> StageModel:
+    """Nodes and edges of operators first … last − 1."""
+    analysis, options = pricing.analysis, pricing.options
+    graph = analysis.graph
+    check_range(graph, first, last)
+    model = StageModel(first, last)
+    groups = analysis.groups(options.recompute)
+    counted = options.compute == "model"
+    reads = {name: None for op in graph.operators[first:last] for name in op.inputs}
+    for name in reads:
+        if graph.index.get(name, last) < first:
+            _add_input(model, pricing, name)
+    for name in reads:
+        if name in analysis.parameters:
+            storage = model.storage[name] = pricing.storage(name)
+            step, gather = pricing.update(name, storage)
+            seconds = ((step if counted else 0.0) + gather) / options.microbatches
+            model.add(name, np.asarray(seconds), pricing.stored_bytes(name, storage))
+    for i in range(first, last):
+        _add_operator(model, pricing, i, counted)
+    kept = analysis.kept(first, last, options.recompute)
+    for name, i in kept.values.items():
+        if name in model.specs:
+            at = model.node[name]
+            model.activation[at] = model.activation[at] + pricing.value_bytes(name, model.specs[name])
+        else:  # an input of the graph, kept as its first reader needs it
+            at = model.node[graph.operators[i].name]
+            k = graph.operators[i].inputs.index(name)
+            ids = model.choices[i].operands[k]
+            model.activation[at] = model.activation[at] + pricing.value_bytes(name, ids)
+    for name, group in kept.again.items():
+        if name in model.specs:
+            held = (model.node[name], pricing.value_bytes(name, model.specs[name]))
+            model.again.setdefault(group, []).append(held)
+    for i in range(first, last):
+        at = model.node[graph.operators[i].name]
+        model.group[at] = groups[i]
+        model.work[at] = pricing.work_bytes(i, model.choices[i])
+    return model
+
+
+def _add_input(model: StageModel, pricing: Pricing, name: str) -> None:
+    n = len(pricing.specs(name).specs)
+    model.add(name, np.zeros(n), np.zeros(n))
+    model.specs[name] = np.arange(n)
+    producer = pricing.analysis.graph.index[name]
+    # Inputs are told apart by what makes them, which is the same in repeated layers.
+    model.number[name] = -1 - pricing.analysis.kinds[producer]
+
+
+def _add_operator(model: StageModel, pricing: Pricing, i: int, counted: bool) -> None:
+    analysis = pricing.analysis
+    graph = analysis.graph
+    op, guide = graph.operators[i], analysis.guides[i]
+    twin = pricing.twin(i, model.first) if op.heavy else i
+    leader = -1
+    if guide >= 0:
+        source = op.inputs[guide]
+        choices = pricing.following(i, guide, model.number[source], model.specs[source])
+        leader = model.leader[model.node[source]]
+    else:
+        choices = pricing.leading(i, twin != i)
+        if twin != i:
+            leader = model.leader[model.node[graph.operators[twin].name]]
+    seconds = choices.forward_comm + choices.backward_comm
+    if counted:
+        seconds = seconds + choices.forward + choices.backward_input + choices.backward_weight
+    at = model.add(op.name, seconds, pricing.gradient_bytes(i, choices), leader)
+    model.choices[i] = choices
+    model.specs[op.name], model.number[op.name] = choices.result, choices.number
+    for k, name in enumerate(op.inputs):
+        if name in analysis.parameters:
+            table = pricing.parameter_edge(i, k, model.storage[name], choices)
+        elif name in graph.index:
+            if twin != i and k == 0:
+                continue  # the twin brings the value
+            table = pricing.activation_edge(i, k, model.number[name], model.specs[name], choices)
+        else:
+            continue  # inputs of the graph are given as they are needed
+        if table.any():
+            model.edges.append(Edge(model.node[name], at, table))
