@@ -31,7 +31,10 @@ class GroupLinks:
     reduce_rate, half_rate : array
         Bytes per second that each member sends in a ring (NCCL's bus bandwidth), in all-reduces and in halves of them.
     latency : array
-        Fixed seconds of half an all-reduce: one message per level of a tree.
+        Fixed seconds of half an all-reduce as a tree: one message per level.
+    ring_latency : array
+        Fixed seconds of a reduce-scatter or an all-gather. Between nodes NCCL has only rings for them, and counts
+        one message between nodes for every node but one, and one inside for every other step (its `tuning.cc`).
     inside : array of bool
         The whole group is in one node.
     """
@@ -40,6 +43,7 @@ class GroupLinks:
     reduce_rate: Floats
     half_rate: Floats
     latency: Floats
+    ring_latency: Floats
     inside: NDArray[np.bool_]
 
     @classmethod
@@ -57,11 +61,14 @@ class GroupLinks:
             inner = near.bandwidth_bytes_per_s * np.interp(levels, (1, 2, 3), shares)
             both.append(np.where(inside, inner, np.where(members > 1, np.minimum(inner, outer), outer)))
         latency = levels * np.where(inside, near.latency_s, far.latency_s)
-        return cls(n, both[0], both[1], latency, inside)
+        nodes = np.ceil(n / members)
+        ring = np.where(inside, latency, (nodes - 1) * far.latency_s + (n - nodes) * near.latency_s)
+        return cls(n, both[0], both[1], latency, ring, inside)
 
-    def half(self, n_bytes: Any) -> Floats:
-        """A reduce-scatter or an all-gather of `n_bytes`: each sends ``(n - 1) / n`` of them. 0 in a group of one."""
-        seconds = self.latency + (self.size - 1) / self.size * n_bytes / self.half_rate
+    def half(self, n_bytes: Any, messages: Any = 1) -> Floats:
+        """A reduce-scatter or an all-gather of `n_bytes`: each sends ``(n - 1) / n`` of them. 0 in a group of one.
+        The bytes may be in several messages, each with its latency."""
+        seconds = messages * self.ring_latency + (self.size - 1) / self.size * n_bytes / self.half_rate
         return np.where((self.size > 1) & (np.asarray(n_bytes) > 0), seconds, 0.0)
 
     def all_reduce(self, n_bytes: Any) -> Floats:

@@ -23,7 +23,7 @@ PROBLEMS = (
     "tp: expected a divisor of heads {heads}",
     "tp: expected a divisor of kv_heads {kv_heads}",
     "tp: expected a divisor of ffn {ffn}",
-    "pp x interleave: expected a divisor of layers {layers}",
+    "pp x interleave: expected a divisor of layers {layers}, or of two more (embedding and output count as layers)",
     "interleave: more than 1 needs pp > 1",
     "global_batch: expected a multiple of dp x microbatch",
     "interleave: needs a number of microbatches that pp divides",
@@ -116,7 +116,7 @@ class Columns:
             heads % tp != 0,
             kv % tp != 0,
             shape.ffn % tp != 0,
-            shape.layers % (pp * v) != 0,
+            (shape.layers % (pp * v) != 0) & ~_uneven(shape.layers, pp, v),
             (v > 1) & (pp == 1),
             self.global_batch % (dp * b) != 0,
             (v > 1) & (self.global_batch // (dp * b) % pp != 0),
@@ -147,3 +147,8 @@ class Columns:
     def microbatches(self) -> NDArray[np.int64]:
         """Microbatches of each pipeline in one iteration."""
         return self.global_batch // (self.dp * self.microbatch)
+
+
+def _uneven(layers: int, pp: NDArray[np.int64], interleave: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether the first and the last stage may have one layer less than the others, and have one."""
+    return (pp > 1) & ((layers + 2) % (pp * interleave) == 0) & (layers + 2 > pp)

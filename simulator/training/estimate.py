@@ -27,6 +27,8 @@ __all__ = ["MARGIN", "estimate", "estimate_many"]
 GIB = 2**30
 HOPPER_FLOPS = 900e12
 """Devices from here on are run with software of their own time (`CORE`)."""
+SHORT = 1024
+"""Sequences up to here were trained with scores in memory and nothing recomputed."""
 MARGIN = 0.10
 """A configuration is refused only when it misses the device's memory by more than the estimate may err."""
 
@@ -77,7 +79,8 @@ def estimate(
         Measured GEMMs in place of the tile model.
     stack : Stack, optional
         Training software. By default `MEGATRON_2022` for what its papers trained: GPT with full heads and sequences of
-        at most 2,048 tokens, recomputing, on devices before Hopper. Else `CORE`. Name one to compare configurations.
+        at most 2,048 tokens, recomputing (at most 1,024: recomputing or not), on devices before Hopper. Else `CORE`.
+        Name one to compare configurations.
     rates : DeviceRates, optional
         What the device reaches, for devices that are not known.
     check_memory : bool
@@ -206,12 +209,12 @@ def _kernels(cluster: Cluster, dtype: str, tables: KernelTables | None, rates: D
     if dtype not in STATE_BYTES:
         raise InputError(f"dtype: expected one of {', '.join(STATE_BYTES)} (got {dtype!r})")
     found = rates_of(cluster.spec)
-    return Kernels(cluster.spec, rates or found, dtype, tables)
+    return Kernels(cluster.spec, rates or found, dtype, tables, cluster.n_devices)
 
 
 def _stack(shape: TransformerShape, cluster: Cluster, recompute: int) -> Stack:
     later = cluster.spec.peak_flops > HOPPER_FLOPS or shape.gated or shape.kv_heads < shape.heads or shape.seq > 2048
-    return CORE if later or recompute == NONE else MEGATRON_2022
+    return CORE if later or (recompute == NONE and shape.seq > SHORT) else MEGATRON_2022
 
 
 def _rounded(held: Memory) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from .collectives import GroupLinks
 from .columns import Columns
 from .kernels import DTYPE_BYTES, Kernels
 from .layer_costs import end_times, layer_times, padded_vocab
-from .memory import STATE_BYTES, device_params
+from .memory import STATE_BYTES, device_params, layer_params, stage_layers
 from .model import TransformerShape
 from .rates import Stack
 from .result import TimeParts
@@ -21,6 +21,9 @@ from .schedule import pipeline_time
 __all__ = ["TimeColumns", "iteration"]
 
 Floats = NDArray[np.float64]
+
+BUCKET = (40e6, 1e6)
+"""Parameters that Megatron-LM reduces at once: at least, and per data-parallel rank."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,22 +53,25 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     ends = end_times(shape, kernels, group, few.microbatch, few.sequence_parallel)
 
     p, m = c.pp.astype(float), c.microbatches.astype(float)
-    count = shape.layers / p
+    middle, outer = stage_layers(shape, c.pp, c.interleave)
     first = (ends.embedding_forward + ends.embedding_backward)[back]
     last = (ends.head_forward + ends.head_backward)[back]
-    stage = count * (layer.forward + layer.backward)[back]
+    one = (layer.forward + layer.backward)[back]
+    fewer = (middle - outer) * one
+    inside = (p > 2) & (np.maximum(first, last) < fewer)  # a middle stage is the slowest
+    count = np.where(inside, middle, outer)  # of the slowest stage
     send = _send_seconds(shape, cluster, kernels, stack, few, group)[back] if (p > 1).any() else 0 * p
     pipe = GroupLinks.of(cluster, kernels.rates, c.pp, c.tp * c.dp)
     size = DTYPE_BYTES[kernels.dtype]
     share = np.where(c.sequence_parallel | stack.scatter_gather, c.tp, 1)
     hop = pipe.send(size * c.microbatch * shape.seq * shape.hidden / share, cluster, kernels.rates)
     times = pipeline_time(
-        stage, first, last, send + hop, c.pp, c.interleave, c.microbatches, overlap=stack.overlap_pipeline
-    )
+        middle * one, first - fewer, last - fewer, send + hop, c.pp, c.interleave, c.microbatches,
+        overlap=stack.overlap_pipeline,
+    )  # fmt: skip
 
     data = _data_parallel(shape, cluster, kernels, stack, c, count * layer.forward[back], count * layer.backward[back])
-    on_first, on_last = device_params(shape, c.tp, c.pp)
-    params = np.maximum(on_first, on_last)
+    params = _most_params(shape, c)
     shared = np.where(c.zero >= 1, c.dp, 1)
     gradient = STATE_BYTES[kernels.dtype][1]
     per_param = gradient * 2 + 24 + size + (12 if kernels.dtype == "fp16" else 0)  # norm, Adam's three, casts
@@ -88,7 +94,7 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
         "recompute": layers(layer.recompute),
         "tensor_parallel": layers(layer.tensor[0] + layer.tensor[1]),
         "launch": layers(layer.launch[0] + layer.launch[1]),
-        "ends": m * np.where(p == 1, first + last, np.maximum(first, last)),
+        "ends": m * np.where(p == 1, first + last, np.where(inside, 0.0, np.maximum(first, last))),
         "bubble": times.bubble,
         "pipeline_transfer": times.transfer,
         "data_parallel": data,
@@ -97,6 +103,13 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
         "host": np.full(len(p), stack.iteration_s),
     }
     return TimeColumns(parts, sum(parts.values(), 0 * p))
+
+
+def _most_params(shape: TransformerShape, c: Columns) -> Floats:
+    """Parameters of the device that has most."""
+    ends = np.maximum(*device_params(shape, c.tp, c.pp, c.interleave))
+    middle = stage_layers(shape, c.pp, c.interleave)[0] * layer_params(shape, c.tp)
+    return np.where(c.pp > 2, np.maximum(ends, middle), ends)
 
 
 def _send_seconds(
@@ -120,14 +133,15 @@ def _data_parallel(
 
     ZeRO 0 all-reduces gradients once; 1 reduce-scatters gradients and gathers parameters once; 2 reduces the
     gradients of every microbatch, since nobody keeps all of them; 3 also gathers parameters for every forward and
-    backward pass. Overlapped, a pass hides all but the first layer's share, as far as it lasts; ZeRO 2 and 3 always
-    overlap (DeepSpeed, FSDP).
+    backward pass. Overlapped, a pass hides all but one layer's or bucket's share, as far as it lasts; ZeRO 2 and 3
+    always overlap (DeepSpeed, FSDP). Gradients and parameters travel in Megatron's buckets of 40 million parameters,
+    or one million per data-parallel rank: nothing hides the last one's gradients and the first one's parameters.
     """
     group = GroupLinks.of(cluster, kernels.rates, c.dp, c.tp)
-    first, last = device_params(shape, c.tp, c.pp)
-    params = np.maximum(first, last)
+    params = _most_params(shape, c)
     parameter, gradient, _ = STATE_BYTES[kernels.dtype]
-    share = c.pp / shape.layers  # of one layer in a stage's pass
+    buckets = np.ceil(params / np.maximum(BUCKET[0], BUCKET[1] * c.dp))
+    share = np.maximum(np.minimum(c.pp / shape.layers, 1.0), 1 / buckets)  # of a stage's pass
     m = c.microbatches.astype(float)
 
     def exposed(seconds: Floats, work: Floats, overlapped: bool) -> Floats:
@@ -135,8 +149,8 @@ def _data_parallel(
             return seconds
         return share * seconds + kernels.beside((1 - share) * seconds, (1 - share) * work)
 
-    reduce, scatter = group.all_reduce(gradient * params), group.half(gradient * params)
-    gather = group.half(parameter * params)
+    reduce, scatter = group.all_reduce(gradient * params), group.half(gradient * params, buckets)
+    gather = group.half(parameter * params, buckets)
     plain = exposed(reduce, backward, stack.overlap_data)
     once = exposed(scatter, backward, stack.overlap_data) + exposed(gather, forward, stack.overlap_data)
     gathered = exposed(gather, forward, stack.overlap_data)

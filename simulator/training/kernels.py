@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,8 @@ class Kernels:
         "bf16", "fp16" or "fp32" (TF32 products).
     tables : KernelTables, optional
         Measured kernels; their GEMM grid replaces the tile model, at the same sustained clocks.
+    devices : int
+        Devices that wait for each other: products run at the clock of the slowest (`pace`).
 
     Raises
     ------
@@ -52,6 +55,7 @@ class Kernels:
     rates: DeviceRates
     dtype: str = "bf16"
     tables: KernelTables | None = None
+    devices: int = 1
 
     def __post_init__(self) -> None:
         if self.tables is not None and (
@@ -68,6 +72,13 @@ class Kernels:
     def peak(self) -> float:
         """FLOP per second of the data sheet for `dtype`."""
         return self.spec.peak_flops * (1.0 if DTYPE_BYTES[self.dtype] == 2 else TF32)
+
+    @property
+    def pace(self) -> float:
+        """Expected clock of the slowest device over the mean one: normal clocks, with Blom's approximation of the
+        expected largest of n values."""
+        n = self.devices
+        return 1.0 - self.rates.spread * (NormalDist().inv_cdf((n - 0.375) / (n + 0.25)) if n > 1 else 0.0)
 
     @property
     def stream(self) -> float:
@@ -95,9 +106,9 @@ class Kernels:
         if self.tables is not None and np.all(batch == 1):
             assert self.tables.operators is not None  # checked at the door
             measured = self.tables.operators.gemm[self.table_dtype].at(m, n, k)[0]
-            return np.maximum(measured / self.rates.sustained, moved / self.stream)
+            return np.maximum(measured / (self.rates.sustained * self.pace), moved / self.stream)
         r = self.rates
-        speed = self.peak * r.matmul * r.sustained
+        speed = self.peak * r.matmul * r.sustained * self.pace
         if not r.multiprocessors:
             return r.kernel_s + np.maximum(2 * batch * m * n * k / speed, moved / self.stream)
         store = r.wave_s * (size if output_bytes is None else output_bytes) / 2
@@ -117,7 +128,7 @@ class Kernels:
         products = 2.0 * np.asarray(tokens, dtype=float) * seq * np.asarray(heads, dtype=float) * head_dim
         share = (r.flash_backward if backward else r.flash_forward) * seq / (seq + r.flash_half_seq)
         share *= min(1.0, 0.6 + 0.4 * head_dim / 128)
-        return r.kernel_s + (2.5 if backward else 1.0) * products / (self.peak * share)
+        return r.kernel_s + (2.5 if backward else 1.0) * products / (self.peak * self.pace * share)
 
     def streaming(self, n_bytes: Any, kernels: int = 1) -> Floats:
         """Seconds of element-wise kernels that move `n_bytes` in all."""

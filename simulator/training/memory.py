@@ -13,13 +13,26 @@ from .layer_costs import FULL, NONE, padded_vocab
 from .model import TransformerShape
 from .rates import Stack
 
-__all__ = ["STATE_BYTES", "Memory", "activation_bytes", "chunks_in_flight", "device_params", "memory"]
+__all__ = [
+    "STATE_BYTES",
+    "STEP_BYTES",
+    "Memory",
+    "activation_bytes",
+    "chunks_in_flight",
+    "device_params",
+    "layer_params",
+    "memory",
+    "stage_layers",
+]
 
 Floats = NDArray[np.float64]
 
-STATE_BYTES = {"bf16": (2, 4, 12), "fp16": (2, 2, 16), "fp32": (4, 4, 8)}
-"""Bytes per parameter of (parameter, gradient, optimizer) with Adam, in all 18, 20 and 16; Megatron-LM's table of its
-distributed optimizer, whose sharded forms 6 + 12/d, 4 + 16/d and 8 + 8/d are `zero` = 1."""
+STATE_BYTES = {"bf16": (2, 4, 12), "fp16": (2, 2, 12), "fp32": (4, 4, 8)}
+"""Bytes per parameter of (parameter, gradient, optimizer) with Adam that live through an iteration."""
+STEP_BYTES = {"bf16": 0, "fp16": 4, "fp32": 0}
+"""And of the optimizer's step alone: fp16 gradients are copied to fp32, and freed before the next forward pass. With
+them it is Megatron-LM's table of its distributed optimizer: 18, 20 and 16; sharded (`zero` = 1) 6 + 12/d, 4 + 16/d
+and 8 + 8/d."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +48,8 @@ class Memory:
     ends : array
         What the embedding and the output layer keep.
     workspace : array
-        The largest temporary: a layer's backward pass, or logits and their gradient.
+        The largest temporary: a layer's backward pass, logits and their gradient, the embedding's gradient, or the
+        optimizer's.
     """
 
     parameters: Floats
@@ -56,15 +70,31 @@ class Memory:
         return self.states + self.activations + self.ends + self.workspace
 
 
-def device_params(shape: TransformerShape, tp: Any, pp: Any) -> tuple[Floats, Floats]:
-    """Parameters on one device of the first and of the last stage; matrices are split over `tp`, vectors are not.
+def stage_layers(shape: TransformerShape, pp: Any, interleave: Any = 1) -> tuple[Floats, Floats]:
+    """Layers of a middle stage, and of the first and of the last.
 
-    A tied embedding is on both ends of a pipeline, as in Megatron.
+    As many everywhere; or, where only ``layers + 2`` divides, one less at both ends, whose embedding and output layer
+    count as one each (Megatron's ``--account-for-embedding-in-pipeline-split`` and ``-loss-``).
     """
-    t, p = np.asarray(tp, dtype=float), np.asarray(pp, dtype=float)
+    p, v = np.asarray(pp, dtype=float), np.asarray(interleave, dtype=float)
+    uneven = np.where(shape.layers % (p * v) != 0, 1.0, 0.0)
+    middle = (shape.layers + 2 * uneven) / p
+    return middle, middle - uneven
+
+
+def layer_params(shape: TransformerShape, tp: Any) -> Floats:
+    """Parameters of one layer on one device; matrices are split over `tp`, vectors are not."""
+    t = np.asarray(tp, dtype=float)
     fused = shape.ffn + shape.q_width + 2 * shape.kv_width  # biases of column-parallel layers are split
     vectors = 2 * shape.hidden if shape.gated else shape.layer_vector_params - fused + fused / t
-    layers = shape.layers / p * (shape.layer_matrix_params / t + vectors)
+    return shape.layer_matrix_params / t + vectors
+
+
+def device_params(shape: TransformerShape, tp: Any, pp: Any, interleave: Any = 1) -> tuple[Floats, Floats]:
+    """Parameters on one device of the first and of the last stage. A tied embedding is on both ends of a pipeline, as
+    in Megatron."""
+    t, p = np.asarray(tp, dtype=float), np.asarray(pp, dtype=float)
+    layers = stage_layers(shape, pp, interleave)[1] * layer_params(shape, tp)
     vocabulary = padded_vocab(shape, t) * shape.hidden / t
     positions = 0 if shape.gated else shape.seq * shape.hidden
     norm = (1 if shape.gated else 2) * shape.hidden
@@ -74,14 +104,15 @@ def device_params(shape: TransformerShape, tp: Any, pp: Any) -> tuple[Floats, Fl
     return first, last
 
 
-def chunks_in_flight(pp: Any, interleave: Any, microbatches: Any) -> tuple[Floats, Floats]:
-    """Forward passes of model chunks that the first and the last stage hold at once.
+def chunks_in_flight(pp: Any, interleave: Any, microbatches: Any, stage: int = 0) -> tuple[Floats, Floats]:
+    """Forward passes of model chunks that a stage (the first) and the last stage hold at once.
 
-    1F1B: min(p, m) and 1. Interleaved with v chunks per stage: min(pv + p - 1, mv) and min((v - 1) p + 1, mv), so
-    that the first stage holds ``L (1 + (p - 1) / (p v))`` layers (Korthikanti et al. 2022, section 4.2.3).
+    1F1B: min(p - stage, m) and 1. Interleaved with v chunks per stage: min(pv + p - 1 - 2 stage, mv) and
+    min((v - 1) p + 1, mv), so that the first stage holds ``L (1 + (p - 1) / (p v))`` layers (Korthikanti et al. 2022,
+    section 4.2.3).
     """
     p, v, m = (np.asarray(x, dtype=float) for x in (pp, interleave, microbatches))
-    first = np.where(v > 1, p * v + p - 1, p)
+    first = np.where(v > 1, p * v + p - 1 - 2 * stage, p - stage)
     last = np.where(v > 1, (v - 1) * p + 1, 1.0)
     return np.minimum(first, m * v), np.minimum(last, m * v)
 
@@ -122,44 +153,49 @@ def _kept(shape: TransformerShape, stack: Stack, size: int) -> tuple[int, int]:
 
 
 def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Memory:
-    """The fullest device: the first stage holds most microbatches, the last one the logits."""
+    """The fullest device at its fullest moment, of five: the first stage (most microbatches) in a layer's backward
+    pass, or in the embedding's, whose dense gradient meets one chunk less; the second stage, which may have a layer
+    more; the last one with its logits; the optimizer's step."""
     t, p, d = (x.astype(float) for x in (c.tp, c.pp, c.dp))
     size, states = (4 if dtype == "fp32" else 2), STATE_BYTES[dtype]
     n = c.microbatch.astype(float) * shape.seq
     r = np.where(c.sequence_parallel, t, 1.0)
-    h, v = shape.hidden, padded_vocab(shape, t) / t
-    layers = shape.layers / p
+    h, v, chunks = shape.hidden, padded_vocab(shape, t) / t, c.interleave.astype(float)
+    middle, outer = stage_layers(shape, c.pp, c.interleave)
 
     per_layer = activation_bytes(shape, stack, c.tp, c.microbatch, c.sequence_parallel, c.recompute, size)
     in_first, in_last = chunks_in_flight(c.pp, c.interleave, c.microbatches)
-    chunk = layers / c.interleave * per_layer
+    in_second, _ = chunks_in_flight(c.pp, c.interleave, c.microbatches, 1)
     dropout = (1 if _dropout(shape, stack) else 0) * n * h / r
     end = 2 * size * n * h / r + 4 * n * v  # final norm's input and output, fp32 logits
     alone = p == 1
 
     backward = _layer_workspace(shape, stack, c, n, size)
+    logits = 2.0 * n * v + size * n * h  # the half-precision copy beside the fp32 one, and the input's gradient
+    loss = np.maximum(logits, backward)
+    table = size * (v * h + n * h)  # the embedding's gradient is dense before it is added to what is accumulated
     shares = [np.where(c.zero >= level, d, 1.0) for level in (3, 2, 1)]
     gathered = np.where(c.zero == 3, 2 * states[0], 0) * shape.layer_matrix_params / t
     bucket = np.where((c.zero >= 2) & (d > 1), states[1] * shape.layer_matrix_params / t, 0.0)
 
-    first, last = device_params(shape, c.tp, c.pp)
-    logits = 2.0 * n * v + size * n * h  # the half-precision copy beside the fp32 one, and the input's gradient
-    parts: list[tuple[Floats, ...]] = []
-    loss = np.maximum(logits, backward)
-    stages = (
-        (
-            first,
-            in_first,
-            dropout * in_first / c.interleave + np.where(alone, end, 0.0),
-            np.where(alone, loss, backward),
-        ),
-        (last, in_last, np.where(alone, dropout, 0.0) + end, loss),
+    first, last = device_params(shape, c.tp, c.pp, c.interleave)
+    second = np.where(p > 2, middle * layer_params(shape, c.tp), 0.0)
+    embedding = dropout * in_first / chunks
+    moments = (  # parameters, layers kept, ends, temporaries
+        (first, in_first * outer / chunks, embedding + np.where(alone, end, 0.0), np.where(alone, loss, backward)),
+        (first, (in_first - 1) * outer / chunks, embedding, table),
+        (second, np.where(p > 2, in_second * middle / chunks, 0.0), 0.0 * n, np.where(p > 2, backward, 0.0)),
+        (last, in_last * outer / chunks, np.where(alone, dropout, 0.0) + end, loss),
     )
-    for params, chunks, ends, work in stages:
+    parts: list[tuple[Floats, ...]] = []
+    for params, kept, ends, work in moments:
         held = [params * each / share for each, share in zip(states, shares, strict=True)]
-        parts.append((*held, chunks * chunk, ends, work + gathered + bucket))
-    fuller: Any = sum(parts[0]) >= sum(parts[1])
-    fullest: list[Floats] = [np.where(fuller, a, b) for a, b in zip(*parts, strict=True)]
+        parts.append((*held, kept * per_layer, ends, work + gathered + bucket))
+    most, none = np.maximum(first, last), 0.0 * n
+    held = [most * each / share for each, share in zip(states, shares, strict=True)]
+    parts.append((*held, none, none, most * STEP_BYTES[dtype] / shares[2]))
+    columns = np.array([[np.broadcast_to(part, n.shape) for part in moment] for moment in parts])
+    fullest = np.take_along_axis(columns, columns.sum(axis=1).argmax(axis=0)[None, None, :], axis=0)[0]
     return Memory(*fullest)
 
 

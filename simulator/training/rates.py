@@ -39,6 +39,10 @@ class DeviceRates:
         Share of a product's rate that a collective beside it takes: NCCL's channels over the multiprocessors.
     source : str
         Where the figures come from.
+    spread : float
+        Standard deviation of the sustained clock from device to device, over its mean. All devices of a job wait for
+        the slowest one. Sinha et al. 2022 ("Not all GPUs are created equal") found 8 % between the ends of clusters
+        of some hundred equal GPUs, on average; the ends of 400 normal values are 5.9 standard deviations apart.
     """
 
     multiprocessors: int
@@ -55,6 +59,7 @@ class DeviceRates:
     network: float
     contention: float
     source: str
+    spread: float = 0.0135
 
 
 _GEMM = (

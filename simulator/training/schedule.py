@@ -66,7 +66,8 @@ def pipeline_time(
     stage : array
         Forward and backward seconds of a middle stage for one microbatch.
     first_extra, last_extra : array
-        What the first stage (embedding) and the last one (output layer) take more.
+        What the first stage (embedding) and the last one (output layer) take more; less than 0 where they have
+        fewer layers.
     send : array
         Seconds of one activation to the next stage.
     pp, interleave, microbatches : array
@@ -76,7 +77,8 @@ def pipeline_time(
     """
     t, e0, e1, x = (np.asarray(a, dtype=float) for a in (stage, first_extra, last_extra, send))
     p, v, m = (np.asarray(a, dtype=float) for a in (pp, interleave, microbatches))
-    slowest = t + np.where(p == 1, e0 + e1, np.maximum(e0, e1))
+    ends = np.maximum(e0, e1)
+    slowest = t + np.where(p == 1, e0 + e1, np.where(p > 2, np.maximum(ends, 0.0), ends))
     bubble = (p * t + e0 + e1 - slowest) / v
     steady = np.where((v > 1) & overlap, 0.0, 2 * v * m * x)
     transfer = np.where(p > 1, steady + 2 * (p - 1) * x, 0.0)

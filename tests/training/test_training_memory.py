@@ -46,7 +46,7 @@ def test_llama_layer_by_hand():
 
 @pytest.mark.parametrize(
     ("dtype", "zero", "per_param"),
-    [("bf16", 0, 18), ("fp16", 0, 20), ("fp32", 0, 16), ("bf16", 1, 6 + 12 / 4), ("fp16", 1, 4 + 16 / 4),
+    [("bf16", 0, 18), ("fp16", 0, 16), ("fp32", 0, 16), ("bf16", 1, 6 + 12 / 4), ("fp16", 1, 4 + 12 / 4),
      ("fp32", 1, 8 + 8 / 4), ("bf16", 2, 2 + 16 / 4), ("bf16", 3, 18 / 4)],
 )  # fmt: skip
 def test_bytes_per_parameter(dtype, zero, per_param):
@@ -54,6 +54,45 @@ def test_bytes_per_parameter(dtype, zero, per_param):
     r = estimate(shape, Cluster(1, 4, "a100-80gb"), 1, 1, 4, 1, 8, zero=zero, dtype=dtype)
     m = r.breakdown.memory
     assert m.parameters + m.gradients + m.optimizer == pytest.approx(shape.params * per_param, abs=3)
+
+
+@pytest.mark.parametrize(("zero", "per_param"), [(0, 20), (1, 4 + 16 / 4)])
+def test_the_step_in_half_precision_is_megatrons_table(zero, per_param):
+    """fp32 copies of the gradients live only in the optimizer's step, when no activation does."""
+    shape = TransformerShape(4, 256, 4, vocab=1024, seq=64)
+    r = estimate(shape, Cluster(1, 4, "a100-80gb"), 1, 1, 4, 1, 4, zero=zero, dtype="fp16")
+    assert r.peak_bytes == pytest.approx(shape.params * per_param, abs=3)
+    assert r.breakdown.memory.activations == 0
+    longer = TransformerShape(4, 256, 4, vocab=1024, seq=1024)
+    m = estimate(longer, Cluster(1, 4, "a100-80gb"), 1, 1, 4, 4, 16, zero=zero, dtype="fp16").breakdown.memory
+    assert m.activations > 4 * longer.params  # now a backward pass is the peak
+    assert m.parameters + m.gradients + m.optimizer == pytest.approx(
+        longer.params * (per_param - (4 if not zero else 1))
+    )
+
+
+def test_the_gradient_of_a_large_embedding_is_the_peak_of_the_first_stage():
+    """It is dense: 2 V h bytes, when one microbatch of the stage has been freed."""
+    shape = TransformerShape(8, 512, 8, vocab=262144, seq=64, tied=False)
+    r = estimate(shape, Cluster(1, 4, "a100-80gb"), 1, 4, 1, 1, 8, stack=CORE)
+    m = r.breakdown.memory
+    layer = float(activation_bytes(shape, CORE, 1, 1, False, NONE, 2))
+    assert m.activations == pytest.approx(3 * 2 * layer)
+    assert m.workspace == 2 * 262144 * 512 + 2 * 64 * 512
+
+
+def test_uneven_stages_are_those_of_layers_plus_two():
+    """22 layers in 8 stages: 2 at both ends, 3 between; the second stage is the fullest (small vocabulary)."""
+    shape = TransformerShape(22, 2304, 24, vocab=1024, seq=1024)
+    cluster = Cluster(1, 8, "a100-80gb")
+    m = estimate(shape, cluster, 1, 8, 1, 6, 144, stack=MEGATRON_2022, dtype="fp16").breakdown.memory
+    layer = float(activation_bytes(shape, MEGATRON_2022, 1, 6, False, NONE, 2))
+    assert m.activations == pytest.approx(7 * 3 * layer)
+    assert m.parameters == pytest.approx(2 * 3 * (shape.layer_matrix_params + shape.layer_vector_params))
+    first, last = device_params(shape, 1, 8)
+    middle = 3 * (shape.layer_matrix_params + shape.layer_vector_params)
+    held = float(first) + float(last) + 6 * middle
+    assert held == shape.params + shape.embedding_params  # tied: the embedding is on both ends
 
 
 def test_parameters_of_a_device_by_hand():

@@ -34,6 +34,19 @@ def test_chunks_in_flight_are_those_of_the_run(pp, interleave, microbatches):
     assert (float(first), float(last)) == (peak[0], peak[-1])
 
 
+@pytest.mark.parametrize(("pp", "microbatches"), [(3, 6), (4, 8), (8, 16)])
+@pytest.mark.parametrize(("first", "last"), [(-0.5, -0.25), (-0.5, 0.5), (-1.0, -1.0)])
+def test_ends_with_fewer_layers(pp, microbatches, first, last):
+    """Middle stages may be the slowest; the closed form is at or above the run, by at most what an end lacks."""
+    forward, backward = [1.0] * pp, [2.0] * pp
+    for rank, extra in ((0, first), (-1, last)):
+        forward[rank] += extra / 3
+        backward[rank] += 2 * extra / 3
+    seconds, _ = run(forward, backward, 1, microbatches)
+    ours = float(pipeline_time(3.0, first, last, 0.0, pp, 1, microbatches, overlap=True).total)
+    assert seconds - 1e-9 <= ours <= seconds - min(first, last) + 1e-9
+
+
 def test_bubble_fraction():
     assert float(bubble_fraction(8, 64, 3)) == pytest.approx(7 / 192)
     even = pipeline_time(3.0, 0.0, 0.0, 0.0, 8, 3, 64, overlap=True)
