@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
 from .action_columns import B, F, W
 from .program import Program
-from .program_messages import RECEIVE, SEND, messages_of
+from .program_messages import messages_of
 
 __all__ = ["DeadlockError", "check_program", "deadlock"]
 
@@ -48,8 +47,10 @@ def check_program(program: Program, transfers: Sequence[tuple[Any, ...]] = ()) -
             _handed(program, place[F], source, target)
             if not gradient or gradient[0]:
                 _handed(program, place[B], target, source)
+    from .program_sweep import sweep  # numba
+
     messages = messages_of(program)
-    at = _sweep(messages.kind, messages.message, program.columns.offsets, messages.n_messages)
+    at = sweep(messages.kind, messages.message, program.columns.offsets, messages.n_messages)
     if np.any(at < program.columns.offsets[1:]):
         raise deadlock(program, at)
 
@@ -104,34 +105,3 @@ def _handed(program: Program, place: npt.NDArray[np.int64], source: int, target:
         early, late = (program.action(int(place[s][unit])) for s in (target, source))
         mesh = program.mesh_of[source]
         raise DeadlockError(f"program: deadlock: mesh {mesh} does {early} before {late}, whose result it needs")
-
-
-@numba.njit(cache=True, nogil=True)
-def _sweep(
-    kind: npt.NDArray[np.int8], message: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], n_messages: int
-) -> npt.NDArray[np.int64]:
-    """Where each mesh stands when nothing can go on any more."""
-    n = len(offsets) - 1
-    at = offsets[:-1].copy()
-    sent = np.zeros(n_messages, dtype=np.bool_)
-    waiting = np.full(n_messages, -1, dtype=np.int32)
-    stack = np.empty(n, dtype=np.int32)  # a mesh stands in it once: it waits for one message at a time
-    top = n
-    for mesh in range(n):
-        stack[mesh] = n - 1 - mesh
-    while top > 0:
-        top -= 1
-        mesh = stack[top]
-        while at[mesh] < offsets[mesh + 1]:
-            row = at[mesh]
-            what = message[row]
-            if kind[row] == RECEIVE and not sent[what]:
-                waiting[what] = mesh
-                break
-            if kind[row] == SEND:
-                sent[what] = True
-                if waiting[what] >= 0:
-                    stack[top] = waiting[what]
-                    top += 1
-            at[mesh] = row + 1
-    return at

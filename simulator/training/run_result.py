@@ -1,0 +1,218 @@
+"""`TrainingResult`: what one simulated iteration of a training plan took, and where the time and memory went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..timeline import Timeline
+from .action_columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, F, W
+from .memory_timeline import MemoryTimeline, in_flight, memory_timeline
+from .plan import TrainingPlan
+from .plan_program import PlanLinks
+from .program import Program
+from .run_words import explain
+from .timing import ActionTimes, Prepared
+
+__all__ = ["TrainingResult"]
+
+Floats = npt.NDArray[np.float64]
+COMPUTING = (F, B, W, REDUCE, UPDATE)
+_NAMES = {F: "F", B: "B", W: "W", REDUCE: "reduce", UPDATE: "update", SEND_F: "send F", SEND_B: "send B"}
+_GATHER = "gather"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """One simulated iteration. Arrays are per mesh unless something else is said.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        What was simulated.
+    engine : {"compiled", "simpy"}
+        What timed it.
+    program : Program
+        What the meshes did.
+    links : PlanLinks
+        How tensors got from mesh to mesh.
+    costs : Prepared
+        What each action takes.
+    times : ActionTimes
+        When each action began and ended.
+    """
+
+    plan: TrainingPlan
+    engine: Literal["compiled", "simpy"]
+    program: Program
+    links: PlanLinks
+    costs: Prepared
+    times: ActionTimes
+
+    @cached_property
+    def seconds(self) -> float:
+        """Seconds of the iteration: until the last mesh is done and the last message has arrived."""
+        arrived = self.times.arrived[~np.isnan(self.times.arrived)]
+        return float(max(self.times.finish.max(initial=0.0), arrived.max(initial=0.0)))
+
+    @cached_property
+    def busy_s(self) -> Floats:
+        """Seconds that each mesh computes."""
+        return self._per_mesh(np.where(np.isin(self.program.columns.op, COMPUTING), self.costs.duration, 0.0))
+
+    @cached_property
+    def communication_s(self) -> Floats:
+        """Seconds that each mesh is kept by sending and gathering; 0 where that goes on beside computation."""
+        return self._per_mesh(self._communication)
+
+    @cached_property
+    def waiting_s(self) -> Floats:
+        """Seconds that each mesh waits: for messages, and once it is done for the others."""
+        return self.seconds - self.busy_s - self.communication_s
+
+    @property
+    def devices(self) -> npt.NDArray[np.int64]:
+        """Devices of each mesh."""
+        return np.array([m.hosts * m.devices for m in self.plan.meshes], dtype=np.int64)
+
+    @property
+    def busy(self) -> Floats:
+        """Share of the iteration in which each mesh computes."""
+        return self.busy_s / self.seconds if self.seconds > 0 else np.zeros(len(self.busy_s))
+
+    @property
+    def bubble(self) -> float:
+        """Share of all device time in which nothing is computed."""
+        return 1.0 - float(self.busy @ self.devices) / int(self.devices.sum())
+
+    @property
+    def model_flops(self) -> float:
+        """FLOPs of one iteration: of the forward passes, and twice as many backward; what is done again not counted."""
+        forward = sum(s.flops for s in self.plan.stages) * self.plan.microbatches
+        return forward * (3.0 if self._trained else 1.0)
+
+    @property
+    def hardware_flops(self) -> float:
+        """`model_flops`, and the forward passes that stages with full recomputation do again."""
+        again = sum(s.flops for s in self.plan.stages if s.recompute == "full") * self.plan.microbatches
+        return self.model_flops + (again if self._trained else 0.0)
+
+    @property
+    def pflops(self) -> float:
+        """Model PFLOP/s of all devices together."""
+        return self.model_flops / self.seconds / 1e15 if self.seconds > 0 else 0.0
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs per second over the peak of the plan's devices."""
+        peak = self.plan.cluster_spec.spec.peak_flops * int(self.devices.sum())
+        return self.pflops * 1e15 / peak
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples of the global batch per second."""
+        return self.plan.global_batch / self.seconds if self.seconds > 0 else float("inf")
+
+    @cached_property
+    def peak_bytes(self) -> Floats:
+        """Most memory of one device of each mesh."""
+        return self.memory().peak
+
+    @property
+    def memory_bytes(self) -> int:
+        """What a device has for the model."""
+        return self.plan.cluster_spec.memory_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether every mesh stays within its devices' memory."""
+        return bool(np.all(self.peak_bytes <= self.memory_bytes))
+
+    @cached_property
+    def in_flight(self) -> npt.NDArray[np.int64]:
+        """For each stage, most microbatches whose activations are kept at once."""
+        return in_flight(self.program)
+
+    @property
+    def pipeline_s(self) -> float:
+        """Alpa's Eq. 2, Σ t + (B − 1) · max t with what is done once an iteration spread over B; no communication."""
+        m = self.plan.microbatches
+        t = [
+            s.forward_s + s.backward_input_s + s.backward_weight_s + (s.reduce_s + s.update_s) / m
+            for s in self.plan.stages
+        ]
+        return sum(t) + (m - 1) * max(t)
+
+    def memory(self) -> MemoryTimeline:
+        """Memory over time."""
+        stages = self.plan.stages
+        return memory_timeline(
+            self.program,
+            self.times.start,
+            self.times.finish,
+            [s.state_bytes for s in stages],
+            [s.activation_bytes for s in stages],
+            [s.work_bytes for s in stages],
+            self.memory_bytes,
+        )
+
+    def timeline(self) -> Timeline:
+        """What each mesh did and what it had under way; `Timeline.to_chrome` writes it for Perfetto."""
+        c, times, messages = self.program.columns, self.times, self.costs.messages
+        kinds = list(_NAMES)
+        names = [*_NAMES.values(), _GATHER]
+        number = np.zeros(9, dtype=np.int32)
+        number[kinds] = np.arange(len(kinds))
+        begin = times.finish - np.where(np.isin(c.op, (RECV_F, RECV_B)), self._communication, np.inf)
+        begin = np.where(np.isfinite(begin), begin, times.start)
+        shown = np.flatnonzero(times.finish > begin)
+        lane, name = c.mesh[shown], number[c.op[shown]]
+        name[np.isin(c.op[shown], (RECV_F, RECV_B))] = len(kinds)
+        sends = np.flatnonzero(np.isin(c.op, (SEND_F, SEND_B)))
+        sends = sends[self.costs.seconds[messages.message[sends] // messages.units] > 0] if len(sends) else sends
+        sent = messages.message[sends]
+        n = self.program.n_meshes
+        return Timeline(
+            np.concatenate((lane, c.mesh[sends] + n)).astype(np.int32),
+            np.concatenate((begin[shown], times.sent[sent])),
+            np.concatenate((times.finish[shown], times.arrived[sent])),
+            np.concatenate((name, number[c.op[sends]])).astype(np.int32),
+            np.concatenate((c.microbatch[shown], c.microbatch[sends])).astype(np.int64),
+            [*(f"mesh {m}" for m in range(n)), *(f"mesh {m} sends" for m in range(n))],
+            names,
+            [self._devices_text(m % n) for m in range(2 * n)],
+        )
+
+    def explain(self) -> str:
+        """The result in words."""
+        return explain(self)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    @property
+    def _trained(self) -> bool:
+        return bool(np.any(self.program.columns.op == B))
+
+    @cached_property
+    def _communication(self) -> Floats:
+        """Seconds of each action that its mesh spends on sending, or on gathering what it received."""
+        c, costs = self.program.columns, self.costs
+        spent = np.where(np.isin(c.op, (SEND_F, SEND_B)), self.times.finish - self.times.start, 0.0)
+        if not costs.overlap and len(costs.gather_s):
+            receives = np.isin(c.op, (RECV_F, RECV_B))
+            spent[receives] = costs.gather_s[costs.messages.message[receives] // costs.messages.units]
+        return spent
+
+    def _per_mesh(self, seconds: Floats) -> Floats:
+        sums = np.bincount(self.program.columns.mesh, weights=seconds, minlength=self.program.n_meshes)
+        return sums.astype(np.float64)
+
+    def _devices_text(self, mesh: int) -> str:
+        stages = [s for s, home in enumerate(self.program.mesh_of) if home == mesh]
+        ids = self.plan.mesh(stages[0]).device_ids
+        return f"devices {min(ids)}-{max(ids)}" if len(ids) > 1 else f"device {min(ids)}"

@@ -1,0 +1,60 @@
+"""`simulate_training`: one iteration of a training plan."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from ...errors import InputError
+from .plan import TrainingPlan
+from .plan_program import plan_links, plan_program, plan_timing
+from .resharding import Method
+from .run_result import TrainingResult
+from .timing import prepared
+
+__all__ = ["simulate_training"]
+
+Engine = Literal["compiled", "simpy"]
+
+
+def simulate_training(
+    plan: TrainingPlan,
+    *,
+    engine: Engine = "compiled",
+    resharding: Method | None = None,
+    overlap: bool | None = None,
+) -> TrainingResult:
+    """Simulate one iteration of a training plan.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        Stages, meshes, transfers, schedule, microbatches.
+    engine : {"compiled", "simpy"}
+        The fast engine, or the readable reference with the same results.
+    resharding : {"send_recv", "scatter_gather", "local_all_gather"}, optional
+        How tensors get from mesh to mesh, instead of the plan's way.
+    overlap : bool, optional
+        Whether transfers go beside computation, instead of what the plan says.
+
+    Returns
+    -------
+    TrainingResult
+        Time, memory, bubbles, FLOP/s. A plan that needs more memory than there is, is simulated too: see ``fits``.
+
+    Raises
+    ------
+    InputError
+        If an argument is unknown, or the plan's schedule cannot be had with its stages and meshes.
+    """
+    if engine not in get_args(Engine):
+        raise InputError(f"simulate_training: engine: expected compiled or simpy (got {engine!r})")
+    if resharding is not None and resharding not in get_args(Method):
+        raise InputError(f"simulate_training: resharding: expected {', '.join(get_args(Method))} (got {resharding!r})")
+    program = plan_program(plan)
+    links = plan_links(plan, resharding)
+    costs = prepared(program, plan_timing(plan, links, overlap))
+    if engine == "compiled":
+        from .compiled import run_compiled as run
+    else:
+        from .reference import run_reference as run
+    return TrainingResult(plan, engine, program, links, costs, run(program, costs))
