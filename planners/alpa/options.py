@@ -56,6 +56,11 @@ class AlpaOptions:
         buffers and fragmentation; 0.9 is what the paper's XLA runtime takes.
     recompute : {"none", "selective", "full", "auto"}
         Activation recomputation of every stage; auto: chosen per stage by the dynamic programme.
+    zero : {0, 2, 3}
+        Weight-update sharding: 2, the paper's post-ILP rewriting, cuts gradients and optimiser states along all axes
+        that repeat a weight; 3 the weights too; 0 neither. With 0 and 2 the ILP may still store a weight cut.
+    force_batch : bool
+        Map axis 0 of every logical mesh to the batch, as the authors' code does.
     sequence_parallel : bool
         Whether norms and element-wise operators between tensor-parallel ones may be cut along the sequence.
     cross_stage : bool
@@ -86,6 +91,8 @@ class AlpaOptions:
     epsilon: float = 0.0
     memory_fraction: float = 0.9
     recompute: Literal["none", "selective", "full", "auto"] = "none"
+    zero: Literal[0, 2, 3] = 2
+    force_batch: bool = False
     sequence_parallel: bool = False
     cross_stage: bool = False
     overlap: bool = False
@@ -100,7 +107,7 @@ class AlpaOptions:
                 near = difflib.get_close_matches(str(value), known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
                 raise InputError(f"alpa: {name}: unknown value {value!r}; {hint}")
-        for name in ("sequence_parallel", "cross_stage", "overlap"):
+        for name in ("force_batch", "sequence_parallel", "cross_stage", "overlap"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"alpa: {name}: expected true or false (got {getattr(self, name)!r})")
         for name in ("interleave", "workers", "n_layers"):
@@ -112,6 +119,8 @@ class AlpaOptions:
             number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
             if not number or not least <= value <= most or (name == "memory_fraction" and value == 0):
                 raise InputError(f"alpa: {name}: expected a number from {least} to {most} (got {value!r})")
+        if self.zero not in (0, 2, 3):
+            raise InputError(f"alpa: zero: expected 0, 2 or 3 (got {self.zero!r})")
         if (self.interleave > 1) != (self.schedule == "interleaved_1f1b"):
             raise InputError(
                 f"alpa: interleave {self.interleave} does not go with schedule {self.schedule!r}; "

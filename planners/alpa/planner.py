@@ -183,7 +183,7 @@ def _assemble(search: Search, found: Found, started: float, planner: str) -> Tra
             overlap=options.overlap,
             meshes=meshes,
             stages=tuple(entries),
-            transfers=transfers(graph, entries),
+            transfers=transfers(graph, entries, plans),
             planner=PlannerEntry(
                 name=planner,
                 options=options.to_json() | {"layers": len(search.layers)},

@@ -68,5 +68,5 @@ class PlainPrices:
                  for op in graph.operators[first:last]}  # fmt: skip
         return StagePlan(
             forward * share, (backward + AGAIN[recompute] * forward) * share, 0.0, 1e-4 * np.log2(n), 0.0,
-            state / n, kept, 0.0, entry, names,
+            state / n, kept, 0.0, entry, {}, names,
         )  # fmt: skip

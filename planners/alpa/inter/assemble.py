@@ -96,7 +96,7 @@ def stage_entries(
     return entries, plans
 
 
-def transfers(graph: Graph, stages: Sequence[StageEntry]) -> tuple[TransferEntry, ...]:
+def transfers(graph: Graph, stages: Sequence[StageEntry], plans: Sequence[StagePlan]) -> tuple[TransferEntry, ...]:
     """What goes between stages: values that one makes and another reads, straight to every reader; and parameters that
     several stages read.
 
@@ -113,7 +113,7 @@ def transfers(graph: Graph, stages: Sequence[StageEntry]) -> tuple[TransferEntry
                 value=value,
                 bytes=graph.bytes_of(value),
                 source_spec=_result_spec(stages[source].operators, value),
-                target_spec=_operand_spec(graph, stages[target], value),
+                target_spec=plans[target].inputs.get(value, ""),
                 gradient=gradient[value],
             )
         )
@@ -138,15 +138,6 @@ def transfers(graph: Graph, stages: Sequence[StageEntry]) -> tuple[TransferEntry
 
 def _result_spec(operators: Mapping[str, OperatorEntry], name: str) -> str:
     return operators[name].result if name in operators else ""
-
-
-def _operand_spec(graph: Graph, stage: StageEntry, name: str) -> str:
-    """What the first reader of a value in a stage wants it as."""
-    for i, k in graph.consumers[name]:
-        entry = stage.operators.get(graph.operators[i].name)
-        if stage.first <= i < stage.last and entry is not None:
-            return entry.operands[k]
-    return ""
 
 
 def predicted(

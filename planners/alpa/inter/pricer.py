@@ -34,6 +34,8 @@ class StagePlan:
         Bytes on one device.
     operators, parameters, optimizer_states, collectives : mapping
         As in `StageEntry`.
+    inputs : mapping
+        Spec in which each value from another stage arrives.
     gap : float
         How far the objective is from the proven bound, relative; 0: optimal.
     """
@@ -47,6 +49,7 @@ class StagePlan:
     activation_bytes: float
     work_bytes: float
     operators: Mapping[str, OperatorEntry] = field(default_factory=dict[str, OperatorEntry])
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     optimizer_states: Mapping[str, str] = field(default_factory=dict[str, str])
     collectives: Mapping[str, int] = field(default_factory=dict[str, int])
