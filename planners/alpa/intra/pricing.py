@@ -324,7 +324,8 @@ class Pricing:
         trained = op.name in self.analysis.differentiable
         if not trained:
             return times.forward_s, 0.0, 0.0, phases["forward"], 0.0
-        back = times.backward_input_s
+        needed = any(gradient and not weight for _, weight, gradient in (self._role(i, x) for x in op.inputs))
+        back = times.backward_input_s if needed else 0.0  # images have no gradient
         if self.analysis.groups(self.options.recompute)[i]:  # computed again
             back += times.forward_s
             phases["backward"] += phases["forward"]
