@@ -24,6 +24,7 @@ GROUPS = {
 COMMANDS = {
     "graph": "Show a model as a training graph; trace one from torch.",
     "plan": "Search a placement of models on a cluster for a trace.",
+    "configure": "Search the fastest way to train a decoder on a cluster.",
     "simulate": "Score a plan on a trace in simulation.",
     "export": "Write the files that start a plan elsewhere.",
     "run": "Run a plan for real on this machine.",

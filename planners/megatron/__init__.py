@@ -1,16 +1,19 @@
 """Configuration search for decoder transformers: tensor, pipeline and data parallelism and what goes with them."""
 
 from .devices import DeviceCount, devices_for, sweep_devices
+from .models import GPTS, model_shape
 from .result import Configuration, SearchResult
 from .search import search
 from .space import Space
 
 __all__ = [
+    "GPTS",
     "Configuration",
     "DeviceCount",
     "SearchResult",
     "Space",
     "devices_for",
+    "model_shape",
     "search",
     "sweep_devices",
 ]

@@ -110,8 +110,9 @@ def search(
     fits = np.flatnonzero(table["fits"])
 
     def configuration(row: int) -> Configuration:
-        said = {name: table[name][row].item() for name in NAMES} | {"recompute": RECOMPUTE[table["recompute"][row]]}
-        used = space.stacks[table["stack"][row]]
+        said: dict[str, Any] = {name: table[name][row].item() for name in NAMES}
+        said["recompute"] = RECOMPUTE[said["recompute"]]
+        used: Stack = space.stacks[int(table["stack"][row])]
         one = estimate(shape, cluster, global_batch=global_batch, stack=used, check_memory=False, **said, **costs)
         return Configuration(**said, stack=used.name, estimate=one)
 
@@ -145,7 +146,7 @@ def _evaluate(
         seen += len(columns["tp"])
         problem = Columns.of(global_batch=space.global_batch, **columns).problems(shape, cluster)
         for code in np.unique(problem[problem > 0]):
-            impossible[PROBLEMS[code].format(**formats)] += int((problem == code).sum())
+            impossible[PROBLEMS[int(code)].format(**formats)] += int((problem == code).sum())
         again = _repeats(columns, stack, space)
         repeats += int((again & (problem == 0)).sum())
         rows = np.flatnonzero((problem == 0) & ~again)

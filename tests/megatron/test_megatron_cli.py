@@ -1,0 +1,108 @@
+"""`meshwright configure`: tables, JSON, CSV, and one line for everything that is wrong."""
+
+import csv
+import json
+
+import pytest
+from meshwright.cli import run
+from meshwright.planners.megatron import search
+from meshwright.simulator import Cluster
+from meshwright.simulator.training import TransformerShape
+
+SHAPE = TransformerShape(8, 1024, 16, vocab=8192, seq=512)
+MODEL = "layers=8,hidden=1024,heads=16,vocab=8192,seq=512"
+BASE = ["configure", "--model", MODEL, "--batch", "16", "--cluster", "1x4:a100-80gb"]
+
+
+def said(capsys, *words):
+    code = run(list(words))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_table(capsys):
+    code, out, err = said(capsys, *BASE, "--top", "2")
+    best = search(SHAPE, Cluster(1, 4, "a100-80gb"), 16, top=2).best
+    assert (code, err) == (0, "")
+    assert out.index(str(best[0])) < out.index(str(best[1]))
+    assert "combinations in" in out
+
+
+def test_json_and_csv(capsys, tmp_path):
+    path = tmp_path / "all.csv"
+    code, out, _ = said(capsys, *BASE, "--json", "--csv", str(path), "--zero", "0,1", "--recompute", "none, full")
+    answer = json.loads(out)
+    expected = search(SHAPE, Cluster(1, 4, "a100-80gb"), 16, zero=(0, 1), recompute=("none", "full"))
+    assert code == 0
+    assert answer["combinations"] == expected.combinations
+    assert [one["seconds"] for one in answer["best"]] == [one.seconds for one in expected.best]
+    assert answer["evaluated"] == answer["fit"] + answer["out_of_memory"]
+    assert sum(answer["best"][0]["time"].values()) == pytest.approx(answer["best"][0]["seconds"])
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == answer["evaluated"]
+    assert {row["zero"] for row in rows} == {"0", "1"}
+
+
+def test_sweep_and_days(capsys):
+    code, out, _ = said(capsys, *BASE, "--sweep", "1,2,4,12", "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert list(answer) == ["1", "2", "4", "12"]
+    assert answer["12"] is None
+    assert answer["1"]["seconds"] > answer["2"]["seconds"] > answer["4"]["seconds"]
+    _, table, _ = said(capsys, *BASE, "--sweep", "1,12")
+    assert "no combination is possible" in table
+    day = 86_400 * 16 * 512  # tokens of one iteration a second
+    length = 1e4 * 16 * 512
+    two, one = (1e4 * answer[n]["seconds"] / 86_400 for n in ("2", "1"))
+    code, out, _ = said(
+        capsys, *BASE, "--days", str((one + two) / 2), "--tokens", str(length), "--sweep", "1,2,4", "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["devices"] == 2
+    assert length < day  # less than a day's at one iteration a second
+    code, out, _ = said(capsys, *BASE, "--days", str((one + two) / 2), "--tokens", str(length), "--sweep", "1,2,4")
+    assert out.startswith("2 x a100-80gb: 10,000 iterations in ")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--model", "no-such"], 2, "unknown model 'no-such'"),
+        (["--batch", "0"], 2, "global_batch: expected a positive integer"),
+        (["--batch", "x"], 2, "Invalid value for '--batch'"),
+        (["--cluster", "8"], 2, "--cluster: expected NODESxDEVICES"),
+        (["--devices", "4"], 2, "--cluster, --devices: give one of the two"),
+        (["--seq", "0"], 2, "model.seq: expected a positive integer"),
+        (["--dtype", "int8"], 2, "dtype: expected one of"),
+        (["--memory", "0"], 2, "memory: expected bytes > 0"),
+        (["--memory", "nan"], 2, "memory: expected bytes > 0"),
+        (["--software", "nccl"], 2, "--software: expected core, megatron-2022 or both"),
+        (["--top", "0"], 2, "top: expected a positive integer"),
+        (["--tp", "3"], 2, "no product of tp {3}"),
+        (["--pp", "1;2"], 2, "--pp: expected whole numbers with commas"),
+        (["--dp", "-1"], 2, "--dp: expected whole numbers"),
+        (["--microbatch", "5"], 2, "most break: global_batch"),
+        (["--interleave", ""], 2, "--interleave: expected whole numbers"),
+        (["--recompute", "half"], 2, "recompute: expected some of none, selective, full"),
+        (["--zero", "4"], 2, "zero: expected 0, 1, 2 or 3"),
+        (["--sweep", "6"], 2, "devices: expected full nodes of 4"),
+        (["--sweep", "12"], 3, "nothing fits on any of 12 devices"),
+        (["--days", "3"], 2, "--days, --tokens: give both or none"),
+        (["--days", "0", "--tokens", "1e9"], 2, "days: expected a number > 0"),
+        (["--days", "3", "--tokens", "-1"], 2, "tokens: expected a number > 0"),
+        (["--days", "1e-9", "--tokens", "1e12", "--sweep", "4"], 3, "no size of"),
+        (["--days", "3", "--tokens", "1e9", "--csv", "x.csv"], 2, "--csv: does not go with --days"),
+        (["--sweep", "1,2", "--csv", "x.csv"], 2, "--csv: expected one number of devices"),
+        (["--csv", "/dev/null/x"], 2, "/dev/null"),
+        (["--memory", "0.01"], 3, "the smallest needs"),
+    ],
+)
+def test_bad_input(capsys, words, code, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found, _, err = said(capsys, *BASE, *words)
+    assert found == code
+    assert err.count("\n") == 1
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
