@@ -1,0 +1,57 @@
+"""`assemble`: whole arrays from the shards that ranks left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import RunError
+
+__all__ = ["assemble"]
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+AGREE = 1e-6
+"""Replicas of a shard come from the same sums in the same order; only the order of a group's ring may differ."""
+
+
+def assemble(paths: Sequence[str]) -> tuple[Arrays, Arrays]:
+    """Gradients and weights, whole.
+
+    Raises
+    ------
+    RunError
+        If ranks that hold the same part disagree, or a part is missing.
+    """
+    wholes: dict[str, Arrays] = {"gradient": {}, "weight": {}}
+    filled: dict[tuple[str, str], np.ndarray[Any, Any]] = {}
+    shards: list[tuple[str, str, tuple[slice, ...], np.ndarray[Any, Any]]] = []
+    sizes: dict[tuple[str, str], tuple[int, ...]] = {}
+    for path in paths:
+        with np.load(path, allow_pickle=False) as file:
+            for entry in json.loads(str(file["index"])):
+                key = entry["what"], entry["name"]
+                part = tuple(slice(a, b) for a, b in entry["part"])
+                shards.append((*key, part, file[entry["key"]]))
+                ends = tuple(b for _, b in entry["part"])
+                sizes[key] = tuple(map(max, sizes.get(key, ends), ends))
+    for what, name, part, x in shards:
+        key = what, name
+        if name not in wholes[what]:
+            wholes[what][name] = np.zeros(sizes[key], dtype=x.dtype)
+            filled[key] = np.zeros(sizes[key], dtype=bool)
+        whole, known = wholes[what][name], filled[key]
+        if known[part].any():
+            scale = float(np.abs(x).max(initial=0.0)) or 1.0
+            apart = float(np.abs(np.where(known[part], whole[part] - x, 0.0)).max(initial=0.0))
+            if apart > AGREE * scale:
+                raise RunError(f"run: ranks disagree on the {what} of {name!r} by {apart / scale:.1e} of its size")
+        whole[part] = x
+        known[part] = True
+    for (what, name), known in filled.items():
+        if not known.all():
+            raise RunError(f"run: no rank holds some part of the {what} of {name!r}")
+    return wholes["gradient"], wholes["weight"]

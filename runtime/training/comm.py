@@ -1,0 +1,180 @@
+"""`MeshComm`: one rank's collectives along the axes of its stage's logical mesh, each counted where it is called."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Axes", "MeshComm", "axis_groups"]
+
+Axes = tuple[int, ...]
+"""Axes of a logical mesh: (), (0,), (1,) or (0, 1)."""
+
+
+def axis_groups(ranks: tuple[int, ...], shape: tuple[int, int]) -> dict[Axes, list[list[int]]]:
+    """The groups of ranks that communicate along each choice of axes, in an order that every rank computes alike.
+
+    Parameters
+    ----------
+    ranks : tuple of int
+        Ranks of the mesh; they fill it row by row.
+    shape : (int, int)
+        Of the logical mesh.
+    """
+    n0, n1 = shape
+    rows = [list(ranks[i * n1 : (i + 1) * n1]) for i in range(n0)]
+    return {(0,): [list(column) for column in zip(*rows, strict=True)], (1,): rows, (0, 1): [list(ranks)]}
+
+
+class MeshComm:
+    """Collectives of one rank on one logical mesh; groups of one device do nothing and count as nothing.
+
+    Parameters
+    ----------
+    ranks : tuple of int
+        Ranks of the mesh in torch.distributed, row by row.
+    shape : (int, int)
+        Of the logical mesh.
+    rank : int
+        This rank.
+    groups : mapping
+        Axes -> process group of this rank; may be empty on one device.
+    """
+
+    def __init__(
+        self, ranks: tuple[int, ...], shape: tuple[int, int], rank: int, groups: dict[Axes, Any] | None = None
+    ) -> None:
+        self.ranks, self.shape, self.groups = ranks, shape, groups or {}
+        self.place = divmod(ranks.index(rank), shape[1])
+        self.phase = ""
+        self.counts: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.seconds = 0.0
+
+    @classmethod
+    def create(cls, ranks: tuple[int, ...], shape: tuple[int, int], rank: int, timeout: timedelta) -> MeshComm | None:
+        """Make the process groups of a mesh. Every rank of the world must call it; None where it is not of the mesh."""
+        import torch.distributed as dist
+
+        mine: dict[Axes, Any] = {}
+        for axes, members in axis_groups(ranks, shape).items():
+            for group in members:
+                if len(group) > 1:
+                    made = dist.new_group(group, timeout=timeout)
+                    if rank in group:
+                        mine[axes] = made
+        return cls(ranks, shape, rank, mine) if rank in ranks else None
+
+    def destroy(self) -> None:
+        """Give the process groups back."""
+        import torch.distributed as dist
+
+        for group in self.groups.values():
+            dist.destroy_process_group(group)
+        self.groups = {}
+
+    def size(self, axes: Axes) -> int:
+        """Devices in a group along these axes."""
+        return int(self.shape[0] ** (0 in axes) * self.shape[1] ** (1 in axes))
+
+    def index(self, axes: Axes) -> int:
+        """This rank's position in its group along these axes; axis 0 is the major one."""
+        position = 0
+        for axis in sorted(axes):
+            position = position * self.shape[axis] + self.place[axis]
+        return position
+
+    def present(self, axes: Iterable[int]) -> Axes:
+        """Those of the axes along which there are several devices."""
+        return tuple(sorted(axis for axis in set(axes) if self.shape[axis] > 1))
+
+    def _note(self, collective: str, n_bytes: int, start: float) -> None:
+        self.counts[f"{self.phase}.{collective}"] += 1
+        self.bytes[f"{self.phase}.{collective}"] += n_bytes
+        self.seconds += time.perf_counter() - start
+
+    def all_reduce(self, x: Tensor, axes: Axes) -> Tensor:
+        """Sum over a group; returns a new tensor."""
+        import torch.distributed as dist
+
+        axes = self.present(axes)
+        if not axes:
+            return x
+        start = time.perf_counter()
+        total = x.detach().contiguous().clone()
+        dist.all_reduce(total, group=self.groups[axes])
+        self._note("all_reduce", total.nbytes, start)
+        return total
+
+    def all_gather(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
+        """Join the shards of a dimension."""
+        import torch
+        import torch.distributed as dist
+
+        axes = self.present(axes)
+        if not axes:
+            return x
+        start = time.perf_counter()
+        n = self.size(axes)
+        shard = x.detach().contiguous()
+        whole = torch.empty((n, *shard.shape), dtype=shard.dtype)
+        dist.all_gather_into_tensor(whole.view(-1), shard.view(-1), group=self.groups[axes])
+        self._note("all_gather", whole.nbytes, start)
+        return _merge(whole, dim)
+
+    def reduce_scatter(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
+        """Sum over a group and keep this rank's part of a dimension."""
+        import torch
+        import torch.distributed as dist
+
+        axes = self.present(axes)
+        if not axes:
+            return x
+        start = time.perf_counter()
+        parts = _split(x.detach(), self.size(axes), dim)
+        mine = torch.empty(parts.shape[1:], dtype=parts.dtype)
+        dist.reduce_scatter_tensor(mine.view(-1), parts.view(-1), group=self.groups[axes])
+        self._note("reduce_scatter", parts.nbytes, start)
+        return mine
+
+    def all_to_all(self, x: Tensor, axes: Axes, gather: int, split: int) -> Tensor:
+        """Make dimension `gather` whole and cut dimension `split` instead."""
+        import torch
+        import torch.distributed as dist
+
+        axes = self.present(axes)
+        if not axes:
+            return x
+        start = time.perf_counter()
+        parts = _split(x.detach(), self.size(axes), split)
+        got = torch.empty_like(parts)
+        dist.all_to_all_single(got.view(-1), parts.view(-1), group=self.groups[axes])
+        self._note("all_to_all", parts.nbytes, start)
+        return _merge(got, gather)
+
+    def slice(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
+        """This rank's part of a dimension that it has whole; moves nothing."""
+        axes = self.present(axes)
+        if not axes:
+            return x
+        size = x.shape[dim] // self.size(axes)
+        return x.detach().narrow(dim, self.index(axes) * size, size).contiguous()
+
+
+def _split(x: Tensor, n: int, dim: int) -> Tensor:
+    """The n parts of a dimension, stacked in front; contiguous."""
+    shape = x.shape
+    apart = x.reshape(*shape[:dim], n, shape[dim] // n, *shape[dim + 1 :])
+    return apart.movedim(dim, 0).contiguous()
+
+
+def _merge(parts: Tensor, dim: int) -> Tensor:
+    """The inverse of `_split`."""
+    n, *shape = parts.shape
+    return parts.movedim(0, dim).reshape(*shape[:dim], n * shape[dim], *shape[dim + 1 :]).contiguous()

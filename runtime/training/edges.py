@@ -1,0 +1,124 @@
+"""What crosses between stages: values, their gradients, and gradients of parameters that several stages keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...profiles.graph import Graph
+from ...simulator.training.plan import TrainingPlan
+from .layout import Layout, natural, parse_layout, whole
+from .messages import Place
+from .stage_layout import differentiable
+
+__all__ = ["Edge", "edges_of", "mesh_ranks", "tied_edges", "tied_groups"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A tensor that one stage hands to another.
+
+    Parameters
+    ----------
+    source, target : int
+        Stages.
+    name : str
+        Of the value or parameter.
+    full : tuple of int
+        Whole shape.
+    made, read : Place
+        How it lies at the source and at the target.
+    gradient : bool
+        Whether a gradient comes back.
+    """
+
+    source: int
+    target: int
+    name: str
+    full: tuple[int, ...]
+    made: Place
+    read: Place
+    gradient: bool = True
+
+
+def mesh_ranks(plan: TrainingPlan) -> tuple[tuple[int, ...], ...]:
+    """Ranks of every mesh, row by row: meshes in the plan's order, one rank a device."""
+    found: list[tuple[int, ...]] = []
+    first = 0
+    for mesh in plan.meshes:
+        n = mesh.hosts * mesh.devices
+        found.append(tuple(range(first, first + n)))
+        first += n
+    return tuple(found)
+
+
+def edges_of(plan: TrainingPlan, graph: Graph) -> tuple[Edge, ...]:
+    """Every value that crosses, by source, target and the order in which it is made."""
+    planned = {(t.source, t.target, t.value): t for t in plan.transfers}
+    wants = differentiable(graph)
+    stage_of = {op.name: s for s, stage in enumerate(plan.stages) for op in graph.operators[stage.first : stage.last]}
+    found: set[tuple[int, int, int, str]] = set()
+    for t, stage in enumerate(plan.stages):
+        for op in graph.operators[stage.first : stage.last]:
+            for name in op.inputs:
+                if name in stage_of and stage_of[name] != t:
+                    found.add((stage_of[name], t, graph.index[name], name))
+    edges: list[Edge] = []
+    for source, target, index, name in sorted(found):
+        op = graph.operators[index]
+        transfer = planned.get((source, target, name))
+        spec = transfer.target_spec if transfer is not None else ""
+        where = f"plan: transfers of {name!r} to stage {target}"
+        read = parse_layout(spec, len(op.shape), plan.stages[target].logical, where) if spec else whole(len(op.shape))
+        edges.append(
+            Edge(
+                source,
+                target,
+                name,
+                op.shape,
+                _place(plan, source, _made(plan, graph, source, name)),
+                _place(plan, target, read),
+                wants[name],
+            )
+        )
+    return tuple(edges)
+
+
+def _made(plan: TrainingPlan, graph: Graph, stage: int, name: str) -> Layout:
+    entry, op = plan.stages[stage], graph.operators[graph.index[name]]
+    how = entry.operators.get(name)
+    if how is None:
+        return natural(op.parsed.result, ("", ""), entry.logical)
+    return parse_layout(how.result, len(op.shape), entry.logical, f"plan: stages.{stage}.operators.{name}")
+
+
+def _place(plan: TrainingPlan, stage: int, layout: Layout) -> Place:
+    entry = plan.stages[stage]
+    return Place(mesh_ranks(plan)[entry.mesh], entry.logical, layout)
+
+
+def tied_groups(plan: TrainingPlan, graph: Graph) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Trainable parameters that several stages read, and those stages."""
+    reads = [{name for op in graph.operators[stage.first : stage.last] for name in op.inputs} for stage in plan.stages]
+    found: list[tuple[str, tuple[int, ...]]] = []
+    for p in graph.parameters:
+        stages = tuple(s for s, names in enumerate(reads) if p.name in names)
+        if p.trainable and len(stages) > 1:
+            found.append((p.name, stages))
+    return tuple(found)
+
+
+def tied_edges(plan: TrainingPlan, graph: Graph) -> tuple[Edge, ...]:
+    """For each such parameter the way of its gradient from every stage to every other."""
+    found: list[Edge] = []
+    for name, stages in tied_groups(plan, graph):
+        full = graph.tensors[name].shape
+        places = {s: _place(plan, s, _state(plan, s, name, full)) for s in stages}
+        found += [Edge(a, b, name, full, places[a], places[b]) for a in stages for b in stages if a != b]
+    return tuple(found)
+
+
+def _state(plan: TrainingPlan, stage: int, name: str, full: Sequence[int]) -> Layout:
+    entry = plan.stages[stage]
+    spec = entry.optimizer_states.get(name, entry.parameters.get(name, "R" * len(full)))
+    return parse_layout(spec, len(full), entry.logical, f"plan: stages.{stage}.parameters.{name}")

@@ -1,0 +1,225 @@
+"""`Executor`: runs the actions of one mesh's program on one of its ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...simulator.training.program import Action, Op
+from .edges import Edge
+from .mailbox import Mailbox, Parcel
+from .stage import StageRunner
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Executor", "Span"]
+
+AHEAD = 4
+"""Receives that are posted before their turn, so that messages travel while this rank computes."""
+
+
+class Span(NamedTuple):
+    """One action as it ran: seconds from the start of its iteration, and the thread's own time."""
+
+    op: str
+    stage: int
+    microbatch: int
+    start: float
+    end: float
+    cpu: float
+    collective: float
+
+
+class Executor:
+    """One rank's share of a program.
+
+    Parameters
+    ----------
+    runners : mapping
+        Stage of this mesh -> its runner.
+    actions : sequence of Action
+        Of this mesh.
+    edges, tied : sequence of Edge
+        What crosses between stages, all of them, in the order that all ranks have.
+    mesh_of : sequence of int
+        For each stage, its mesh.
+    rank : int
+        This rank.
+    mailbox : Mailbox
+        Its messages.
+    microbatches : int
+        Of an iteration.
+    """
+
+    def __init__(
+        self, runners: Mapping[int, StageRunner], actions: Sequence[Action], edges: Sequence[Edge],
+        tied: Sequence[Edge], mesh_of: Sequence[int], rank: int, mailbox: Mailbox, microbatches: int,
+    ) -> None:  # fmt: skip
+        self.runners, self.actions, self.mailbox = runners, list(actions), mailbox
+        self.microbatches = microbatches
+        self.forward: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
+        self.backward: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
+        self.tied: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
+        for number, edge in enumerate(edges):
+            if edge.source in runners or edge.target in runners:
+                key = edge.source, edge.target
+                there = Parcel(2 * number, edge.full, edge.made, edge.read, rank)
+                self.forward.setdefault(key, []).append((edge.name, there))
+                if edge.gradient:
+                    back = Parcel(2 * number + 1, edge.full, edge.read, edge.made, rank)
+                    self.backward.setdefault((edge.target, edge.source), []).append((edge.name, back))
+        for number, edge in enumerate(tied, start=2 * len(edges)):
+            if edge.source in runners or edge.target in runners:
+                parcel = Parcel(number, edge.full, edge.made, edge.read, rank)
+                self.tied.setdefault((edge.source, edge.target), []).append((edge.name, parcel))
+        self.near = {(a, b) for a in runners for b in runners if a != b and mesh_of[a] == mesh_of[b]}
+        self._values: dict[tuple[int, int], dict[str, Tensor]] = {}  # what came in, for (stage, microbatch)
+        self._made: dict[tuple[int, int], dict[str, Tensor]] = {}
+        self._gradients: dict[tuple[int, int], dict[str, Tensor]] = {}
+        self._returned: dict[tuple[int, int], dict[str, Tensor]] = {}
+        self._readers: dict[tuple[int, int, str], int] = {}
+        self._others: dict[tuple[str, int], dict[int, Tensor]] = {}  # (parameter, stage) -> other stage -> gradient
+        self._split = {(a.stage, a.microbatch) for a in self.actions if a.op == Op.W}
+        self._settled = False
+
+    def run(self, iteration: int, clock: Callable[[], float] = time.perf_counter) -> list[Span]:
+        """Run an iteration; every action's times are returned."""
+        self._settled = False
+        for store in (self._values, self._made, self._gradients, self._returned, self._others):
+            store.clear()
+        receives = [i for i, a in enumerate(self.actions) if a.op in (Op.RECV_F, Op.RECV_B)]
+        posted = 0
+        begin = clock()
+        spans: list[Span] = []
+        for i, action in enumerate(self.actions):
+            while posted < len(receives) and (posted < AHEAD or receives[posted - AHEAD] < i):
+                self._post(self.actions[receives[posted]])
+                posted += 1
+            start, cpu = clock(), time.thread_time()
+            before = self._collective_seconds(action.stage)
+            self._do(action, iteration)
+            spent = self._collective_seconds(action.stage) - before
+            spans.append(
+                Span(
+                    action.op,
+                    action.stage,
+                    action.microbatch,
+                    start - begin,
+                    clock() - begin,
+                    time.thread_time() - cpu,
+                    spent,
+                )
+            )
+        self.mailbox.settle()
+        return spans
+
+    def _collective_seconds(self, stage: int) -> float:
+        return self.runners[stage].comm.seconds
+
+    def _parcels(self, action: Action) -> tuple[list[tuple[str, Parcel]], int]:
+        """What a transfer carries, and its turn."""
+        sends = action.op in (Op.SEND_F, Op.SEND_B)
+        key = (action.stage, action.peer) if sends else (action.peer, action.stage)
+        if action.microbatch < 0:
+            return self.tied.get(key, []), 0
+        table = self.forward if action.op in (Op.SEND_F, Op.RECV_F) else self.backward
+        return table.get(key, []), action.microbatch
+
+    def _post(self, action: Action) -> None:
+        parcels, turn = self._parcels(action)
+        for _, parcel in parcels:
+            self.mailbox.post(parcel, turn)
+
+    def _do(self, action: Action, iteration: int) -> None:
+        runner, key = self.runners[action.stage], (action.stage, action.microbatch)
+        if action.op == Op.F:
+            self._near_receive(action, self.forward, self._values)
+            self._made[key] = runner.forward(action.microbatch, self._values.pop(key, {}))
+            self._near_send(action, self.forward, self._made)
+        elif action.op == Op.B:
+            self._near_receive(action, self.backward, self._gradients)
+            self._made.pop(key, None)
+            gradients = self._gradients.pop(key, {})
+            self._returned[key] = runner.backward(action.microbatch, gradients, weights=key not in self._split)
+            self._near_send(action, self.backward, self._returned)
+        elif action.op == Op.W:
+            runner.backward_weights(action.microbatch)
+        elif action.op == Op.REDUCE:
+            runner.reduce()
+        elif action.op == Op.UPDATE:
+            self._settle_tied()
+            runner.update(iteration)
+        elif action.op in (Op.SEND_F, Op.SEND_B):
+            self._send(action)
+        else:
+            self._receive(action)
+
+    def _send(self, action: Action) -> None:
+        parcels, turn = self._parcels(action)
+        for name, parcel in parcels:
+            self.mailbox.send(parcel, turn, self._outgoing(action)[name])
+
+    def _outgoing(self, action: Action) -> Mapping[str, Tensor]:
+        if action.microbatch < 0:
+            return self.runners[action.stage].gradients
+        return (self._made if action.op == Op.SEND_F else self._returned)[action.stage, action.microbatch]
+
+    def _receive(self, action: Action) -> None:
+        parcels, turn = self._parcels(action)
+        for name, parcel in parcels:
+            x = self.mailbox.receive(parcel, turn)
+            if action.microbatch < 0:
+                self._others.setdefault((name, action.stage), {})[action.peer] = x
+            elif action.op == Op.RECV_F:
+                self._values.setdefault((action.stage, action.microbatch), {})[name] = x
+            else:
+                self._add(self._gradients.setdefault((action.stage, action.microbatch), {}), name, x)
+
+    @staticmethod
+    def _add(store: dict[str, Tensor], name: str, x: Tensor) -> None:
+        store[name] = store[name] + x if name in store else x
+
+    # Stages of one mesh hand each other what programs do not say.
+
+    def _near_send(
+        self, action: Action, table: Mapping[tuple[int, int], list[tuple[str, Parcel]]],
+        store: Mapping[tuple[int, int], Mapping[str, Tensor]],
+    ) -> None:  # fmt: skip
+        for a, b in sorted(self.near):
+            if a == action.stage:
+                for name, parcel in table.get((a, b), []):
+                    self.mailbox.send(parcel, action.microbatch, store[a, action.microbatch][name])
+
+    def _near_receive(
+        self, action: Action, table: Mapping[tuple[int, int], list[tuple[str, Parcel]]],
+        store: dict[tuple[int, int], dict[str, Tensor]],
+    ) -> None:  # fmt: skip
+        for a, b in sorted(self.near):
+            if b == action.stage:
+                for name, parcel in table.get((a, b), []):
+                    x = self.mailbox.receive(parcel, action.microbatch)
+                    self._add(store.setdefault((b, action.microbatch), {}), name, x)
+
+    def _settle_tied(self) -> None:
+        """Add up the gradients of parameters that several stages keep, in the order of stages, so that all agree."""
+        if self._settled:
+            return
+        self._settled = True
+        for a, b in sorted(self.near):
+            for name, parcel in self.tied.get((a, b), []):
+                self.mailbox.send(parcel, 0, self.runners[a].gradients[name])
+        for a, b in sorted(self.near):
+            for name, parcel in self.tied.get((a, b), []):
+                self._others.setdefault((name, b), {})[a] = self.mailbox.receive(parcel, 0)
+        totals: dict[tuple[str, int], Tensor] = {}
+        for (name, stage), others in self._others.items():
+            parts = others | {stage: self.runners[stage].gradients[name]}
+            first, *rest = (parts[s] for s in sorted(parts))
+            total = first.clone()
+            for part in rest:
+                total += part
+            totals[name, stage] = total
+        for (name, stage), total in totals.items():
+            self.runners[stage].gradients[name] = total

@@ -1,0 +1,152 @@
+"""`run_job`: what one rank does for one plan."""
+
+from __future__ import annotations
+
+import gc
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...profiles.graph import Graph
+from ...profiles.graph.document import from_json
+from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.program import Action, Op
+from .comm import MeshComm
+from .edges import edges_of, mesh_ranks, tied_edges
+from .executor import Executor
+from .mailbox import Mailbox
+from .optimizer import Optimizer
+from .recompute import redone
+from .single import make_input, make_parameter
+from .stage import StageRunner
+from .stage_layout import StageLayout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["run_job"]
+
+
+@dataclass(eq=False)
+class _Inputs:
+    """Inputs of one iteration at a time, made before it starts."""
+
+    graph: Graph
+    seed: int
+    dtype: str
+    iteration: int = 0
+
+    def __post_init__(self) -> None:
+        self._made: dict[tuple[str, int], Tensor] = {}
+
+    def prepare(self, iteration: int, names: set[str], microbatches: int) -> None:
+        """Make those that are read here."""
+        self._made = {
+            (name, m): make_input(self.graph, name, self.seed, iteration, m, self.dtype)
+            for name in names
+            for m in range(microbatches)
+        }
+
+    def __call__(self, name: str, microbatch: int) -> Tensor:
+        return self._made[name, microbatch]
+
+
+def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, Any]:
+    """Train by a plan on this rank.
+
+    Parameters
+    ----------
+    job : dict
+        As `run.training_job` makes it.
+    rank : int
+        This one; ranks beyond the plan's devices only help to make process groups.
+    timeout : timedelta
+        Longest wait for another rank.
+
+    Returns
+    -------
+    dict
+        Losses, seconds and spans of each iteration, counted collectives, and where this rank's arrays are.
+    """
+    import torch
+    import torch.distributed as dist
+
+    plan = TrainingPlan.from_json(job["plan"])
+    graph = from_json(job["graph"]).with_batch(plan.microbatch)
+    ranks = mesh_ranks(plan)
+    optimizer = Optimizer(**job["optimizer"])
+    inputs = _Inputs(graph, job["seed"], job["dtype"])
+    runners: dict[int, StageRunner] = {}
+    comms: list[MeshComm] = []
+    for number, entry in enumerate(plan.stages):
+        comm = MeshComm.create(ranks[entry.mesh], entry.logical, rank, timeout)
+        if comm is not None:
+            comms.append(comm)
+            layout = StageLayout.of(plan, graph, number, comm)
+            runners[number] = StageRunner(
+                layout, comm, inputs=inputs,
+                parameter=lambda name: make_parameter(graph, name, job["seed"], job["dtype"]),
+                optimizer=optimizer, microbatches=plan.microbatches, loss=graph.operators[-1].name,
+                redo=redone(layout, entry.recompute),
+            )  # fmt: skip
+    mesh = next((m for m, mine in enumerate(ranks) if rank in mine), -1)
+    everyone: Any = dist.new_group(list(range(sum(map(len, ranks)))), timeout=timeout)
+    answer: dict[str, Any] = {"rank": rank, "mesh": mesh, "seconds": [], "spans": [], "losses": []}
+    if mesh < 0:
+        return answer
+    actions = [Action(Op(op), *rest) for op, *rest in job["program"][mesh]]
+    executor = Executor(
+        runners, actions, edges_of(plan, graph), tied_edges(plan, graph), [s.mesh for s in plan.stages], rank,
+        Mailbox(getattr(torch, job["dtype"]), plan.microbatches), plan.microbatches,
+    )  # fmt: skip
+    names = {
+        name for runner in runners.values() for run in runner.layout.operators for name in run.op.inputs
+        if name in {x.name for x in graph.inputs}
+    }  # fmt: skip
+    gc.collect()
+    gc.disable()
+    for iteration in range(job["iterations"]):
+        inputs.prepare(iteration, names, plan.microbatches)
+        dist.barrier(everyone)
+        spans = executor.run(iteration)
+        answer["spans"].append(spans)
+        answer["seconds"].append(max((span.end for span in spans), default=0.0))
+        losses = [x for runner in runners.values() for x in runner.losses.values()]
+        answer["losses"].append(sum(losses) / plan.microbatches if losses else None)
+    dist.barrier(everyone)  # nobody leaves while another still reads
+    gc.enable()
+    answer["counts"] = {str(number): dict(runner.counts) for number, runner in runners.items()}
+    if job["keep"]:
+        answer["arrays"] = _save(Path(job["arrays"]), rank, runners)
+    dist.destroy_process_group(everyone)
+    for comm in comms:
+        comm.destroy()
+    return answer
+
+
+def _save(folder: Path, rank: int, runners: dict[int, StageRunner]) -> str:
+    """Gradients and weights of this rank, each with its place in the whole."""
+    import numpy as np
+
+    from .messages import Place, region
+
+    arrays: dict[str, Any] = {}
+    index: list[dict[str, Any]] = []
+    for number, runner in runners.items():
+        comm = runner.comm
+        device = comm.ranks.index(rank)
+        for name, p in runner.layout.parameters.items():
+            for what, layout, x in (
+                ("gradient", p.state, runner.gradients.get(name)),
+                ("weight", p.storage, runner.weights[name]),
+            ):
+                if x is not None:
+                    key = f"a{len(index)}"
+                    arrays[key] = x.numpy()
+                    part = region(p.full, Place(comm.ranks, comm.shape, layout), device)
+                    index.append({"key": key, "what": what, "name": name, "stage": number, "part": part})
+    path = folder / f"rank-{rank}.npz"
+    np.savez(path, index=np.array(json.dumps(index)), **arrays)
+    return str(path)

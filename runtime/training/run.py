@@ -1,0 +1,264 @@
+"""`run_training`: train a planned graph on processes of this machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ...errors import InputError
+from ...profiles.graph import Graph
+from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.plan_graph import check_graph
+from ...simulator.training.program import Program
+from ...simulator.training.schedules import make_program
+from .arrays import assemble
+from .edges import edges_of, mesh_ranks, tied_groups
+from .executor import Span
+from .optimizer import Optimizer
+from .session import TrainingSession
+
+if TYPE_CHECKING:
+    from .single import SingleRun
+
+__all__ = ["Difference", "TrainingRun", "plan_program", "rank_names", "run_training"]
+
+NOTHING = 1e-6
+"""A gradient that is smaller than this part of the model's largest is zero but for rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far a run is from the single-device run.
+
+    Parameters
+    ----------
+    loss : float
+        Largest relative difference of an iteration's loss.
+    gradient : float
+        Largest difference of a gradient's element, over the largest element of that gradient. Gradients that are zero
+        but for rounding (of a key's bias, on which no softmax depends) are held against the largest of the model.
+    worst : str
+        Parameter of that gradient.
+    weight : float
+        The same of the weights after the last step, where the gradient is none of those: Adam makes steps of rounding.
+    """
+
+    loss: float
+    gradient: float
+    worst: str
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """What a run of a plan did.
+
+    Parameters
+    ----------
+    seconds : tuple of float
+        Of each iteration: the last rank's end since all started together.
+    losses : tuple of float
+        Mean loss of each iteration's microbatches.
+    spans : tuple of tuple of tuple of Span
+        Every action's times: for each iteration, for each rank.
+    mesh_of_rank : tuple of int
+        Mesh of each rank.
+    collectives : mapping
+        Stage -> '<pass>.<collective>' -> number on its first rank, all iterations together.
+    microbatches : int
+        Of an iteration.
+    gradients, weights : mapping
+        Parameter -> whole array, of the last iteration; empty if they were not asked for.
+    difference : Difference, optional
+        From the single-device run, if it was asked for.
+    """
+
+    seconds: tuple[float, ...]
+    losses: tuple[float, ...]
+    spans: tuple[tuple[tuple[Span, ...], ...], ...]
+    mesh_of_rank: tuple[int, ...]
+    collectives: Mapping[int, Mapping[str, int]]
+    microbatches: int
+    gradients: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    weights: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    difference: Difference | None = None
+
+    @property
+    def median_s(self) -> float:
+        """Median seconds of an iteration, the first left out where there are others: it meets cold code."""
+        return float(np.median(self.seconds[1:] or self.seconds))
+
+    def collectives_of(self, stage: int) -> dict[str, float]:
+        """A stage's collectives as plans count them: per microbatch, or per iteration for reduce and update."""
+        n = len(self.seconds)
+        once = ("reduce.", "update.")
+        return {
+            name: count / n / (1 if name.startswith(once) else self.microbatches)
+            for name, count in sorted(self.collectives[stage].items())
+        }
+
+
+def run_training(
+    plan: TrainingPlan,
+    graph: Graph,
+    *,
+    seed: int = 0,
+    iterations: int = 1,
+    dtype: Literal["float32", "float64"] = "float32",
+    compare: bool = False,
+    keep: bool = False,
+    learning_rate: float = 1e-3,
+    processes: int | None = None,
+    timeout_s: float = 60.0,
+    session: TrainingSession | None = None,
+) -> TrainingRun:
+    """Train by a plan: one process for each of its devices, each on a core of its own where there are enough.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        What to run.
+    graph : Graph
+        What was planned; any batch size.
+    seed : int
+        Of parameters and data.
+    iterations : int
+        How many.
+    dtype : {"float32", "float64"}
+        Of everything that is no index, whatever the graph says: a CPU computes in these.
+    compare : bool
+        Also run on a single device, and say how far the two are apart.
+    keep : bool
+        Whether to bring gradients and weights back (`compare` does).
+    learning_rate : float
+        Of the plan's optimiser.
+    processes : int, optional
+        At most so many; as many as the plan has devices if left out.
+    timeout_s : float
+        Longest wait of a rank for another, seconds.
+    session : TrainingSession, optional
+        Processes that are up already; they stay so.
+
+    Raises
+    ------
+    InputError
+        If the plan is for another graph, needs more processes, or cannot be run as it is written.
+    RunError
+        If a rank dies, fails or falls silent; the others are ended and the message names it.
+    """
+    if isinstance(iterations, bool) or iterations < 1:
+        raise InputError(f"run: iterations: expected a positive integer (got {iterations!r})")
+    if dtype not in ("float32", "float64"):
+        raise InputError(f"run: dtype: expected float32 or float64 (got {dtype!r})")
+    small = graph.with_batch(plan.microbatch)
+    check_graph(plan, small)
+    needed = sum(map(len, mesh_ranks(plan)))
+    have = session.processes if session is not None else processes
+    if have is not None and have < needed:
+        raise InputError(
+            f"run: the plan needs {needed} processes, one for each device of its meshes (got {have}); give more, or "
+            f"plan for a cluster of {have} devices"
+        )
+    optimizer = Optimizer(plan.model.optimizer, learning_rate)
+    job = training_job(
+        plan, small, plan_program(plan, small), seed=seed, iterations=iterations, dtype=dtype, keep=keep or compare,
+        optimizer=optimizer,
+    )  # fmt: skip
+    if session is not None:
+        run = _collect(plan, session.run(job, rank_names(plan)))
+    else:
+        with TrainingSession(needed, timeout_s=timeout_s) as mine:
+            run = _collect(plan, mine.run(job, rank_names(plan)))
+    if not compare:
+        return run
+    from .single import single_device
+
+    single = single_device(
+        small, seed=seed, microbatches=plan.microbatches, iterations=iterations, dtype=dtype, optimizer=optimizer
+    )
+    return TrainingRun(**{**vars(run), "difference": _difference(run, single)})
+
+
+def plan_program(plan: TrainingPlan, graph: Graph) -> Program:
+    """The program of a plan's schedule on its stages and meshes."""
+    pairs: dict[tuple[int, int], bool] = {}
+    for edge in edges_of(plan, graph):
+        key = edge.source, edge.target
+        pairs[key] = pairs.get(key, False) or edge.gradient
+    return make_program(
+        plan.schedule,
+        len(plan.stages),
+        plan.microbatches,
+        mesh_of=[stage.mesh for stage in plan.stages],
+        transfers=[(a, b, gradient) for (a, b), gradient in sorted(pairs.items())],
+        tied=[stages for _, stages in tied_groups(plan, graph)],
+    )
+
+
+def training_job(
+    plan: TrainingPlan, graph: Graph, program: Program, *, seed: int, iterations: int, dtype: str, keep: bool,
+    optimizer: Optimizer,
+) -> dict[str, Any]:  # fmt: skip
+    """What `job.run_job` reads."""
+    return {
+        "plan": plan.to_json(),
+        "graph": graph.to_json(),
+        "program": [[[a.op, a.stage, a.microbatch, a.peer, a.slice] for a in mine] for mine in program.actions],
+        "seed": seed,
+        "iterations": iterations,
+        "dtype": dtype,
+        "keep": keep,
+        "optimizer": asdict(optimizer),
+    }
+
+
+def rank_names(plan: TrainingPlan) -> dict[int, str]:
+    """What each rank is, for messages."""
+    names: dict[int, str] = {}
+    for mesh, ranks in enumerate(mesh_ranks(plan)):
+        stages = [str(s) for s, stage in enumerate(plan.stages) if stage.mesh == mesh]
+        for device, rank in enumerate(ranks):
+            which = f"stage{'s' if len(stages) > 1 else ''} {', '.join(stages)}"
+            names[rank] = f"{which}, device {device + 1} of {len(ranks)}"
+    return names
+
+
+def _collect(plan: TrainingPlan, answers: list[dict[str, Any]]) -> TrainingRun:
+    ranks = mesh_ranks(plan)
+    mine = answers[: sum(map(len, ranks))]
+    iterations = len(mine[0]["seconds"])
+    seconds = tuple(max(a["seconds"][i] for a in mine) for i in range(iterations))
+    losses = tuple(next(a["losses"][i] for a in mine if a["losses"][i] is not None) for i in range(iterations))
+    spans = tuple(tuple(tuple(Span(*s) for s in a["spans"][i]) for a in mine) for i in range(iterations))
+    collectives: dict[int, dict[str, int]] = {}
+    for number, stage in enumerate(plan.stages):
+        found = [Counter(a["counts"][str(number)]) for a in mine if a["mesh"] == stage.mesh]
+        collectives[number] = dict(found[0])
+    gradients, weights = assemble([a["arrays"] for a in mine if "arrays" in a])
+    return TrainingRun(
+        seconds, losses, spans, tuple(a["mesh"] for a in mine), collectives, plan.microbatches, gradients, weights
+    )
+
+
+def _difference(run: TrainingRun, single: SingleRun) -> Difference:
+    sizes = {name: float(g.abs().max()) for name, g in single.gradients.items()}
+    largest = max(sizes.values(), default=0.0)
+    real = {name for name, size in sizes.items() if size > NOTHING * largest}
+
+    def apart(a: Mapping[str, Any], b: Mapping[str, Any], name: str, least: float) -> float:
+        if name not in a:
+            return np.inf
+        reference = b[name].numpy()
+        scale = max(float(np.abs(reference).max()), least)
+        return float(np.abs(a[name] - reference).max()) / (scale or 1.0)
+
+    gradients = [
+        (apart(run.gradients, single.gradients, n, 0.0 if n in real else largest), n) for n in single.gradients
+    ]
+    weights = [apart(run.weights, single.parameters, n, 0.0) for n in single.parameters if n in real]
+    loss = max(abs(a - b) / (abs(b) or 1.0) for a, b in zip(run.losses, single.losses, strict=True))
+    return Difference(loss, *max(gradients, default=(0.0, "")), max(weights, default=0.0))

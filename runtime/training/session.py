@@ -1,0 +1,247 @@
+"""`TrainingSession`: processes on this machine that train plans one after another, pinned, awaited and surely ended."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...errors import InputError, RunError
+from ..protocol import receive_json, send_json
+
+__all__ = ["RankFailure", "TrainingSession"]
+
+GRACE_S = 0.5
+"""After the first sign of trouble, how long others may still say what they saw: a rank that dies makes its neighbours
+fail too, and the message should name the rank that died."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """What went wrong on one rank.
+
+    Parameters
+    ----------
+    rank : int
+        Where.
+    text : str
+        What.
+    gone : bool
+        Whether the process ended.
+    secondary : bool
+        Whether it only noticed that another did not answer.
+    """
+
+    rank: int
+    text: str
+    gone: bool = False
+    secondary: bool = False
+
+
+@dataclass(eq=False)
+class _Rank:
+    popen: subprocess.Popen[bytes]
+    pipe: socket.socket
+    log: Path
+
+
+class TrainingSession:
+    """Worker processes; a context manager that leaves none behind.
+
+    Each has one torch thread and, where there are as many cores as ranks, a core of its own. A worker also ends by
+    itself when this process is gone (see `runtime.worker.die_with_parent`).
+
+    Parameters
+    ----------
+    processes : int
+        Ranks.
+    timeout_s : float
+        Longest wait of a rank for another, and longest silence at start-up, seconds.
+
+    Raises
+    ------
+    InputError
+        If torch is missing or an argument is wrong.
+    RunError
+        If a worker does not start.
+    """
+
+    def __init__(self, processes: int, *, timeout_s: float = 60.0) -> None:
+        if importlib.util.find_spec("torch") is None:
+            raise InputError("run: torch is not installed; running needs it: pip install 'meshwright[torch]'")
+        if isinstance(processes, bool) or processes < 1:
+            raise InputError(f"run: processes: expected a positive integer (got {processes!r})")
+        if not timeout_s > 0:
+            raise InputError(f"run: timeout_s: expected positive seconds (got {timeout_s!r})")
+        self.processes, self.timeout_s = processes, timeout_s
+        self._ranks: list[_Rank] = []
+        self._lifeline: list[int] = []
+        self._folder = tempfile.TemporaryDirectory(prefix="meshwright-training-")
+        self._jobs = 0
+        self.broken = False
+
+    @property
+    def folder(self) -> Path:
+        """Where ranks leave arrays; gone when the session ends."""
+        return Path(self._folder.name)
+
+    def __enter__(self) -> TrainingSession:
+        try:
+            self._lifeline = list(os.pipe())
+            cores = _cores(self.processes)
+            for rank in range(self.processes):
+                self._ranks.append(self._start(rank, cores[rank]))
+            self._answers({}, "start-up")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self, rank: int, core: int | None) -> _Rank:
+        ours, theirs = socket.socketpair()
+        log = self.folder / f"rank-{rank}.log"
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo"),
+        }
+        command = [sys.executable, "-m", f"{__package__}.worker"]
+        with log.open("wb") as printed:
+            popen = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(self._lifeline[0]), str(os.getpid())],
+                stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=environment,
+                pass_fds=(theirs.fileno(), self._lifeline[0]),
+                start_new_session=True,  # Ctrl-C in a terminal is this process's to handle
+            )  # fmt: skip
+        theirs.close()
+        store = str(self.folder / "store")
+        send_json(
+            ours, {"rank": rank, "world": self.processes, "core": core, "store": store, "timeout_s": self.timeout_s}
+        )
+        return _Rank(popen, ours, log)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process of each rank."""
+        return tuple(rank.popen.pid for rank in self._ranks)
+
+    def run(self, job: Mapping[str, Any], names: Mapping[int, str] | None = None) -> list[dict[str, Any]]:
+        """Give every rank a job, and wait for all answers, in order of rank.
+
+        Parameters
+        ----------
+        job : mapping
+            As `worker` reads it; the session adds where arrays go.
+        names : mapping, optional
+            Rank -> what it does, for messages.
+
+        Raises
+        ------
+        InputError
+            If a rank found something wrong with the job.
+        RunError
+            If a rank died, failed or fell silent; the others are ended.
+        """
+        if self.broken:
+            raise RunError("run: this session has failed before; start a new one")
+        self._jobs += 1
+        arrays = self.folder / f"job-{self._jobs}"
+        arrays.mkdir()
+        for rank in self._ranks:
+            with contextlib.suppress(OSError):  # its end is noticed below, with its last words
+                send_json(rank.pipe, {**job, "arrays": str(arrays)})
+        return self._answers(names or {}, "the run")
+
+    def _answers(self, names: Mapping[int, str], during: str) -> list[dict[str, Any]]:
+        waiting = {rank.pipe: number for number, rank in enumerate(self._ranks)}
+        answers: dict[int, dict[str, Any]] = {}
+        failures: list[RankFailure] = []
+        give_up = time.monotonic() + max(60.0, self.timeout_s) if during == "start-up" else None
+        while waiting:
+            left = None if give_up is None else max(0.0, give_up - time.monotonic())
+            ready, _, _ = select.select(list(waiting), [], [], left)
+            if not ready:
+                break
+            for pipe in ready:
+                number = waiting.pop(pipe)
+                try:
+                    answer: dict[str, Any] = receive_json(pipe)
+                except (RunError, OSError):
+                    failures.append(RankFailure(number, self._obituary(number), gone=True))
+                else:
+                    if "error" in answer:
+                        failures.append(RankFailure(number, answer["error"], secondary=answer["secondary"]))
+                        if answer["input"]:
+                            self._fail()
+                            raise InputError(answer["error"])
+                    answers[number] = answer
+            if failures and give_up is None:
+                give_up = time.monotonic() + GRACE_S
+        if failures or waiting:
+            self._fail()
+            raise RunError(_blame(failures, list(waiting.values()), names, during))
+        return [answers[number] for number in range(self.processes)]
+
+    def _obituary(self, number: int) -> str:
+        rank = self._ranks[number]
+        try:
+            code = rank.popen.wait(5.0)
+        except subprocess.TimeoutExpired:
+            return "closed its pipe but did not exit"
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        said = rank.log.read_text(errors="replace").strip().splitlines()
+        return f"{how}{': ' + said[-1] if said and code > 0 else ''}"
+
+    def _fail(self) -> None:
+        self.broken = True
+        self.close()
+
+    def close(self) -> None:
+        """End every worker, at once, and wait until it is gone."""
+        for rank in self._ranks:
+            rank.pipe.close()
+            rank.popen.kill()
+        for rank in self._ranks:
+            rank.popen.wait()
+        self._ranks = []
+        for descriptor in self._lifeline:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._lifeline = []
+        self.broken = True
+        self._folder.cleanup()
+
+
+def _blame(failures: list[RankFailure], silent: list[int], names: Mapping[int, str], during: str) -> str:
+    """One line that names the rank that failed first: one that is gone before one that raised, before bystanders."""
+    if not failures:
+        return f"run: no answer from rank {silent[0]} in time, during {during}"
+    worst = min(failures, key=lambda failure: (not failure.gone, failure.secondary, failure.rank))
+    what = f" ({names[worst.rank]})" if worst.rank in names else ""
+    verb = "died" if worst.gone else "failed"
+    return f"run: rank {worst.rank}{what} {verb} during {during}: {worst.text}"
+
+
+def _cores(processes: int) -> list[int | None]:
+    """A core for each rank where there are enough; else the system shares them out."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [None] * processes
+    mine = sorted(os.sched_getaffinity(0))
+    return [mine[rank] if processes <= len(mine) else None for rank in range(processes)]

@@ -1,0 +1,256 @@
+"""`StageRunner`: one stage on one device: forward, backward by its two halves, gradient reduction and update."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...errors import RunError
+from .comm import Axes, MeshComm
+from .layout import Layout, whole
+from .operators import compute
+from .optimizer import Optimizer
+from .routes import route
+from .stage_layout import OperatorRun, StageLayout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["StageRunner"]
+
+
+@dataclass(eq=False)
+class _Taped:
+    """One operator of one microbatch: what it read (leaves) and what it made."""
+
+    run: OperatorRun
+    operands: list[Tensor]
+    made: Tensor
+
+
+@dataclass(eq=False)
+class _Microbatch:
+    """What a microbatch keeps until its backward pass."""
+
+    values: dict[str, Tensor] = field(default_factory=dict)
+    tape: dict[int, _Taped] = field(default_factory=dict)
+    weights: list[tuple[_Taped, Tensor]] = field(default_factory=list)
+
+
+Slot = tuple[str, Layout, Axes]
+"""Parameter, how an operator reads it, axes over which its gradients are parts of a sum."""
+
+
+class StageRunner:
+    """The shards of one stage and what is done with them.
+
+    Parameters
+    ----------
+    layout : StageLayout
+        What runs where.
+    comm : MeshComm
+        The stage's mesh.
+    inputs : callable
+        (name, microbatch) -> the whole input.
+    parameter : callable
+        Name -> the whole parameter's first value.
+    optimizer : Optimizer
+        What steps.
+    microbatches : int
+        Of an iteration; gradients are their mean.
+    loss : str
+        Name of the graph's loss.
+    redo : sequence of sequence of int, optional
+        Operators, by position in the stage, whose results are not kept but made again in the backward pass, group by
+        group.
+    """
+
+    def __init__(
+        self, layout: StageLayout, comm: MeshComm, *, inputs: Callable[[str, int], Tensor],
+        parameter: Callable[[str], Tensor], optimizer: Optimizer, microbatches: int, loss: str,
+        redo: tuple[tuple[int, ...], ...] = (),
+    ) -> None:  # fmt: skip
+        self.layout, self.comm, self.inputs = layout, comm, inputs
+        self.optimizer, self.microbatches, self.loss = optimizer, microbatches, loss
+        self.weights: dict[str, Tensor] = {}
+        self.state: dict[str, list[Tensor]] = {}
+        mesh, every = layout.mesh, layout.parameters.items()
+        self._to_state = {n: route(p.storage, p.state, p.full, p.itemsize, mesh) for n, p in every}
+        self._to_storage = {n: route(p.state, p.storage, p.full, p.itemsize, mesh) for n, p in every}
+        comm.phase = "setup"
+        for name, p in every:
+            lie = route(whole(len(p.full)), p.storage, p.full, p.itemsize, mesh)
+            self.weights[name] = lie.run(comm, parameter(name)).clone()
+            self.state[name] = optimizer.state(self._to_state[name].run(comm, self.weights[name]))
+        self._running: dict[int, _Microbatch] = {}
+        self._parts: dict[Slot, Tensor] = {}
+        self.gradients: dict[str, Tensor] = {}
+        self.losses: dict[int, float] = {}
+        self._redo = {i: group for group in redo for i in group}
+        self._hidden = _hidden(layout, redo) - {loss}
+
+    # A microbatch's life: forward, backward (both halves, or inputs first), weights.
+
+    def forward(self, microbatch: int, received: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run a microbatch; what other stages read is returned.
+
+        Parameters
+        ----------
+        microbatch : int
+            Which.
+        received : mapping
+            Values of other stages -> shards as they lie here.
+        """
+        self.comm.phase = "forward"
+        kept = self._running[microbatch] = _Microbatch(dict(received))
+        for i in range(len(self.layout.operators)):
+            self._operate(kept, i, microbatch, tape=i not in self._redo)
+        if self.loss in kept.values:
+            self.losses[microbatch] = float(kept.values[self.loss])
+        out = {name: kept.values[name] for name in self.layout.sent}
+        for name in self._hidden:
+            del kept.values[name]
+        return out
+
+    def _operate(self, kept: _Microbatch, i: int, microbatch: int, *, tape: bool) -> None:
+        import torch
+
+        run = self.layout.operators[i]
+        operands: list[Tensor] = []
+        for name, way, wants in zip(run.op.inputs, run.operands, run.wants, strict=True):
+            x = way.run(self.comm, self._value(kept, name, microbatch)).detach()
+            operands.append(x.requires_grad_() if wants and tape else x)
+        with torch.set_grad_enabled(tape):
+            made = compute(run.local, operands)
+        if tape and any(run.wants):
+            kept.tape[i] = _Taped(run, operands, made)
+        kept.values[run.op.name] = run.result.run(self.comm, made.detach())
+
+    def _value(self, kept: _Microbatch, name: str, microbatch: int) -> Tensor:
+        if name in kept.values:
+            return kept.values[name]
+        if name in self.weights:
+            return self.weights[name]
+        kept.values[name] = self.inputs(name, microbatch)
+        return kept.values[name]
+
+    def backward(self, microbatch: int, gradients: Mapping[str, Tensor], *, weights: bool = True) -> dict[str, Tensor]:
+        """Bring a microbatch's gradients back; those of received values are returned.
+
+        Parameters
+        ----------
+        microbatch : int
+            Which.
+        gradients : mapping
+            Of values that other stages read, as they lie here.
+        weights : bool
+            Whether to do the weights' half too, or leave it to `backward_weights`.
+        """
+        import torch
+
+        kept = self._running[microbatch]
+        found = dict(gradients)
+        if self.loss in kept.values:
+            found[self.loss] = torch.full_like(kept.values[self.loss], 1.0 / self.microbatches)
+        for i in range(len(self.layout.operators) - 1, -1, -1):
+            run = self.layout.operators[i]
+            if i in self._redo and i not in kept.tape and any(run.wants):
+                self.comm.phase = "recompute"
+                for j in self._redo[i]:
+                    self._operate(kept, j, microbatch, tape=True)
+            gradient = found.pop(run.op.name, None)
+            taped = kept.tape.pop(i, None)
+            if gradient is None or taped is None:
+                continue
+            self.comm.phase = "backward"
+            self._back(kept, taped, run.result.back(self.comm, gradient), found, weights)
+        unread = [name for name in self.layout.received if name not in found]
+        found |= {name: torch.zeros_like(kept.values[name]) for name in unread}
+        if weights:
+            del self._running[microbatch]
+        else:
+            kept.values.clear()
+        return found
+
+    def _back(
+        self, kept: _Microbatch, taped: _Taped, gradient: Tensor, found: dict[str, Tensor], weights: bool
+    ) -> None:
+        import torch
+
+        run = taped.run
+        of_weights = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name in self.weights]
+        of_values = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name not in self.weights]
+        split = not weights and bool(of_weights)
+        if split:
+            kept.weights.append((taped, gradient))
+        now = of_values if split else [*of_values, *of_weights]
+        if not now:
+            return
+        back = torch.autograd.grad(taped.made, [taped.operands[k] for k in now], gradient, retain_graph=split)
+        for k, g in zip(now, back, strict=True):
+            if k in of_weights:
+                self._keep(run, k, g)
+                continue
+            name = run.op.inputs[k]
+            g = run.back[k].run(self.comm, g)
+            found[name] = found[name] + g if name in found else g
+
+    def backward_weights(self, microbatch: int) -> None:
+        """The weights' half of a microbatch whose inputs' half is done."""
+        import torch
+
+        self.comm.phase = "backward"
+        for taped, gradient in self._running.pop(microbatch).weights:
+            run = taped.run
+            mine = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name in self.weights]
+            back = torch.autograd.grad(taped.made, [taped.operands[k] for k in mine], gradient)
+            for k, g in zip(mine, back, strict=True):
+                self._keep(run, k, g)
+
+    def _keep(self, run: OperatorRun, k: int, gradient: Tensor) -> None:
+        slot = (run.op.inputs[k], run.layouts[k], run.lacks[k])
+        if slot in self._parts:
+            self._parts[slot].add_(gradient)
+        else:
+            self._parts[slot] = gradient.clone()
+
+    # Once an iteration.
+
+    def reduce(self) -> None:
+        """Add up the weights' gradients over devices, as each parameter's state lies."""
+        if self._running:
+            raise RunError(f"stage {self.layout.number}: microbatches {sorted(self._running)} have no backward pass")
+        self.comm.phase = "reduce"
+        self.gradients = {}
+        for (name, layout, lacks), part in self._parts.items():
+            p = self.layout.parameters[name]
+            total = route(layout, p.state, p.full, p.itemsize, self.layout.mesh, lacks).run(self.comm, part)
+            self.gradients[name] = self.gradients[name] + total if name in self.gradients else total
+        self._parts = {}
+
+    def update(self, iteration: int) -> None:
+        """Step every parameter that has a gradient, and gather what is stored less cut than its state."""
+        self.comm.phase = "update"
+        for name, gradient in self.gradients.items():
+            mine = self._to_state[name].run(self.comm, self.weights[name])
+            self.optimizer.apply(mine, gradient, self.state[name], iteration)
+            self.weights[name] = self._to_storage[name].run(self.comm, mine)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Collectives so far: '<pass>.<collective>' -> number."""
+        return Counter({name: n for name, n in self.comm.counts.items() if not name.startswith("setup.")})
+
+
+def _hidden(layout: StageLayout, redo: tuple[tuple[int, ...], ...]) -> set[str]:
+    """Results of groups that are made again which nobody outside their group reads."""
+    hidden: set[str] = set()
+    for group in redo:
+        mine = {layout.operators[i].op.name for i in group}
+        outside = {
+            name for i, run in enumerate(layout.operators) if i not in group for name in run.op.inputs if name in mine
+        }
+        hidden |= mine - outside - set(layout.sent)
+    return hidden
