@@ -1,0 +1,32 @@
+"""Why a module cannot be traced, in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["why_not"]
+
+
+def why_not(error: Exception, source: str, module: Any) -> str:
+    """One line: what stops the export, and where in the module."""
+    modules = {id(part): name for name, part in module.named_modules()}
+    where, walk = "", error.__traceback__
+    while walk is not None:
+        path = modules.get(id(walk.tb_frame.f_locals.get("self")))
+        code = walk.tb_frame.f_code
+        if path is not None and not code.co_filename.startswith(_torch_root()):
+            where = f" in module {path or '(root)'!r} ({code.co_filename.rsplit('/', 1)[-1]}:{walk.tb_lineno})"
+        walk = walk.tb_next
+    text = f"{type(error).__name__}: {error}"
+    dependent = ("data-dependent", "DataDependent", "unbacked", "GuardOnData", "aten._local_scalar_dense", "aten.equal",
+                 "is_nonzero", "item() on", "Meta tensors")  # fmt: skip
+    if any(word in text for word in dependent):
+        return f"{source}: control flow or shapes that depend on data{where}; expected a static module"
+    line = next((part.strip() for part in str(error).splitlines() if part.strip()), "no reason given")
+    return f"{source}: cannot be traced{where}: {type(error).__name__}: {line[:200]}"
+
+
+def _torch_root() -> str:
+    import torch
+
+    return str(torch.__file__).rsplit("/", 1)[0]

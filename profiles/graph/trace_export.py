@@ -1,0 +1,295 @@
+"""Two exports of a module, at a batch and at twice that, and what is read off them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InputError
+from .operator import DTYPE_BYTES
+from .trace_errors import why_not
+from .trace_tidy import LARGEST
+from .trace_values import Value
+
+__all__ = ["Exported", "Given", "exported"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input, parameter or buffer of an exported program."""
+
+    node: Any
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+    given: bool
+    """Whether it is an input, not a part of the module."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A module's calls at one batch.
+
+    Parameters
+    ----------
+    batch : int
+        Samples of the inputs.
+    source : str
+        The module's class.
+    tensors : list of Given
+        What it reads.
+    calls : list
+        Calls of operators, as nodes of torch.fx.
+    result : node
+        The loss.
+    constants : mapping
+        Buffers with their values, where the module has them, as arrays.
+    """
+
+    batch: int
+    source: str
+    tensors: list[Given]
+    calls: list[Any]
+    result: Any
+    constants: Mapping[str, Any]
+
+    def operator(self, node: Any) -> tuple[str, str]:
+        """Name and overload of what a node calls."""
+        return _operator(node)
+
+    def path(self, node: Any) -> str:
+        """Qualified name of the module that made the call."""
+        stack = node.meta.get("nn_module_stack") or {}
+        names = [str(entry[0]) for entry in stack.values()]
+        path = names[-1].split("@")[0] if names else ""
+        return path.removeprefix("traced").lstrip(".")
+
+    def shapes(self, node: Any) -> list[tuple[int, ...]]:
+        """Shape of every result."""
+        return [_static(value, node, self) for value in _results(node)]
+
+    def dtypes(self, node: Any) -> list[str]:
+        """Dtype of every result."""
+        return [_dtype(value) for value in _results(node)]
+
+    def arguments(self, node: Any, env: Mapping[Any, Any]) -> dict[str, Any]:
+        """Arguments by name, defaults filled in, nodes replaced by what `env` has for them."""
+        schema = node.target._schema.arguments
+        found = {a.name: (a.default_value if a.has_default_value() else None) for a in schema}
+        found |= {a.name: value for a, value in zip(schema, node.args, strict=False)}
+        found |= node.kwargs
+        return {key: _replaced(value, env) for key, value in found.items()}
+
+    def numbers(self, node: Any) -> list[Any]:
+        """Arguments that are no tensors."""
+        return [_plain(value) for value in (*node.args, *node.kwargs.values())]
+
+
+def exported(
+    module: Any, inputs: Sequence[Any] | Mapping[str, Any], loss: str | Callable[..., Any] | None, labels: Any,
+    batch_dim: int, name: str, known: Collection[str],
+) -> tuple[Exported, Exported]:  # fmt: skip
+    """The module with its loss, exported at the batch of the inputs and at twice that.
+
+    Raises
+    ------
+    InputError
+        If it cannot be exported, or makes other calls at another batch.
+    """
+    import torch
+
+    source = name or type(module).__name__
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"from_torch: expected a torch.nn.Module (got {type(module).__name__})")
+    given = _named(module, inputs, source)
+    if loss is not None:
+        given["labels"] = labels
+    bad = next((key for key, x in given.items() if not isinstance(x, torch.Tensor)), None)
+    if bad is not None:
+        raise InputError(f"{source}: input {bad!r}: expected a tensor (got {type(given[bad]).__name__})")
+    sizes = {key: x.shape[batch_dim] if -x.ndim <= batch_dim < x.ndim else 0 for key, x in given.items()}
+    if not sizes or len(set(sizes.values())) > 1 or 0 in sizes.values():
+        raise InputError(f"{source}: expected inputs with one batch size in dimension {batch_dim} (got {sizes})")
+    batch = next(iter(sizes.values()))
+    whole = _with_loss(module, loss)
+    one, two = (_export(whole, given, batch_dim, batch * k, module, source, known) for k in (1, 2))
+    names = [[_operator(node) for node in x.calls] for x in (one, two)]
+    if names[0] != names[1]:
+        raise InputError(
+            f"{source}: makes other calls at batch {2 * batch} than at {batch}; expected the same operators"
+        )
+    return one, two
+
+
+def _named(module: Any, inputs: Sequence[Any] | Mapping[str, Any], source: str) -> dict[str, Any]:
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    listed = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
+    try:
+        bound = inspect.signature(module.forward).bind(*listed)
+    except TypeError as error:
+        raise InputError(f"{source}: inputs: {error}") from None
+    found: dict[str, Any] = {}
+    for key, value in bound.arguments.items():
+        if isinstance(value, tuple) and key not in ("self",):  # *args
+            found |= {f"{key}{i}": x for i, x in enumerate(value)}
+        else:
+            found[key] = value
+    return found
+
+
+def _with_loss(module: Any, loss: str | Callable[..., Any] | None) -> Any:
+    import torch
+    from torch.nn import functional
+
+    def cross_entropy(result: Any, labels: Any) -> Any:
+        return functional.cross_entropy(result.flatten(0, -2), labels.flatten())
+
+    losses: Mapping[str, Callable[..., Any]] = {"cross_entropy": cross_entropy, "mse": functional.mse_loss}
+    if isinstance(loss, str) and loss not in losses:
+        raise InputError(f"loss: expected {' or '.join(map(repr, losses))} or a function (got {loss!r})")
+    function = losses[loss] if isinstance(loss, str) else loss
+
+    class Traced(torch.nn.Module):
+        """The module under a known name, and its loss."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.traced = module
+
+        def forward(self, given: Mapping[str, Any]) -> Any:
+            if function is None:
+                return self.traced(*given.values())
+            return function(self.traced(*[x for key, x in given.items() if key != "labels"]), given["labels"])
+
+    return Traced()
+
+
+def _export(
+    whole: Any, given: Mapping[str, Any], batch_dim: int, batch: int, module: Any, source: str, known: Collection[str]
+) -> Exported:
+    import torch
+
+    place = next((p.device for p in (*module.parameters(), *module.buffers())), torch.device("meta"))
+    example: dict[str, Any] = {}
+    for key, x in given.items():
+        shape = list(x.shape)
+        shape[batch_dim] = batch
+        example[key] = torch.empty(shape, dtype=x.dtype, device=place)
+    try:
+        program = torch.export.export(whole, (example,), strict=False)
+        program = _decomposed(program, known)
+    except Exception as error:
+        raise InputError(why_not(error, source, module)) from None
+    return _read(program, given, batch, module, source)
+
+
+def _decomposed(program: Any, known: Collection[str]) -> Any:
+    """The program with operators that are not known written as those that are, where torch knows how."""
+    import torch
+
+    for _ in range(3):
+        calls = [node for node in program.graph.nodes if node.op == "call_function"]
+        strange = {node.target for node in calls if not _known(node, known)}
+        table = {op: rule for op, rule in torch.export.default_decompositions().items() if op in strange}
+        if not table:
+            break
+        program = program.run_decompositions(table)
+    return program
+
+
+def _known(node: Any, known: Collection[str]) -> bool:
+    op, overload = _operator(node)
+    return op == "getitem" or not {op, op.rstrip("_"), f"{op}.{overload}"}.isdisjoint(known)
+
+
+def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, source: str) -> Exported:
+    from torch.export.graph_signature import InputKind
+
+    nodes = {node.name: node for node in program.graph.nodes}
+    owners: dict[int, str] = {}
+    parts = {
+        **dict(module.named_buffers(remove_duplicate=False)),
+        **dict(module.named_parameters(remove_duplicate=False)),
+    }
+    first = {name: owners.setdefault(id(part), name) for name, part in sorted(parts.items(), key=_order(module))}
+    names, tensors = iter(given), list[Given]()
+    for spec in program.graph_signature.input_specs:
+        node = nodes[spec.arg.name]
+        if not hasattr(node.meta.get("val"), "shape"):
+            raise InputError(f"{source}: input {node.name!r}: expected a tensor")
+        is_input = spec.kind == InputKind.USER_INPUT
+        target = next(names) if is_input else first.get(str(spec.target).removeprefix("traced."), str(spec.target))
+        trains = spec.kind == InputKind.PARAMETER and parts[target].requires_grad
+        value = node.meta["val"]
+        tensors.append(Given(node, target, tuple(value.shape), _dtype(value), trains, is_input))
+    outputs = [
+        s.arg.name for s in program.graph_signature.output_specs if s.kind.name in ("USER_OUTPUT", "LOSS_OUTPUT")
+    ]
+    scalars = [nodes[n] for n in outputs if n in nodes and nodes[n].meta["val"].numel() == 1]
+    if len(outputs) != 1 or len(scalars) != 1 or not scalars[0].meta["val"].dtype.is_floating_point:
+        shapes = [tuple(nodes[n].meta["val"].shape) for n in outputs if n in nodes]
+        raise InputError(f"{source}: expected one value, the loss (got results of shapes {shapes}); give loss=")
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    constants = {
+        t.name: parts[t.name].detach().float().numpy()
+        for t in tensors
+        if t.name in parts
+        and not t.trainable
+        and parts[t.name].device.type == "cpu"
+        and parts[t.name].numel() <= LARGEST
+    }
+    return Exported(batch, type(module).__name__, tensors, calls, scalars[0], constants)
+
+
+def _order(module: Any) -> Callable[[tuple[str, Any]], int]:
+    place = {name: i for i, (name, _) in enumerate(module.named_parameters(remove_duplicate=False))}
+    return lambda item: place.get(item[0], len(place))
+
+
+def _operator(node: Any) -> tuple[str, str]:
+    target = node.target
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return getattr(target, "__name__", str(target)), ""
+    space, _, op = schema.name.partition("::")
+    return (op if space == "aten" else schema.name), target._overloadname
+
+
+def _results(node: Any) -> list[Any]:
+    value = node.meta.get("val")
+    return list(value) if isinstance(value, (tuple, list)) else [] if value is None else [value]
+
+
+def _static(value: Any, node: Any, at: Exported) -> tuple[int, ...]:
+    shape = getattr(value, "shape", None)
+    if shape is None or not all(isinstance(n, int) for n in shape):
+        raise InputError(
+            f"{at.source}: {'.'.join(_operator(node))} in module {at.path(node) or '(root)'!r} makes "
+            "what depends on data; expected a static module"
+        )
+    return tuple(shape)
+
+
+def _dtype(value: Any) -> str:
+    name = str(value.dtype).removeprefix("torch.") if hasattr(value, "dtype") else "int64"
+    if name not in DTYPE_BYTES:
+        raise InputError(f"dtype {name} is not known to graphs; known: {', '.join(DTYPE_BYTES)}")
+    return name
+
+
+def _replaced(value: Any, env: Mapping[Any, Any]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_replaced(v, env) for v in value]
+    if hasattr(value, "meta") and hasattr(value, "op"):
+        return env[value]
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, Value) or hasattr(value, "meta") else value
