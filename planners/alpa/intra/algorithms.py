@@ -18,7 +18,7 @@ from itertools import product
 from typing import Literal, cast
 
 from ....errors import InputError
-from ....profiles.graph import DTYPE_BYTES, Operator
+from ....profiles.graph import DTYPE_BYTES, Operator, parse
 from ....simulator.mesh import Collective, LogicalMesh
 from .specs import Axes, ShardingSpec
 
@@ -98,8 +98,8 @@ class Algorithm:
 def derive(op: Operator, mesh: LogicalMesh, scatter: bool = False, repeat: bool = False) -> tuple[Algorithm, ...]:
     """All parallel algorithms of an operator on a mesh.
 
-    Every axis of more than one device is mapped to a loop; only where no mapping divides evenly the axes that do not fit
-    repeat the work.
+    Every axis of more than one device is mapped to a loop; only where no mapping divides evenly do the axes that do not
+    fit repeat the work.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def _follow(
 ) -> Algorithm:
     sizes = {name: size for name, size, _ in loops}
     axes = ["", ""]
-    for group, cut in zip(_parse(formula).operands[operand], spec.dims, strict=True):
+    for group, cut in zip(parse(formula).operands[operand], spec.dims, strict=True):
         left = sizes[group[0]] if group and group[0] in cuttable else 1
         for a in cut:
             if left % mesh[a]:
@@ -215,15 +215,9 @@ def _follow(
     return _algorithm(formula, loops, (axes[0], axes[1]))
 
 
-def _parse(formula: str):  # noqa: ANN202
-    from ....profiles.graph import parse
-
-    return parse(formula)
-
-
 def _specs(formula: str, axes: tuple[str, str]) -> tuple[ShardingSpec, ...]:
     """Specs of the result and the operands, the result as if nothing were reduced."""
-    parsed = _parse(formula)
+    parsed = parse(formula)
 
     def spec(dims: tuple[tuple[str, ...], ...]) -> ShardingSpec:
         return ShardingSpec(tuple(tuple(a for a in (0, 1) if axes[a] and g and g[0] == axes[a]) for g in dims))
@@ -232,7 +226,7 @@ def _specs(formula: str, axes: tuple[str, str]) -> tuple[ShardingSpec, ...]:
 
 
 def _algorithm(formula: str, loops: _Key, axes: tuple[str, str]) -> Algorithm:
-    parsed = _parse(formula)
+    parsed = parse(formula)
     split = {name: how for name, _, how in loops}
     mapped = [a for a in (0, 1) if axes[a]]
     result, *operands = _specs(formula, axes)
@@ -246,7 +240,7 @@ def _algorithm(formula: str, loops: _Key, axes: tuple[str, str]) -> Algorithm:
 
 def _scattered(formula: str, sizes: Mapping[str, int], mesh: tuple[int, int], plain: Algorithm) -> list[Algorithm]:
     """Variants of an algorithm with some of its sums scattered into dimensions of the result."""
-    groups = _parse(formula).result
+    groups = parse(formula).result
     shape = tuple(math.prod(sizes[x] for x in group) for group in groups)
     found: list[Algorithm] = []
     for places in product(*(range(-1, len(shape)) for _ in plain.sums)):

@@ -138,7 +138,7 @@ class Analysis:
             for name in sorted(saved | entering):
                 if name in self.parameters:
                     continue
-                root = self._root(name, first)
+                root = self.root(name, first)
                 if not group or name in entering:
                     values.setdefault(root, i)
                 else:
@@ -149,8 +149,8 @@ class Analysis:
         at = self.graph.index.get(name, -1)
         return name in self.parameters or (at >= first and groups[at] == group)
 
-    def _root(self, name: str, first: int) -> str:
-        """What a value is a view of, as far as the stage makes it."""
+    def root(self, name: str, first: int) -> str:
+        """What a value is a view of, as far as a stage that begins with operator `first` makes it."""
         index = self.graph.index
         while index.get(name, -1) >= first and self.graph.operators[index[name]].kind == _VIEW:
             name = self.graph.operators[index[name]].inputs[0]

@@ -35,8 +35,8 @@ def batch_forced(
     largest = max((sizes[x] for x in batch), default=0)
     if all(sizes[x] % n for x in batch):
         raise InputError(
-            f"operator {op.name!r}: mesh axis 0 of {n} devices does not divide its batch of {largest}; take a microbatch"
-            f" that is a multiple of {n}, another logical mesh, or force_batch=False"
+            f"operator {op.name!r}: mesh axis 0 of {n} devices does not divide its batch of {largest}; take a"
+            f" microbatch that is a multiple of {n}, another logical mesh, or force_batch=False"
         )
     return algorithms
 

@@ -1,42 +1,107 @@
-"""`interval_costs`: what every run of layers takes on one logical mesh, for several prices of memory, at once."""
+"""`interval_costs`: what every run of layers takes on one logical mesh, for several prices of memory, at once.
+
+A price λ is added to the objective for each byte of state and of activations. At λ = 0 the result is that of the stage's
+ILP without a memory bound. With it, it is the least cost among all choices that need no more memory than it does, and
+cost + λ·(memory − M) bounds the ILP with memory M from below: the Lagrangian bound. Several prices give a front of time
+against memory, the configurations of the stage DP.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ....errors import InfeasibleError, InputError
+from ....errors import InputError
 from ....profiles.graph import CostModel, Graph
 from ....simulator.mesh import LogicalMesh
 from ..problem import Floats
 from .analysis import Analysis
+from .chain import Chain
 from .options import IntraOptions
-from .solve import solve_stage
+from .plan import IntraPlan, evaluate
+from .pricing import Ints, Pricing
+from .segment_table import PARTS
+from .segments import Segments
+from .stage_model import build_stage
 
 __all__ = ["IntervalTable", "interval_costs"]
+
+FACTORS = ((0.0, 1.0), (1 / 64, 1.0), (1 / 8, 1.0), (1.0, 1.0), (64.0, 1.0), (1 / 64, 8.0), (1 / 8, 8.0))
+"""Default prices: per byte of state, in units of the layers' seconds per byte of state; and of activations over that."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class IntervalTable:
-    """What runs of layers take on one logical mesh. Arrays are [L, L, configuration]: layers i … j inclusive.
+    """What runs of layers take on one logical mesh. Arrays are [L, L, price]: layers i … j inclusive.
 
     Parameters
     ----------
+    prices : tuple of (float, float)
+        Seconds per byte of state and of activations that each configuration was found with.
+    objective : ndarray
+        The least seconds + prices · bytes; inf where j < i.
     seconds : ndarray
-        Forward and backward of one microbatch; inf: impossible, or j < i.
+        Forward and backward of one microbatch.
     iteration_s : ndarray
         Gradient reduction and update, once an iteration.
     state_bytes, activation_bytes, work_bytes : ndarray
         On one device: weights, gradients, optimiser states; kept for one microbatch; temporaries.
     """
 
+    prices: tuple[tuple[float, float], ...]
+    objective: Floats
     seconds: Floats
     iteration_s: Floats
     state_bytes: Floats
     activation_bytes: Floats
     work_bytes: Floats
+    _chain: Chain
+
+    def bound(self, i: int, j: int, memory_bytes: float, in_flight: int = 1) -> float:
+        """No sharding of layers i … j that fits the memory has a smaller objective, by the prices that are there.
+
+        Of use where a price of activations is at least `in_flight` times that of state.
+        """
+        bounds = [
+            self.objective[i, j, c] - state * memory_bytes
+            for c, (state, activation) in enumerate(self.prices)
+            if activation <= state * in_flight
+        ]
+        return float(max(bounds, default=0.0))
+
+    def plan(self, i: int, j: int, price: int) -> IntraPlan:
+        """The plan of a run of layers behind the table's entry.
+
+        Raises
+        ------
+        InputError
+            If there is no such run.
+        """
+        chain = self._chain
+        if not (0 <= i <= j < chain.layers and 0 <= price < len(self.prices)):
+            raise InputError(
+                f"interval table: expected layers i ≤ j < {chain.layers} and a price (got {i}, {j}, {price})"
+            )
+        layers, pricing = chain.segments.layers, chain.pricing
+        model = build_stage(pricing, layers[i][0], layers[j][1])
+        chosen: dict[str, int] = {}
+        for s, prices, firsts, enters, leaves in chain.runs(j):
+            at = np.nonzero((prices == price) & (firsts == i))[0]
+            if len(at):
+                step = chain.steps[s]
+                states = [int(e[at[0]]) for e in enters]
+                choice = step.table.choice(price, states, int(leaves[at[0]]))
+                names = build_stage(pricing, chain.segments.edges[s], chain.segments.edges[s + 1]).names
+                for v, (name, k) in enumerate(zip(names, choice, strict=True)):
+                    if v not in step.table.inputs or name in model.node:
+                        chosen.setdefault(name, k)
+                        if v not in step.table.inputs:
+                            chosen[name] = k
+        choice = [chosen[model.names[leader]] for leader in model.leader]
+        # Seen as a node of this stage, what enters a segment has the number of its spec, not of a strategy.
+        return evaluate(pricing, model, choice, -np.inf, "feasible")
 
 
 def interval_costs(
@@ -46,17 +111,75 @@ def interval_costs(
     costs: CostModel,
     options: IntraOptions | None = None,
     *,
+    prices: Sequence[tuple[float, float]] | None = None,
     analysis: Analysis | None = None,
 ) -> IntervalTable:
-    """What every run of layers takes on one logical mesh."""
+    """What every run of layers takes on one logical mesh.
+
+    Parameters
+    ----------
+    graph, mesh, costs, options, analysis
+        As for `solve_stage`; the memory bound is not looked at.
+    layers : sequence of (int, int)
+        Consecutive ranges of operators.
+    prices : sequence of (float, float), optional
+        Seconds per byte of state and of activations of one microbatch. By default 0 and several that are spread around
+        the seconds per byte of the layers themselves.
+
+    Raises
+    ------
+    InputError
+        If the layers are not consecutive, a price is negative, or too many values cross a cut.
+    """
     options = options or IntraOptions()
-    n = len(layers)
-    shared = analysis or Analysis(graph)
-    columns = np.full((5, n, n, 1), np.inf)
-    for i in range(n):
-        for j in range(i, n):
-            plan = solve_stage(graph, layers[i][0], layers[j][1], mesh, costs, options, analysis=shared)
-            columns[:, i, j, 0] = (
-                plan.seconds, plan.reduce_s + plan.update_s, plan.state_bytes, plan.activation_bytes, plan.work_bytes,
-            )  # fmt: skip
-    return IntervalTable(*columns)
+    pricing = Pricing(analysis or Analysis(graph), mesh, costs, options)
+    segments = Segments(pricing.analysis, layers, options.recompute)
+    found = tuple(prices) if prices is not None else _default_prices(pricing, segments)
+    if not found or any(not (0 <= x < np.inf) for pair in found for x in pair):
+        raise InputError(f"prices: expected pairs of seconds per byte ≥ 0 (got {found})")
+    chain = Chain(pricing, segments, found)
+    n, p = len(segments.layers), len(found)
+    parts = np.full((n, n, p, len(PARTS)), np.inf)
+    work = np.full((n, n, p), np.inf)
+    for j in range(n):
+        parts[: j + 1, j], work[: j + 1, j] = 0.0, 0.0
+        _add_up(chain, j, parts[:, j], work[:, j])
+    microbatch, backward, reduce, update, state, activation = np.moveaxis(parts, -1, 0)
+    if options.overlap:
+        reduce = np.maximum(0.0, reduce - backward)
+    return IntervalTable(found, chain.cost, microbatch, reduce + update, state, activation, work, chain)
+
+
+def _add_up(chain: Chain, j: int, parts: Floats, work: Floats) -> None:
+    """Add what each segment takes to the runs that end with layer j."""
+    for s, prices, firsts, enters, leaves in chain.runs(j):
+        step = chain.steps[s]
+        rows = np.stack([prices, *enters, leaves], axis=1)
+        ways, which = np.unique(rows, axis=0, return_inverse=True)
+        found = [step.table.parts(int(w[0]), w[1:-1].tolist(), int(w[-1])) for w in ways]
+        which = which.reshape(-1)
+        np.add.at(parts, (firsts, prices), np.stack([f[0] for f in found])[which])
+        np.maximum.at(work, (firsts, prices), np.array([f[1] for f in found])[which])
+        begins: Ints = np.array(chain.begins)[firsts]
+        for at, own in enumerate(step.table.own_parts):
+            due = np.array(step.counts[at])[begins]
+            if due.any():
+                np.add.at(parts, (firsts[due], prices[due]), own[enters[at][due]])
+
+
+def _default_prices(pricing: Pricing, segments: Segments) -> tuple[tuple[float, float], ...]:
+    """FACTORS in units of the seconds per byte of state of the fastest strategy of each node."""
+    seconds = state = 0.0
+    seen: dict[int, tuple[float, float]] = {}
+    for segment in segments.segments:
+        if segment.kind not in seen:
+            model = build_stage(pricing, segment.first, segment.last)
+            best = [int(np.argmin(s)) for s in model.seconds]
+            seen[segment.kind] = (
+                sum(float(s.min()) for s in model.seconds),
+                sum(float(m[k]) for m, k in zip(model.state, best, strict=True)),
+            )
+        seconds += seen[segment.kind][0]
+        state += seen[segment.kind][1]
+    unit = seconds / state if state > 0 else 0.0
+    return tuple(dict.fromkeys((f * unit, f * unit * ratio) for f, ratio in FACTORS))

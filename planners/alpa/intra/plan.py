@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-
 from ....simulator.mesh import Collective
 from ....simulator.training.plan_entries import OperatorEntry
 from .algorithms import Phase
@@ -126,8 +125,8 @@ class IntraPlan:
     def __str__(self) -> str:
         a, b = self.logical
         return (
-            f"operators {self.first} to {self.last} on {a} x {b}: {self.status}, forward {self.forward_s:.4g} s, backward"
-            f" {self.backward_input_s + self.backward_weight_s:.4g} s, reduce {self.reduce_s:.4g} s, update"
+            f"operators {self.first} to {self.last} on {a} x {b}: {self.status}, forward {self.forward_s:.4g} s,"
+            f" backward {self.backward_input_s + self.backward_weight_s:.4g} s, reduce {self.reduce_s:.4g} s, update"
             f" {self.update_s:.4g} s, {self.state_bytes / 2**30:.3g} GiB state, {self.activation_bytes / 2**30:.3g} GiB"
             " activations per microbatch"
         )
@@ -184,7 +183,7 @@ def evaluate(
     backward_s = compute["backward_input"] + compute["backward_weight"] + comm["backward"]
     if options.overlap:
         reduce_s = max(0.0, reduce_s - backward_s)
-    pairs = (float(e.table[choice[e.source], choice[e.target]]) for e in model.edges)
+    pairs = (float(e.table.total[choice[e.source], choice[e.target]]) for e in model.edges)
     objective = sum(float(s[choice[v]]) for v, s in enumerate(model.seconds)) + sum(pairs)
     return IntraPlan(
         *(model.first, model.last, pricing.mesh.shape, operators, inputs, parameters, states, tuple(found)),

@@ -21,7 +21,7 @@ from .options import IntraOptions
 from .reshard import check_links, gradient_costs, reshard_costs
 from .specs import SpecSet, spec_set
 
-__all__ = ["Choices", "Pricing", "Storage"]
+__all__ = ["Choices", "Ints", "Pricing", "Storage", "Table"]
 
 Ints = npt.NDArray[np.intp]
 
@@ -55,6 +55,26 @@ class Choices:
     backward_weight: Floats
     forward_comm: Floats
     backward_comm: Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Table:
+    """Seconds between the strategies of two nodes, [source, target].
+
+    Parameters
+    ----------
+    total : ndarray
+        What the objective counts.
+    forward, backward : ndarray
+        Of one microbatch: bringing values, taking gradients back.
+    reduce : ndarray, optional
+        Summing gradients once an iteration; `total` holds its share.
+    """
+
+    total: Floats
+    forward: Floats
+    backward: Floats
+    reduce: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -92,7 +112,7 @@ class Pricing:
         self.analysis, self.costs, self.options = analysis, costs, options
         self._known: dict[object, Choices] = {}
         self._storage: dict[object, Storage] = {}
-        self._tables: dict[object, Floats] = {}
+        self._tables: dict[object, Table] = {}
 
     # -- strategies ---------------------------------------------------------------------------------------------------
 
@@ -103,7 +123,7 @@ class Pricing:
         return spec_set(graph.tensors[name].shape if at is None else graph.operators[at].shape, self.mesh.shape)
 
     def leading(self, i: int, shared: bool = False) -> Choices:
-        """Strategies of an operator that chooses its own, or (`shared`) as its twin does, with which it shares a copy."""
+        """Strategies of an operator that chooses its own, or (`shared`) as its twin does, whose copy it shares."""
         key = ("leads", shared, *self._key(i))
         if key not in self._known:
             op = self.analysis.graph.operators[i]
@@ -154,7 +174,7 @@ class Pricing:
 
     # -- edges --------------------------------------------------------------------------------------------------------
 
-    def activation_edge(self, i: int, k: int, source: int, ids: Ints, reader: Choices) -> Floats:
+    def activation_edge(self, i: int, k: int, source: int, ids: Ints, reader: Choices) -> Table:
         """Seconds of bringing an operand to its specs and its gradient back: [strategies of the source, of the reader].
 
         A copy that is larger than what it is made of is not kept: if the backward pass needs it, it is made again.
@@ -164,7 +184,9 @@ class Pricing:
             name = self.analysis.graph.operators[i].inputs[k]
             forward, backward = self.activation_costs(i, k, name)
             states = self._states(name, reader, k) if self._sums_on_edge(i, k) else reader.operands[k]
-            self._tables[key] = forward[np.ix_(ids, reader.operands[k])] + backward[np.ix_(states, ids)].T
+            back = backward[np.ix_(states, ids)].T
+            there = forward[np.ix_(ids, reader.operands[k])]
+            self._tables[key] = Table(there + back, there, back)
         return self._tables[key]
 
     def activation_costs(self, i: int, k: int, name: str) -> tuple[Floats, Floats]:
@@ -174,7 +196,7 @@ class Pricing:
         there = reshard_costs(shape, item, self.mesh)
         forward = there * self.repeats(i, k, name)
         if not (name in analysis.differentiable and op.name in analysis.differentiable):
-            return forward, np.zeros((len(there), len(there)))
+            return forward, np.zeros(there.shape)
         if self._sums_on_edge(i, k):
             return forward, gradient_costs(shape, item, self.mesh)[0]
         return forward, there
@@ -186,21 +208,26 @@ class Pricing:
         if analysis.groups(self.options.recompute)[i]:
             return np.full((len(share), len(share)), 2.0)
         needed = op.name in analysis.differentiable and (k in op.saves or name in analysis.parameters)
-        return 1.0 + (needed & (share[None, :] > share[:, None]))
+        return np.where(needed & (share[None, :] > share[:, None]), 2.0, 1.0)
 
-    def parameter_edge(self, i: int, k: int, storage: Storage, reader: Choices) -> Floats:
+    def parameter_edge(self, i: int, k: int, storage: Storage, reader: Choices) -> Table:
         """Seconds of gathering a weight from its storage and of summing its gradient into it, per microbatch."""
         key = ("parameter", storage.number, reader.number, k)
         if key not in self._tables:
             name = self.analysis.graph.operators[i].inputs[k]
             there = reshard_costs(self.specs(name).shape, self.analysis.itemsize(name), self.mesh)
             forward = there * self.repeats(i, k, name)
-            table = forward[np.ix_(storage.weight, reader.operands[k])]
+            gather = forward[np.ix_(storage.weight, reader.operands[k])]
+            total, backward, reduce = gather, np.zeros(gather.shape), None
             if self.trained(i, name):
-                back = gradient_costs(self.specs(name).shape, self.analysis.itemsize(name), self.mesh, True)[0]
-                states = self._states(name, reader, k)
-                table = table + self.options.per_iteration * back[np.ix_(states, storage.state)].T
-            self._tables[key] = table
+                sums = gradient_costs(self.specs(name).shape, self.analysis.itemsize(name), self.mesh, True)[0]
+                back = sums[np.ix_(self._states(name, reader, k), storage.state)].T
+                total = total + self.options.per_iteration * back
+                if self.options.reduce_every_microbatch:
+                    backward = back
+                else:
+                    reduce = back
+            self._tables[key] = Table(total, gather, backward, reduce)
         return self._tables[key]
 
     def trained(self, i: int, name: str) -> bool:

@@ -1,7 +1,7 @@
 """The stage's sharding problem in the form that `solve_sharding` takes (Alpa §4.2, Eq. 1).
 
-Memory rows: at the time of each operator's backward pass the device holds all state, the activations of the microbatches
-in flight, what its group has computed again, and the operator's temporaries.
+Memory rows: at the time of each operator's backward pass the device holds all state, the activations of the
+microbatches in flight, what its group has computed again, and the operator's temporaries.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def sharding_problem(pricing: Pricing, model: StageModel) -> ShardingProblem:
         tuple(live),
         tuple(seconds),
         tuple(held),
-        tuple(e.table for e in model.edges),
+        tuple(e.table.total for e in model.edges),
         (),
     )
 

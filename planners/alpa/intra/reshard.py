@@ -1,4 +1,4 @@
-"""Resharding: the cheapest sequence of local slices, all-gathers and all-to-alls between two specs (Alpa §4.1, Table 2).
+"""Resharding: the cheapest sequence of slices, all-gathers and all-to-alls between two specs (Alpa §4.1, Table 2).
 
 A tensor that a reduced loop has left as partial sums is brought into a spec by all-reduces or reduce-scatters as well.
 The cheapest sequence is a shortest path over all valid specs, with the partial axes beside them.

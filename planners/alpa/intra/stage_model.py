@@ -26,13 +26,13 @@ class Edge:
     ----------
     source, target : int
         Nodes.
-    table : ndarray, shape (k_source, k_target)
+    table : Table
         Seconds.
     """
 
     source: int
     target: int
-    table: Floats
+    table: Table
 
 
 @dataclass(eq=False, slots=True)
@@ -49,6 +49,8 @@ class StageModel:
         The node whose choice this one shares; itself for most.
     seconds : list of ndarray
         What the objective counts of each strategy.
+    forward, backward, update : list of ndarray
+        Seconds of one microbatch, by pass; once an iteration.
     state, activation : list of ndarray
         Bytes on one device: parameters with gradients and optimiser states, values kept for one microbatch.
     work : dict of int to ndarray
@@ -76,6 +78,9 @@ class StageModel:
     names: list[str] = field(default_factory=list[str])
     leader: list[int] = field(default_factory=list[int])
     seconds: list[Floats] = field(default_factory=list[Floats])
+    forward: list[Floats] = field(default_factory=list[Floats])
+    backward: list[Floats] = field(default_factory=list[Floats])
+    update: list[Floats] = field(default_factory=list[Floats])
     state: list[Floats] = field(default_factory=list[Floats])
     activation: list[Floats] = field(default_factory=list[Floats])
     work: dict[int, Floats] = field(default_factory=dict[int, Floats])
@@ -89,14 +94,18 @@ class StageModel:
     storage: dict[str, Storage] = field(default_factory=dict[str, Storage])
 
     def add(self, name: str, seconds: Floats, state: Floats, leader: int = -1) -> int:
-        """Add a node; −1: it leads itself."""
+        """Add a node that takes no time yet; leader −1: it leads itself."""
         at = len(self.names)
         self.node[name] = at
         self.names.append(name)
         self.leader.append(at if leader < 0 else leader)
         self.seconds.append(seconds)
+        nothing = np.zeros(len(seconds))
+        self.forward.append(nothing)
+        self.backward.append(nothing)
+        self.update.append(nothing)
         self.state.append(state)
-        self.activation.append(np.zeros(len(seconds)))
+        self.activation.append(nothing)
         return at
 
 
@@ -132,7 +141,8 @@ def build_stage(pricing: Pricing, first: int, last: int) -> StageModel:
             storage = model.storage[name] = pricing.storage(name)
             step, gather = pricing.update(name, storage)
             seconds = ((step if counted else 0.0) + gather) / options.microbatches
-            model.add(name, np.asarray(seconds), pricing.stored_bytes(name, storage))
+            at = model.add(name, np.asarray(seconds), pricing.stored_bytes(name, storage))
+            model.update[at] = step + gather
     for i in range(first, last):
         _add_operator(model, pricing, i, counted)
     kept = analysis.kept(first, last, options.recompute)
@@ -183,6 +193,8 @@ def _add_operator(model: StageModel, pricing: Pricing, i: int, counted: bool) ->
     if counted:
         seconds = seconds + choices.forward + choices.backward_input + choices.backward_weight
     at = model.add(op.name, seconds, pricing.gradient_bytes(i, choices), leader)
+    model.forward[at] = choices.forward + choices.forward_comm
+    model.backward[at] = choices.backward_input + choices.backward_weight + choices.backward_comm
     model.choices[i] = choices
     model.specs[op.name], model.number[op.name] = choices.result, choices.number
     for k, name in enumerate(op.inputs):
@@ -194,5 +206,5 @@ def _add_operator(model: StageModel, pricing: Pricing, i: int, counted: bool) ->
             table = pricing.activation_edge(i, k, model.number[name], model.specs[name], choices)
         else:
             continue  # inputs of the graph are given as they are needed
-        if table.any():
+        if table.total.any() or (table.reduce is not None and table.reduce.any()):
             model.edges.append(Edge(model.node[name], at, table))
