@@ -6,12 +6,16 @@ from typing import Any
 
 import typer.core
 
-__all__ = ["LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "Grouped"]
+__all__ = [
+    "LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "TRAINING_PLANNED", "TRAINING_PLANS", "Grouped",
+]  # fmt: skip
 
 LLM = "Language models (--llm MODEL, or a plan of language models)"
 LLM_PLANNED = "Language models (--planner vllm)"
 LLM_PLANS = "Language models (plans made by --planner vllm)"
 LLM_RECORDED = "Language models, held against published measurements"
+TRAINING_PLANNED = "Training (--planner alpa, intra-only, inter-only, …)"
+TRAINING_PLANS = "Training plans (made by --planner alpa and its baselines)"
 LLM_MEASURED = "Language models (--llm MODEL)"
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import LLM_PLANNED
+from .grouped_help import LLM_PLANNED, TRAINING_PLANNED
 from .plan_llm import LLMOptions, plan_llm
+from .plan_training import TrainingOptions, plan_training, training_planners
 from .status import status
 from .trace_io import print_json
 from .workload import check_device, cluster_from, profiles_from, trace_from, warn_of_hopeless
@@ -47,7 +48,7 @@ def plan(
         str,
         typer.Option(
             help="Planner: a shipped one, one that an installed package brings, or path/to/file.py:name; several with "
-            "commas to compare; all: the shipped ones. For language models: vllm."
+            "commas to compare; all: the shipped ones. For language models: vllm. For training: alpa and its baselines."
         ),
     ] = "alpaserve",
     option: Annotated[
@@ -91,12 +92,27 @@ def plan(
     workers: Annotated[
         int | None, typer.Option(rich_help_panel=LLM_PLANNED, help="Processes that search; default 1.")
     ] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(rich_help_panel=TRAINING_PLANNED, help="Samples of one iteration.")
+    ] = None,
+    microbatches: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=TRAINING_PLANNED, help="Microbatches of one iteration; auto (default): searched."),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", rich_help_panel=TRAINING_PLANNED, help="Print how every operator is run.")
+    ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=TRAINING_PLANNED, help="Draw how every operator is cut into this file."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the plan here (of several, the best).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Search a placement of models on a cluster for a trace.
 
     With --planner vllm: engines for language models, for requests with limits of TTFT and TPOT.
+    With --planner alpa or its baselines: how one model (--models) is trained, in stages over meshes.
     """
     from ..errors import InfeasibleError
     from ..files import check_target
@@ -104,20 +120,37 @@ def plan(
     from ..planners.source import split_names
     from ..simulator import Plan
 
+    training = TrainingOptions(global_batch, microbatches, explain or None, picture)
+    named = split_names(planner)
+    if any(name in training_planners() for name in named):
+        _refuse(
+            "--planner alpa and its baselines; see --global-batch, -o",
+            profile=profile, trace=trace, rate=rate, cv=cv, duration=duration, split=split, slo_scale=slo_scale,
+            slo=slo, lengths=lengths, slo_ttft=slo_ttft, slo_tpot=slo_tpot, kernels=kernels, objective=objective,
+            target=target, workers=workers, seed=seed or None,
+            dispatch=None if dispatch == "shortest_queue" else dispatch,
+        )  # fmt: skip
+        plan_training(
+            training, _options(option or []), named, cluster=cluster, devices=devices, device=device, models=models,
+            out=out, as_json=as_json,
+        )  # fmt: skip
+        return
+    training.refuse(planner)
     llm = LLMOptions(lengths, slo_ttft, slo_tpot, kernels, objective, target, workers)
     if planner == "vllm":
         _refuse(
-            profile=profile, slo=slo, slo_scale=slo_scale, dispatch=None if dispatch == "shortest_queue" else dispatch
-        )
+            "--planner vllm; see --slo-ttft, --kernels, -o",
+            profile=profile, slo=slo, slo_scale=slo_scale, dispatch=None if dispatch == "shortest_queue" else dispatch,
+        )  # fmt: skip
         plan_llm(
             llm, _options(option or []), cluster=cluster, devices=devices, device=device, models=models, trace=trace,
             rate=rate, cv=cv, duration=duration, split=split, seed=seed, out=out, as_json=as_json,
         )  # fmt: skip
         return
     llm.refuse(planner)
-    if "vllm" in split_names(planner):
+    if "vllm" in named:
         raise InputError(f"--planner: vllm plans language models and goes alone (got {planner!r})")
-    words = [[*PLANNERS] if word == "all" else [word] for word in split_names(planner)]
+    words = [[*PLANNERS] if word == "all" else [word] for word in named]
     with redirect_stdout(sys.stderr):  # what a planner prints is none of our output
         chosen = {name: PlannerSource.find(name) for names in words for name in names}
     options = _options(option or [])
@@ -167,13 +200,11 @@ def plan(
         typer.echo(f"plan written: {out}")
 
 
-def _refuse(**given: Any) -> None:
-    """What planning of language models does not take."""
+def _refuse(kind: str, **given: Any) -> None:
+    """What planning of this kind does not take."""
     for name, value in given.items():
         if value is not None:
-            raise InputError(
-                f"--{name.replace('_', '-')}: does not go with --planner vllm; see --slo-ttft, --kernels, -o"
-            )
+            raise InputError(f"--{name.replace('_', '-')}: does not go with {kind}")
 
 
 def _within(profile: ModelProfile, n_devices: int) -> list[ParallelConfig]:

@@ -54,7 +54,7 @@ TEXT = ("devices", "layers", "operators")
 
 def stage_rows(plan: TrainingPlan, graph: Graph | None = None) -> list[Row]:
     """A row for each stage: what it holds, where, how long, how much memory."""
-    memory = plan.cluster_spec.memory_bytes
+    memory = plan.cluster_spec.spec.memory_bytes
     rows: list[Row] = []
     for s, stage in enumerate(plan.stages):
         flying = in_flight(plan, s)

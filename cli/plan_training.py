@@ -1,0 +1,204 @@
+"""`meshwright plan --planner alpa`: how one model is trained on a cluster; several planners are compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import InfeasibleError, InputError
+from ..wording import nearest
+from .status import status
+from .trace_io import print_json
+from .training_graph import graph_of
+from .workload import cluster_from
+
+if TYPE_CHECKING:
+    from ..profiles.graph import Graph
+    from ..simulator.training.plan import TrainingPlan
+
+__all__ = ["TrainingOptions", "plan_training", "training_planners"]
+
+DEFAULT_DEVICE = "v100-16gb"
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """Options of the verb `plan` that only training has; None where the command line says nothing."""
+
+    global_batch: int | None = None
+    microbatches: str | None = None
+    explain: bool | None = None
+    picture: Path | None = None
+
+    def refuse(self, planner: str) -> None:
+        """Other planners take none of these.
+
+        Raises
+        ------
+        InputError
+            If one was given.
+        """
+        for field in fields(self):
+            if getattr(self, field.name) is not None:
+                option = "--" + field.name.replace("_", "-")
+                raise InputError(f"{option}: is for training plans (--planner alpa), not for {planner!r}")
+
+
+def training_planners() -> tuple[str, ...]:
+    """Names of the planners of training."""
+    from ..planners.training import TRAINING_PLANNERS
+
+    return tuple(TRAINING_PLANNERS)
+
+
+def plan_training(
+    said: TrainingOptions,
+    options: Mapping[str, Any],
+    planners: Sequence[str],
+    *,
+    cluster: str | None,
+    devices: int | None,
+    device: str | None,
+    models: str | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Plan, print, write.
+
+    Raises
+    ------
+    InputError
+        On what is wrong on the command line.
+    InfeasibleError
+        If no planner finds a plan; says what would make one.
+    """
+    from ..files import check_target
+
+    for target in (out, said.picture):
+        if target is not None:
+            check_target(target)
+    chosen = _planners(planners)
+    if models is None:
+        raise InputError(
+            "--models: which model? A name of the zoo (see meshwright graph), a graph file or FILE.py:NAME"
+        )
+    if said.global_batch is None:
+        raise InputError("--global-batch: how many samples has an iteration? Such as --global-batch 1024")
+    if said.global_batch < 1:
+        raise InputError(f"--global-batch: expected a positive integer (got {said.global_batch})")
+    microbatches = _microbatches(said.microbatches, said.global_batch)
+    where = cluster_from(cluster, devices, device, DEFAULT_DEVICE)
+    graph = graph_of(models)
+    found: dict[str, TrainingPlan] = {}
+    failed: dict[str, InfeasibleError] = {}
+    for name, search in chosen.items():
+        with status(f"planning with {name}") as say:
+            try:
+                found[name] = search(
+                    graph, where, global_batch=said.global_batch, microbatches=microbatches, options=options,
+                    progress=say,
+                )  # fmt: skip
+            except InfeasibleError as error:
+                if len(chosen) == 1:
+                    raise
+                failed[name] = error
+    if not found:
+        raise InfeasibleError("; ".join(f"{name}: {error}" for name, error in failed.items()))
+    best = min(found, key=lambda name: found[name].predicted["seconds"])
+    plan = _saved(found[best], graph, out)
+    if said.picture is not None:
+        from .plan_picture import write_picture
+
+        write_picture(plan, graph.with_batch(plan.microbatch), said.picture)
+    if as_json:
+        print_json(_document(found, failed, best, plan, out))
+        return
+    _print(found, failed)
+    planned = graph.with_batch(plan.microbatch)
+    typer.echo(plan.explain(planned, operators="heavy" if said.explain else "none"))
+    for written in (out, said.picture):
+        if written is not None:
+            typer.echo(f"written: {written}")
+
+
+def _planners(names: Sequence[str]) -> dict[str, Callable[..., TrainingPlan]]:
+    from ..planners.training import TRAINING_PLANNERS
+
+    for name in names:
+        if name not in TRAINING_PLANNERS:
+            near = nearest(name, TRAINING_PLANNERS)
+            hint = f"did you mean {near!r}?" if near else f"those of training are {', '.join(TRAINING_PLANNERS)}"
+            raise InputError(f"--planner: {name!r} plans no training; {hint}")
+        if names.count(name) > 1:
+            raise InputError(f"--planner: {name} is named twice")
+    return {name: TRAINING_PLANNERS[name] for name in names}
+
+
+def _microbatches(text: str | None, batch: int) -> int | None:
+    if text is None or text == "auto":
+        return None
+    if not text.isdecimal() or not 0 < int(text) <= batch:
+        raise InputError(f"--microbatches: expected auto, or 1 … {batch}, the global batch (got {text!r})")
+    if batch % int(text):
+        near = min((m for m in range(1, batch + 1) if batch % m == 0), key=lambda m: abs(m - int(text)))
+        raise InputError(
+            f"--microbatches: {text} do not divide the global batch of {batch}; the nearest that do: {near}"
+        )
+    return int(text)
+
+
+def _saved(plan: TrainingPlan, graph: Graph, out: Path | None) -> TrainingPlan:
+    """Write the plan, and beside it the graph where the model is none of the zoo's."""
+    from ..profiles.graph import ZOO, save_graph, zoo_graph
+
+    if out is None:
+        return plan
+    if graph.name not in ZOO or zoo_graph(graph.name).digest != graph.digest:
+        beside = out.with_name(f"{out.stem}.graph.json")
+        save_graph(graph, beside)
+        plan = plan.model_copy(update={"model": plan.model.model_copy(update={"graph": beside.name})})
+    plan.save(out)
+    return plan
+
+
+def _document(
+    found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleError], best: str, plan: TrainingPlan,
+    out: Path | None,
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "plans": [
+            {"planner": name, "predicted": dict(p.predicted), "stages": len(p.stages), "microbatches": p.microbatches,
+             "seconds": p.planner.seconds}
+            for name, p in found.items()
+        ],
+        "infeasible": {name: str(error) for name, error in failed.items()},
+        "best": best,
+        "plan": json.loads(plan.to_json()),
+        "out": None if out is None else str(out),
+    }  # fmt: skip
+
+
+def _print(found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleError]) -> None:
+    if len(found) + len(failed) == 1:
+        return
+    width = max(len("planner"), *(len(name) for name in (*found, *failed))) + 2
+    typer.echo(
+        f"{'planner':<{width}}{'iteration s':>12}{'PFLOP/s':>10}{'MFU':>8}{'stages':>8}{'microbatches':>14}"
+        f"{'peak GiB':>10}{'planned in s':>14}"
+    )
+    for name, p in found.items():
+        m = p.predicted
+        typer.echo(
+            f"{name:<{width}}{m['seconds']:>12.4g}{m.get('pflops', float('nan')):>10.4g}"
+            f"{m.get('mfu', float('nan')):>8.1%}{len(p.stages):>8}{p.microbatches:>14}"
+            f"{m.get('peak_bytes', float('nan')) / GIB:>10.2f}{p.planner.seconds:>14.2f}"
+        )
+    for name, error in failed.items():
+        typer.echo(f"{name:<{width}}{'infeasible':>12}  {error}")
+    typer.echo("")
