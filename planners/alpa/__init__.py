@@ -8,6 +8,7 @@ Its two solvers and what they need: `solve_sharding` picks a sharding strategy f
 
 from __future__ import annotations
 
+from .baselines import BASELINES
 from .inter import cluster_operators
 from .options import AlpaOptions
 from .planner import plan
@@ -17,6 +18,6 @@ from .stages import stage_dp
 from .submeshes import PlacedSubmesh, place_submeshes
 
 __all__ = [
-    "AlpaOptions", "PlacedSubmesh", "ShardingProblem", "ShardingSolution", "cluster_operators", "place_submeshes",
-    "plan", "solve_sharding", "stage_dp",
+    "BASELINES", "AlpaOptions", "PlacedSubmesh", "ShardingProblem", "ShardingSolution", "cluster_operators",
+    "place_submeshes", "plan", "solve_sharding", "stage_dp",
 ]  # fmt: skip

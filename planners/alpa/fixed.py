@@ -100,9 +100,12 @@ def heuristic(graph: Graph, mesh: Shape) -> Axes:
     """GSPMD with the largest dimension of every input and parameter marked as cut, and the marks propagated (§8.2).
 
     Each operator takes over the cut of its largest operand that has one; where none has, or the cut does not divide
-    the loop, heavy operators are cut along the largest loop that does.
+    the loop, heavy operators are cut along the largest loop that does. Products of one value with several weights are
+    cut alike, since they share its copy.
     """
     n = mesh[0] * mesh[1]
+    parameters = {t.name for t in graph.parameters}
+    alike: dict[tuple[str, str], str] = {}
     cut: dict[str, int] = {}
     for t in (*graph.inputs, *graph.parameters):
         best = [d for d in range(len(t.shape)) if t.shape[d] % n == 0 and t.shape[d] == max(t.shape)]
@@ -118,6 +121,9 @@ def heuristic(graph: Graph, mesh: Shape) -> Axes:
         if not loop and op.heavy:
             fitting = [x for x in op.cuttable if _cuts(op, x, n)]
             loop = max(fitting, key=lambda x: op.sizes[x], default="")
+        if op.heavy and len(op.inputs) > 1 and op.inputs[1] in parameters:
+            shared = alike.setdefault((op.inputs[0], op.formula), loop)
+            loop = shared if not shared or _cuts(op, shared, n) else loop
         found[op.name] = (loop if mesh[0] > 1 else "", loop if mesh[1] > 1 else "")
         at = [d for d, group in enumerate(op.parsed.result) if group and group[0] == loop]
         if at:
@@ -150,9 +156,7 @@ def _batch(graph: Graph, op: Operator, mesh: Shape) -> tuple[str, str]:
 
 
 def _too_few(op: Operator, loop: str, n: int) -> InputError:
-    return InputError(
-        f"operator {op.name!r}: a batch of {op.sizes[loop]} cannot be cut into {n}; take a multiple"
-    )
+    return InputError(f"operator {op.name!r}: a batch of {op.sizes[loop]} cannot be cut into {n}; take a multiple")
 
 
 def _cuts(op: Operator, loop: str, n: int) -> bool:

@@ -9,22 +9,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...errors import InfeasibleError, InputError
-from ...profiles.graph import Graph
+from ...profiles.graph import CostModel, Graph
 from ...profiles.graph.memory import state_bytes
 from ...simulator.cluster import Cluster
-from ...simulator.plan_entries import PlannerEntry
 from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.plan_entries import ModelEntry
-from .inter.assemble import PlacedStage, mesh_entries, predicted, stage_entries, transfers
+from .inter.build import build_plan
 from .inter.clustering import Layer, cluster_operators, default_layers
 from .inter.infeasible import too_small, why_infeasible
-from .inter.interleave import held_microbatches
-from .inter.memory import in_flight
-from .inter.pricer import Pricer
+from .inter.pricer import Pricer, Recompute
 from .inter.search import Found, Search
 from .options import AlpaOptions
 
-__all__ = ["plan"]
+__all__ = ["check_request", "microbatch_counts", "plan"]
 
 Progress = Callable[[str], None]
 
@@ -36,6 +32,7 @@ def plan(
     global_batch: int,
     microbatches: int | None = None,
     options: AlpaOptions | Mapping[str, Any] | None = None,
+    costs: CostModel | None = None,
     pricer: Pricer | None = None,
     planner: str = "alpa",
     progress: Progress | None = None,
@@ -54,8 +51,10 @@ def plan(
         B, a divisor of the global batch; by default all divisors are searched.
     options : AlpaOptions or mapping, optional
         What may be chosen.
+    costs : CostModel, optional
+        Seconds of operators; by default a roofline of the cluster's devices.
     pricer : Pricer, optional
-        Where stage costs come from; by default Alpa's intra-operator pass on a roofline of the cluster's devices.
+        Where stage costs come from; by default Alpa's intra-operator pass on these costs.
     planner : str
         Name that the plan records.
     progress : callable, optional
@@ -70,24 +69,31 @@ def plan(
     """
     started = time.perf_counter()
     chosen = AlpaOptions.of(options)
-    _check(graph, cluster, global_batch, microbatches)
+    check_request(graph, cluster, global_batch, microbatches)
     memory_bytes = cluster.spec.memory_bytes * chosen.memory_fraction
     error = too_small(graph, cluster, memory_bytes, state_bytes(graph, chosen.optimizer))
     if error is not None:
         raise error
-    prices = _default_pricer(cluster, chosen) if pricer is None else pricer
+    prices = _default_pricer(cluster, chosen, costs) if pricer is None else pricer
     layers = _layers(graph, cluster, chosen)
     search = Search(graph, cluster, global_batch, layers, chosen, prices, memory_bytes, progress)
-    counts = [microbatches] if microbatches else _counts(graph, global_batch)
+    counts = [microbatches] if microbatches else microbatch_counts(graph, global_batch)
     found = search.best(counts)
     if found is None:
         raise why_infeasible(graph, cluster, memory_bytes, *search.what_would(counts))
     if progress is not None:
         progress(f"solving {len(found.choice.stages)} stages exactly")
-    return _assemble(search, found, started, planner)
+    return _solved(search, found, started, planner)
 
 
-def _check(graph: Graph, cluster: Cluster, global_batch: int, microbatches: int | None) -> None:
+def check_request(graph: Graph, cluster: Cluster, global_batch: int, microbatches: int | None) -> None:
+    """Refuse what is no planning problem.
+
+    Raises
+    ------
+    InputError
+        On what is no graph or cluster, a number below one, or microbatches that do not divide the batch.
+    """
     if not isinstance(graph, Graph):
         raise InputError(f"alpa: graph: expected a training graph (got {type(graph).__name__})")
     if not isinstance(cluster, Cluster):
@@ -104,13 +110,15 @@ def _check(graph: Graph, cluster: Cluster, global_batch: int, microbatches: int 
         )
 
 
-def _default_pricer(cluster: Cluster, options: AlpaOptions) -> Pricer:
+def _default_pricer(cluster: Cluster, options: AlpaOptions, costs: CostModel | None) -> Pricer:
     from .inter.intra_pricer import IntraPricer
 
-    return IntraPricer.of(cluster, options)
+    return IntraPricer.of(cluster, options, costs)
 
 
 def _layers(graph: Graph, cluster: Cluster, options: AlpaOptions) -> tuple[Layer, ...]:
+    if options.stages == "one":
+        return ((0, len(graph.operators)),)
     wanted = options.n_layers
     if wanted is None:
         wanted = default_layers(graph, cluster.n_devices)
@@ -121,7 +129,7 @@ def _layers(graph: Graph, cluster: Cluster, options: AlpaOptions) -> tuple[Layer
     return cluster_operators(graph, wanted, options.delta, options.clustering)
 
 
-def _counts(graph: Graph, global_batch: int) -> list[int]:
+def microbatch_counts(graph: Graph, global_batch: int) -> list[int]:
     """Divisors of the global batch whose microbatches the graph can be scaled to."""
     found: list[int] = []
     for count in range(1, global_batch + 1):
@@ -134,63 +142,32 @@ def _counts(graph: Graph, global_batch: int) -> list[int]:
     return found
 
 
-def _assemble(search: Search, found: Found, started: float, planner: str) -> TrainingPlan:
+def _solved(search: Search, found: Found, started: float, planner: str) -> TrainingPlan:
     """The plan. A stage that has no exact solution (prices may be optimistic) is struck out, and stages chosen anew."""
-    cluster, options = search.cluster, search.options
     while True:
-        choice, graph, microbatches = found.choice, found.graph, found.microbatches
-        count = len(choice.stages)
-        n_meshes = count // options.interleave
-        meshes = mesh_entries([found.table.submeshes[s.submesh] for s in choice.stages[:n_meshes]], cluster)
-        if options.interleave > 1:
-            held = held_microbatches(n_meshes, options.interleave, microbatches)
-        else:
-            held = [in_flight(options.schedule, count - 1 - s, microbatches) for s in range(count)]
-        placed = [
-            PlacedStage(
-                search.layers[s.first][0],
-                search.layers[s.last - 1][1],
-                number % n_meshes,
-                s.config.logical,
-                s.config.recompute,
-                held[number],
-            )
-            for number, s in enumerate(choice.stages)
+        stages, layers = found.choice.stages, search.layers
+        n_meshes = len(stages) // search.options.interleave
+        bounds: list[tuple[int, int, tuple[int, int], Recompute]] = [
+            (layers[s.first][0], layers[s.last - 1][1], s.config.logical, s.config.recompute) for s in stages
         ]
         try:
-            entries, plans = stage_entries(
-                graph, placed, meshes, cluster, search.pricer, microbatches, search.memory_bytes / options.interleave
+            return build_plan(
+                found.graph,
+                search.cluster,
+                [found.table.submeshes[s.submesh] for s in stages[:n_meshes]],
+                bounds,
+                search.pricer,
+                found.microbatches,
+                search.memory_bytes,
+                search.options,
+                planner=planner,
+                started=started,
+                evaluations=search.evaluations,
+                record={"layers": len(layers)},
+                programme_s=found.choice.seconds,
             )
         except InfeasibleError:
             again = search.without(found)
             if again is None:
                 raise
             found = again
-            continue
-        dtypes = [t.dtype for t in graph.parameters]
-        return TrainingPlan.of(
-            cluster,
-            model=ModelEntry(
-                name=graph.name,
-                digest=graph.digest,
-                dtype=dtypes[0] if dtypes else graph.operators[0].dtype,
-                optimizer=options.optimizer,
-            ),
-            global_batch=graph.batch * microbatches,
-            microbatches=microbatches,
-            schedule=options.schedule,
-            resharding=options.resharding,
-            overlap=options.overlap,
-            meshes=meshes,
-            stages=tuple(entries),
-            transfers=transfers(graph, entries, plans),
-            planner=PlannerEntry(
-                name=planner,
-                options=options.to_json() | {"layers": len(search.layers)},
-                seconds=time.perf_counter() - started,
-                evaluations=search.evaluations,
-            ),
-            cost_source=search.pricer.source,
-            predicted=predicted(graph, entries, meshes, microbatches, held, cluster)
-            | {"gap": max(p.gap for p in plans), "dp_seconds": choice.seconds},
-        )

@@ -1,0 +1,110 @@
+"""`build_plan`: chosen stages as a `TrainingPlan`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ....profiles.graph import Graph
+from ....simulator.cluster import Cluster
+from ....simulator.plan_entries import PlannerEntry
+from ....simulator.training.plan import TrainingPlan
+from ....simulator.training.plan_entries import ModelEntry
+from .assemble import PlacedStage, mesh_entries, predicted, stage_entries, transfers
+from .interleave import held_microbatches
+from .memory import in_flight
+from .pricer import Pricer, Recompute
+
+if TYPE_CHECKING:
+    from ..options import AlpaOptions
+
+__all__ = ["build_plan"]
+
+Shape = tuple[int, int]
+
+
+def build_plan(
+    graph: Graph,
+    cluster: Cluster,
+    shapes: Sequence[Shape],
+    stages: Sequence[tuple[int, int, Shape, Recompute]],
+    pricer: Pricer,
+    microbatches: int,
+    memory_bytes: float,
+    options: AlpaOptions,
+    *,
+    planner: str,
+    started: float,
+    evaluations: int,
+    record: Mapping[str, Any],
+    programme_s: float,
+) -> TrainingPlan:
+    """Solve every stage exactly under its memory bound, and put the plan together.
+
+    Parameters
+    ----------
+    graph : Graph
+        At the size of one microbatch.
+    cluster : Cluster
+        Devices.
+    shapes : sequence of (int, int)
+        Submesh of each mesh. With fewer meshes than stages, stages go round them.
+    stages : sequence of (first, last, logical mesh shape, recomputation)
+        Operators half-open.
+    pricer : Pricer
+        Who solves stages.
+    microbatches : int
+        B.
+    memory_bytes : float
+        Memory of one device.
+    options : AlpaOptions
+        What the plan records.
+    planner, started, evaluations, record
+        Name, start by `time.perf_counter`, evaluations, further options that the plan records.
+    programme_s : float
+        What the choice minimised, seconds.
+
+    Raises
+    ------
+    InfeasibleError
+        If a stage does not fit after all.
+    """
+    meshes = mesh_entries(shapes, cluster)
+    count, rounds = len(stages), len(stages) // len(shapes)
+    if rounds > 1:
+        held = held_microbatches(len(shapes), rounds, microbatches)
+    else:
+        held = tuple(in_flight(options.schedule, count - 1 - s, microbatches) for s in range(count))
+    placed = [
+        PlacedStage(first, last, number % len(shapes), logical, recompute, held[number])
+        for number, (first, last, logical, recompute) in enumerate(stages)
+    ]
+    entries, plans = stage_entries(graph, placed, meshes, cluster, pricer, microbatches, memory_bytes / rounds)
+    dtypes = [t.dtype for t in graph.parameters]
+    return TrainingPlan.of(
+        cluster,
+        model=ModelEntry(
+            name=graph.name,
+            digest=graph.digest,
+            dtype=dtypes[0] if dtypes else graph.operators[0].dtype,
+            optimizer=options.optimizer,
+        ),
+        global_batch=graph.batch * microbatches,
+        microbatches=microbatches,
+        schedule=options.schedule,
+        resharding=options.resharding,
+        overlap=options.overlap,
+        meshes=meshes,
+        stages=tuple(entries),
+        transfers=transfers(graph, entries, plans),
+        planner=PlannerEntry(
+            name=planner,
+            options=options.to_json() | dict(record),
+            seconds=time.perf_counter() - started,
+            evaluations=evaluations,
+        ),
+        cost_source=pricer.source,
+        predicted=predicted(graph, entries, meshes, microbatches, held, cluster)
+        | {"gap": max(p.gap for p in plans), "dp_seconds": programme_s},
+    )
