@@ -1,9 +1,9 @@
 """`interval_costs`: what every run of layers takes on one logical mesh, for several prices of memory, at once.
 
-A price λ is added to the objective for each byte of state and of activations. At λ = 0 the result is that of the stage's
-ILP without a memory bound. With it, it is the least cost among all choices that need no more memory than it does, and
-cost + λ·(memory − M) bounds the ILP with memory M from below: the Lagrangian bound. Several prices give a front of time
-against memory, the configurations of the stage DP.
+A price λ is added to the objective for each byte of state and of activations. At λ = 0 the result is that of the
+stage's ILP without a memory bound. With a price, it is the least cost among all choices that need no more memory than
+it does, and cost + λ·(memory − M) bounds the ILP with memory M from below: the Lagrangian bound. Several prices give a
+front of time against memory, the configurations of the stage DP.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .stage_model import build_stage
 
 __all__ = ["IntervalTable", "interval_costs"]
 
-FACTORS = ((0.0, 1.0), (1 / 64, 1.0), (1 / 8, 1.0), (1.0, 1.0), (64.0, 1.0), (1 / 64, 8.0), (1 / 8, 8.0))
-"""Default prices: per byte of state, in units of the layers' seconds per byte of state; and of activations over that."""
+FACTORS = ((0, 1), (1 / 24, 1), (1 / 8, 1), (1 / 2, 1), (4, 1), (64, 1), (1 / 24, 8), (1 / 4, 8))
+"""Default prices: per byte of state, in units of the layers' seconds per byte of state; of activations, over that."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,7 +62,7 @@ class IntervalTable:
     def bound(self, i: int, j: int, memory_bytes: float, in_flight: int = 1) -> float:
         """No sharding of layers i … j that fits the memory has a smaller objective, by the prices that are there.
 
-        Of use where a price of activations is at least `in_flight` times that of state.
+        The Lagrangian bound: the best of the prices whose activations cost at most `in_flight` times what state costs.
         """
         bounds = [
             self.objective[i, j, c] - state * memory_bytes

@@ -74,7 +74,8 @@ class Segments:
     def __init__(self, analysis: Analysis, layers: Sequence[tuple[int, int]], recompute: Recompute) -> None:
         graph = analysis.graph
         _check(layers, len(graph.operators))
-        self.analysis, self.layers, self.recompute = analysis, tuple(layers), recompute
+        self.analysis, self.layers = analysis, tuple(layers)
+        self.recompute: Recompute = recompute
         begin, end = layers[0][0], layers[-1][1]
         cuts = {begin, end, *(a for a, _ in layers)}
         cuts |= {c for c in layer_bounds(graph) if begin < c < end and len(graph_cut(graph, c)) == 1}
@@ -100,8 +101,8 @@ class Segments:
         return bisect_right(self.edges, i) - 1
 
     def first_kept(self, name: str) -> tuple[int, tuple[int, ...]]:
-        """Where a crossing value is kept first, if a stage makes it: a segment, or −1 for nowhere; and all segments that
-        keep it if they begin the stage or nothing before them keeps it.
+        """Where a crossing value is kept first in a stage that makes it, −1 for nowhere; and all segments that keep it
+        in a stage that they begin.
         """
         if name not in self._first_kept:
             edges, kept = self.edges, self.analysis.kept

@@ -13,7 +13,7 @@ import numpy as np
 from ....errors import InputError
 from ....profiles.graph import Graph
 from ..problem import Floats
-from .pricing import Choices, Ints, Pricing, Storage
+from .pricing import Choices, Ints, Pricing, Storage, Table
 
 __all__ = ["Edge", "StageModel", "build_stage"]
 
