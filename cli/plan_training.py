@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import InfeasibleError, InputError
-from ..wording import nearest
 from .status import status
 from .trace_io import print_json
 from .training_graph import graph_of
@@ -25,6 +24,8 @@ __all__ = ["TrainingOptions", "plan_training", "training_planners"]
 
 DEFAULT_DEVICE = "v100-16gb"
 GIB = 2**30
+SHORT = {"layers": "n_layers"}
+"""Short names of options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def training_planners() -> tuple[str, ...]:
     """Names of the planners of training."""
     from ..planners.training import TRAINING_PLANNERS
 
-    return tuple(TRAINING_PLANNERS)
+    return TRAINING_PLANNERS
 
 
 def plan_training(
@@ -95,13 +96,14 @@ def plan_training(
     microbatches = _microbatches(said.microbatches, said.global_batch)
     where = cluster_from(cluster, devices, device, DEFAULT_DEVICE)
     graph = graph_of(models)
+    given = {SHORT.get(name, name): value for name, value in options.items()}
     found: dict[str, TrainingPlan] = {}
     failed: dict[str, InfeasibleError] = {}
     for name, search in chosen.items():
         with status(f"planning with {name}") as say:
             try:
                 found[name] = search(
-                    graph, where, global_batch=said.global_batch, microbatches=microbatches, options=options,
+                    graph, where, global_batch=said.global_batch, microbatches=microbatches, options=given,
                     progress=say,
                 )  # fmt: skip
             except InfeasibleError as error:
@@ -128,16 +130,12 @@ def plan_training(
 
 
 def _planners(names: Sequence[str]) -> dict[str, Callable[..., TrainingPlan]]:
-    from ..planners.training import TRAINING_PLANNERS
+    from ..planners.training import training_planner
 
-    for name in names:
-        if name not in TRAINING_PLANNERS:
-            near = nearest(name, TRAINING_PLANNERS)
-            hint = f"did you mean {near!r}?" if near else f"those of training are {', '.join(TRAINING_PLANNERS)}"
-            raise InputError(f"--planner: {name!r} plans no training; {hint}")
-        if names.count(name) > 1:
-            raise InputError(f"--planner: {name} is named twice")
-    return {name: TRAINING_PLANNERS[name] for name in names}
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"--planner: {twice} is named twice")
+    return {name: training_planner(name) for name in names}
 
 
 def _microbatches(text: str | None, batch: int) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 import traceback
 from pathlib import Path
@@ -27,7 +28,7 @@ def graph_of(word: str, option: str = "--models") -> Graph:
     ----------
     word : str
         A name of the zoo, a graph file (``.json``), or ``path/to/file.py:function`` of a function without arguments
-        that returns a torch module and example inputs (a tuple), which are traced.
+        that returns a torch module and example inputs (a tuple), or a dict of what `profiles.graph.from_torch` takes.
     option : str
         The option that names it, for errors.
 
@@ -69,12 +70,20 @@ def _traced(word: str, option: str) -> Graph:
         raise InputError(f"{option}: {_line(error, file)}: {type(error).__name__}: {_first(error)}") from error
     if isinstance(made, graphs.Graph):
         return made
-    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[1], tuple):
+    if isinstance(made, dict) and {"module", "inputs"} <= set(made):
+        said: dict[str, Any] = {"name": name, **made}
+    elif isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], tuple):
+        said = {"name": name, "module": made[0], "inputs": made[1]}
+    else:
         raise InputError(
-            f"{option}: {word}: expected a function that returns (module, (input, …)) or a Graph "
-            f"(got {type(made).__name__})"
+            f"{option}: {word}: expected a function that returns (module, (input, …)), the arguments of "
+            f"profiles.graph.from_torch as a dict, or a Graph (got {type(made).__name__})"
         )
-    return graphs.from_torch(made[0], made[1], name=name)  # pyright: ignore
+    known = inspect.signature(graphs.from_torch).parameters
+    unknown = next((key for key in said if key not in known), None)
+    if unknown is not None:
+        raise InputError(f"{option}: {word}: from_torch takes no {unknown!r}; it takes {', '.join(known)}")
+    return graphs.from_torch(**said)
 
 
 def _module(path: Path, option: str) -> ModuleType:

@@ -1,49 +1,38 @@
-"""`TRAINING_PLANNERS`: the planners of training by name, each with one signature."""
+"""`training_planner`: the planners of training by name, each called as `planners.alpa.plan` is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+from ..wording import nearest
 
 if TYPE_CHECKING:
-    from ..profiles.graph import Graph
-    from ..simulator.cluster import Cluster
-    from ..simulator.training.plan import TrainingPlan
+    from .alpa.baselines import Baseline
 
-__all__ = ["TRAINING_PLANNERS"]
+__all__ = ["TRAINING_PLANNERS", "training_planner"]
 
-Progress = Callable[[str], None]
-_SHORT = {"layers": "n_layers"}
-"""Short names of options."""
-
-
-def _alpa(name: str, **fixed: Any) -> Callable[..., TrainingPlan]:
-    """Alpa's planner, or one of its baselines (§8.1, §8.3): the same search with some of its choices taken away."""
-
-    def search(
-        graph: Graph, cluster: Cluster, *, global_batch: int, microbatches: int | None = None,
-        options: Mapping[str, Any] = MappingProxyType({}), progress: Progress | None = None,
-    ) -> TrainingPlan:  # fmt: skip
-        from .alpa import AlpaOptions, plan
-
-        given = {_SHORT.get(key, key): value for key, value in options.items()}
-        found = plan(
-            graph, cluster, global_batch=global_batch, microbatches=microbatches,
-            options=AlpaOptions.of({**given, **fixed}), progress=progress,
-        )  # fmt: skip
-        return found.model_copy(update={"planner": found.planner.model_copy(update={"name": name})})
-
-    return search
+TRAINING_PLANNERS = (
+    "alpa", "intra-only", "inter-only", "equal-operator", "equal-layer", "pp-dp", "megatron", "deepspeed-moe", "data",
+    "zero2", "zero3", "heuristic",
+)  # fmt: skip
+"""Names: Alpa, and what it is compared with (`planners.alpa.baselines`). They stand here so that asking for them does
+not import a search."""
 
 
-TRAINING_PLANNERS: Mapping[str, Callable[..., TrainingPlan]] = MappingProxyType(
-    {
-        "alpa": _alpa("alpa"),
-        "intra-only": _alpa("intra-only", stages="one"),
-        "inter-only": _alpa("inter-only", stages="one_device"),
-        "equal-layer": _alpa("equal-layer", stages="equal_layer"),
-        "equal-operator": _alpa("equal-operator", clustering="equal_operator"),
-    }
-)
-"""Name -> search(graph, cluster, *, global_batch, microbatches=None, options={}, progress=None)."""
+def training_planner(name: str) -> Baseline:
+    """A planner of training.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name; the nearest is named.
+    """
+    if name not in TRAINING_PLANNERS:
+        near = nearest(name, TRAINING_PLANNERS)
+        hint = f"did you mean {near!r}?" if near else f"those of training are {', '.join(TRAINING_PLANNERS)}"
+        raise InputError(f"planner: {name!r} plans no training; {hint}")
+    from .alpa import plan
+    from .alpa.baselines import BASELINES
+
+    return plan if name == "alpa" else BASELINES[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from .plan_layers import Block, blocks
@@ -10,9 +11,8 @@ if TYPE_CHECKING:
     from ...profiles.graph import Graph
     from .plan import StageEntry, TrainingPlan
 
-__all__ = ["dominates", "explain", "in_flight", "operator_lines", "seconds_text", "stage_rows"]
+__all__ = ["bytes_text", "dominates", "explain", "in_flight", "operator_lines", "seconds_text", "stage_rows", "table"]
 
-GIB = 2**30
 Row = dict[str, str]
 
 
@@ -28,7 +28,7 @@ def explain(plan: TrainingPlan, graph: Graph | None, *, operators: Literal["none
         "",
         *dominates(plan),
     ]
-    lines += [f"{key}: {value:.6g}" for key, value in plan.predicted.items()]
+    lines += predicted_lines(plan)
     if plan.cost_source:
         lines.append(f"times: {plan.cost_source}")
     lines.append(f"planned in {who.seconds:.3g} s, {who.evaluations} evaluations")
@@ -68,9 +68,9 @@ def stage_rows(plan: TrainingPlan, graph: Graph | None = None) -> list[Row]:
                 "forward": seconds_text(stage.forward_s),
                 "backward": seconds_text(stage.backward_input_s + stage.backward_weight_s),
                 "once": seconds_text(stage.reduce_s + stage.update_s),
-                "state": _gib(stage.state_bytes),
-                "activations": f"{'?' if flying is None else flying} x {_gib(stage.activation_bytes)}",
-                "peak GiB": "-" if peak is None else f"{peak / GIB:.2f} ({peak / memory:.0%})",
+                "state": bytes_text(stage.state_bytes),
+                "activations": f"{'?' if flying is None else flying} x {bytes_text(stage.activation_bytes)}",
+                "peak": "-" if peak is None else f"{bytes_text(peak)} ({peak / memory:.0%})",
                 "recompute": stage.recompute,
             }
         )
@@ -89,24 +89,53 @@ def in_flight(plan: TrainingPlan, stage: int) -> int | None:
     return None
 
 
+def predicted_lines(plan: TrainingPlan) -> list[str]:
+    """What the planner predicts, the usual metrics in one line, others a line each."""
+    rest = {k: x for k, x in plan.predicted.items() if k != "items_per_s" and not (k == "gap" and abs(x) < 1e-9)}
+    texts: dict[str, Callable[[float], str]] = {
+        "seconds": lambda x: f"{seconds_text(x)} an iteration",
+        "pflops": lambda x: f"{x:.4g} PFLOP/s",
+        "mfu": lambda x: f"MFU {x:.1%}",
+        "samples_per_s": lambda x: f"{x:.5g} samples/s",
+        "bubble": lambda x: f"devices idle {x:.1%}",
+        "peak_bytes": lambda x: f"peak {bytes_text(x)} of {bytes_text(plan.cluster_spec.spec.memory_bytes)}",
+    }
+    said = [text(rest.pop(key)) for key, text in texts.items() if key in rest]
+    lines = [f"predicted: {', '.join(said)}"] if said else []
+    return lines + [f"{key}: {value:.6g}" for key, value in rest.items()]
+
+
 def dominates(plan: TrainingPlan) -> list[str]:
-    """What the iteration's time is made of, by Alpa's Eq. 2: Σ t + (B − 1) · max t, and the work once an iteration."""
-    times = [s.forward_s + s.backward_input_s + s.backward_weight_s for s in plan.stages]
-    slow = max(range(len(times)), key=times.__getitem__)
-    once = max(s.reduce_s + s.update_s for s in plan.stages)
-    steady, fill = plan.microbatches * times[slow], sum(times) - times[slow]
-    total = steady + fill + once
+    """What the iteration's time is made of, by Alpa's Eq. 2: Σ t + (B − 1) · max t.
+
+    t is a microbatch's forward and backward pass, and its share of what is done once an iteration. Where stages share
+    a mesh, the busiest mesh takes the slowest stage's place, and the first round of stages fills the pipeline.
+    """
+    b, n = plan.microbatches, len(plan.meshes)
+    micro = [s.forward_s + s.backward_input_s + s.backward_weight_s for s in plan.stages]
+    once = [s.reduce_s + s.update_s for s in plan.stages]
+    whole = [m + o / b for m, o in zip(micro, once, strict=True)]
+    if len(plan.stages) > n:
+        mine = [[s for s, stage in enumerate(plan.stages) if stage.mesh == m] for m in range(n)]
+        slow = max(mine, key=lambda stages: sum(whole[s] for s in stages))
+        name, filling = f"mesh {mine.index(slow)}, the busiest", sum(whole[:n]) - max(whole[:n])
+        balance = sum(whole) / n / sum(whole[s] for s in slow) if sum(whole) else 1.0
+    else:
+        slow = [max(range(len(whole)), key=whole.__getitem__)]
+        name, filling = f"stage {slow[0]}, the slowest", sum(whole) - whole[slow[0]]
+        balance = sum(whole) / len(whole) / whole[slow[0]] if sum(whole) else 1.0
+    steady, ends = sum(micro[s] for s in slow), sum(once[s] for s in slow)
+    total = b * steady + ends + filling
     if total <= 0:
         return ["all stages take no time"]
     lines = [
-        f"Σ t + (B - 1) max t + once = {seconds_text(total)} an iteration:",
-        f"  {steady / total:>6.1%}  stage {slow}, the slowest: {plan.microbatches} x {seconds_text(times[slow])}",
+        f"Σ t + (B - 1) max t = {seconds_text(total)} an iteration:",
+        f"  {b * steady / total:>6.1%}  {name}: {b} x {seconds_text(steady)}",
+        f"  {ends / total:>6.1%}  its gradient reduction and update, once",
     ]
-    if len(times) > 1:
-        lines.append(f"  {fill / total:>6.1%}  filling and draining the pipeline: the other stages, once each")
-    lines.append(f"  {once / total:>6.1%}  gradient reduction and update, once an iteration")
-    if len(times) > 1 and times[slow] > 0:
-        lines.append(f"balance: a stage takes {sum(times) / len(times) / times[slow]:.1%} of the slowest on average")
+    if n > 1:
+        lines.append(f"  {filling / total:>6.1%}  filling and draining the pipeline")
+        lines.append(f"balance: on average {balance:.1%} of the slowest")
     return lines
 
 
@@ -118,9 +147,13 @@ def operator_lines(plan: TrainingPlan, graph: Graph | None = None, *, every: boo
     said: dict[tuple[object, ...], str] = {}
     for s, stage in enumerate(plan.stages):
         a, b = stage.logical
-        lines.append(f"stage {s}: devices {_range(plan.mesh(s).device_ids)} as {a} x {b}")
+        ids = plan.mesh(s).device_ids
+        lines.append(f"stage {s}: device{'s' if ids[1:] else ''} {_range(ids)} as {a} x {b}")
         if not stage.operators:
             lines.append("  the plan does not say how its operators are run")
+        elif a * b == 1:
+            lines.append(f"  {len(stage.operators)} operators, nothing is cut")
+            continue
         for block in blocks(stage, graph):
             key = (stage.logical, block.content)
             if block.layers and key in said:
@@ -145,16 +178,38 @@ def _block_lines(block: Block, graph: Graph | None, indent: str, every: bool) ->
                 continue
             formula = operator.formula
         specs = f"{', '.join(x or '()' for x in entry.operands)} -> {entry.result or '()'}"
-        rows.append((plain, _cuts(entry.axes), specs, formula))
-    for _, plain, kept, state in block.parameters:
-        rows.append((f"[{plain}]", f"kept {kept}", "" if state == kept else f"gradient and optimiser {state}", ""))
+        rows.append((plain.partition("*.")[2] or plain, _cuts(entry.axes), specs, formula))
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
     lines = [
         indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
     if hidden and block.layers:
-        lines.append(f"{indent}+ {hidden} that follow their operands")
+        lines.append(f"{indent}and {hidden} that follow their operands")
+    return lines + [indent + line for line in _parameter_lines(block, every)]
+
+
+def _parameter_lines(block: Block, every: bool) -> list[str]:
+    """Where parameters are kept: each by itself, or those together that are cut over the same axes."""
+    if every:
+        return [
+            f"[{plain.partition('*.')[2] or plain}] kept {kept}"
+            + ("" if state == kept else f", gradient and optimiser {state}")
+            for _, plain, kept, state in block.parameters
+        ]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for _, plain, kept, state in block.parameters:
+        groups.setdefault((_over(kept), _over(state)), []).append(plain.partition("*.")[2] or plain)
+    lines: list[str] = []
+    for (kept, state), names in groups.items():
+        who = ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} more parameters"
+        lines.append(f"[{who}] kept {kept}" + ("" if state == kept else f", gradient and optimiser state {state}"))
     return lines
+
+
+def _over(spec: str) -> str:
+    """``RS01`` -> ``cut over axes 0 and 1``."""
+    axes = sorted({x for x in spec if x.isdigit()})
+    return f"cut over ax{'es' if axes[1:] else 'is'} {' and '.join(axes)}" if axes else "whole"
 
 
 def _cuts(axes: tuple[str, str]) -> str:
@@ -181,8 +236,12 @@ def _range(devices: tuple[int, ...]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def _gib(n_bytes: float) -> str:
-    return f"{n_bytes / GIB:.2f}"
+def bytes_text(n_bytes: float) -> str:
+    """Bytes with a unit of its size: ``12.3 GiB``, ``456 MiB``."""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if n_bytes >= scale:
+            return f"{n_bytes / scale:.3g} {unit}"
+    return f"{n_bytes:.0f} B"
 
 
 def seconds_text(seconds: float) -> str:
