@@ -15,7 +15,7 @@ from .zoo import PAPER_PARAMS, ZOO, build_graph, zoo_graph, zoo_module
 
 __all__ = [
     "DTYPE_BYTES", "KINDS", "PAPER_PARAMS", "ZOO", "Builder", "CostModel", "Formula", "Graph", "Loop", "Operator",
-    "OperatorTimes", "Tensor", "build_graph", "depths", "from_json", "from_torch", "graph_cut", "layer_bounds", "leaders",
-    "load_graph", "parameter_bytes", "parse", "repeats", "roofline", "save_graph", "signature", "to_json",
+    "OperatorTimes", "Tensor", "build_graph", "depths", "from_json", "from_torch", "graph_cut", "layer_bounds",
+    "leaders", "load_graph", "parameter_bytes", "parse", "repeats", "roofline", "save_graph", "signature", "to_json",
     "zoo_graph", "zoo_module",
 ]  # fmt: skip

@@ -50,8 +50,7 @@ class Graph:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
-            raise InputError(f"graph {self.name!r}: batch: expected a positive integer (got {self.batch!r})")
+        _check_batch(self.name, self.batch)
         if not self.operators:
             raise InputError(f"graph {self.name!r}: no operators")
         shapes: dict[str, tuple[int, ...]] = {}
@@ -112,8 +111,9 @@ class Graph:
         Raises
         ------
         InputError
-            If a loop that grows with the batch would not be whole.
+            If the batch is not a positive integer, or a loop that grows with it would not be whole.
         """
+        _check_batch(self.name, batch)
         if batch == self.batch:
             return self
 
@@ -150,6 +150,11 @@ class Graph:
         except InputError:
             plain = self
         return hashlib.sha256(plain.to_json().encode()).hexdigest()
+
+
+def _check_batch(name: str, batch: object) -> None:
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise InputError(f"graph {name!r}: batch: expected a positive integer (got {batch!r})")
 
 
 def _growth(op: Operator, loops: tuple[Any, ...]) -> float:

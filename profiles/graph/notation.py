@@ -2,7 +2,7 @@
 
 ``"b s h, h (n d) -> b s n d"``: two operands of three and two dimensions. A dimension in brackets is several loops,
 major first: only the major one can be cut over devices without mixing what belongs together. A loop that is in an
-operand and not in the result is reduced. ``()`` is a dimension of size 1.
+operand and not in the result is reduced. ``()`` is a dimension of size 1, ``.`` a tensor without dimensions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Formula:
         return tuple(x for x in self.loops if x not in kept)
 
     def __str__(self) -> str:
-        left = ", ".join(_text(dims) for dims in self.operands)
+        left = ", ".join(_text(dims) or "." for dims in self.operands)
         return f"{left} -> {_text(self.result)}".strip()
 
 
@@ -70,6 +70,8 @@ def parse(text: str) -> Formula:
 
 
 def _dims(part: str, text: str) -> Dims:
+    if part.strip() == ".":
+        return ()
     dims: list[tuple[str, ...]] = []
     for match in _TOKEN.finditer(part):
         group, name, other = match.groups()

@@ -80,7 +80,7 @@ class Draft:
         used: set[str] = set()
         for label in dict.fromkeys(order):
             loops[label] = [_loop(size, (splits or {}).get(label, "free"), used) for size in axes[label]]
-        text = [_text(labels, loops) for _, labels in operands]
+        text = [_text(labels, loops) or "." for _, labels in operands]
         formula = f"{', '.join(text)} -> {_text(result, loops)}".strip()
         needs = any(value.grad for value, _ in operands) if grad is None else grad
         extra = {key: loops[label][0].name for key, label in (names or {}).items() if loops[label]}

@@ -94,6 +94,10 @@ def _by_number(step: Step, fn: str, x: Value, y: float) -> Value:
     return pointwise(step, fn, [x], value=number(y))
 
 
+def _neg(step: Step) -> Result:
+    return pointwise(step, "scale", [step.x], factor=-1.0)
+
+
 def _rsub(step: Step) -> Result:
     x, other = step.x, step.args["other"]
     if isinstance(other, Value):
@@ -229,6 +233,7 @@ HANDLERS: dict[str, Handler] = {
     "masked_fill": _masked_fill,
     "max.dim": _reduce,
     "min.dim": _reduce,
+    "neg": _neg,
     "one_hot": _one_hot,
     "rsub": _rsub,
     "where": _where,

@@ -26,10 +26,11 @@ UNARY: Mapping[str, Callable[[Tensor, Mapping[str, Any]], Tensor]] = {
     "nonzero": lambda x, a: (x != 0).to(x.dtype),
     "not": lambda x, a: ~x,
     "copy": lambda x, a: x,
+    "detach": lambda x, a: x.detach(),
 } | {
     name: (lambda x, a, name=name: getattr(torch, name)(x))
     for name in ("relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "erf", "abs",
-                 "sign", "floor")
+                 "sign", "floor", "log1p", "square")
 }  # fmt: skip
 BINARY: Mapping[str, Callable[[Any, Any], Tensor]] = {
     "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
@@ -87,9 +88,8 @@ _dispatch = _contraction
 
 
 def _convolution(op: Operator, xs: list[Tensor]) -> Tensor:
-    a, sizes = op.attributes, op.sizes
-    group = op.parsed.operands[0][1]
-    groups = sizes[group[0]] if len(group) > 1 else 1
+    a = op.attributes
+    groups = xs[0].shape[1] // xs[1].shape[1]
     call = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[xs[0].ndim - 2]
     return call(xs[0], xs[1], None, a["stride"], a["padding"], a["dilation"], groups)
 
@@ -182,6 +182,8 @@ def _reduction(op: Operator, xs: list[Tensor]) -> Tensor:
     gone = [n for n in _flat(op, 0) if n not in kept]
     x = _spread(op, 0, xs[0], [*kept, *gone])
     over = list(range(len(kept), len(kept) + len(gone)))
+    if op.attributes["fn"] == "argmax":
+        return x.flatten(len(kept)).argmax(-1).reshape(op.shape)
     fn = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}[op.attributes["fn"]]
     return (fn(x, over) if over else x).reshape(op.shape)
 
@@ -197,13 +199,17 @@ def _elementwise(op: Operator, xs: list[Tensor]) -> Tensor:
     fn, sizes = str(a["fn"]), [op.sizes[n] for n in order]
     ops = [_spread(op, k, x, order) for k, x in enumerate(xs)]
     if fn == "full":
-        return torch.full(op.shape, a["value"], dtype=DTYPES[op.dtype])
+        return torch.full(op.shape, float(a["value"])).to(DTYPES[op.dtype])
     if fn == "arange":
         return (torch.arange(op.shape[0], dtype=DTYPES[op.dtype]) * a.get("step", 1)) + a.get("start", 0)
     if fn in ("tril", "triu"):
         rows, columns = order.index(a["row"]), order.index(a["column"])
         assert (rows, columns) == (len(order) - 2, len(order) - 1)
         return getattr(torch, fn)(ops[0], a.get("diagonal", 0)).reshape(op.shape)
+    if fn == "one_hot":
+        return F.one_hot(xs[0], op.sizes[a["loop"]])
+    if fn == "cumsum":
+        return ops[0].cumsum(order.index(a["loop"])).reshape(op.shape)
     if fn == "rope":
         x, at = ops[0], order.index(a["position"])
         half = sizes[-1] // 2
@@ -214,7 +220,7 @@ def _elementwise(op: Operator, xs: list[Tensor]) -> Tensor:
     if fn == "where":
         out = torch.where(*ops)
     elif fn == "masked_fill":
-        out = ops[0].masked_fill(ops[1], a["value"])
+        out = ops[0].masked_fill(ops[1], float(a["value"]))
     elif fn == "power" and len(ops) == 1:
         out = ops[0] ** a["exponent"]
     elif fn == "cast":
@@ -234,6 +240,16 @@ def _view(op: Operator, xs: list[Tensor]) -> Tensor:
         return xs[0].index_select(dim, torch.tensor(list(span)))
     if fn == "select":
         return xs[0].select(a["dim"], a["index"])
+    if fn == "reshape":
+        return xs[0].reshape(op.shape)
+    if fn == "pad":
+        widths = [w for dim in reversed(range(xs[0].ndim))
+                  for w in (a["before"][dim], op.shape[dim] - xs[0].shape[dim] - a["before"][dim])]  # fmt: skip
+        return F.pad(xs[0], widths, value=float(a["value"]))
+    if fn == "roll":
+        return xs[0].roll(a["shifts"], a["dims"])
+    if fn == "flip":
+        return xs[0].flip(a["dims"])
     if fn == "cat":
         return torch.cat(xs, a["dim"])
     order = _result(op)
