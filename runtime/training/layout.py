@@ -8,7 +8,7 @@ import re
 from ...errors import InputError
 from ...profiles.graph.notation import Dims
 
-__all__ = ["Layout", "local_shape", "natural", "parse_layout", "pieces", "whole"]
+__all__ = ["Layout", "local_shape", "natural", "parse_layout", "pieces", "pieces_of", "whole"]
 
 Layout = tuple[tuple[int, ...], ...]
 """For each dimension, the mesh axes that cut it, the major one first: ``S0RS1`` is ((0,), (), (1,))."""
@@ -47,6 +47,11 @@ def natural(dims: Dims, axes: tuple[str, str], shape: tuple[int, int]) -> Layout
 def pieces(cut: tuple[int, ...], shape: tuple[int, int]) -> int:
     """Into how many pieces these axes cut."""
     return math.prod(shape[axis] for axis in cut)
+
+
+def pieces_of(layout: Layout, shape: tuple[int, int]) -> int:
+    """Into how many pieces a whole tensor is cut."""
+    return math.prod(pieces(cut, shape) for cut in layout)
 
 
 def local_shape(full: tuple[int, ...], layout: Layout, shape: tuple[int, int], where: str) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from .statistics import cross_entropy_rows, log_sum_exp, moments
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["COMPUTE", "compute"]
+__all__ = ["COMPUTE", "compute", "contraction_gradient"]
 
 
 def compute(local: Local, operands: Sequence[Tensor]) -> Tensor:
@@ -67,6 +67,28 @@ def _contraction(local: Local, operands: Sequence[Tensor]) -> Tensor:
     if "scale" in op.attributes:
         y = y * float(cast("float", op.attributes["scale"]))
     return join_loops(y, op.parsed.result, local.sizes, out)
+
+
+def contraction_gradient(local: Local, operands: Sequence[Tensor], k: int, gradient: Tensor) -> Tensor:
+    """Gradient of the k-th operand of a contraction, as one more contraction: nothing of its forward pass is needed."""
+    import torch
+
+    op = local.op
+    letter = {loop: chr(ord("a") + i) for i, loop in enumerate(op.parsed.loops)}
+    views, terms = list[Any](), list[str]()
+    for j, (x, dims) in enumerate(zip((*operands, gradient), (*op.parsed.operands, op.parsed.result), strict=True)):
+        if j != k:
+            have = [loop for group in dims for loop in group]
+            views.append(x.reshape([local.sizes[loop] for loop in have]))
+            terms.append("".join(letter[loop] for loop in have))
+    mine = [loop for group in op.parsed.operands[k] for loop in group]
+    known = [loop for loop in mine if any(letter[loop] in term for term in terms)]
+    y: Tensor = torch.einsum(f"{','.join(terms)}->{''.join(letter[loop] for loop in known)}", *views)
+    if "scale" in op.attributes:
+        y = y * float(cast("float", op.attributes["scale"]))
+    y = y.reshape([local.sizes[loop] if loop in known else 1 for loop in mine])
+    y = y.expand([local.sizes[loop] for loop in mine])  # what only this operand has, and is summed over
+    return y.reshape(operands[k].shape)
 
 
 def _embedding(local: Local, operands: Sequence[Tensor]) -> Tensor:

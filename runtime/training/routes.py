@@ -87,8 +87,9 @@ _State = tuple[Layout, Axes]
 
 @lru_cache(maxsize=16384)
 def route(
-    source: Layout, target: Layout, full: tuple[int, ...], itemsize: int, mesh: LogicalMesh, parts: Axes = ()
-) -> Route:
+    source: Layout, target: Layout, full: tuple[int, ...], itemsize: int, mesh: LogicalMesh, parts: Axes = (),
+    fused: bool = False,
+) -> Route:  # fmt: skip
     """The cheapest way; the fewest hops of equals.
 
     Parameters
@@ -103,6 +104,9 @@ def route(
         Whose links carry it.
     parts : tuple of int
         Axes along which the source is still to be summed.
+    fused : bool
+        Whether it is reckoned as one of many that travel in one message, as plans reckon with weights and their
+        gradients: without the fixed cost of a message.
     """
     start: _State = (source, tuple(sorted(a for a in set(parts) if mesh.shape[a] > 1)))
     heap: list[tuple[float, int, tuple[int, ...], _State, tuple[Hop, ...]]] = [(0.0, 0, (), start, ())]
@@ -116,9 +120,15 @@ def route(
         done.add(state)
         for turn, (hop, reached, n_bytes) in enumerate(_hops(*state, full, itemsize, mesh.shape)):
             if reached not in done:
-                seconds = 0.0 if hop.kind == "slice" else mesh.seconds(cast("Collective", hop.kind), n_bytes, hop.axes)
+                seconds = 0.0 if hop.kind == "slice" else _seconds(mesh, hop, n_bytes, fused)
                 heapq.heappush(heap, (cost + seconds, count + 1, (*order, turn), reached, (*path, hop)))
     raise InputError(f"no way from layout {source} to {target} of a tensor of shape {full} on a mesh {mesh.shape}")
+
+
+def _seconds(mesh: LogicalMesh, hop: Hop, n_bytes: float, fused: bool) -> float:
+    kind = cast("Collective", hop.kind)
+    seconds = mesh.seconds(kind, n_bytes, hop.axes)
+    return max(0.0, seconds - mesh.seconds(kind, 1e-9, hop.axes)) if fused else seconds
 
 
 def _hops(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import RunError
 from .comm import Axes, MeshComm
 from .layout import Layout, whole
-from .operators import compute
+from .operators import compute, contraction_gradient
 from .optimizer import Optimizer
 from .routes import route
 from .stage_layout import OperatorRun, StageLayout
@@ -23,11 +23,11 @@ __all__ = ["StageRunner"]
 
 @dataclass(eq=False)
 class _Taped:
-    """One operator of one microbatch: what it read (leaves) and what it made."""
+    """One operator of one microbatch: what it read (leaves; None where that is made again) and what it made."""
 
     run: OperatorRun
-    operands: list[Tensor]
-    made: Tensor
+    operands: list[Tensor | None]
+    made: Tensor | None
 
 
 @dataclass(eq=False)
@@ -37,10 +37,14 @@ class _Microbatch:
     values: dict[str, Tensor] = field(default_factory=dict)
     tape: dict[int, _Taped] = field(default_factory=dict)
     weights: list[tuple[_Taped, Tensor]] = field(default_factory=list)
+    copies: dict[int, Tensor] = field(default_factory=dict)
+    """First operands that later operators share, by the position of the first that reads them so."""
+    shared: dict[int, Tensor] = field(default_factory=dict)
+    """Gradients that those operators made of them."""
 
 
-Slot = tuple[str, Layout, Axes]
-"""Parameter, how an operator reads it, axes over which its gradients are parts of a sum."""
+Slot = tuple[str, str, Layout, Axes]
+"""Parameter, operator, how it reads it, axes over which its gradients are parts of a sum."""
 
 
 class StageRunner:
@@ -77,8 +81,8 @@ class StageRunner:
         self.weights: dict[str, Tensor] = {}
         self.state: dict[str, list[Tensor]] = {}
         mesh, every = layout.mesh, layout.parameters.items()
-        self._to_state = {n: route(p.storage, p.state, p.full, p.itemsize, mesh) for n, p in every}
-        self._to_storage = {n: route(p.state, p.storage, p.full, p.itemsize, mesh) for n, p in every}
+        self._to_state = {n: route(p.storage, p.state, p.full, p.itemsize, mesh, (), True) for n, p in every}
+        self._to_storage = {n: route(p.state, p.storage, p.full, p.itemsize, mesh, (), True) for n, p in every}
         comm.phase = "setup"
         for name, p in every:
             lie = route(whole(len(p.full)), p.storage, p.full, p.itemsize, mesh)
@@ -89,6 +93,7 @@ class StageRunner:
         self.gradients: dict[str, Tensor] = {}
         self.losses: dict[int, float] = {}
         self._redo = {i: group for group in redo for i in group}
+        self._firsts = {run.twin for run in layout.operators if run.twin >= 0}
         self._hidden = _hidden(layout, redo) - {loss}
 
     # A microbatch's life: forward, backward (both halves, or inputs first), weights.
@@ -112,21 +117,35 @@ class StageRunner:
         out = {name: kept.values[name] for name in self.layout.sent}
         for name in self._hidden:
             del kept.values[name]
+        kept.copies.clear()
         return out
 
-    def _operate(self, kept: _Microbatch, i: int, microbatch: int, *, tape: bool) -> None:
+    def _operate(self, kept: _Microbatch, i: int, microbatch: int, *, tape: bool, again: bool = False) -> None:
+        """Run an operator; `again`: for the second time, so that nothing needs to be made a third time."""
         import torch
 
         run = self.layout.operators[i]
-        operands: list[Tensor] = []
-        for name, way, wants in zip(run.op.inputs, run.operands, run.wants, strict=True):
-            x = way.run(self.comm, self._value(kept, name, microbatch)).detach()
-            operands.append(x.requires_grad_() if wants and tape else x)
-        with torch.set_grad_enabled(tape):
-            made = compute(run.local, operands)
-        if tape and any(run.wants):
-            kept.tape[i] = _Taped(run, operands, made)
+        drop = tape and not again and any(run.again)
+        operands = [self._operand(kept, i, k, microbatch) for k in range(len(run.op.inputs))]
+        leaves = [x.requires_grad_() if w and tape and not drop else x for x, w in zip(operands, run.wants, strict=True)]
+        with torch.set_grad_enabled(tape and not drop):
+            made = compute(run.local, leaves)
+        if drop:
+            kept.tape[i] = _Taped(run, [None if a else x for a, x in zip(run.again, leaves, strict=True)], None)
+        elif tape and any(run.wants):
+            kept.tape[i] = _Taped(run, list(leaves), made)
         kept.values[run.op.name] = run.result.run(self.comm, made.detach())
+
+    def _operand(self, kept: _Microbatch, i: int, k: int, microbatch: int) -> Tensor:
+        """An operand as the operator reads it, a tensor of its own."""
+        run = self.layout.operators[i]
+        first = run.twin if run.twin >= 0 else i
+        if k == 0 and first in kept.copies:
+            return kept.copies[first].detach()
+        x = run.operands[k].run(self.comm, self._value(kept, run.op.inputs[k], microbatch)).detach()
+        if k == 0 and first in self._firsts:
+            kept.copies[first] = x
+        return x.detach()
 
     def _value(self, kept: _Microbatch, name: str, microbatch: int) -> Tensor:
         if name in kept.values:
@@ -150,6 +169,7 @@ class StageRunner:
         """
         import torch
 
+        self.comm.phase = "backward"
         kept = self._running[microbatch]
         found = dict(gradients)
         if self.loss in kept.values:
@@ -157,15 +177,17 @@ class StageRunner:
         for i in range(len(self.layout.operators) - 1, -1, -1):
             run = self.layout.operators[i]
             if i in self._redo and i not in kept.tape and any(run.wants):
-                self.comm.phase = "recompute"
                 for j in self._redo[i]:
-                    self._operate(kept, j, microbatch, tape=True)
+                    self._operate(kept, j, microbatch, tape=True, again=True)
+                kept.copies.clear()
             gradient = found.pop(run.op.name, None)
             taped = kept.tape.pop(i, None)
-            if gradient is None or taped is None:
-                continue
-            self.comm.phase = "backward"
-            self._back(kept, taped, run.result.back(self.comm, gradient), found, weights)
+            if gradient is not None and taped is not None:
+                self._back(kept, i, taped, run.result.back(self.comm, gradient), found, weights, microbatch)
+            if i in kept.shared:  # what operators that share the copy made of it, this one among them
+                g = run.back[0].run(self.comm, kept.shared.pop(i))
+                self._found(found, run.op.inputs[0], g)
+            kept.copies.pop(i, None)
         unread = [name for name in self.layout.received if name not in found]
         found |= {name: torch.zeros_like(kept.values[name]) for name in unread}
         if weights:
@@ -175,42 +197,67 @@ class StageRunner:
         return found
 
     def _back(
-        self, kept: _Microbatch, taped: _Taped, gradient: Tensor, found: dict[str, Tensor], weights: bool
-    ) -> None:
-        import torch
-
+        self, kept: _Microbatch, i: int, taped: _Taped, gradient: Tensor, found: dict[str, Tensor], weights: bool,
+        microbatch: int,
+    ) -> None:  # fmt: skip
         run = taped.run
+        if taped.made is None:
+            for k, x in enumerate(taped.operands):
+                if x is None:
+                    taped.operands[k] = self._operand(kept, i, k, microbatch)
         of_weights = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name in self.weights]
         of_values = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name not in self.weights]
         split = not weights and bool(of_weights)
         if split:
             kept.weights.append((taped, gradient))
         now = of_values if split else [*of_values, *of_weights]
-        if not now:
-            return
-        back = torch.autograd.grad(taped.made, [taped.operands[k] for k in now], gradient, retain_graph=split)
-        for k, g in zip(now, back, strict=True):
+        for k, g in self._gradients(taped, now, gradient, split):
             if k in of_weights:
                 self._keep(run, k, g)
-                continue
-            name = run.op.inputs[k]
-            g = run.back[k].run(self.comm, g)
-            found[name] = found[name] + g if name in found else g
+            elif k == 0 and (run.twin >= 0 or i in self._firsts):
+                at = run.twin if run.twin >= 0 else i
+                kept.shared[at] = kept.shared[at] + g if at in kept.shared else g
+            else:
+                self._found(found, run.op.inputs[k], run.back[k].run(self.comm, g))
+
+    @staticmethod
+    def _found(found: dict[str, Tensor], name: str, gradient: Tensor) -> None:
+        found[name] = found[name] + gradient if name in found else gradient
+
+    @staticmethod
+    def _gradients(taped: _Taped, operands: list[int], gradient: Tensor, split: bool) -> list[tuple[int, Tensor]]:
+        """Gradients of some operands, as this device finds them."""
+        import torch
+
+        if not operands:
+            return []
+        run = taped.run
+        if taped.made is None and run.op.kind in ("contraction", "dispatch"):
+            xs = [x for x in taped.operands if x is not None]
+            return [(k, contraction_gradient(run.local, xs, k, gradient)) for k in operands]
+        made = taped.made
+        if made is None:
+            for k, wants in enumerate(run.wants):
+                x = taped.operands[k]
+                if wants and x is not None:
+                    x.requires_grad_()
+            with torch.enable_grad():
+                made = compute(run.local, [x for x in taped.operands if x is not None])
+        leaves = [x for k in operands if (x := taped.operands[k]) is not None]
+        back = torch.autograd.grad(made, leaves, gradient, retain_graph=split)
+        return list(zip(operands, back, strict=True))
 
     def backward_weights(self, microbatch: int) -> None:
         """The weights' half of a microbatch whose inputs' half is done."""
-        import torch
-
         self.comm.phase = "backward"
         for taped, gradient in self._running.pop(microbatch).weights:
             run = taped.run
             mine = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name in self.weights]
-            back = torch.autograd.grad(taped.made, [taped.operands[k] for k in mine], gradient)
-            for k, g in zip(mine, back, strict=True):
+            for k, g in self._gradients(taped, mine, gradient, False):
                 self._keep(run, k, g)
 
     def _keep(self, run: OperatorRun, k: int, gradient: Tensor) -> None:
-        slot = (run.op.inputs[k], run.layouts[k], run.lacks[k])
+        slot = (run.op.inputs[k], run.op.name, run.layouts[k], run.lacks[k])
         if slot in self._parts:
             self._parts[slot].add_(gradient)
         else:
@@ -224,9 +271,9 @@ class StageRunner:
             raise RunError(f"stage {self.layout.number}: microbatches {sorted(self._running)} have no backward pass")
         self.comm.phase = "reduce"
         self.gradients = {}
-        for (name, layout, lacks), part in self._parts.items():
+        for (name, _, layout, lacks), part in self._parts.items():
             p = self.layout.parameters[name]
-            total = route(layout, p.state, p.full, p.itemsize, self.layout.mesh, lacks).run(self.comm, part)
+            total = route(layout, p.state, p.full, p.itemsize, self.layout.mesh, lacks, True).run(self.comm, part)
             self.gradients[name] = self.gradients[name] + total if name in self.gradients else total
         self._parts = {}
 

@@ -10,9 +10,9 @@ from ...profiles.graph import DTYPE_BYTES, Graph, Operator
 from ...simulator.mesh import LogicalMesh
 from ...simulator.training.plan import OperatorEntry, TrainingPlan
 from .comm import Axes, MeshComm
-from .layout import Layout, local_shape, natural, parse_layout, whole
+from .layout import Layout, local_shape, natural, parse_layout, pieces_of, whole
 from .loops import Local
-from .routes import Route, finish, route
+from .routes import Hop, Route, finish, route
 
 __all__ = ["OperatorRun", "ParameterRun", "StageLayout", "differentiable"]
 
@@ -37,6 +37,12 @@ class OperatorRun:
         From what the loops make to the planned spec.
     wants : tuple of bool
         Whether each operand gets a gradient.
+    again : tuple of bool
+        Whether each operand's copy is larger than what it is made of and needed by the backward pass: it is not kept
+        but made again.
+    twin : int
+        Operator before it, by position in the stage, that reads the same first operand alike (as q does for k and v):
+        they share one copy, and the gradients that they make of it are added before they are summed over devices.
     """
 
     local: Local
@@ -46,6 +52,8 @@ class OperatorRun:
     lacks: tuple[Axes, ...]
     result: Route
     wants: tuple[bool, ...]
+    again: tuple[bool, ...] = ()
+    twin: int = -1
 
     @property
     def op(self) -> Operator:
@@ -136,6 +144,8 @@ class StageLayout:
         values: dict[str, Layout] = {}
         received, parameters = dict[str, int](), dict[str, ParameterRun]()
         runs: list[OperatorRun] = []
+        first: dict[tuple[str, str, str, tuple[str, str]], int] = {}
+        scatter = bool(plan.planner.options.get("sequence_parallel", False))
         planned = {(t.source, t.target, t.value): t for t in plan.transfers}
         for op in graph.operators[entry.first : entry.last]:
             where = f"plan: stages.{number}.operators.{op.name}"
@@ -145,7 +155,7 @@ class StageLayout:
             axes = how.axes if how is not None else ("", "")
             local = Local.of(op, comm, axes)
             layouts, routes, back = list[Layout](), list[Route](), list[Route]()
-            lacks, needs = list[Axes](), list[bool]()
+            lacks, needs, again = list[Axes](), list[bool](), list[bool]()
             for k, (name, dims) in enumerate(zip(op.inputs, op.parsed.operands, strict=True)):
                 full = op.shape_of(dims)
                 layout = natural(dims, axes, shape)
@@ -170,8 +180,14 @@ class StageLayout:
                 lacks.append(local.axes_of([loop for loop in local.cut if loop not in own]))
                 size = _itemsize(graph, name)
                 routes.append(route(have, layout, full, size, mesh))
-                back.append(route(layout, have, full, size, mesh, lacks[-1]))
+                back.append(_back(layout, have, full, size, mesh, lacks[-1], scatter))
+                grown = pieces_of(layout, shape) < pieces_of(have, shape)
+                again.append(grown and wants[op.name] and (k in op.saves or name in parameters))
                 needs.append(wants[name] and wants[op.name])
+            made = [name for name in op.inputs if name in graph.index]
+            twin = -1
+            if op.heavy and made == [op.inputs[0]]:
+                twin = first.setdefault((made[0], op.kind, op.formula, axes), len(runs))
             runs.append(
                 OperatorRun(
                     local,
@@ -181,6 +197,8 @@ class StageLayout:
                     tuple(lacks),
                     _finish(local, how, axes, values, mesh, where),
                     tuple(needs),
+                    tuple(again),
+                    twin if twin < len(runs) else -1,
                 )
             )
         sent: dict[str, tuple[int, ...]] = {}
@@ -191,6 +209,16 @@ class StageLayout:
                     if op.name in reads:
                         sent[op.name] = (*sent.get(op.name, ()), later)
         return cls(number, tuple(runs), values, received, sent, parameters, mesh)
+
+
+def _back(
+    layout: Layout, have: Layout, full: tuple[int, ...], itemsize: int, mesh: LogicalMesh, parts: Axes, scatter: bool
+) -> Route:
+    """The way of an operand's gradient: added up first, unless sums may be scattered on the way."""
+    if scatter:
+        return route(layout, have, full, itemsize, mesh, parts)
+    sums = (Hop("all_reduce", parts),) if parts else ()
+    return Route((*sums, *route(layout, have, full, itemsize, mesh).hops))
 
 
 def _finish(
