@@ -58,6 +58,9 @@ def configure(
     ] = None,
     tokens: Annotated[float | None, typer.Option(rich_help_panel=SIZES, help="Length of the run for --days.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Write everything that was evaluated.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Write the fastest as a training plan, to be simulated and drawn.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Search every combination of tensor, pipeline and data parallelism, microbatch, interleaving, recomputation,
@@ -65,8 +68,9 @@ def configure(
     from ..files import check_target
     from ..planners.megatron import devices_for, model_shape, search, sweep_devices
 
-    if csv is not None:
-        check_target(csv)
+    for target in (csv, plan):
+        if target is not None:
+            check_target(target)
     if (days is None) != (tokens is None):
         raise InputError("--days, --tokens: give both or none: how long the run may take, and how long it is")
     shape, where = model_shape(model, seq), cluster_from(cluster, devices, device, DEFAULT_DEVICE)
@@ -81,19 +85,21 @@ def configure(
     with status("searching") as say:
         options["progress"] = say
         if days is not None:
-            if csv is not None:
-                raise InputError("--csv: does not go with --days, which searches several clusters; take --sweep")
+            if csv is not None or plan is not None:
+                raise InputError("--csv, --plan: do not go with --days, which searches several clusters; take --sweep")
             found = devices_for(shape, where, batch, days=days, tokens=tokens, devices=sizes, **options)
             return _say_count(found, where, as_json)
         if sizes is not None:
-            if csv is not None and len(sizes) > 1:
-                raise InputError("--csv: expected one number of devices in --sweep (got several)")
+            if (csv is not None or plan is not None) and len(sizes) > 1:
+                raise InputError("--csv, --plan: expected one number of devices in --sweep (got several)")
             several = sweep_devices(shape, where, batch, sizes, **options)
         else:
             several = {where.n_devices: search(shape, where, batch, **options)}
     results = [result for result in several.values() if result is not None]
     if csv is not None and results:
         results[0].to_csv(csv)
+    if plan is not None and results and results[0].best:
+        _write_plan(results[0], model, options, plan)
     if sizes is None:
         _say_search(results[0], as_json)
     else:
@@ -101,6 +107,18 @@ def configure(
     if not any(result.best for result in results):
         raise InfeasibleError(f"--sweep: nothing fits on any of {', '.join(map(str, several))} devices")
     return None
+
+
+def _write_plan(result: SearchResult, model: str, options: dict[str, Any], path: Path) -> None:
+    from ..planners.megatron import training_plan
+
+    best = result.best[0]
+    stack = next(one for one in options["stack"] if one.name == best.stack)
+    made = training_plan(
+        result.model, result.cluster, result.global_batch, dtype=options["dtype"], stack=stack,
+        name=model if "=" not in model else "decoder", **best.settings,
+    )  # fmt: skip
+    made.save(path)
 
 
 def _numbers(name: str, text: str | None) -> list[int] | None:

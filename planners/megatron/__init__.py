@@ -1,6 +1,7 @@
 """Configuration search for decoder transformers: tensor, pipeline and data parallelism and what goes with them."""
 
 from .devices import DeviceCount, devices_for, sweep_devices
+from .emit import training_plan
 from .models import GPTS, model_shape
 from .result import Configuration, SearchResult
 from .search import search
@@ -16,4 +17,5 @@ __all__ = [
     "model_shape",
     "search",
     "sweep_devices",
+    "training_plan",
 ]

@@ -57,9 +57,10 @@ def pipeline_time(
     """Time of m microbatches through p stages in 1F1B, with v chunks of layers per stage.
 
     The slowest stage works without a pause once the pipeline is full: ``m x max``. One chunk of every other stage is
-    before and after it: ``(sum - max) / v``, which is ``(p - 1) / v`` of an even stage. In the steady state every
-    chunk waits for two exchanges, one forward and one backward, unless they are hidden; filling and draining cross
-    every border once each way in any case.
+    before and after it: ``(sum - max) / v``, which is ``(p - 1) / v`` of an even stage. In the steady state a middle
+    stage waits for two exchanges per chunk, one forward and one backward, and the ends for one less per microbatch,
+    unless they are hidden. Filling and draining cross every border once each way in any case; a hidden exchange still
+    delays every chunk of the first microbatch and of the last, between which nothing else can run.
 
     Parameters
     ----------
@@ -80,6 +81,8 @@ def pipeline_time(
     ends = np.maximum(e0, e1)
     slowest = t + np.where(p == 1, e0 + e1, np.where(p > 2, np.maximum(ends, 0.0), ends))
     bubble = (p * t + e0 + e1 - slowest) / v
-    steady = np.where((v > 1) & overlap, 0.0, 2 * v * m * x)
-    transfer = np.where(p > 1, steady + 2 * (p - 1) * x, 0.0)
+    hidden = (v > 1) & overlap
+    waiting = t + np.maximum(ends + (2 * v - 1) * x, np.where(p > 2, 2 * v * x, -np.inf))
+    steady = np.where(hidden, 0.0, m * (waiting - slowest))
+    transfer = np.where(p > 1, steady + 2 * (np.where(hidden, p * v, p) - 1) * x, 0.0)
     return PipelineTime(m * slowest, bubble, transfer)

@@ -7,7 +7,7 @@ import pytest
 from meshwright.cli import run
 from meshwright.planners.megatron import search
 from meshwright.simulator import Cluster
-from meshwright.simulator.training import TransformerShape
+from meshwright.simulator.training import TrainingPlan, TransformerShape, simulate_training
 
 SHAPE = TransformerShape(8, 1024, 16, vocab=8192, seq=512)
 MODEL = "layers=8,hidden=1024,heads=16,vocab=8192,seq=512"
@@ -66,6 +66,15 @@ def test_sweep_and_days(capsys):
     assert out.startswith("2 x a100-80gb: 10,000 iterations in ")
 
 
+def test_plan_of_the_fastest(capsys, tmp_path):
+    path = tmp_path / "plan.json"
+    code, out, _ = said(capsys, *BASE, "--pp", "2,4", "--json", "--plan", str(path))
+    plan = TrainingPlan.load(path)
+    assert code == 0
+    assert plan.predicted["seconds"] == json.loads(out)["best"][0]["seconds"]
+    assert simulate_training(plan).seconds == pytest.approx(plan.predicted["seconds"], rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -93,8 +102,8 @@ def test_sweep_and_days(capsys):
         (["--days", "0", "--tokens", "1e9"], 2, "days: expected a number > 0"),
         (["--days", "3", "--tokens", "-1"], 2, "tokens: expected a number > 0"),
         (["--days", "1e-9", "--tokens", "1e12", "--sweep", "4"], 3, "no size of"),
-        (["--days", "3", "--tokens", "1e9", "--csv", "x.csv"], 2, "--csv: does not go with --days"),
-        (["--sweep", "1,2", "--csv", "x.csv"], 2, "--csv: expected one number of devices"),
+        (["--days", "3", "--tokens", "1e9", "--csv", "x.csv"], 2, "--csv, --plan: do not go with --days"),
+        (["--sweep", "1,2", "--csv", "x.csv"], 2, "--csv, --plan: expected one number of devices"),
         (["--csv", "/dev/null/x"], 2, "/dev/null"),
         (["--memory", "0.01"], 3, "the smallest needs"),
     ],

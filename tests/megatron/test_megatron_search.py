@@ -12,7 +12,7 @@ from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, MEGATRON_2022, TransformerShape, estimate, estimate_many
 from meshwright.simulator.training.columns import RECOMPUTE
 
-SHAPE = TransformerShape(6, 1024, 8, vocab=8192, seq=512)
+SHAPE = TransformerShape(4, 1024, 8, vocab=8192, seq=512)
 LLAMA = TransformerShape(8, 2048, 16, 4, 5632, 32000, 2048, gated=True)
 GPT3 = TransformerShape(96, 12288, 96, vocab=51200, seq=2048)
 GIB = 2**30
@@ -43,8 +43,8 @@ def enumerated(shape, cluster, batch, stack, limit):
     ("shape", "cluster", "batch", "stack", "memory"),
     [
         (SHAPE, Cluster(1, 4, "a100-80gb"), 6, CORE, 80 * GIB),
-        (SHAPE, Cluster(2, 2, "v100-16gb"), 4, MEGATRON_2022, 3.5 * GIB),
-        (LLAMA, Cluster(1, 4, "h100-80gb"), 4, CORE, 6 * GIB),
+        (SHAPE, Cluster(2, 1, "v100-16gb"), 4, MEGATRON_2022, 3.5 * GIB),
+        (LLAMA, Cluster(1, 4, "h100-80gb"), 2, CORE, 6 * GIB),
     ],
 )
 def test_equal_to_enumeration_one_by_one(shape, cluster, batch, stack, memory):

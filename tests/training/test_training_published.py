@@ -16,7 +16,7 @@ MOST = {  # source: median and largest error of time, median and largest of memo
     "Korthikanti 2022, Table 5": (0.05, 0.10, None, None),
     "Megatron-LM functional tests": (0.05, 0.10, 0.03, 0.05),
     "Nemotron-4 340B, Table 2": (0.10, 0.10, None, None),
-    "Yeung 2024, Table 5": (0.05, 0.20, 0.03, 0.05),  # attention kernels of the first generation at 4,096 tokens
+    "Yeung 2024, Table 5": (0.10, 0.20, 0.03, 0.05),  # attention kernels of the first generation at 4,096 tokens
     "Qi 2024, Table 4": (0.10, 0.15, 0.05, 0.10),
 }
 

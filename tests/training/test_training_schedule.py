@@ -56,8 +56,12 @@ def test_bubble_fraction():
 def test_transfers_are_counted():
     plain = pipeline_time(3.0, 0.0, 0.0, 0.1, 4, 1, 8, overlap=True)
     assert float(plain.transfer) == pytest.approx(2 * 8 * 0.1 + 2 * 3 * 0.1)
+    headed = pipeline_time(3.0, 0.0, 0.5, 0.1, 4, 1, 8, overlap=True)  # the last stage has one neighbour
+    assert float(headed.transfer) == pytest.approx(8 * 0.1 + 2 * 3 * 0.1)
+    two = pipeline_time(3.0, 0.0, 0.0, 0.1, 2, 1, 8, overlap=True)
+    assert float(two.transfer) == pytest.approx(8 * 0.1 + 2 * 0.1)
     hidden = pipeline_time(3.0, 0.0, 0.0, 0.1, 4, 2, 8, overlap=True)
-    assert float(hidden.transfer) == pytest.approx(2 * 3 * 0.1)
+    assert float(hidden.transfer) == pytest.approx(2 * 7 * 0.1)
     shown = pipeline_time(3.0, 0.0, 0.0, 0.1, 4, 2, 8, overlap=False)
     assert float(shown.transfer) == pytest.approx(2 * 2 * 8 * 0.1 + 2 * 3 * 0.1)
     assert float(pipeline_time(3.0, 0.0, 0.0, 0.1, 1, 1, 8, overlap=False).transfer) == 0

@@ -1,0 +1,174 @@
+"""`training_plan`: a configuration as a `TrainingPlan`, whose schedule the simulator plays action by action."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from ...errors import InputError
+from ...profiles.hardware import LinkSpec
+from ...simulator import Cluster
+from ...simulator.plan_entries import PlannerEntry
+from ...simulator.training import (
+    CORE,
+    DeviceRates,
+    MeshEntry,
+    ModelEntry,
+    Stack,
+    StageEntry,
+    TrainingPlan,
+    TransferEntry,
+    estimate,
+)
+from ...simulator.training.collectives import GroupLinks
+from ...simulator.training.columns import RECOMPUTE
+from ...simulator.training.kernels import DTYPE_BYTES, Kernels
+from ...simulator.training.layer_costs import end_times, layer_times, padded_vocab
+from ...simulator.training.memory import STATE_BYTES, activation_bytes, layer_params, stage_layers
+from ...simulator.training.model import shape_of
+from ...simulator.training.rates import rates_of
+
+__all__ = ["training_plan"]
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def training_plan(
+    model: object,
+    cluster: Cluster,
+    global_batch: int,
+    *,
+    tp: int,
+    pp: int,
+    dp: int,
+    microbatch: int,
+    interleave: int = 1,
+    recompute: Literal["none", "selective", "full"] = "none",
+    sequence_parallel: bool = False,
+    zero: int = 0,
+    dtype: str = "bf16",
+    stack: Stack = CORE,
+    rates: DeviceRates | None = None,
+    name: str = "decoder",
+) -> TrainingPlan:
+    """A configuration as a plan: pp x interleave stages on pp meshes of dp x tp devices, with the estimate's times.
+
+    The plan can be simulated, drawn and explained. It names layers where plans of a graph name operators (0 the
+    embedding, 1 … the layers, last the output layer) and no shardings, so that it cannot be run or exported. Plans have
+    one network adapter per node; here it is all cards of the node together, at the rate that they reach.
+
+    Parameters
+    ----------
+    model, cluster, global_batch, tp … zero, dtype, stack, rates
+        As in `estimate`; `Configuration.settings` holds the degrees.
+    name : str
+        What the plan calls the model.
+
+    Raises
+    ------
+    InputError
+        On what `estimate` refuses, or a mesh that is no rectangle of devices.
+    """
+    shape = shape_of(model)
+    settings: dict[str, Any] = {
+        "tp": tp, "pp": pp, "dp": dp, "microbatch": microbatch, "interleave": interleave, "recompute": recompute,
+        "sequence_parallel": sequence_parallel, "zero": zero, "dtype": dtype,
+    }  # fmt: skip
+    asked: dict[str, Any] = {"global_batch": global_batch, "stack": stack, "rates": rates, "check_memory": False}
+    whole = estimate(shape, cluster, **asked, **settings)
+    meshes = _meshes(cluster, tp * dp, pp)
+    kernels = Kernels(cluster.spec, rates or rates_of(cluster.spec), dtype, None, cluster.n_devices)
+    group = GroupLinks.of(cluster, kernels.rates, [tp], 1)
+    code = RECOMPUTE.index(recompute)
+    layer = layer_times(shape, kernels, stack, group, [microbatch], [sequence_parallel], [code])
+    ends = end_times(shape, kernels, group, [microbatch], [sequence_parallel])
+    size, states = DTYPE_BYTES[dtype], STATE_BYTES[dtype]
+    n = microbatch * shape.seq
+    split = tp if sequence_parallel else 1
+    middle, outer = (round(float(x)) for x in stage_layers(shape, pp, interleave))
+    count = pp * interleave
+    layers = [middle // interleave] * count
+    layers[0] -= middle - outer
+    layers[-1] -= (middle - outer) if count > 1 else 0
+    vocabulary = float(padded_vocab(shape, tp)) * shape.hidden / tp
+    forward, backward = float(layer.forward[0]), float(layer.backward[0])
+    per_layer = float(activation_bytes(shape, stack, tp, microbatch, sequence_parallel, code, size))
+    bytes_of = sum(each / (dp if zero >= level else 1) for each, level in zip(states, (3, 2, 1), strict=True))
+    flops, head_flops = (x * n * dp for x in shape.forward_flops())
+    time = whole.breakdown.time
+    reduce, update = time.data_parallel + time.tied_embedding, time.optimizer + time.host
+    first_s = (float(ends.embedding_forward[0]), float(ends.embedding_backward[0]))
+    last_s = (float(ends.head_forward[0]), float(ends.head_backward[0]))
+    stages: list[StageEntry] = []
+    begin = 0
+    for s in range(count):
+        first, last = s == 0, s == count - 1
+        end = begin + layers[s] + first + last
+        held = layers[s] * float(layer_params(shape, tp)) + (vocabulary if first or last else 0)
+        kept = layers[s] * per_layer + (2 * size * n * shape.hidden / split + 4 * n * vocabulary / shape.hidden) * last
+        stages.append(
+            StageEntry(
+                mesh=s % pp,
+                logical=(dp, tp),
+                first=begin,
+                last=end,
+                forward_s=layers[s] * forward + first_s[0] * first + last_s[0] * last,
+                backward_input_s=layers[s] * backward + first_s[1] * first + last_s[1] * last,
+                reduce_s=reduce / interleave,
+                update_s=update / interleave,
+                state_bytes=held * bytes_of,
+                activation_bytes=kept,
+                work_bytes=float(whole.breakdown.memory.workspace) if last else 0.0,
+                flops=layers[s] / shape.layers * flops + head_flops * last,
+                recompute=recompute,
+            )
+        )
+        begin = end
+    spec = "S0S1R" if sequence_parallel else "S0RR"
+    n_bytes = float(size * n * dp * shape.hidden)
+    hops = range(count - 1) if pp > 1 else ()
+    transfers = tuple(
+        TransferEntry(
+            source=s, target=s + 1, value=f"activation {s}", bytes=n_bytes, source_spec=spec, target_spec=spec
+        )
+        for s in hops
+    )
+    return TrainingPlan.of(
+        _one_adapter(cluster, kernels.rates),
+        predicted={"seconds": whole.seconds, "peak_bytes": float(whole.peak_bytes), "mfu": whole.mfu},
+        model=ModelEntry(name=name, dtype=DTYPES[dtype]),
+        global_batch=global_batch,
+        microbatches=whole.breakdown.microbatches,
+        schedule="interleaved_1f1b" if interleave > 1 else "1f1b",
+        resharding="scatter_gather" if stack.scatter_gather and not sequence_parallel else "send_recv",
+        overlap=stack.overlap_pipeline and interleave > 1,
+        meshes=meshes,
+        stages=tuple(stages),
+        transfers=transfers,
+        planner=PlannerEntry(name="megatron-search", options={**settings, "stack": stack.name}),
+        cost_source=whole.breakdown.source,
+    )
+
+
+def _one_adapter(cluster: Cluster, rates: DeviceRates) -> Cluster:
+    """The cluster with all network cards of a node as one."""
+    far = cluster.spec.inter_node
+    together = far.bandwidth_bytes_per_s * rates.network * cluster.devices_per_node
+    spec = replace(cluster.spec, inter_node=LinkSpec(together, far.latency_s))
+    return Cluster(cluster.nodes, cluster.devices_per_node, spec)
+
+
+def _meshes(cluster: Cluster, size: int, count: int) -> tuple[MeshEntry, ...]:
+    """Blocks of consecutive devices, as Megatron numbers its pipeline ranks."""
+    node = cluster.devices_per_node
+    if size >= node and size % node == 0:
+        hosts = size // node
+        return tuple(MeshEntry(hosts=hosts, devices=node, first_host=k * hosts) for k in range(count))
+    if size < node and node % size == 0:
+        return tuple(
+            MeshEntry(hosts=1, devices=size, first_host=k * size // node, first_device=k * size % node)
+            for k in range(count)
+        )
+    raise InputError(
+        f"training_plan: tp x dp: {size} devices are no rectangle of nodes with {node}; choose a divisor or a multiple"
+    )
