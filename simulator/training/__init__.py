@@ -1,4 +1,4 @@
-"""Training: configurations given by hand (`estimate`), and plans, whose programs are simulated (`simulate_training`)."""
+"""Training: configurations given by hand (`estimate`); plans and their programs (`simulate_training`)."""
 
 from .estimate import estimate, estimate_many
 from .memory_timeline import MemoryTimeline

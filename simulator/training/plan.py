@@ -55,7 +55,7 @@ class TrainingPlan(Entry):
     @model_validator(mode="after")
     def _consistent(self) -> TrainingPlan:
         batch = (self.global_batch, self.microbatches)
-        problems = contradictions(self.cluster, self.meshes, self.stages, self.transfers, batch)
+        problems = contradictions(self.cluster, self.meshes, self.stages, self.transfers, batch, self.schedule)
         if problems:
             raise ValueError(_said(problems))
         return self
@@ -160,6 +160,7 @@ def _said(problems: list[Problem]) -> str:
 def _between(data: Mapping[str, Any]) -> list[Problem]:
     """What is wrong between the entries of a file, as far as they can be read."""
     batch = [data.get(key) for key in ("global_batch", "microbatches")]
+    schedule = data.get("schedule", "1f1b")
     counts = [x for x in batch if isinstance(x, int) and not isinstance(x, bool)]
     return contradictions(
         piece(ClusterEntry, data.get("cluster")),
@@ -167,6 +168,7 @@ def _between(data: Mapping[str, Any]) -> list[Problem]:
         [piece(StageEntry, x) for x in _list(data.get("stages"))],
         [piece(TransferEntry, x) for x in _list(data.get("transfers"))],
         (counts[0], counts[1]) if len(counts) == 2 else None,
+        schedule if isinstance(schedule, str) else None,
     )
 
 

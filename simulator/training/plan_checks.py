@@ -10,6 +10,7 @@ from ..mesh import Mesh
 from ..plan_build import cluster_of
 from ..plan_entries import ClusterEntry, Problem
 from .plan_entries import MeshEntry, StageEntry, TransferEntry
+from .plan_fit import schedule_problems, transfer_problems
 
 __all__ = ["contradictions"]
 
@@ -20,6 +21,7 @@ def contradictions(
     stages: Sequence[StageEntry | None],
     transfers: Sequence[TransferEntry | None],
     batch: tuple[int, int] | None,
+    schedule: str | None = None,
 ) -> list[Problem]:
     """Where something is wrong, and what. Entries that could not be read are None, and what needs them is not checked.
 
@@ -29,6 +31,8 @@ def contradictions(
         The plan's entries.
     batch : (int, int), optional
         Global batch and microbatches.
+    schedule : str, optional
+        The schedule; whether the stages fit it is checked where nothing else is wrong.
     """
     problems: list[Problem] = []
     if batch is not None and batch[1] > 0 and batch[0] % batch[1]:
@@ -42,12 +46,15 @@ def contradictions(
     for s, stage in enumerate(stages):
         if stage is not None:
             problems += [(("stages", s, *loc), what) for loc, what in _stage(stage, meshes)]
-    for t, transfer in enumerate(transfers):
-        if transfer is None:
-            continue
-        if max(transfer.source, transfer.target) >= len(stages) or transfer.source == transfer.target:
-            ends = f"{transfer.source} and {transfer.target}"
-            problems.append((("transfers", t), f"expected two of {len(stages)} stages (got {ends})"))
+    problems += transfer_problems(transfers, stages)
+    whole = [s for s in stages if s is not None], [t for t in transfers if t is not None]
+    if (
+        schedule is not None
+        and batch is not None
+        and not problems
+        and (len(whole[0]) == len(stages) and len(whole[1]) == len(transfers))
+    ):
+        problems += schedule_problems(schedule, batch[1], whole[1], whole[0], len(meshes))
     return problems
 
 

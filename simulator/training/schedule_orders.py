@@ -31,7 +31,7 @@ import numpy.typing as npt
 from ...errors import InputError
 from .action_columns import B, F, W
 
-__all__ = ["ORDERS", "Order", "Pipeline"]
+__all__ = ["ORDERS", "Order", "Pipeline", "check_layout"]
 
 Order = npt.NDArray[np.int64]
 """What one mesh computes: rows (op, stage, microbatch, slice), shape (n, 4)."""
@@ -63,7 +63,8 @@ class Pipeline:
 
 def gpipe(pipeline: Pipeline) -> list[Order]:
     """All forward passes, then all backward passes."""
-    return [_alternating(*_single(pipeline, r), warmup=pipeline.microbatches) for r in range(len(pipeline.stages))]
+    meshes = range(len(_one_each(pipeline, "gpipe")))
+    return [_alternating(*_single(pipeline, r), warmup=pipeline.microbatches) for r in meshes]
 
 
 def one_f_one_b(pipeline: Pipeline) -> list[Order]:
@@ -94,13 +95,8 @@ def zb_h2(pipeline: Pipeline) -> list[Order]:
 
 def zb_v(pipeline: Pipeline) -> list[Order]:
     """No bubble with 1F1B's memory: mesh r has stages r and 2p − 1 − r, each of half the layers."""
-    p, m = len(pipeline.stages), pipeline.microbatches
-    if any(stages != (r, 2 * p - 1 - r) for r, stages in enumerate(pipeline.stages)):
-        raise InputError(
-            f"schedule zb_v: mesh r of p must have stages r and 2p - 1 - r (got {pipeline.stages}); "
-            f"with {p} meshes that is mesh_of={[*range(p), *reversed(range(p))]}"
-        )
-    return [_v_order(r, p, m) for r in range(p)]
+    p = _there_and_back(pipeline)
+    return [_v_order(r, p, pipeline.microbatches) for r in range(p)]
 
 
 def inference(pipeline: Pipeline) -> list[Order]:
@@ -112,6 +108,24 @@ def inference(pipeline: Pipeline) -> list[Order]:
         group = _rounds(pipeline, "inference")[2]
         chunks = [_chunks(pipeline, r, group)[0] for r in range(p)]
     return [np.column_stack((np.full(len(f), F), f, np.zeros(len(f), dtype=np.int64))) for f in chunks]
+
+
+def check_layout(schedule: str, pipeline: Pipeline) -> None:
+    """Whether a schedule can be had with these stages on these meshes, and so many microbatches.
+
+    Raises
+    ------
+    InputError
+        If not; says how the stages must lie.
+    """
+    if schedule == "zb_v":
+        _there_and_back(pipeline)
+    elif schedule in ("interleaved_1f1b", "zb_h1"):
+        _rounds(pipeline, schedule)
+    elif schedule != "inference":
+        _one_each(pipeline, schedule)
+    elif any(len(stages) != 1 for stages in pipeline.stages):
+        _rounds(pipeline, schedule)
 
 
 ORDERS: dict[str, Callable[[Pipeline], list[Order]]] = {
@@ -151,9 +165,17 @@ def _one_each(pipeline: Pipeline, schedule: str) -> Sequence[tuple[int, ...]]:
     return pipeline.stages
 
 
+def _there_and_back(pipeline: Pipeline) -> int:
+    p = len(pipeline.stages)
+    if any(stages != (r, 2 * p - 1 - r) for r, stages in enumerate(pipeline.stages)):
+        raise InputError(
+            f"schedule zb_v: mesh r of p must have stages r and 2p - 1 - r (got {pipeline.stages}); "
+            f"with {p} meshes that is mesh_of={[*range(p), *reversed(range(p))]}"
+        )
+    return p
+
+
 def _single(pipeline: Pipeline, r: int) -> tuple[Passes, Passes]:
-    if len(pipeline.stages[r]) != 1:
-        _one_each(pipeline, "of one stage per mesh")
     m = pipeline.microbatches
     passes = np.column_stack((np.full(m, pipeline.stages[r][0]), np.arange(m)))
     return passes, passes

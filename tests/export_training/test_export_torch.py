@@ -133,7 +133,7 @@ def test_the_runtime_trains_what_is_no_chain(tmp_path: Path) -> None:
     ("changes", "reason"),
     [
         ({"schedule": "zb_h1"}, "schedule zb_h1 is none of 1f1b, gpipe"),
-        ({"meshes": 1, "layers": (1, 1)}, "several stages share a mesh"),
+        ({"schedule": "interleaved_1f1b", "meshes": 1, "layers": (1, 1)}, "schedule interleaved_1f1b is none of"),
         ({"stages": lambda made: [s.model_copy(update={"recompute": "full"}) for s in made]}, "recomputes"),
         ({"stages": lambda made: [s.model_copy(update={"operators": {}}) for s in made]}, "does not say"),
     ],
