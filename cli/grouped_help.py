@@ -7,7 +7,8 @@ from typing import Any
 import typer.core
 
 __all__ = [
-    "LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "TRAINING_PLANNED", "TRAINING_PLANS", "Grouped",
+    "LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "TRAINING_PLANNED", "TRAINING_PLANS",
+    "TRAINING_RUN", "Grouped",
 ]  # fmt: skip
 
 LLM = "Language models (--llm MODEL, or a plan of language models)"
@@ -16,6 +17,7 @@ LLM_PLANS = "Language models (plans made by --planner vllm)"
 LLM_RECORDED = "Language models, held against published measurements"
 TRAINING_PLANNED = "Training (--planner alpa, intra-only, inter-only, …)"
 TRAINING_PLANS = "Training plans (made by --planner alpa and its baselines)"
+TRAINING_RUN = "Training plans"
 LLM_MEASURED = "Language models (--llm MODEL)"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .grouped_help import LLM
+from .grouped_help import LLM, TRAINING_RUN
 from .real import known_profiles, traffic_for
 from .status import status
 from .trace_io import print_frame, print_json
@@ -98,11 +98,46 @@ def run(
     deployment: Annotated[
         str | None, typer.Option(rich_help_panel=LLM, help="Of a plan: which of its deployments.")
     ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(rich_help_panel=TRAINING_RUN, help="Iterations to train; default 5.")
+    ] = None,
+    compare: Annotated[
+        bool | None,
+        typer.Option(
+            "--compare/--no-compare",
+            rich_help_panel=TRAINING_RUN,
+            help="Train on one device too, and compare losses and gradients (default).",
+        ),
+    ] = None,
 ) -> None:
     """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times.
 
     With --llm, or a plan of language models: one engine with random weights and the simulator's own scheduler.
+    A training plan: one process per device trains by it; losses and gradients are held against one device's, times
+    against the simulation's.
     """
+    from ..simulator.training.plan import TrainingPlan
+
+    if plan is not None and llm is None and TrainingPlan.is_one(plan):
+        for name, value in {
+            "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "slo-scale": slo_scale,
+            "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline, "policy": policy,
+            "option": option, "tp": tp, "cp": cp, "num-blocks": num_blocks, "block-size": block_size,
+            "requests": requests, "lengths": lengths, "scale": scale, "concurrency": concurrency,
+            "deployment": deployment, "per-model": per_model or None, "serve": serve_http or None,
+        }.items():  # fmt: skip
+            if value is not None:
+                raise InputError(f"--{name}: does not go with training plans; see --iterations, --dtype, --out")
+        from .run_training import run_training_plan
+
+        run_training_plan(
+            plan, iterations=5 if iterations is None else iterations, dtype=dtype, seed=seed,
+            compare=compare is not False, timeout_s=startup_timeout, out=out, as_json=as_json,
+        )  # fmt: skip
+        return
+    for name, value in {"iterations": iterations, "compare": compare}.items():
+        if value is not None:
+            raise InputError(f"--{name}: is for training plans{'' if plan is None else f', and {plan} is none'}")
     from .run_llm import LLMRun, is_llm, only_llm, run_llm
 
     if is_llm(plan, llm):

@@ -1,0 +1,172 @@
+"""`meshwright run` of a training plan: trains on this machine, held against one device and against the simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import InputError, RunError
+from .status import status
+from .trace_io import print_json
+
+if TYPE_CHECKING:
+    from ..runtime.training import TrainingRun
+    from ..simulator.training import TrainingPlan, TrainingResult
+
+__all__ = ["run_training_plan"]
+
+TOLERANCE = 1e-5
+"""Largest relative difference of a float32 loss or gradient from the single-device run."""
+
+
+def run_training_plan(
+    path: Path, *, iterations: int, dtype: str | None, seed: int, compare: bool, timeout_s: float, out: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Run, compare, print.
+
+    Raises
+    ------
+    InputError
+        On what is wrong on the command line or in the plan.
+    RunError
+        If a process fails, or losses or gradients are not those of one device.
+    """
+    from ..files import check_target, write_text
+    from ..runtime.training import run_training
+    from ..simulator.training import simulate_training
+    from ..simulator.training.plan import TrainingPlan
+    from ..simulator.training.plan_graph import planned_graph
+
+    if iterations < 1:
+        raise InputError(f"--iterations: expected a positive integer (got {iterations})")
+    if out is not None:
+        check_target(out)
+    plan = TrainingPlan.load(path)
+    graph = planned_graph(plan, path)
+    devices = sum(m.hosts * m.devices for m in plan.meshes)
+    with status("training") as say:
+        say(f"{devices} processes")
+        run = run_training(
+            plan, graph, seed=seed, iterations=iterations, dtype=dtype or "float32",  # pyright: ignore[reportArgumentType]
+            compare=compare, timeout_s=timeout_s,
+        )  # fmt: skip
+    simulated = simulate_training(plan)
+    again = simulate_training(_with_measured(plan, run))
+    if out is not None:
+        write_text(out, _rows(run))
+    if as_json:
+        print_json({"plan": str(path), **_document(plan, run, simulated, again)})
+    else:
+        _print(plan, run, simulated, again)
+        if out is not None:
+            typer.echo(f"written: {out}")
+    apart = run.difference
+    if apart is not None and max(apart.loss, apart.gradient) > TOLERANCE:
+        raise RunError(
+            f"run: the loss is {apart.loss:.1e} and the gradient of {apart.worst!r} {apart.gradient:.1e} from the "
+            f"single-device run's; expected at most {TOLERANCE:g}"
+        )
+
+
+def _times(run: TrainingRun, stage: int, op: str) -> list[float]:
+    """Seconds of an action of a stage on its ranks, the first iteration left out where there are others."""
+    return [
+        span.end - span.start
+        for iteration in (run.spans[1:] or run.spans)
+        for rank in iteration
+        for span in rank
+        if span.stage == stage and span.op == op
+    ]
+
+
+def _measured(run: TrainingRun, stage: int) -> dict[str, float]:
+    """Median seconds of what a stage does."""
+    import numpy as np
+
+    return {
+        op: float(np.median(t)) if (t := _times(run, stage, op)) else 0.0 for op in ("F", "B", "W", "REDUCE", "UPDATE")
+    }
+
+
+def _with_measured(plan: TrainingPlan, run: TrainingRun) -> TrainingPlan:
+    """The plan with every stage's times as they were measured: what is left to the simulation is who waits for whom."""
+    stages: list[Any] = []
+    for s, stage in enumerate(plan.stages):
+        t = _measured(run, s)
+        times = {"forward_s": t["F"], "backward_input_s": t["B"], "backward_weight_s": t["W"], "reduce_s": t["REDUCE"],
+                 "update_s": t["UPDATE"]}  # fmt: skip
+        stages.append(stage.model_copy(update=times))
+    return plan.model_copy(update={"stages": tuple(stages), "predicted": {}})
+
+
+def _document(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, again: TrainingResult) -> dict[str, Any]:
+    apart = run.difference
+    return {
+        "processes": len(run.mesh_of_rank),
+        "losses": list(run.losses),
+        "seconds": list(run.seconds),
+        "median_s": run.median_s,
+        "simulated_s": simulated.seconds,
+        "simulated_with_measured_stages_s": again.seconds,
+        "difference": None
+        if apart is None
+        else {"loss": apart.loss, "gradient": apart.gradient, "worst": apart.worst, "weight": apart.weight},
+        "stages": [
+            {"stage": s, "planned_s": _planned(plan, s), "measured_s": _measured(run, s),
+             "planned_collectives": dict(stage.collectives), "collectives": run.collectives_of(s)}
+            for s, stage in enumerate(plan.stages)
+        ],
+    }  # fmt: skip
+
+
+def _planned(plan: TrainingPlan, s: int) -> dict[str, float]:
+    stage = plan.stages[s]
+    return {"F": stage.forward_s, "B": stage.backward_input_s + stage.backward_weight_s, "W": 0.0,
+            "REDUCE": stage.reduce_s, "UPDATE": stage.update_s}  # fmt: skip
+
+
+def _print(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, again: TrainingResult) -> None:
+    from ..simulator.training.plan_words import seconds_text, table
+
+    typer.echo(
+        f"{plan.model.name}: {len(run.mesh_of_rank)} processes, {plan.microbatches} microbatches, {plan.schedule}"
+    )
+    losses = ", ".join(f"{x:.6g}" for x in run.losses[:5]) + (", …" if len(run.losses) > 5 else "")
+    typer.echo(f"losses: {losses}")
+    apart = run.difference
+    if apart is not None:
+        verdict = "equal" if max(apart.loss, apart.gradient) <= TOLERANCE else "NOT equal"
+        typer.echo(
+            f"against one device: {verdict}; loss {apart.loss:.1e}, gradients {apart.gradient:.1e} "
+            f"({apart.worst}), weights {apart.weight:.1e} apart, relative"
+        )
+    rows: list[dict[str, str]] = []
+    for s in range(len(plan.stages)):
+        t, p = _measured(run, s), _planned(plan, s)
+        row = {"stage": str(s)}
+        for name, op in (("forward", "F"), ("backward", "B"), ("reduce", "REDUCE"), ("update", "UPDATE")):
+            value = t[op] + (t["W"] if op == "B" else 0.0)
+            row[name] = f"{seconds_text(value)} (planned {seconds_text(p[op])})"
+        rows.append(row)
+    typer.echo("")
+    for line in table(rows):
+        typer.echo(line)
+    typer.echo("")
+    typer.echo(f"an iteration took          {seconds_text(run.median_s):>10}  (median of {len(run.seconds)})")
+    for what, result in (("simulated, as planned", simulated), ("simulated, stages measured", again)):
+        typer.echo(f"{what:<26} {seconds_text(result.seconds):>10}  ({result.seconds / run.median_s - 1:+.1%})")
+
+
+def _rows(run: TrainingRun) -> str:
+    """Every action as CSV."""
+    lines = ["iteration,rank,op,stage,microbatch,start,end,cpu,collective"]
+    for i, ranks in enumerate(run.spans):
+        for rank, spans in enumerate(ranks):
+            lines += [
+                f"{i},{rank},{x.op},{x.stage},{x.microbatch},{x.start!r},{x.end!r},{x.cpu!r},{x.collective!r}"
+                for x in spans
+            ]
+    return "\n".join(lines) + "\n"
