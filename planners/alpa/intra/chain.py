@@ -9,16 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ....errors import InputError
 from ..problem import Floats
 from .pricing import Ints, Pricing
 from .segment_table import Prices, SegmentTable, segment_table
 from .segments import Segments
+from .stage_model import build_stage
 
-__all__ = ["Chain"]
+__all__ = ["Chain", "TooWideError"]
 
 MOST_STATES = 40_000
 """Ways in which a cut may be crossed; a chain of more is not for this algorithm."""
+
+
+class TooWideError(Exception):
+    """A cut is crossed in more than `MOST_STATES` ways."""
 
 
 @dataclass(eq=False, slots=True)
@@ -76,8 +80,8 @@ class Chain:
 
     Raises
     ------
-    InputError
-        If a cut is crossed by too much.
+    TooWideError
+        If a cut is crossed in too many ways.
     """
 
     def __init__(self, pricing: Pricing, segments: Segments, prices: Prices) -> None:
@@ -136,10 +140,7 @@ class Chain:
                 start_full += own.reshape(len(own), *(-1 if x == at else 1 for x in range(start_full.ndim - 1)))
         after = [*untouched, *kept, *made]
         if math.prod(v.size for v in after) > MOST_STATES:
-            names = ", ".join(name for v in after for name in v.names)
-            raise InputError(
-                f"layers: too much crosses the cut after operator {segment.last - 1} ({names}); cut elsewhere"
-            )
+            raise TooWideError(f"cut after operator {segment.last - 1}")
         counts = {at: self._due(s, at) for at in range(len(read))}
         drop = [at for at, (v, _) in enumerate(read) if any(v is x for x in ended)]
         start = start_full.min(axis=tuple(at + 1 for at in drop)) if drop else start_full
@@ -253,6 +254,22 @@ class Chain:
             prices, firsts, state = prices[inner], firsts[inner], before
             if not len(prices):
                 return
+
+    def choice(self, i: int, j: int, price: int, names: Sequence[str]) -> dict[str, int]:
+        """The best strategy of each node of layers i … j, by name, and of what enters them."""
+        chosen: dict[str, int] = {}
+        edges = self.segments.edges
+        for s, prices, firsts, enters, leaves in self.runs(j):
+            at = np.nonzero((prices == price) & (firsts == i))[0]
+            if not len(at):
+                continue
+            table = self.steps[s].table
+            choice = table.choice(price, [int(e[at[0]]) for e in enters], int(leaves[at[0]]))
+            for v, name in enumerate(build_stage(self.pricing, edges[s], edges[s + 1]).names):
+                # What a segment before this one makes has a strategy there, which takes the place of its spec here.
+                if v not in table.inputs or name not in chosen:
+                    chosen[name] = choice[v]
+        return {name: chosen[name] for name in names}
 
     def _started(
         self, step: _Step, prices: Ints, at_k: Ints, at_y: Ints, here: npt.NDArray[np.bool_], enters: list[Ints]

@@ -8,7 +8,7 @@ front of time against memory, the configurations of the stage DP.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,13 @@ from ....profiles.graph import CostModel, Graph
 from ....simulator.mesh import LogicalMesh
 from ..problem import Floats
 from .analysis import Analysis
-from .chain import Chain
+from .chain import Chain, TooWideError
 from .options import IntraOptions
 from .plan import IntraPlan, evaluate
 from .pricing import Ints, Pricing
 from .segment_table import PARTS
 from .segments import Segments
+from .solve import solve_priced
 from .stage_model import build_stage
 
 __all__ = ["IntervalTable", "interval_costs"]
@@ -47,7 +48,11 @@ class IntervalTable:
     iteration_s : ndarray
         Gradient reduction and update, once an iteration.
     state_bytes, activation_bytes, work_bytes : ndarray
-        On one device: weights, gradients, optimiser states; kept for one microbatch; temporaries.
+        On one device: weights, gradients, optimiser states; kept for one microbatch; temporaries (approximately, where a
+        cut runs through what is computed again together).
+    exact : bool
+        Whether every entry is the optimum at its price. It is, unless a cut separates operators that share a copy of a
+        value, such as q from k and v: each side then counts the copy, where a stage of both makes one.
     """
 
     prices: tuple[tuple[float, float], ...]
@@ -57,10 +62,11 @@ class IntervalTable:
     state_bytes: Floats
     activation_bytes: Floats
     work_bytes: Floats
-    _chain: Chain
+    exact: bool
+    _plan: Callable[[int, int, int], IntraPlan]
 
     def bound(self, i: int, j: int, memory_bytes: float, in_flight: int = 1) -> float:
-        """No sharding of layers i … j that fits the memory has a smaller objective, by the prices that are there.
+        """No sharding of layers i … j that fits the memory has a smaller objective, if the table is exact.
 
         The Lagrangian bound: the best of the prices whose activations cost at most `in_flight` times what state costs.
         """
@@ -72,36 +78,17 @@ class IntervalTable:
         return float(max(bounds, default=0.0))
 
     def plan(self, i: int, j: int, price: int) -> IntraPlan:
-        """The plan of a run of layers behind the table's entry.
+        """The plan of layers i … j behind an entry.
 
         Raises
         ------
         InputError
-            If there is no such run.
+            If there is no such entry.
         """
-        chain = self._chain
-        if not (0 <= i <= j < chain.layers and 0 <= price < len(self.prices)):
-            raise InputError(
-                f"interval table: expected layers i ≤ j < {chain.layers} and a price (got {i}, {j}, {price})"
-            )
-        layers, pricing = chain.segments.layers, chain.pricing
-        model = build_stage(pricing, layers[i][0], layers[j][1])
-        chosen: dict[str, int] = {}
-        for s, prices, firsts, enters, leaves in chain.runs(j):
-            at = np.nonzero((prices == price) & (firsts == i))[0]
-            if len(at):
-                step = chain.steps[s]
-                states = [int(e[at[0]]) for e in enters]
-                choice = step.table.choice(price, states, int(leaves[at[0]]))
-                names = build_stage(pricing, chain.segments.edges[s], chain.segments.edges[s + 1]).names
-                for v, (name, k) in enumerate(zip(names, choice, strict=True)):
-                    if v not in step.table.inputs or name in model.node:
-                        chosen.setdefault(name, k)
-                        if v not in step.table.inputs:
-                            chosen[name] = k
-        choice = [chosen[model.names[leader]] for leader in model.leader]
-        # Seen as a node of this stage, what enters a segment has the number of its spec, not of a strategy.
-        return evaluate(pricing, model, choice, -np.inf, "feasible")
+        n = len(self.objective)
+        if not (0 <= i <= j < n and 0 <= price < len(self.prices)):
+            raise InputError(f"interval table: expected layers i ≤ j < {n} and a price (got {i}, {j}, {price})")
+        return self._plan(i, j, price)
 
 
 def interval_costs(
@@ -129,7 +116,7 @@ def interval_costs(
     Raises
     ------
     InputError
-        If the layers are not consecutive, a price is negative, or too many values cross a cut.
+        If the layers are not consecutive, or a price is negative.
     """
     options = options or IntraOptions()
     pricing = Pricing(analysis or Analysis(graph), mesh, costs, options)
@@ -137,7 +124,10 @@ def interval_costs(
     found = tuple(prices) if prices is not None else _default_prices(pricing, segments)
     if not found or any(not (0 <= x < np.inf) for pair in found for x in pair):
         raise InputError(f"prices: expected pairs of seconds per byte ≥ 0 (got {found})")
-    chain = Chain(pricing, segments, found)
+    try:
+        chain = Chain(pricing, segments, found)
+    except TooWideError:
+        return _one_by_one(pricing, segments, found)
     n, p = len(segments.layers), len(found)
     parts = np.full((n, n, p, len(PARTS)), np.inf)
     work = np.full((n, n, p), np.inf)
@@ -147,7 +137,39 @@ def interval_costs(
     microbatch, backward, reduce, update, state, activation = np.moveaxis(parts, -1, 0)
     if options.overlap:
         reduce = np.maximum(0.0, reduce - backward)
-    return IntervalTable(found, chain.cost, microbatch, reduce + update, state, activation, work, chain)
+
+    def plan(i: int, j: int, price: int) -> IntraPlan:
+        model = build_stage(pricing, layers[i][0], layers[j][1])
+        names = [model.names[leader] for leader in model.leader]
+        chosen = chain.choice(i, j, price, names)
+        return evaluate(pricing, model, [chosen[name] for name in names], -np.inf, "feasible")
+
+    exact = not segments.separates_twins
+    return IntervalTable(found, chain.cost, microbatch, reduce + update, state, activation, work, exact, plan)
+
+
+def _one_by_one(pricing: Pricing, segments: Segments, prices: tuple[tuple[float, float], ...]) -> IntervalTable:
+    """The same by an ILP for each entry, for cuts that too much crosses."""
+    layers = segments.layers
+    n = len(layers)
+    plans: dict[tuple[int, int, int], IntraPlan] = {}
+    columns = [np.full((n, n, len(prices)), np.inf) for _ in range(6)]
+    for i in range(n):
+        for j in range(i, n):
+            for c, (state, activation) in enumerate(prices):
+                plan = plans[i, j, c] = solve_priced(pricing, layers[i][0], layers[j][1], state, activation)
+                found = (
+                    plan.objective + state * plan.state_bytes + activation * plan.activation_bytes,
+                    *(plan.seconds, plan.reduce_s + plan.update_s),
+                    *(plan.state_bytes, plan.activation_bytes, plan.work_bytes),
+                )
+                for column, value in zip(columns, found, strict=True):
+                    column[i, j, c] = value
+    objective, seconds, iteration_s, state_bytes, activation_bytes, work_bytes = columns
+    return IntervalTable(
+        *(prices, objective, seconds, iteration_s, state_bytes, activation_bytes, work_bytes, True),
+        lambda i, j, c: plans[i, j, c],
+    )
 
 
 def _add_up(chain: Chain, j: int, parts: Floats, work: Floats) -> None:

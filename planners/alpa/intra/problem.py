@@ -15,10 +15,10 @@ from .stage_model import StageModel
 __all__ = ["least_bytes", "sharding_problem"]
 
 
-def sharding_problem(pricing: Pricing, model: StageModel) -> ShardingProblem:
+def sharding_problem(pricing: Pricing, model: StageModel, bounded: bool = True) -> ShardingProblem:
     """Nodes, edges and memory rows. The first nodes are the model's; temporaries follow them as nodes of their own."""
     options = pricing.options
-    bound = options.memory_bytes
+    bound = options.memory_bytes if bounded else 0.0
     leader = list(model.leader)
     seconds: list[Floats] = list(model.seconds)
     held = [s + options.in_flight * a for s, a in zip(model.state, model.activation, strict=True)]

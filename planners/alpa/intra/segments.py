@@ -96,6 +96,13 @@ class Segments:
         self._first_kept: dict[str, tuple[int, tuple[int, ...]]] = {}
         self.segments = self._segments()
 
+    @property
+    def separates_twins(self) -> bool:
+        """Whether a cut lies between operators that share a copy of a value."""
+        pairs = ((self.at(i), self.at(twin)) for i, twin in enumerate(self.analysis.twins) if twin != i)
+        n = len(self.edges) - 1
+        return any(a != b for a, b in pairs if b >= 0 and a < n)
+
     def at(self, i: int) -> int:
         """Segment of an operator."""
         return bisect_right(self.edges, i) - 1

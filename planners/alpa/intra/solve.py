@@ -108,6 +108,17 @@ def solve_model(pricing: Pricing, model: StageModel) -> IntraPlan:
     return evaluate(pricing, model, solution.choice, solution.bound, solution.status, solution.seconds)
 
 
+def solve_priced(pricing: Pricing, first: int, last: int, per_state: float, per_activation: float) -> IntraPlan:
+    """The least objective + prices · bytes of a stage, without a memory bound."""
+    model = build_stage(pricing, first, last)
+    plain = list(model.seconds)
+    for v, seconds in enumerate(plain):
+        model.seconds[v] = seconds + per_state * model.state[v] + per_activation * model.activation[v]
+    solution = solve_sharding(sharding_problem(pricing, model, bounded=False), pricing.options.time_limit_s)
+    model.seconds = plain
+    return evaluate(pricing, model, solution.choice, -np.inf, "feasible", solution.seconds)
+
+
 def _fix(pricing: Pricing, model: StageModel, name: str, wanted: str | tuple[str, str] | Algorithm) -> None:
     """Forbid all strategies of a node but those that are wanted."""
     if name not in model.node:
