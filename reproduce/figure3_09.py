@@ -1,0 +1,79 @@
+"""Figure 3.9 (Alpa, Fig. 9): stages by the dynamic programme, or by rule, for GPT-3 and Wide-ResNet."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from .alpa_bars import bars, linear
+from .alpa_systems import FAMILIES, measure_all
+from .claims import Claim, Expectation, at_least, within
+from .figures import main
+from .report import Frame, Progress, Report, Session, quiet
+from .style import BLUE, GREEN, ORANGE, canvas
+
+TITLE = "Alpa: stages by dynamic programming, equal operators or equal layers"
+
+COLOURS = {"Equal operator": ORANGE, "Equal layer": GREEN, "Alpa": BLUE}
+"""Rule -> colour; "Alpa" is the paper's "DP"."""
+
+EXPECTED = {
+    "operator": Expectation(
+        "Wide-ResNet on 32 GPUs: DP's speedup over equal operator", "§3.8.3", "2.6×", within(2.6, 0.3, partly=0.6),
+        "{:.2f}×",
+    ),
+    "layer": Expectation(
+        "Wide-ResNet on 32 GPUs: DP's speedup over equal layer", "§3.8.3", "1.6×", within(1.6, 0.3, partly=0.6),
+        "{:.2f}×",
+    ),
+    "always": Expectation(
+        "DP always outperforms equal operator: its speedup, the least of all points with several GPUs", "§3.8.3",
+        "above 1", at_least(1.0, partly=0.99), "{:.3f}×",
+    ),
+    "gpt": Expectation(
+        "GPT: equal layer performs the same as DP: its throughput over DP's, the least of all sizes", "§3.8.3", "1",
+        at_least(0.98, partly=0.93), "{:.3f}×",
+    ),
+}  # fmt: skip
+
+
+def judged(frame: Frame, fast: bool) -> list[Claim]:
+    """The claims that the measured sizes decide."""
+    wide = frame.pivot(index=["family", "gpus"], columns="system", values="pflops")
+    several = wide[wide.index.get_level_values("gpus") > 1]
+    lead = (several["Alpa"] / several["Equal operator"]).fillna(math.inf)
+    gpt = several.xs("gpt", level="family")
+    same = (gpt["Equal layer"] / gpt["Alpa"]).fillna(0.0)
+    at = lead.idxmin()
+    claims = [
+        EXPECTED["always"].judge(float(lead.min()), shown=f"{lead.min():.3f}× ({at[0]}, {at[1]} GPUs)"),
+        EXPECTED["gpt"].judge(float(same.min()), shown=f"{same.min():.3f}× ({same.idxmin()} GPUs)"),
+    ]
+    if not fast:
+        row = wide.loc["resnet", 32]
+        for key, system in (("operator", "Equal operator"), ("layer", "Equal layer")):
+            value = float(row["Alpa"] / row[system])
+            shown = f"{system} runs out of memory" if math.isnan(row[system]) else None
+            claims.append(EXPECTED[key].judge(math.inf if math.isnan(row[system]) else value, shown=shown))
+    return claims
+
+
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+    """Make the figure. Fast: up to 8 GPUs. Nothing in it is random."""
+    session = Session("figure3_09", TITLE, fast, out, seed)
+    sizes = tuple(n for n in (1, 4, 8, 16, 32, 64) if n <= (8 if fast else 64))
+    frame = session.table(measure_all(("gpt", "resnet"), sizes, progress, systems=tuple(COLOURS)))
+    with canvas(1, 2, width=3.6, height=2.8) as (figure, axes):
+        for ax, family in zip(axes[0], ("gpt", "resnet"), strict=True):
+            part = frame[frame.family == family]
+            bars(part, ax, COLOURS, ideal=linear(part, "Alpa"))
+            ax.set(ylabel="PFLOP/s", title=FAMILIES[family].title)
+        axes[0, 0].legend(loc="upper left", fontsize=7)
+        session.figure(figure)
+    return session.finish(judged(frame, fast), notes=NOTES)
+
+
+NOTES = ("settings are those of Fig. 3.7; 'Alpa' is the paper's 'DP'",)
+
+if __name__ == "__main__":
+    main("figure3_09")

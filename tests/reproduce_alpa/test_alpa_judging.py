@@ -1,0 +1,82 @@
+"""How Alpa's figures are judged and drawn, on made-up points."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+from meshwright.reproduce import figure3_07, figure3_09
+from meshwright.reproduce.alpa_bars import bars, linear
+from meshwright.reproduce.alpa_picture import Cut, Layer
+from meshwright.reproduce.figure3_12 import agreeing
+from meshwright.reproduce.style import canvas
+
+NAN = math.nan
+
+
+def points(family: str = "moe") -> pd.DataFrame:
+    rows = [
+        (1, "Alpa", 1.0), (4, "Alpa", 4.0), (16, "Alpa", 14.0),
+        (1, "DeepSpeed", 1.0), (4, "DeepSpeed", 3.0), (16, "DeepSpeed", 4.0),
+        (1, "Inter-op only", 1.0), (4, "Inter-op only", 2.0), (16, "Inter-op only", NAN),
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["gpus", "system", "pflops"]).assign(family=family)
+
+
+def test_ratios_leave_out_what_the_other_cannot_train():
+    assert figure3_07.ratio(points(), "moe", "Alpa", "DeepSpeed") == pytest.approx({1: 1.0, 4: 4 / 3, 16: 3.5})
+    assert figure3_07.ratio(points(), "moe", "Alpa", "Inter-op only") == pytest.approx({1: 1.0, 4: 2.0})
+    assert figure3_07.ratio(points(), "moe", "Inter-op only", "Alpa")[16] == 0.0
+
+
+def test_scaling_and_memory():
+    assert figure3_07.per_gpu(points(), "moe", "Alpa", 16) == pytest.approx(14 / 16)
+    assert figure3_07.out_of_memory(points(), "moe", "Inter-op only", (4, 16)) == 1
+    assert linear(points(), "Alpa") == {1: 1.0, 4: 4.0, 16: 16.0}
+    assert linear(points()[lambda x: x.gpus > 1].assign(pflops=NAN), "Alpa") == {}
+
+
+def test_bars_mark_what_runs_out_of_memory():
+    with canvas() as (_, axes):
+        ax = bars(points(), axes[0, 0], {"Alpa": "blue", "Inter-op only": "green"}, ideal=linear(points(), "Alpa"))
+        heights = sorted(p.get_height() for p in ax.patches)
+        assert heights == [0.0, 1.0, 1.0, 2.0, 4.0, 14.0]
+        assert [t.get_text() for t in ax.texts] == ["×"]
+        assert max(max(line.get_ydata()) for line in ax.lines) == 16.0
+
+
+def test_verdicts_of_the_stage_ablation():
+    rows = [
+        ("gpt", 1, 1.0, 1.0, 1.0), ("gpt", 4, 4.0, 3.9, 4.0),
+        ("resnet", 4, 4.0, 2.0, 3.0), ("resnet", 32, 26.0, 10.0, NAN), ("resnet", 1, 1.0, 1.0, 1.0),
+    ]  # fmt: skip
+    names = ("Alpa", "Equal operator", "Equal layer")
+    frame = pd.DataFrame(
+        [(f, n, s, v) for f, n, *values in rows for s, v in zip(names, values, strict=True)],
+        columns=["family", "gpus", "system", "pflops"],
+    )
+    found = {c.text: (round(c.value, 3), c.verdict) for c in figure3_09.judged(frame, fast=False)}
+    assert found[figure3_09.EXPECTED["operator"].text] == (2.6, "holds")
+    assert found[figure3_09.EXPECTED["layer"].text] == (math.inf, "does not hold")
+    assert found[figure3_09.EXPECTED["always"].text] == (1.026, "holds")
+    assert found[figure3_09.EXPECTED["gpt"].text] == (1.0, "holds")
+
+
+def test_pieces_of_a_cut_go_to_the_devices_that_the_mesh_says():
+    both = Cut(rows=(0,), columns=(1,))
+    assert both.pieces((2, 4)) == (2, 4)
+    assert [both.piece((2, 4), d) for d in range(8)] == [(r, c) for r in range(2) for c in range(4)]
+    twice = Cut(rows=(0, 1), columns=())
+    assert [twice.piece((2, 2), d)[0] for d in range(4)] == [0, 1, 2, 3]
+    swapped = Cut(rows=(1, 0), columns=())
+    assert [swapped.piece((2, 2), d)[0] for d in range(4)] == [0, 2, 1, 3]
+    assert [Cut((), ()).kind, twice.kind, Cut((), (1,)).kind, both.kind] == ["replicated", "batch", "hidden", "both"]
+
+
+def test_agreement_with_one_switch():
+    batch, hidden = Cut((0, 1), ()), Cut((), (0, 1))
+    early, late = Layer("a", 0, batch, Cut((), ())), Layer("b", 0, hidden, hidden)
+    assert agreeing((early, early, early, late)) == 1.0
+    assert agreeing((early, late, early, late)) == 0.75
+    assert agreeing((early, early)) == 0.0
