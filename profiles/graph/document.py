@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ...errors import InputError, MeshwrightError
 from ...files import write_text
@@ -18,6 +20,7 @@ KIND = "meshwright/graph"
 VERSION = 1
 _LOOP = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([0-9]+)(\*?)([~!]?)$")
 _MARK = {"free": "", "statistic": "~", "whole": "!"}
+_WORDS = {str: "text", int: "an integer", list: "a list", dict: "an object", bool: "true or false"}
 _SPLIT = {mark: split for split, mark in _MARK.items()}
 
 
@@ -59,17 +62,15 @@ def from_json(text: str, where: str = "graph") -> Graph:
         return Graph(
             name=_typed(document, "name", str),
             batch=_typed(document, "batch", int),
-            inputs=tuple(_read_tensor(row) for row in _typed(document, "inputs", list)),
-            parameters=tuple(_read_tensor(row) for row in _typed(document, "parameters", list)),
-            operators=tuple(_read_operator(row) for row in _typed(document, "operators", list)),
-            items_per_sample=float(document.get("items_per_sample", 1.0)),
-            items=str(document.get("items", "samples")),
-            source=str(document.get("source", "")),
+            inputs=_rows(document, "inputs", _read_tensor),
+            parameters=_rows(document, "parameters", _read_tensor),
+            operators=_rows(document, "operators", _read_operator),
+            items_per_sample=_number(document, "items_per_sample", 1.0),
+            items=_typed(document, "items", str, "samples"),
+            source=_typed(document, "source", str, ""),
         )
     except MeshwrightError as error:
         raise InputError(f"{where}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{where}: {type(error).__name__}: {error}") from None
 
 
 def load_graph(path: str | Path) -> Graph:
@@ -122,25 +123,61 @@ def _operator(op: Operator) -> dict[str, Any]:
     return row
 
 
-def _typed(row: dict[str, Any], key: str, kind: type) -> Any:
-    if not isinstance(row.get(key), kind) or isinstance(row.get(key), bool):
-        raise InputError(f"{key}: expected {kind.__name__} (got {row.get(key)!r})")
-    return row[key]
+_Row = TypeVar("_Row", Tensor, Operator)
+_MISSING: Any = object()
+
+
+def _rows(document: dict[str, Any], key: str, read: Callable[[dict[str, Any]], _Row]) -> tuple[_Row, ...]:
+    found: list[_Row] = []
+    for i, row in enumerate(_typed(document, key, list)):
+        if not isinstance(row, dict):
+            raise InputError(f"{key}[{i}]: expected an object (got {row!r})")
+        try:
+            found.append(read(cast("dict[str, Any]", row)))
+        except MeshwrightError as error:
+            raise InputError(f"{key}[{i}]: {error}") from None
+    return tuple(found)
+
+
+def _typed(row: dict[str, Any], key: str, kind: type, default: Any = _MISSING) -> Any:
+    value = row.get(key, default)
+    if value is _MISSING:
+        raise InputError(f"{key}: missing; expected {_WORDS[kind]}")
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise InputError(f"{key}: expected {_WORDS[kind]} (got {value!r})")
+    return value
+
+
+def _number(row: dict[str, Any], key: str, default: float) -> float:
+    value = row.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InputError(f"{key}: expected a number (got {value!r})")
+    return float(value)
+
+
+def _integers(row: dict[str, Any], key: str, default: Any = _MISSING) -> tuple[int, ...]:
+    values = _typed(row, key, list, default)
+    if any(isinstance(n, bool) or not isinstance(n, int) for n in values):
+        raise InputError(f"{key}: expected integers (got {values!r})")
+    return tuple(values)
 
 
 def _read_tensor(row: dict[str, Any]) -> Tensor:
     return Tensor(
-        str(row["name"]), tuple(row["shape"]), str(row.get("dtype", "float16")), tuple(row.get("batch_dims", ())),
-        bool(row.get("trainable", True)),
+        _typed(row, "name", str), _integers(row, "shape"), _typed(row, "dtype", str, "float16"),
+        _integers(row, "batch_dims", []), _typed(row, "trainable", bool, True),
     )  # fmt: skip
 
 
 def _read_operator(row: dict[str, Any]) -> Operator:
-    attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in row.get("attributes", {}).items()}
+    attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in _typed(row, "attributes", dict, {}).items()}
+    inputs = _typed(row, "inputs", list)
+    if not all(isinstance(name, str) for name in inputs):
+        raise InputError(f"inputs: expected names (got {inputs!r})")
     return Operator(
-        str(row["name"]), str(row["kind"]), str(row["formula"]), tuple(row["inputs"]),
-        tuple(_loop(word) for word in str(row["loops"]).split()), str(row.get("dtype", "float16")),
-        float(row.get("flops", -1.0)), tuple(row.get("saves", ())), attributes, int(row.get("layer", -1)),
+        _typed(row, "name", str), _typed(row, "kind", str), _typed(row, "formula", str), tuple(inputs),
+        tuple(_loop(word) for word in _typed(row, "loops", str).split()), _typed(row, "dtype", str, "float16"),
+        _number(row, "flops", -1.0), _integers(row, "saves", []), attributes, _typed(row, "layer", int, -1),
     )  # fmt: skip
 
 

@@ -51,6 +51,10 @@ class Graph:
 
     def __post_init__(self) -> None:
         _check_batch(self.name, self.batch)
+        if not 0 < self.items_per_sample < math.inf:
+            raise InputError(
+                f"graph {self.name!r}: items_per_sample: expected a positive number (got {self.items_per_sample})"
+            )
         if not self.operators:
             raise InputError(f"graph {self.name!r}: no operators")
         shapes: dict[str, tuple[int, ...]] = {}

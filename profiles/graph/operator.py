@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
 
 from ...errors import InputError
 from .notation import Dims, Formula, parse
@@ -98,6 +98,10 @@ class Tensor:
             raise InputError(f"tensor {self.name!r}: unknown dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}")
         if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in self.shape):
             raise InputError(f"tensor {self.name!r}: expected positive sizes (got shape {self.shape})")
+        if any(not 0 <= d < len(self.shape) for d in self.batch_dims):
+            raise InputError(
+                f"tensor {self.name!r}: batch_dims: expected dimensions of {self.shape} (got {self.batch_dims})"
+            )
 
     @property
     def elements(self) -> int:
@@ -171,6 +175,13 @@ class Operator:
             raise InputError(f"{where}: expected loops {formula.loops} (got {tuple(x.name for x in self.loops)})")
         if any(not -1 <= i < len(self.inputs) for i in self.saves):
             raise InputError(f"{where}: saves: expected operand positions or −1 (got {self.saves})")
+        if not math.isfinite(self.flops):
+            raise InputError(f"{where}: flops: expected a finite number (got {self.flops})")
+        for key, value in self.attributes.items():
+            if not _plain(value):
+                raise InputError(
+                    f"{where}: attribute {key!r}: expected text, a finite number or integers (got {value!r})"
+                )
         object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
         if self.flops < 0:
             object.__setattr__(self, "flops", self._default_flops())
@@ -230,3 +241,10 @@ class Operator:
         """
         minor = {x for dims in (self.parsed.result, *self.parsed.operands) for group in dims for x in group[1:]}
         return tuple(x.name for x in self.loops if x.split != "whole" and x.name not in minor and x.size > 1)
+
+
+def _plain(value: object) -> bool:
+    """Whether JSON can say it, and reading it back gives the same."""
+    if isinstance(value, tuple):
+        return all(isinstance(n, int) for n in cast("tuple[object, ...]", value))
+    return isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))

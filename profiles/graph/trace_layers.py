@@ -47,7 +47,8 @@ def _batch_norm(step: Step) -> Result:
     axes: list[Hashable] = list(range(len(x.dims)))
     over = set(axes) - {1} - ({0} if step.word == "instance_norm" else set())
     fn = "group" if step.word == "instance_norm" else "batch"
-    return _norm(step, (x, axes), (a["weight"], a["bias"]), [1], over, fn, a["eps"])
+    y = _norm(step, (x, axes), (a["weight"], a["bias"]), [1], over, fn, a["eps"])
+    return [y] if len(step.sizes) > 1 else y  # with statistics beside it, which nothing in a graph reads
 
 
 def _group_norm(step: Step) -> Result:
@@ -149,7 +150,8 @@ def _each(value: int | Sequence[int], count: int) -> tuple[int, ...]:
 
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("layer_norm", "rms_norm"), _layer_norm),
-    **dict.fromkeys(("batch_norm", "instance_norm"), _batch_norm),
+    **dict.fromkeys(("batch_norm", "instance_norm", "_native_batch_norm_legit_functional",
+                     "_native_batch_norm_legit"), _batch_norm),
     **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _softmax),
     **dict.fromkeys(("cross_entropy_loss", "nll_loss_nd", "nll_loss"), _cross_entropy),
     **dict.fromkeys(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",

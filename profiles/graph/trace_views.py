@@ -79,7 +79,15 @@ def _rearranged(step: Step, x: Value, order: Sequence[int]) -> Value:
 
 
 def _expand(step: Step) -> Result:
-    x, sizes = step.x, step.sizes[0]
+    return expanded(step, step.x, step.sizes[0])
+
+
+def _broadcast(step: Step) -> Result:
+    return [expanded(step, x, sizes) for x, sizes in zip(values(step.args["tensors"]), step.sizes, strict=True)]
+
+
+def expanded(step: Step, x: Value, sizes: Sequence[Size]) -> Value:
+    """The tensor repeated along dimensions that it lacks or that are of size 1."""
     extra = len(sizes) - len(x.dims)
     labels = [k if dim else None for k, dim in enumerate(x.dims, start=extra)]
     if tuple(sizes[extra:]) == tuple(total(dim) for dim in x.dims) and not extra:
@@ -237,6 +245,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("pad", "constant_pad_nd"), _pad),
     **dict.fromkeys(("roll", "flip"), _roll),
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
+    "broadcast_tensors": _broadcast,
     "narrow": _slice,
     "repeat": _repeat,
     "repeat_interleave": _repeat_interleave,

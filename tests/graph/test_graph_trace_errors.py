@@ -1,0 +1,134 @@
+"""What cannot be traced: one clear line each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from meshwright.errors import InputError
+from meshwright.profiles.graph import from_torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Inner(nn.Module):
+    """A function of a tensor, as a module below another."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.linear, self.function = nn.Linear(4, 4), function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self.linear(x))
+
+
+class Outer(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.inner = Inner(function)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x).float().mean()
+
+
+def branch(x: Tensor) -> Tensor:
+    return x * 2 if x.sum() > 0 else x
+
+
+def loop(x: Tensor) -> Tensor:
+    for _ in range(int(x.sum().item())):
+        x = x + 1
+    return x
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("function", [branch, loop])
+def test_data_dependent_control_flow(function: Callable[[Tensor], Any], device: str) -> None:
+    with pytest.raises(InputError) as caught:
+        from_torch(Outer(function).to(device), (torch.ones(2, 4),), name="net")
+    message = str(caught.value)
+    assert message.startswith("net: control flow or shapes that depend on data in module 'inner'")
+    assert "expected a static module" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x[x > 0], "depend"),
+        (lambda x: x.nonzero(), "depend"),
+        (lambda x: torch.linalg.svd(x)[1], "linalg_svd.default in module 'inner': not known to graphs"),
+        (lambda x: x.sort(-1)[0], "aten.sort.default in module 'inner': not known to graphs"),
+        (lambda x: x[0], "aten.select.int in module 'inner': takes one sample of the batch"),
+        (lambda x: x[:1], "in module 'inner': takes a part of a dimension that grows with the batch"),
+        (lambda x: torch.cat([x, x]), "in module 'inner': joins tensors along a dimension that grows with the batch"),
+        (lambda x: x.flip(0), "in module 'inner': moves the samples of the batch"),
+        (lambda x: x @ x.T @ torch.ones(x.shape[0], x.shape[0] + 1), "a size of 3 at batch 2 is 5 at batch 4"),
+        (lambda x: x / x.shape[0], "in module 'inner': has a number that depends on the batch"),
+        (lambda x: torch.zeros(4, dtype=torch.complex64) + x, "dtype complex64 is not known to graphs"),
+        (lambda x: x + 1 if x.shape[0] > 2 else x * 2 - x, "makes other calls at batch 4 than at 2"),
+        (lambda x: F.conv_transpose1d(x[:, None], torch.ones(1, 1, 2)), "not known"),
+        (
+            lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4)),
+            "a batch norm in evaluation mode; call module.train()",
+        ),
+        (lambda x: x.view(3, -1), "cannot be traced in module 'inner'"),
+        (lambda x: undefined_name, "cannot be traced in module 'inner'"),  # type: ignore[name-defined] # noqa: F821
+    ],
+)
+def test_what_graphs_cannot_say(function: Callable[[Tensor], Any], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        from_torch(Outer(function), (torch.ones(2, 4),))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_the_batch_must_be_one() -> None:
+    net = nn.Bilinear(4, 4, 4)
+    with pytest.raises(InputError, match=re.escape("expected inputs with one batch size in dimension 0")):
+        from_torch(net, (torch.ones(2, 4), torch.ones(3, 4)))
+    with pytest.raises(InputError, match="expected inputs with one batch size in dimension 3"):
+        from_torch(nn.Linear(4, 4), (torch.ones(2, 4),), batch_dim=3)
+
+
+def test_inputs_must_be_tensors_of_the_module() -> None:
+    net = nn.Linear(4, 4)
+    with pytest.raises(InputError, match=re.escape("Linear: input 'input': expected a tensor (got list)")):
+        from_torch(net, ([1.0, 2.0],))
+    with pytest.raises(InputError, match="Linear: inputs: too many positional arguments"):
+        from_torch(net, (torch.ones(2, 4), torch.ones(2, 4)))
+    with pytest.raises(InputError, match=re.escape("expected a torch.nn.Module (got str)")):
+        from_torch("net", (torch.ones(2, 4),))
+    with pytest.raises(InputError, match="input 'labels': expected a tensor"):
+        from_torch(net, (torch.ones(2, 4),), loss="cross_entropy")
+
+
+def test_there_must_be_one_loss() -> None:
+    net = nn.Linear(4, 4)
+    with pytest.raises(InputError, match=re.escape("expected one value, the loss (got results of shapes [(2, 4)])")):
+        from_torch(net, (torch.ones(2, 4),))
+    with pytest.raises(InputError, match=re.escape("loss: expected 'cross_entropy' or 'mse' or a function (got 'l1')")):
+        from_torch(net, (torch.ones(2, 4),), loss="l1", labels=torch.ones(2, 4))
+
+
+def test_a_loss_can_be_a_function_and_the_batch_second() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    graph = from_torch(net, (torch.ones(7, 2, 4),), loss=lambda y, t: ((y - t) ** 2).mean(), labels=torch.ones(7, 2, 4),
+                       batch_dim=1)  # fmt: skip
+    assert graph.batch == 2
+    assert [t.batch_dims for t in graph.inputs] == [(1,), (1,)]
+    assert graph.operators[0].flops == 2 * 7 * 2 * 4 * 4
+    assert graph.with_batch(10).operators[0].flops == 10 * 2 * 7 * 4 * 4
+
+
+def test_the_module_is_left_as_it_was() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    graph = from_torch(net, (torch.ones(2, 4),), loss="mse", labels=torch.ones(2, 4))
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert net.training
+    assert [op.attributes["fn"] for op in graph.operators if op.kind == "elementwise"][-1] == "dropout"
+    assert {t.name for t in graph.parameters} == {"0.weight", "0.bias", "1.weight", "1.bias"}
