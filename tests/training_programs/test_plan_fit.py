@@ -37,7 +37,7 @@ def stages(*meshes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"schedule": "zb_h3"}, "schedule: unknown schedule 'zb_h3'; did you mean 'zb_h1'?"),
+        ({"schedule": "1f2b"}, "schedule: unknown schedule '1f2b'; did you mean '1f1b'?"),
         ({"schedule": "zb_v"}, "schedule: schedule zb_v: mesh r of p must have stages r and 2p - 1 - r"),
         ({"stages": stages(0, 1, 0, 1)}, "schedule: schedule 1f1b: one stage on each mesh is expected"),
         (

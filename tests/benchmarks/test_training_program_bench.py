@@ -1,0 +1,66 @@
+"""Speed of building and timing the program of one iteration, against touching each action once; only printed."""
+
+import time
+
+import numba
+import numpy as np
+import pytest
+from meshwright.seeds import generator
+from meshwright.simulator.training import Link, Timing, make_program
+from meshwright.simulator.training.compiled import run_compiled
+from meshwright.simulator.training.timing import prepared
+
+STAGES, MICROBATCHES = 96, 512
+
+
+@numba.njit
+def touched(duration, finish):
+    now = 0.0
+    for row in range(len(duration)):
+        now += duration[row]
+        finish[row] = now
+
+
+def fastest(call, times=5):
+    best = np.inf
+    for _ in range(times):
+        begin = time.thread_time()
+        call()
+        best = min(best, time.thread_time() - begin)
+    return best
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_h2", "zb_v"])
+def test_one_iteration(schedule, overlap, benchmark):
+    meshes = {"interleaved_1f1b": STAGES // 2, "zb_v": STAGES // 2}.get(schedule, STAGES)
+    microbatches = MICROBATCHES - MICROBATCHES % meshes if schedule == "interleaved_1f1b" else MICROBATCHES
+
+    def build():
+        return make_program(schedule, STAGES, microbatches, n_meshes=meshes)
+
+    program = build()
+    draw = generator(0, "bench")
+    seconds = draw.random((3, STAGES))
+    ends = [(a, b) for s in range(STAGES - 1) for a, b in ((s, s + 1), (s + 1, s))]
+    links = {
+        (("forward" if b > a else "backward"), a, b): Link(
+            0.01, 0.001, (("out", program.mesh_of[a]), ("in", program.mesh_of[b]), ("node out", a // 8))
+        )
+        for a, b in ends
+    }
+    timing = Timing(*seconds, links=links, overlap=overlap)
+    costs = prepared(program, timing)
+    run_compiled(program, costs)
+    finish = np.empty(len(program))
+    touched(costs.duration, finish)
+    built = fastest(build, 3)
+    laid = fastest(lambda: prepared(program, timing))
+    ran = fastest(lambda: run_compiled(program, costs))
+    bare = fastest(lambda: touched(costs.duration, finish))
+    print(
+        f"\n{schedule}, overlap {overlap}: {len(program)} actions: built and checked in {built * 1e3:.0f} ms, costs "
+        f"{laid * 1e3:.1f} ms, timed in {ran * 1e3:.1f} ms = {ran / len(program) * 1e9:.0f} ns an action, "
+        f"{ran / bare:.0f} times touching each once ({bare * 1e3:.2f} ms)"
+    )
+    benchmark.pedantic(lambda: run_compiled(program, costs), rounds=1)
