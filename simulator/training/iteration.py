@@ -135,13 +135,16 @@ def _data_parallel(
     gradients of every microbatch, since nobody keeps all of them; 3 also gathers parameters for every forward and
     backward pass. Overlapped, a pass hides all but one layer's or bucket's share, as far as it lasts; ZeRO 2 and 3
     always overlap (DeepSpeed, FSDP). Gradients and parameters travel in Megatron's buckets of 40 million parameters,
-    or one million per data-parallel rank: nothing hides the last one's gradients and the first one's parameters.
+    or one million per data-parallel rank (ZeRO 2 and 3: layer by layer): nothing hides the last one's gradients and
+    the first one's parameters.
     """
     group = GroupLinks.of(cluster, kernels.rates, c.dp, c.tp)
     params = _most_params(shape, c)
     parameter, gradient, _ = STATE_BYTES[kernels.dtype]
-    buckets = np.ceil(params / np.maximum(BUCKET[0], BUCKET[1] * c.dp))
-    share = np.maximum(np.minimum(c.pp / shape.layers, 1.0), 1 / buckets)  # of a stage's pass
+    bucket = np.maximum(BUCKET[0], BUCKET[1] * c.dp)
+    buckets = np.ceil(params / bucket)
+    layer = np.minimum(c.pp / shape.layers, 1.0)  # of a stage's pass
+    share = np.where(c.zero >= 2, layer, np.minimum(np.maximum(layer, bucket / params), 1.0))
     m = c.microbatches.astype(float)
 
     def exposed(seconds: Floats, work: Floats, overlapped: bool) -> Floats:
