@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, fields
 
 from ....errors import InputError
@@ -72,8 +73,9 @@ def uniform_layout(plan: TrainingPlan, graph: Graph) -> Uniform:
         for field in fields(StageSizes):
             mine, first = getattr(sizes, field.name), getattr(found[0], field.name)
             if mine != first:
-                what = field.name.replace("_", " ")
-                raise InputError(f"export: stage {s} is not like stage 0: {what} {mine}, there {first}; {ELSE}")
+                raise InputError(
+                    f"export: stage {s} is not like stage 0: {WORDS[field.name]} {mine}, there {first}; {ELSE}"
+                )
     meshes = [stage.mesh for stage in plan.stages]
     n = len(plan.meshes)
     if len(meshes) % n or meshes != [s % n for s in range(len(meshes))]:
@@ -95,6 +97,10 @@ def uniform_layout(plan: TrainingPlan, graph: Graph) -> Uniform:
 
 
 ELSE = "export it --to torch"
+WORDS = {
+    "tensor": "tensor-parallel size", "data": "data-parallel size", "expert": "expert-parallel size",
+    "zero": "ZeRO stage", "sequence_parallel": "sequence parallelism", "recompute": "recomputation",
+}  # fmt: skip
 
 
 def _stage(plan: TrainingPlan, graph: Graph, s: int) -> StageSizes:
@@ -135,14 +141,18 @@ def _axes(graph: Graph, stage: StageEntry, s: int) -> tuple[tuple[int, ...], tup
         elif kinds <= set(TENSOR):
             found[1].append(axis)
         else:
-            usual = "batch" if "batch" in kinds else next(iter(roles.values()))
-            name = next(n for n, r in roles.items() if r != usual and (usual == "batch" or r not in TENSOR))
-            loop = stage.operators[name].axes[axis] or "nothing"
+            usual = Counter(map(_family, roles.values())).most_common(1)[0][0]
+            name = next(n for n, r in roles.items() if _family(r) != usual or usual not in ("samples", "tensors"))
+            loop = stage.operators[name].axes[axis]
             raise InputError(
-                f"export: stage {s} is not uniform: mesh axis {axis} cuts {loop!r} of {name!r} ({roles[name]}) and "
-                f"other things of its other operators; {ELSE}"
+                f"export: stage {s} is not uniform: mesh axis {axis} cuts {usual} of most operators, but of {name!r} "
+                f"{f'{loop!r} ({roles[name]})' if loop else 'nothing'}; {ELSE}"
             )
     return tuple(found[0]), tuple(found[1]), tuple(found[2])
+
+
+def _family(role: str) -> str:
+    return "samples" if role in ("batch", "expert") else "tensors" if role in TENSOR else role
 
 
 def _routes(graph: Graph, name: str) -> bool:
