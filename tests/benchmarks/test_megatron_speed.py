@@ -1,0 +1,37 @@
+"""Speed of the configuration search on GPT-3 175B and 64 A100s; printed, not asserted. calculon's search of this case
+has 666,368 combinations of its own options and evaluates 51 a CPU second (25,876 of them took 501 CPU seconds)."""
+
+from dataclasses import replace
+from itertools import product
+
+from meshwright.planners.megatron import devices_for, search
+from meshwright.simulator import Cluster
+from meshwright.simulator.training import CORE, TransformerShape
+
+GPT3 = TransformerShape(96, 12288, 96, vocab=51200, seq=2048)
+CLUSTER = Cluster(8, 8, "a100-80gb")
+
+
+def test_one_software(benchmark):
+    result = benchmark.pedantic(lambda: search(GPT3, CLUSTER, 64), rounds=3)
+    print(f"\n{result.combinations:,} combinations, {result.evaluated:,} evaluated: {result.seconds:.2f} CPU s")
+    assert result.combinations == result.evaluated + result.pruned
+
+
+def test_sixteen_kinds_of_software(benchmark):
+    kinds = [
+        replace(CORE, name=f"{f}{d}{p}{s}", flash=f, overlap_data=d, overlap_pipeline=p, scatter_gather=s)
+        for f, d, p, s in product((True, False), repeat=4)
+    ]
+    result = benchmark.pedantic(lambda: search(GPT3, CLUSTER, 64, stack=kinds), rounds=3)
+    print(f"\n{result.combinations:,} combinations, {result.evaluated:,} evaluated: {result.seconds:.2f} CPU s")
+    assert result.combinations == 903_168
+
+
+def test_many_cluster_sizes(benchmark):
+    def run():
+        return devices_for(GPT3, CLUSTER, 1536, days=30, tokens=300e9, devices=range(8, 2049, 8))
+
+    found = benchmark.pedantic(run, rounds=1)
+    print(f"\n{len(found.tried)} cluster sizes tried, {found.devices} devices will do: {found.days:.1f} days")
+    assert found.days <= 30
