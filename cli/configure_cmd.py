@@ -61,6 +61,7 @@ def configure(
     plan: Annotated[
         Path | None, typer.Option(help="Write the fastest as a training plan, to be simulated and drawn.")
     ] = None,
+    flags: Annotated[bool, typer.Option("--flags", help="Print the fastest as arguments of Megatron-LM.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Search every combination of tensor, pipeline and data parallelism, microbatch, interleaving, recomputation,
@@ -71,6 +72,8 @@ def configure(
     for target in (csv, plan):
         if target is not None:
             check_target(target)
+    if flags and (as_json or sweep is not None or days is not None):
+        raise InputError("--flags: does not go with --json, --sweep or --days; it prints one configuration")
     if (days is None) != (tokens is None):
         raise InputError("--days, --tokens: give both or none: how long the run may take, and how long it is")
     shape, where = model_shape(model, seq), cluster_from(cluster, devices, device, DEFAULT_DEVICE)
@@ -100,7 +103,9 @@ def configure(
         results[0].to_csv(csv)
     if plan is not None and results and results[0].best:
         _write_plan(results[0], model, options, plan)
-    if sizes is None:
+    if flags:
+        _say_flags(results[0], options)
+    elif sizes is None:
         _say_search(results[0], as_json)
     else:
         _say_sweep(several, as_json)
@@ -109,13 +114,25 @@ def configure(
     return None
 
 
+def _say_flags(result: SearchResult, options: dict[str, Any]) -> None:
+    from ..planners.megatron import megatron_flags
+
+    best, (dtype, stack) = result.best[0], _software(result, options)
+    for flag in megatron_flags(best, result.model, result.global_batch, dtype=dtype, stack=stack):
+        typer.echo(flag)
+
+
+def _software(result: SearchResult, options: dict[str, Any]) -> tuple[str, Any]:
+    """The type and the training software of the fastest."""
+    return options["dtype"], next(one for one in options["stack"] if one.name == result.best[0].stack)
+
+
 def _write_plan(result: SearchResult, model: str, options: dict[str, Any], path: Path) -> None:
     from ..planners.megatron import training_plan
 
-    best = result.best[0]
-    stack = next(one for one in options["stack"] if one.name == best.stack)
+    best, (dtype, stack) = result.best[0], _software(result, options)
     made = training_plan(
-        result.model, result.cluster, result.global_batch, dtype=options["dtype"], stack=stack,
+        result.model, result.cluster, result.global_batch, dtype=dtype, stack=stack,
         name=model if "=" not in model else "decoder", **best.settings,
     )  # fmt: skip
     made.save(path)

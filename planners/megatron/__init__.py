@@ -2,6 +2,7 @@
 
 from .devices import DeviceCount, devices_for, sweep_devices
 from .emit import training_plan
+from .flags import megatron_flags
 from .models import GPTS, model_shape
 from .result import Configuration, SearchResult
 from .search import search
@@ -14,6 +15,7 @@ __all__ = [
     "SearchResult",
     "Space",
     "devices_for",
+    "megatron_flags",
     "model_shape",
     "search",
     "sweep_devices",

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from meshwright.cli import run
-from meshwright.planners.megatron import search
+from meshwright.planners.megatron import megatron_flags, search
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import TrainingPlan, TransformerShape, simulate_training
 
@@ -66,6 +66,13 @@ def test_sweep_and_days(capsys):
     assert out.startswith("2 x a100-80gb: 10,000 iterations in ")
 
 
+def test_flags_of_the_fastest(capsys):
+    code, out, _ = said(capsys, *BASE, "--tp", "2", "--pp", "2", "--zero", "0", "--flags")
+    best = search(SHAPE, Cluster(1, 4, "a100-80gb"), 16, tp=2, pp=2, zero=0).best[0]
+    assert code == 0
+    assert out.splitlines() == megatron_flags(best, SHAPE, 16)
+
+
 def test_plan_of_the_fastest(capsys, tmp_path):
     path = tmp_path / "plan.json"
     code, out, _ = said(capsys, *BASE, "--pp", "2,4", "--json", "--plan", str(path))
@@ -105,6 +112,8 @@ def test_plan_of_the_fastest(capsys, tmp_path):
         (["--days", "3", "--tokens", "1e9", "--csv", "x.csv"], 2, "--csv, --plan: do not go with --days"),
         (["--sweep", "1,2", "--csv", "x.csv"], 2, "--csv, --plan: expected one number of devices"),
         (["--csv", "/dev/null/x"], 2, "/dev/null"),
+        (["--plan", "/dev/null/x"], 2, "/dev/null"),
+        (["--flags", "--json"], 2, "--flags: does not go with"),
         (["--memory", "0.01"], 3, "the smallest needs"),
     ],
 )
