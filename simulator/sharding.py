@@ -10,7 +10,7 @@ from ..errors import InputError
 
 __all__ = ["ShardingSpec"]
 
-_AXES = {"R": (), "S0": (0,), "S1": (1,), "S01": (0, 1)}
+_AXES: dict[str, tuple[int, ...]] = {"R": (), "S0": (0,), "S1": (1,), "S01": (0, 1)}
 _TEXT = {axes: text for text, axes in _AXES.items()}
 _DIMENSION = re.compile("S01|S0|S1|R")
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .program import Program
 from .program_checks import deadlock
-from .program_messages import COMPUTE, MESSAGE, PAIR, SEND
+from .program_kernels import COMPUTE, MESSAGE, PAIR, SEND
 from .timing import ActionTimes, Prepared
 
 __all__ = ["run_compiled"]

@@ -99,7 +99,7 @@ def memory_timeline(
     times: list[Floats] = []
     sizes: list[Floats] = []
     for mesh in range(program.n_meshes):
-        rows = np.arange(*c.offsets[mesh : mesh + 2])
+        rows = np.arange(int(c.offsets[mesh]), int(c.offsets[mesh + 1]))
         rows = rows[np.isin(c.op[rows], (F, B, W))]
         stage = c.stage[rows]
         steps = np.empty(2 * len(rows))  # at each start and each finish, in this order: a mesh does one thing at a time

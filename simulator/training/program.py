@@ -8,6 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import InputError
 from .action_columns import Columns, columns_of
@@ -29,7 +30,7 @@ class Op(StrEnum):
     UPDATE = "UPDATE"  # optimiser step, and the all-gather of updated shards where they are
 
 
-_OPS = tuple(Op)
+_OPS: tuple[Op, ...] = tuple(Op)
 _CODES = {str(op): code for code, op in enumerate(_OPS)}
 
 
@@ -110,7 +111,7 @@ class Program:
         return program
 
     def _fill(self, columns: Columns, mesh_of: Sequence[int], microbatches: int, schedule: str) -> None:
-        entries = {
+        entries: dict[str, object] = {
             "columns": columns,
             "mesh_of": tuple(mesh_of),
             "microbatches": microbatches,
@@ -135,7 +136,8 @@ class Program:
             )
         transfer = np.isin(columns.op, [_CODES[op] for op in ("RECV_F", "SEND_F", "RECV_B", "SEND_B")])
         peer = columns.peer
-        met = np.where(transfer, (peer >= 0) & (peer < len(homes)) & (peer != stage), peer == -1)
+        another = (peer >= 0) & (peer < len(homes)) & (peer != stage)
+        met: npt.NDArray[np.bool_] = (transfer & another) | (~transfer & (peer == -1))
         for row in np.flatnonzero(~met)[:1]:
             raise InputError(
                 f"program: mesh {columns.mesh[row]}: {self.action(int(row))}: a transfer has another of the "
@@ -175,8 +177,10 @@ class Program:
 
     def _rows(self, first: int, last: int) -> Iterator[Action]:
         c = self.columns
-        fields = (x[first:last].tolist() for x in (c.op, c.stage, c.microbatch, c.peer, c.slice))
-        return (Action(_OPS[op], *rest) for op, *rest in zip(*fields, strict=True))
+        columns: list[list[int]] = [x[first:last].tolist() for x in (c.op, c.stage, c.microbatch, c.peer, c.slice)]
+        ops, stages, microbatches, peers, slices = columns
+        rows = zip(ops, stages, microbatches, peers, slices, strict=True)
+        return (Action(_OPS[op], stage, microbatch, peer, piece) for op, stage, microbatch, peer, piece in rows)
 
     def __len__(self) -> int:
         return len(self.columns)

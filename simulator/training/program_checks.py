@@ -9,11 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from . import program_kernels
 from .action_columns import B, F, W
 from .program import Program
 from .program_messages import messages_of
 
 __all__ = ["DeadlockError", "check_program", "deadlock"]
+
+
+_compiled: Any = program_kernels  # numba functions have no types
 
 
 class DeadlockError(InputError):
@@ -47,10 +51,8 @@ def check_program(program: Program, transfers: Sequence[tuple[Any, ...]] = ()) -
             _handed(program, place[F], source, target)
             if not gradient or gradient[0]:
                 _handed(program, place[B], target, source)
-    from .program_sweep import sweep  # numba
-
     messages = messages_of(program)
-    at = sweep(messages.kind, messages.message, program.columns.offsets, messages.n_messages)
+    at: npt.NDArray[np.int64] = _compiled.sweep(messages.word, program.columns.offsets, messages.n_messages)
     if np.any(at < program.columns.offsets[1:]):
         raise deadlock(program, at)
 
@@ -73,19 +75,13 @@ def _places(program: Program) -> dict[int, npt.NDArray[np.int64]]:
     """For F, B and W, the row of each (stage, microbatch and slice), −1 where there is none."""
     c = program.columns
     slices = int(c.slice.max(initial=0)) + 1
-    shape = (program.n_stages, program.microbatches * slices)
-    places: dict[int, npt.NDArray[np.int64]] = {}
-    for op in (F, B, W):
-        rows = np.flatnonzero(c.op == op)
-        for row in rows[c.microbatch[rows] < 0][:1]:
-            raise InputError(f"program: mesh {c.mesh[row]}: {program.action(int(row))} is of no microbatch")
-        at = c.stage[rows].astype(np.int64) * shape[1] + c.microbatch[rows] * slices + c.slice[rows]
-        place = np.full(shape[0] * shape[1], -1, dtype=np.int64)
-        place[at] = rows
-        for row in rows[place[at] != rows][:1]:
-            raise InputError(f"program: mesh {c.mesh[row]}: {program.action(int(row))} happens twice")
-        places[op] = place.reshape(shape)
-    return places
+    place, wrong = _compiled.places(
+        c.op, c.stage, c.microbatch, c.slice, program.microbatches * slices, slices, program.n_stages
+    )
+    if wrong >= 0:
+        what = "is of no microbatch" if c.microbatch[wrong] < 0 else "happens twice"
+        raise InputError(f"program: mesh {c.mesh[wrong]}: {program.action(int(wrong))} {what}")
+    return dict(zip((F, B, W), place, strict=True))
 
 
 def _in_order(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from .action_columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, Columns, F
+from .action_columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, Columns
+from .program_kernels import expand
 from .schedule_orders import Order
 
 __all__ = ["Transfer", "chain", "longest_paths", "with_transfers"]
@@ -91,55 +92,36 @@ def with_transfers(
         if gradient:
             peers[RECV_B][source].append(target)
             peers[SEND_B][target].append(source)
-    parts: list[npt.NDArray[np.int64]] = []
-    counts: list[int] = []
-    tables = {op: _padded(lists) for op, lists in peers.items()}
-    for mesh, order in enumerate(orders):
-        rows = _around(np.asarray(order, dtype=np.int64).reshape(-1, 4), tables)
-        if np.any(rows[:, 0] == B):
-            rows = np.concatenate((rows, _end([s for s in range(n_stages) if mesh_of[s] == mesh], mesh_of, tied)))
-        parts.append(rows)
-        counts.append(len(rows))
-    return Columns.joined(np.concatenate(parts), counts)
+    ends = [
+        _end([s for s in range(n_stages) if mesh_of[s] == mesh], mesh_of, tied) if np.any(order[:, 0] == B) else []
+        for mesh, order in enumerate(orders)
+    ]
+    (op, stage, microbatch, peer, piece), offsets = expand(
+        np.concatenate(orders).astype(np.int32, copy=False),
+        _bounds(orders),
+        _peers(peers[RECV_F], peers[RECV_B]),
+        _peers(peers[SEND_F], peers[SEND_B]),
+        np.array([row for mine in ends for row in mine], dtype=np.int32).reshape(-1, 3),
+        _bounds(ends),
+    )
+    return Columns(op.astype(np.int8), stage, microbatch, peer, piece, offsets)
 
 
-def _padded(lists: list[list[int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """How many peers each stage has, and which, shape (n_stages, most)."""
-    most = max(map(len, lists), default=0)
-    table = np.array([[*mine, *[-1] * (most + 1 - len(mine))] for mine in lists], dtype=np.int64)
-    return np.array([len(mine) for mine in lists], dtype=np.int64), table
+def _bounds(parts: Sequence[Sized]) -> npt.NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum([len(part) for part in parts], dtype=np.int64)))
 
 
-def _around(
-    order: npt.NDArray[np.int64], tables: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
-) -> npt.NDArray[np.int64]:
-    """Rows (op, stage, microbatch, peer, slice) of one mesh's order with its receives and sends."""
-    op, stage = order[:, 0], order[:, 1]
-    before, after = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
-    for compute, receive, send in ((F, RECV_F, SEND_F), (B, RECV_B, SEND_B)):
-        mine = op == compute
-        before[mine] = tables[receive][0][stage[mine]]
-        after[mine] = tables[send][0][stage[mine]]
-    total = before + 1 + after
-    row = np.repeat(np.arange(len(order)), total)
-    k = np.arange(len(row)) - np.repeat(np.cumsum(total) - total, total)  # place among the rows of one computation
-    lead = before[row]
-    out = np.empty((len(row), 5), dtype=np.int64)
-    out[:, 0], out[:, 1], out[:, 2] = op[row], stage[row], order[row, 2]
-    out[:, 3], out[:, 4] = -1, order[row, 3]
-    for compute, receive, send in ((F, RECV_F, SEND_F), (B, RECV_B, SEND_B)):
-        for code, picked, index in ((receive, k < lead, k), (send, k > lead, k - lead - 1)):
-            mine = np.flatnonzero(picked & (op[row] == compute))
-            out[mine, 3] = tables[code][1][stage[row[mine]], index[mine]]
-            out[mine, 0] = code
-    return out
+def _peers(forward: list[list[int]], backward: list[list[int]]) -> npt.NDArray[np.int32]:
+    """For F and for B, per stage: how many peers, and which; shape (2, n_stages, 1 + most)."""
+    most = max(map(len, [*forward, *backward]), default=0)
+    rows = [[[len(mine), *mine, *[-1] * (most - len(mine))] for mine in way] for way in (forward, backward)]
+    return np.array(rows, dtype=np.int32).reshape(2, -1, 1 + most)
 
 
-def _end(stages: list[int], mesh_of: Sequence[int], tied: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:
-    """What a mesh does once its backward passes are done."""
+def _end(stages: list[int], mesh_of: Sequence[int], tied: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:
+    """What a mesh does once its backward passes are done: (op, stage, peer)."""
     pairs = {(a, b) for group in tied for a in group for b in group if mesh_of[a] != mesh_of[b]}
     rows = [(REDUCE, s, -1) for s in stages]
     rows += [(SEND_B, a, b) for a, b in sorted(pairs) if a in stages]
     rows += [(RECV_B, a, b) for a, b in sorted(pairs) if a in stages]
-    rows += [(UPDATE, s, -1) for s in stages]
-    return np.array([(op, s, -1, peer, 0) for op, s, peer in rows], dtype=np.int64).reshape(-1, 5)
+    return rows + [(UPDATE, s, -1) for s in stages]

@@ -17,7 +17,7 @@ import simpy
 
 from .program import Program
 from .program_checks import deadlock
-from .program_messages import RECEIVE, SEND
+from .program_kernels import RECEIVE, SEND
 from .timing import ActionTimes, Prepared
 
 __all__ = ["run_reference"]
@@ -76,17 +76,18 @@ def _mesh(
     mesh: int, program: Program, costs: Prepared, network: _Network, at: list[int]
 ) -> Generator[simpy.Event, Any, None]:
     """Life of a mesh."""
-    clock, times, messages = network.clock, network.times, costs.messages
+    clock, times = network.clock, network.times
+    kind, number = costs.messages.kind, costs.messages.message
     for row in range(*program.columns.offsets[mesh : mesh + 2].tolist()):
         at[mesh] = row
         times.start[row] = clock.now
-        message = int(messages.message[row])
-        if messages.kind[row] == SEND:
+        message = int(number[row])
+        if kind[row] == SEND:
             yield network.send(mesh, message)
-        elif messages.kind[row] == RECEIVE:
+        elif kind[row] == RECEIVE:
             yield network.usable[message]
             if not costs.overlap:
-                yield clock.until(clock.now + float(costs.gather_s[message // messages.units]))
+                yield clock.until(clock.now + float(costs.gather_s[message // costs.messages.units]))
         else:
             yield clock.until(clock.now + float(costs.duration[row]))
         times.finish[row] = clock.now

@@ -124,8 +124,8 @@ class TrainingResult:
 
     @property
     def memory_bytes(self) -> int:
-        """What a device has for the model."""
-        return self.plan.cluster_spec.memory_bytes
+        """Memory of a device."""
+        return self.plan.cluster_spec.spec.memory_bytes
 
     @property
     def fits(self) -> bool:

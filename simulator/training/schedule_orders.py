@@ -30,10 +30,11 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from .action_columns import B, F, W
+from .program_kernels import alternate
 
 __all__ = ["ORDERS", "Order", "Pipeline", "check_layout"]
 
-Order = npt.NDArray[np.int64]
+Order = npt.NDArray[np.int32]
 """What one mesh computes: rows (op, stage, microbatch, slice), shape (n, 4)."""
 
 
@@ -107,7 +108,7 @@ def inference(pipeline: Pipeline) -> list[Order]:
     else:
         group = _rounds(pipeline, "inference")[2]
         chunks = [_chunks(pipeline, r, group)[0] for r in range(p)]
-    return [np.column_stack((np.full(len(f), F), f, np.zeros(len(f), dtype=np.int64))) for f in chunks]
+    return [np.insert(f, [0, 2], [F, 0], axis=1) for f in chunks]
 
 
 def check_layout(schedule: str, pipeline: Pipeline) -> None:
@@ -139,21 +140,12 @@ ORDERS: dict[str, Callable[[Pipeline], list[Order]]] = {
 }
 """Schedule -> the order in which each mesh computes."""
 
-Passes = npt.NDArray[np.int64]  # (stage, microbatch) of each pass, shape (n, 2)
+Passes = npt.NDArray[np.int32]  # (stage, microbatch) of each pass, shape (n, 2)
 
 
 def _alternating(forward: Passes, backward: Passes, *, warmup: int, lag: int | None = None) -> Order:
-    """The rule of this file. Step k < n does forward k; step warmup + j backward j, and half a step on its W's turn."""
-    n = len(forward)
-    step = np.arange(n)
-    begin = min(warmup, n)
-    parts = [(F, forward, 3 * step), (B, backward, 3 * (begin + step) + 1)]
-    if lag is not None:
-        parts.append((W, backward, 3 * (begin + lag + step) + 2))
-    rows = np.concatenate(
-        [np.column_stack((np.full(n, op), passes, np.zeros(n, dtype=np.int64))) for op, passes, _ in parts]
-    )
-    return rows[np.argsort(np.concatenate([key for _, _, key in parts]), kind="stable")]
+    """The rule of this file."""
+    return alternate(forward, backward, min(warmup, len(forward)), -1 if lag is None else lag)
 
 
 def _one_each(pipeline: Pipeline, schedule: str) -> Sequence[tuple[int, ...]]:
@@ -177,7 +169,7 @@ def _there_and_back(pipeline: Pipeline) -> int:
 
 def _single(pipeline: Pipeline, r: int) -> tuple[Passes, Passes]:
     m = pipeline.microbatches
-    passes = np.column_stack((np.full(m, pipeline.stages[r][0]), np.arange(m)))
+    passes = np.column_stack((np.full(m, pipeline.stages[r][0]), np.arange(m))).astype(np.int32)
     return passes, passes
 
 
@@ -203,9 +195,9 @@ def _rounds(pipeline: Pipeline, schedule: str) -> tuple[int, int, int]:
 
 def _chunks(pipeline: Pipeline, r: int, group: int) -> tuple[Passes, Passes]:
     """Forward and backward passes of mesh r: rounds of `group` microbatches, through its stages in turn."""
-    mine = np.array(pipeline.stages[r])
+    mine = np.array(pipeline.stages[r], dtype=np.int32)
     v = len(mine)
-    k = np.arange(v * pipeline.microbatches)
+    k = np.arange(v * pipeline.microbatches, dtype=np.int32)
     chunk = k // group % v
     microbatch = k // (group * v) * group + k % group
     return np.column_stack((mine[chunk], microbatch)), np.column_stack((mine[v - 1 - chunk], microbatch))
@@ -243,5 +235,5 @@ def _v_order(r: int, p: int, microbatches: int) -> Order:
     for stage in (up, down):
         while count[W, stage] < count[B, stage]:
             do(stage, W)
-    table = np.array([(*row, 0) for row in rows], dtype=np.int64)
+    table = np.array([(*row, 0) for row in rows], dtype=np.int32)
     return table[table[:, 2] < microbatches]

@@ -103,8 +103,9 @@ def test_memory_is_equation_5():
     assert result.peak_bytes.tolist() == [4e9 + s * 1e9 + 5e8 for s in (4, 3, 2, 1)]
     assert result.in_flight.tolist() == [4, 3, 2, 1]
     assert result.fits
-    gpipe = simulate_training(plan(4, 10, schedule="gpipe"))
-    assert gpipe.peak_bytes.tolist() == [4e9 + 10 * 1e9 + 5e8] * 4
+    assert result.memory_bytes == 16 * 2**30
+    gpipe = simulate_training(plan(4, 14, schedule="gpipe"))
+    assert gpipe.peak_bytes.tolist() == [4e9 + 14 * 1e9 + 5e8] * 4
     assert not gpipe.fits
     assert "would run out of memory" in gpipe.explain()
     memory = result.memory()
