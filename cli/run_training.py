@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ def run_training_plan(
     plan = TrainingPlan.load(path)
     graph = planned_graph(plan, path)
     devices = sum(m.hosts * m.devices for m in plan.meshes)
+    _check_here(plan, devices)
     with status("training") as say:
         say(f"{devices} processes")
         run = run_training(
@@ -68,6 +70,30 @@ def run_training_plan(
         raise RunError(
             f"run: the loss is {apart.loss:.1e} and the gradient of {apart.worst!r} {apart.gradient:.1e} from the "
             f"single-device run's; expected at most {TOLERANCE:g}"
+        )
+
+
+def _check_here(plan: TrainingPlan, devices: int) -> None:
+    """Refuse a plan for a cluster that this machine cannot stand in for.
+
+    Raises
+    ------
+    InputError
+        If there would be many more processes than cores, or more bytes than memory.
+    """
+    cores = os.cpu_count() or 1
+    most = max(8, 4 * cores)
+    if devices > most:
+        raise InputError(
+            f"run: the plan is for {plan.cluster_spec} and would take {devices} processes on {cores} cores here (at "
+            f"most {most}); plan for this machine, such as --cluster 1x{cores}:cpu-core, or export it --to torch"
+        )
+    needed = sum(s.state_bytes * plan.mesh(i).n_devices for i, s in enumerate(plan.stages))
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else float("inf")
+    if needed > have:
+        raise InputError(
+            f"run: weights and optimiser states of {plan.model.name} take {needed / 2**30:.0f} GiB, this machine has "
+            f"{have / 2**30:.0f} GiB; run a smaller model, or export the plan --to torch"
         )
 
 

@@ -141,7 +141,9 @@ def _print(results: Mapping[str, TrainingResult]) -> None:
 
 def _draw(result: TrainingResult, png: Path) -> None:
     """What every mesh does, and its memory over time."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
     from ..files import write_bytes
 
@@ -152,7 +154,15 @@ def _draw(result: TrainingResult, png: Path) -> None:
     upper.set_title(
         f"{result.plan.model.name}, {result.plan.schedule}: {result.seconds:.4g} s, bubble {result.bubble:.1%}"
     )
-    result.memory().plot(lower)
+    colours = colormaps["tab20"]
+    keys = [Patch(facecolor=colours(k % 20), label=name) for k, name in enumerate(timeline.names)]
+    upper.legend(handles=keys, ncols=len(keys), fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.08))
+    upper.set_xlabel("")
+    memory = result.memory()
+    memory.plot(lower)
+    most = float(memory.peak.max())
+    if most < 0.1 * memory.limit_bytes:  # a small model: its lines, not the limit far above them
+        lower.set_ylim(0, 1.2 * most / 2**30)
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=150)
     write_bytes(png, out.getvalue())

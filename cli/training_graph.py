@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import io
+import logging
 import sys
 import traceback
+from contextlib import redirect_stderr
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -83,7 +86,13 @@ def _traced(word: str, option: str) -> Graph:
     unknown = next((key for key in said if key not in known), None)
     if unknown is not None:
         raise InputError(f"{option}: {word}: from_torch takes no {unknown!r}; it takes {', '.join(known)}")
-    return graphs.from_torch(**said)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # torch logs and prints what it then raises; the error says it in one line
+    try:
+        with redirect_stderr(io.StringIO()):
+            return graphs.from_torch(**said)
+    finally:
+        logging.disable(disabled)
 
 
 def _module(path: Path, option: str) -> ModuleType:
