@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -67,24 +69,24 @@ def check(graph, layers, m, options, prices=None, work=True):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 2), (2, 4)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 4)])
 def test_layers_of_models(name, shape):
     """The tied embedding of a language model is read in its first and last layer."""
     graph = GRAPHS[name]
     bounds = layer_bounds(graph)
-    layers = list(zip(bounds, bounds[1:], strict=False))
+    layers = list(pairwise((*bounds[:3], *bounds[-2:])))
     table = check(graph, layers, mesh(shape), IntraOptions(microbatches=2), prices=[(0.0, 0.0), (1e-9, 1e-9)])
     for i in range(len(layers)):
         plan = solve_stage(graph, layers[i][0], layers[-1][1], mesh(shape), COSTS, IntraOptions(microbatches=2))
         assert table.objective[i, -1, 0] == pytest.approx(plan.objective, rel=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from(list(GRAPHS)), st.sampled_from([(1, 2), (2, 1), (2, 2), (1, 4)]), OPTIONS, st.data())
 def test_layers_cut_anywhere(name, shape, options, data):
     graph = GRAPHS[name]
     n = len(graph.operators)
-    cuts = sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=2, max_size=4)))
+    cuts = sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=2, max_size=3)))
     layers = list(zip(cuts, (*cuts[1:], n), strict=True))
     # Where a cut runs through what is computed again together, temporaries are approximate.
     check(graph, layers, mesh(shape), options, prices=[(0.0, 0.0), (1e-9, 1e-8)], work=options.recompute == "none")
@@ -93,10 +95,11 @@ def test_layers_cut_anywhere(name, shape, options, data):
 def test_too_much_crossing_a_cut(monkeypatch):
     """Each entry is then an ILP of its own, with the same result."""
     graph = GRAPHS["tiny-gpt"]
-    layers = [(0, 24), (24, 50), (50, len(graph.operators))]
-    plain = interval_costs(graph, layers, mesh((1, 4)), COSTS)
+    layers = [(0, 24), (24, 57), (57, len(graph.operators))]
+    prices = [(0.0, 0.0), (1e-9, 1e-8)]
+    plain = interval_costs(graph, layers, mesh((1, 4)), COSTS, prices=prices)
     monkeypatch.setattr(chain_module, "MOST_STATES", 3)
-    one_by_one = check(graph, layers, mesh((1, 4)), IntraOptions())
+    one_by_one = check(graph, layers, mesh((1, 4)), IntraOptions(), prices)
     assert one_by_one.exact
     np.testing.assert_allclose(plain.objective, one_by_one.objective, rtol=1e-9)
 
@@ -106,7 +109,7 @@ def test_prices_trade_time_for_memory():
     graph, m = GRAPHS["tiny-gpt"], mesh((2, 4))
     prices = [(p, p) for p in (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-6, 1.0)]
     bounds = layer_bounds(graph)
-    layers = list(zip(bounds, bounds[1:], strict=False))
+    layers = list(pairwise(bounds))
     options = IntraOptions(microbatches=4)
     table = interval_costs(graph, layers, m, COSTS, options, prices=prices)
     memory = table.state_bytes + table.activation_bytes

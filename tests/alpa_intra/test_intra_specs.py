@@ -7,7 +7,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.planners.alpa.intra import ShardingSpec, all_specs
 
-# Rows and columns of a (4, 4) array A that devices 0 to 3 of a 2 x 2 mesh hold, transcribed from Table 1 with N = M = 4.
+# Rows and columns of A that devices 0 to 3 of a 2 x 2 mesh hold, transcribed from Table 1 with N = M = 4.
 WHOLE, LOW, HIGH = (0, 4), (0, 2), (2, 4)
 QUARTERS = ((0, 1), (1, 2), (2, 3), (3, 4))
 TABLE_1 = {

@@ -1,4 +1,4 @@
-"""Stages: brute force over all strategies agrees with the solver, and the plan's own accounts with what it minimised."""
+"""Stages: brute force over all strategies agrees with the solver, and a plan's accounts with what it minimised."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ def costs_of(model: StageModel, chosen: np.ndarray) -> np.ndarray:
 
 
 def peaks_of(model: StageModel, chosen: np.ndarray, in_flight: int) -> np.ndarray:
-    base = sum((s + in_flight * a)[chosen[:, v]] for v, (s, a) in enumerate(zip(model.state, model.activation)))
+    base = sum(
+        (s + in_flight * a)[chosen[:, v]] for v, (s, a) in enumerate(zip(model.state, model.activation, strict=True))
+    )
     again = {g: sum(m[chosen[:, v]] for v, m in held) for g, held in model.again.items()}
     work = [m[chosen[:, v]] + again.get(model.group[v], 0.0) for v, m in model.work.items()]
     return base + np.max(work, axis=0)
@@ -118,8 +120,8 @@ def test_brute_force(graph, shape, options, tightness, data):
     needed = tight.state_bytes + options.in_flight * tight.activation_bytes + tight.work_bytes
     assert needed <= limit * (1 + 1e-12)
     if peaks.min() > 2:
+        too_little = replace(options, memory_bytes=float(peaks.min()) - 1)
         with pytest.raises(InfeasibleError, match="at least"):
-            too_little = replace(options, memory_bytes=float(peaks.min()) - 1)
             solve_stage(graph, first, len(graph.operators), m, COSTS, too_little)
     # Any choice's plan takes what the tables say, collective by collective.
     for at in data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=3, max_size=3)):
@@ -200,11 +202,10 @@ def test_twins_share_one_copy():
     """Megatron's fused q, k, v: one all-reduce of the gradient of what all three read, not three."""
     graph = zoo_graph("tiny-gpt", 8)
     n = len(graph.operators)
-    column = {f"layers.{i}.{what}": ("b", loop) for i in range(4) for what, loop in
-              (("attention.q", "n"), ("attention.k", "n"), ("attention.v", "n"), ("mlp.up", "f"))}  # fmt: skip
-    rows = {f"layers.{i}.{what}": ("b", loop) for i in range(4) for what, loop in
-            (("attention.scores", "n"), ("attention.context", "n"), ("attention.out", "n"), ("mlp.down", "f"))}  # fmt: skip
-    plan = score(graph, 0, n, mesh((2, 4)), COSTS, {**column, **rows})
+    heads = ("attention.q", "attention.k", "attention.v", "attention.scores", "attention.context", "attention.out")
+    megatron = {f"layers.{i}.{what}": ("b", "n") for i in range(4) for what in heads}
+    megatron |= {f"layers.{i}.mlp.{what}": ("b", "f") for i in range(4) for what in ("up", "down")}
+    plan = score(graph, 0, n, mesh((2, 4)), COSTS, megatron)
     size = 8 * 16 * 32 * 4 / 2
     layers = [c for c in plan.collectives if c.operator.startswith("layers.") and c.phase in ("forward", "backward")]
     assert [(c.collective, c.axes, c.n_bytes) for c in layers] == [("all_reduce", (1,), size)] * 4 * 4

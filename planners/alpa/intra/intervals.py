@@ -48,8 +48,8 @@ class IntervalTable:
     iteration_s : ndarray
         Gradient reduction and update, once an iteration.
     state_bytes, activation_bytes, work_bytes : ndarray
-        On one device: weights, gradients, optimiser states; kept for one microbatch; temporaries (approximately, where a
-        cut runs through what is computed again together).
+        On one device: weights, gradients, optimiser states; kept for one microbatch; temporaries, which are approximate
+        where a cut runs through what is computed again together.
     exact : bool
         Whether every entry is the optimum at its price. It is, unless a cut separates operators that share a copy of a
         value, such as q from k and v: each side then counts the copy, where a stage of both makes one.
@@ -136,7 +136,7 @@ def interval_costs(
         _add_up(chain, j, parts[:, j], work[:, j])
     microbatch, backward, reduce, update, state, activation = np.moveaxis(parts, -1, 0)
     if options.overlap:
-        reduce = np.maximum(0.0, reduce - backward)
+        reduce = np.maximum(0.0, reduce - np.where(np.isfinite(backward), backward, 0.0))
 
     def plan(i: int, j: int, price: int) -> IntraPlan:
         model = build_stage(pricing, layers[i][0], layers[j][1])

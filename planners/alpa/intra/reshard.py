@@ -85,11 +85,12 @@ class Resharding:
         return sum(step.seconds for step in self.steps)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Moves:
     """States of tensors of one shape, and the steps between them."""
 
     states: tuple[State, ...]
+    index: dict[State, int]
     edges: tuple[tuple[int, int, Kind, Axes, int, int, float], ...]
     """(from, to, kind, axes, source and target dimension, share of the tensor that moves)."""
 
@@ -128,18 +129,35 @@ def reshard(
     InputError
         If a spec does not go with the shape, or a link has no bandwidth.
     """
-    moves = _moves(spec_set(shape, mesh.shape), scatter)
-    ids = {state: i for i, state in enumerate(moves.states)}
     axes = tuple(sorted(a for a in set(partial) if mesh.shape[a] > 1))
+    return _reshard(source, target, tuple(shape), itemsize, mesh, axes, scatter, fused)
+
+
+@lru_cache(maxsize=65536)
+def _reshard(
+    source: ShardingSpec,
+    target: ShardingSpec,
+    shape: tuple[int, ...],
+    itemsize: int,
+    mesh: LogicalMesh,
+    axes: Axes,
+    scatter: bool,
+    fused: bool,
+) -> Resharding:
+    specs = spec_set(shape, mesh.shape)
+    if source == target and not axes and source in specs.index:
+        return Resharding(source, target, ())
+    moves = _moves(specs, scatter)
+    ids = moves.index
     start, goal = ids.get((source, axes)), ids.get((target, ()))
     if start is None or goal is None:
         bad = target if goal is None else source
         raise InputError(
-            f"resharding: spec {bad} does not go with shape {tuple(shape)} on a mesh {mesh.shape}"
+            f"resharding: spec {bad} does not go with shape {shape} on a mesh {mesh.shape}"
             + (f" with sums along {axes}" if goal is not None and axes else "")
         )
-    seconds = _seconds(moves, float(math.prod(shape) * itemsize), mesh, fused)
-    return Resharding(source, target, _path(moves, seconds, start, goal, float(math.prod(shape) * itemsize)))
+    n_bytes = float(math.prod(shape) * itemsize)
+    return Resharding(source, target, _path(moves, _seconds(moves, n_bytes, mesh, fused), start, goal, n_bytes))
 
 
 def reshard_costs(shape: Sequence[int], itemsize: int, mesh: LogicalMesh, fused: bool = False) -> Floats:
@@ -204,7 +222,7 @@ def _moves(specs: SpecSet, scatter: bool) -> _Moves:
                     put = (_put(gathered, axes, -1, d), rest)
                     if put in ids:
                         edges.append((i, ids[put], kind, axes, where, d, share))
-    return _Moves(states, tuple(edges))
+    return _Moves(states, ids, tuple(edges))
 
 
 def _put(spec: ShardingSpec, axes: Axes, source: int, target: int) -> ShardingSpec:
@@ -260,7 +278,7 @@ def _closure(
         np.minimum(cost, cost[:, at, None] + cost[at], out=cost)
     rows = cost[:, :k].copy()
     rows.setflags(write=False)
-    return rows, {state: i for i, state in enumerate(moves.states)}
+    return rows, moves.index
 
 
 def _path(moves: _Moves, seconds: list[float], start: int, goal: int, n_bytes: float) -> tuple[Step, ...]:
