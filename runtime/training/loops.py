@@ -88,8 +88,12 @@ class Local:
         return torch.arange(first, first + self.sizes[loop])
 
     def add_up(self, x: Tensor, axes: Axes) -> Tensor:
-        """Sum over the devices along some axes; no gradient."""
+        """Sum of gradients of a statistic over the devices along some axes."""
         return x if self.comm is None else self.comm.all_reduce(x, axes)
+
+    def total(self, x: Tensor, axes: Axes) -> Tensor:
+        """Sum of a statistic over the devices along some axes; no gradient."""
+        return x if self.comm is None else self.comm.statistic(x, axes)
 
     def collect(self, x: Tensor, axes: Axes) -> Tensor:
         """What every device along some axes has, shape (n, ...); no gradient.
@@ -103,7 +107,7 @@ class Local:
             return x[None]
         rows = torch.zeros((self.comm.size(axes), *x.shape), dtype=x.dtype)
         rows[self.comm.index(axes)] = x
-        return self.comm.all_reduce(rows, axes)
+        return self.comm.statistic(rows, axes)
 
 
 def split_loops(x: Tensor, dims: Dims, sizes: Mapping[str, int], order: Sequence[str]) -> Tensor:

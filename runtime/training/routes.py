@@ -108,6 +108,8 @@ def route(
         Whether it is reckoned as one of many that travel in one message, as plans reckon with weights and their
         gradients: without the fixed cost of a message.
     """
+    # Ways that take equally long but for rounding: the one with fewer hops.
+    least = 1e-6 * _seconds(mesh, Hop("all_gather", (0, 1)), float(math.prod(full) * itemsize), fused)
     start: _State = (source, tuple(sorted(a for a in set(parts) if mesh.shape[a] > 1)))
     heap: list[tuple[float, int, tuple[int, ...], _State, tuple[Hop, ...]]] = [(0.0, 0, (), start, ())]
     done: set[_State] = set()
@@ -121,7 +123,7 @@ def route(
         for turn, (hop, reached, n_bytes) in enumerate(_hops(*state, full, itemsize, mesh.shape)):
             if reached not in done:
                 seconds = 0.0 if hop.kind == "slice" else _seconds(mesh, hop, n_bytes, fused)
-                heapq.heappush(heap, (cost + seconds, count + 1, (*order, turn), reached, (*path, hop)))
+                heapq.heappush(heap, (cost + seconds + least, count + 1, (*order, turn), reached, (*path, hop)))
     raise InputError(f"no way from layout {source} to {target} of a tensor of shape {full} on a mesh {mesh.shape}")
 
 

@@ -28,6 +28,8 @@ class _Taped:
     run: OperatorRun
     operands: list[Tensor | None]
     made: Tensor | None
+    statistics: list[Tensor] = field(default_factory=list)
+    """Sums over devices that its forward pass found, where it is computed again."""
 
 
 @dataclass(eq=False)
@@ -127,11 +129,17 @@ class StageRunner:
         run = self.layout.operators[i]
         drop = tape and not again and any(run.again)
         operands = [self._operand(kept, i, k, microbatch) for k in range(len(run.op.inputs))]
-        leaves = [x.requires_grad_() if w and tape and not drop else x for x, w in zip(operands, run.wants, strict=True)]
+        leaves = [
+            x.requires_grad_() if w and tape and not drop else x for x, w in zip(operands, run.wants, strict=True)
+        ]
+        statistics: list[Tensor] = []
+        self.comm.record = statistics if drop else None
         with torch.set_grad_enabled(tape and not drop):
             made = compute(run.local, leaves)
+        self.comm.record = None
         if drop:
-            kept.tape[i] = _Taped(run, [None if a else x for a, x in zip(run.again, leaves, strict=True)], None)
+            left = [None if a else x for a, x in zip(run.again, leaves, strict=True)]
+            kept.tape[i] = _Taped(run, left, None, statistics)
         elif tape and any(run.wants):
             kept.tape[i] = _Taped(run, list(leaves), made)
         kept.values[run.op.name] = run.result.run(self.comm, made.detach())
@@ -224,8 +232,7 @@ class StageRunner:
     def _found(found: dict[str, Tensor], name: str, gradient: Tensor) -> None:
         found[name] = found[name] + gradient if name in found else gradient
 
-    @staticmethod
-    def _gradients(taped: _Taped, operands: list[int], gradient: Tensor, split: bool) -> list[tuple[int, Tensor]]:
+    def _gradients(self, taped: _Taped, operands: list[int], gradient: Tensor, split: bool) -> list[tuple[int, Tensor]]:
         """Gradients of some operands, as this device finds them."""
         import torch
 
@@ -241,8 +248,12 @@ class StageRunner:
                 x = taped.operands[k]
                 if wants and x is not None:
                     x.requires_grad_()
+            self.comm.replay = list(taped.statistics)
             with torch.enable_grad():
                 made = compute(run.local, [x for x in taped.operands if x is not None])
+            self.comm.replay = None
+            if split:
+                taped.made = made
         leaves = [x for k in operands if (x := taped.operands[k]) is not None]
         back = torch.autograd.grad(made, leaves, gradient, retain_graph=split)
         return list(zip(operands, back, strict=True))

@@ -41,7 +41,7 @@ class _Moments(torch.autograd.Function):
             variance = found[:, 1].mean(dim=0) + (found[:, 0] - mean).square().mean(dim=0)
         else:
             mean = torch.zeros(())
-            variance = local.add_up(x.square().sum(dim=dims, keepdim=True), axes) / n
+            variance = local.total(x.square().sum(dim=dims, keepdim=True), axes) / n
         ctx.save_for_backward(x, mean)
         ctx.how = local, axes, n, centred
         return mean, variance
