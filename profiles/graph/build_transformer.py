@@ -85,9 +85,8 @@ def attention(b: Builder, name: str, x: str, hidden: int, heads: Heads) -> str:
     k = linear(b, f"{name}.k", x, "b s h, h n d -> b s n d", bias="n d" if has else "", **sizes)
     v = linear(b, f"{name}.v", x, "b s h, h n d -> b s n d", bias="n d" if has else "", **sizes)
     if heads.rope:
-        rotary = {"fn": "rope", "theta": heads.rope, "position": "s"}
-        q = b.add(f"{name}.q.rope", "elementwise", f"b s {n} d -> b s {n} d", q, whole="d", **rotary)
-        k = b.add(f"{name}.k.rope", "elementwise", "b s n d -> b s n d", k, whole="d", **rotary)
+        q = _rotated(b, f"{name}.q.rope", q, f"b s {n} d", heads.rope)
+        k = _rotated(b, f"{name}.k.rope", k, "b s n d", heads.rope)
     scale = 1.0 / math.sqrt(heads.size)
     if heads.attention == "fused":
         context = b.add(
@@ -106,6 +105,10 @@ def attention(b: Builder, name: str, x: str, hidden: int, heads: Heads) -> str:
             f"{name}.context", "contraction", f"b {n} s t, b t n d -> b s {n} d", probabilities, v, saves=(0, 1)
         )
     return linear(b, f"{name}.out", context, f"b s {n} d, {n} d h -> b s h", bias="h" if has else "", **sizes)
+
+
+def _rotated(b: Builder, name: str, x: str, dims: str, theta: float) -> str:
+    return b.add(name, "elementwise", f"{dims} -> {dims}", x, whole="d", fn="rope", theta=theta, position="s")
 
 
 def mlp(b: Builder, name: str, x: str, hidden: int, ffn: int, *, approximate: str = "none") -> str:

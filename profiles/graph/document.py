@@ -170,7 +170,8 @@ def _read_tensor(row: dict[str, Any]) -> Tensor:
 
 
 def _read_operator(row: dict[str, Any]) -> Operator:
-    attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in _typed(row, "attributes", dict, {}).items()}
+    found = cast("dict[str, Any]", _typed(row, "attributes", dict, {}))
+    attributes = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in found.items()}
     inputs = _typed(row, "inputs", list)
     if not all(isinstance(name, str) for name in inputs):
         raise InputError(f"inputs: expected names (got {inputs!r})")

@@ -63,7 +63,7 @@ class Loop:
     split: Literal["free", "statistic", "whole"] = "free"
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
+        if not _positive(self.size):
             raise InputError(f"loop {self.name!r}: expected a positive size (got {self.size!r})")
         if self.split not in ("free", "statistic", "whole"):
             raise InputError(f"loop {self.name!r}: expected split free, statistic or whole (got {self.split!r})")
@@ -96,7 +96,7 @@ class Tensor:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
             raise InputError(f"tensor {self.name!r}: unknown dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}")
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in self.shape):
+        if not all(map(_positive, self.shape)):
             raise InputError(f"tensor {self.name!r}: expected positive sizes (got shape {self.shape})")
         if any(not 0 <= d < len(self.shape) for d in self.batch_dims):
             raise InputError(
@@ -241,6 +241,10 @@ class Operator:
         """
         minor = {x for dims in (self.parsed.result, *self.parsed.operands) for group in dims for x in group[1:]}
         return tuple(x.name for x in self.loops if x.split != "whole" and x.name not in minor and x.size > 1)
+
+
+def _positive(n: object) -> bool:
+    return isinstance(n, int) and not isinstance(n, bool) and n > 0
 
 
 def _plain(value: object) -> bool:

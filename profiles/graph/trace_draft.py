@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from .operator import Loop, Operator, Scalar
 from .trace_values import Atoms, Size, Value, atoms_of, total, unified
@@ -137,4 +137,4 @@ def _text(labels: Labels, loops: Mapping[Hashable, Sequence[Loop]]) -> str:
 
 
 def _parts(label: Hashable | None) -> tuple[Hashable, ...]:
-    return () if label is None else label if isinstance(label, tuple) else (label,)
+    return () if label is None else cast("tuple[Hashable, ...]", label) if isinstance(label, tuple) else (label,)
