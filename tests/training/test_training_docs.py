@@ -14,6 +14,7 @@ ROWS = {  # source: how its row begins, whether the row is about memory alone
     "Nemotron-4 340B, Table 2": "| Nemotron-4 340B report, Table 2",
     "Yeung 2024, Table 5": "| Yeung et al. 2024, Table 5",
     "Qi 2024, Table 4": "| Qi et al. 2024, Table 4",
+    "Jiang 2024, Tables 2 and 3": "| Jiang et al. 2024 (MegaScale)",
 }
 
 
