@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from meshwright.seeds import generator
 from meshwright.simulator.training import Timing, make_program
 from meshwright.simulator.training.compiled import run_compiled
 from meshwright.simulator.training.memory_timeline import in_flight
@@ -95,3 +96,13 @@ def test_interleaving_keeps_more(p, m, v):
     program = make_program("interleaved_1f1b", p * v, m, n_meshes=p)
     live = np.cumsum([(a.op == "F") - (a.op == "B") for a in program.actions[0]]).max()
     assert live == min((v - 1) * p + 2 * (p - 1) + 1, m * v)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_gpipe_with_unequal_stages(seed):
+    """Two flow shops, one after the other: Σ f + (m − 1) max f, then the same of the backward passes."""
+    draw = generator(seed, "stages")
+    p, m = int(draw.integers(1, 7)), int(draw.integers(1, 20))
+    f, b = draw.random(p), draw.random(p)
+    _, times = timed(make_program("gpipe", p, m), f, b, 0.0)
+    assert times.finish.max() == pytest.approx(sum(f) + (m - 1) * max(f) + sum(b) + (m - 1) * max(b))
