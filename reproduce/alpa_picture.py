@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Cut", "Layer", "draw_stage", "layers"]
 
-REPLICATED = "#CFCFCF"
+REPLICATED, SHARED = "#A9A9A9", "#E9E9E9"
+SIDE = 0.85
+"""Width of a tensor's square, of the distance between two."""
 DEVICES = (*CYCLE[:6], "#882255", CYCLE[7])
 """Colour of a device: grey is for what is replicated."""
 LAYERS = ("convolution", "contraction")
@@ -103,30 +105,11 @@ def _weight_loops(dims: tuple[tuple[str, ...], ...], result: set[str]) -> tuple[
 def draw_stage(ax: Axes, stage: StageEntry, parts: tuple[Layer, ...], title: str) -> Axes:
     """A column for each layer: its activation above, its weight below, every piece in the colour of its device.
 
-    Grey: all devices hold the whole. A piece that several devices hold has a stripe for each.
+    Dark grey: all devices hold the whole. A piece that several devices hold is light, with a spot for each of them.
     """
-    from matplotlib.patches import Rectangle
-
-    shape = stage.logical
-    devices = shape[0] * shape[1]
     for k, layer in enumerate(parts):
         for y, cut in ((1.15, layer.activation), (0.0, layer.weight)):
-            if cut.kind == "replicated":
-                ax.add_patch(Rectangle((k, y), 0.85, 1.0, facecolor=REPLICATED, edgecolor="white", linewidth=0.3))
-                continue
-            rows, columns = cut.pieces(shape)
-            holders: dict[tuple[int, int], list[int]] = {}
-            for device in range(devices):
-                holders.setdefault(cut.piece(shape, device), []).append(device)
-            for (r, c), held in holders.items():
-                for j, device in enumerate(held):
-                    width = 0.85 / columns / len(held)
-                    corner = (k + c * 0.85 / columns + j * width, y + 1.0 - (r + 1) / rows)
-                    ax.add_patch(Rectangle(corner, width, 1.0 / rows, facecolor=_colour(device), linewidth=0))
-                edge = (k + c * 0.85 / columns, y + 1.0 - (r + 1) / rows)
-                ax.add_patch(
-                    Rectangle(edge, 0.85 / columns, 1 / rows, facecolor="none", edgecolor="white", linewidth=0.3)
-                )
+            _draw_cut(ax, k, y, cut, stage.logical)
     ax.set(xlim=(-0.2, max(len(parts), 1)), ylim=(-0.1, 2.25), title=title)
     ax.set_yticks([0.5, 1.65], ["weight", "activation"])
     ax.set_xticks([])
@@ -135,6 +118,28 @@ def draw_stage(ax: Axes, stage: StageEntry, parts: tuple[Layer, ...], title: str
     ax.tick_params(length=0)
     ax.grid(visible=False)
     return ax
+
+
+def _draw_cut(ax: Axes, x: float, y: float, cut: Cut, shape: tuple[int, int]) -> None:
+    from matplotlib.patches import Rectangle
+
+    rows, columns = cut.pieces(shape)
+    holders: dict[tuple[int, int], list[int]] = {}
+    for device in range(shape[0] * shape[1]):
+        holders.setdefault(cut.piece(shape, device), []).append(device)
+    width, height = SIDE / columns, 1.0 / rows
+    for (r, c), held in holders.items():
+        left, bottom = x + c * width, y + 1.0 - (r + 1) * height
+        whole = len(holders) == 1 and len(held) > 1
+        colour = _colour(held[0]) if len(held) == 1 else REPLICATED if whole else SHARED
+        ax.add_patch(Rectangle((left, bottom), width, height, facecolor=colour, edgecolor="white", linewidth=0.4))
+        if len(held) == 1 or whole:
+            continue
+        for j, device in enumerate(held):  # spots from the upper left to the lower right
+            at = ((j + 0.5) / len(held), 1 - (j + 0.5) / len(held))
+            w, h = 0.8 * width / len(held), 0.8 * height / len(held)
+            corner = (left + at[0] * width - w / 2, bottom + at[1] * height - h / 2)
+            ax.add_patch(Rectangle(corner, w, h, facecolor=_colour(device), linewidth=0))
 
 
 def _colour(device: int) -> str:
