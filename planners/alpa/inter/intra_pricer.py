@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from ....profiles.graph import CostModel, Graph
 from ....simulator.cluster import Cluster
 from ....simulator.mesh import LogicalMesh
-from ..intra import Analysis, IntraOptions, IntraPlan, interval_costs, solve_stage
+from ..intra import Analysis, IntraOptions, IntraPlan, interval_costs
 from .clustering import Layer
 from .flops import has_gradient
 from .pricer import Recompute, StagePlan
+from .refine import solve_chosen
 from .table import Prices
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class IntraPricer:
 
     costs: CostModel
     options: IntraOptions
+    _layers: tuple[Layer, ...] = ()
     _analyses: dict[int, tuple[Graph, Analysis]] = field(default_factory=dict[int, tuple[Graph, Analysis]], repr=False)
 
     @classmethod
@@ -57,6 +59,7 @@ class IntraPricer:
         self, graph: Graph, layers: Sequence[Layer], mesh: LogicalMesh, recompute: Recompute, microbatches: int
     ) -> Prices:
         """What every run of layers takes."""
+        self._layers = tuple(layers)
         options = replace(self.options, recompute=recompute, microbatches=microbatches)
         table = interval_costs(graph, layers, mesh, self.costs, options, analysis=self._analysis(graph))
         return Prices(table.seconds, table.iteration_s, table.state_bytes, table.activation_bytes, table.work_bytes)
@@ -69,7 +72,13 @@ class IntraPricer:
         options = replace(
             self.options, recompute=recompute, microbatches=microbatches, in_flight=held, memory_bytes=memory_bytes
         )
-        return stage_plan(solve_stage(graph, first, last, mesh, self.costs, options, analysis=self._analysis(graph)))
+        inside = [layer for layer in self._layers if first <= layer[0] and layer[1] <= last]
+        whole = bool(inside) and inside[0][0] == first and inside[-1][1] == last
+        return stage_plan(
+            solve_chosen(
+                graph, inside if whole else [(first, last)], mesh, self.costs, options, analysis=self._analysis(graph)
+            )
+        )
 
     def _analysis(self, graph: Graph) -> Analysis:
         if id(graph) not in self._analyses:
