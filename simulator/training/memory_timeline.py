@@ -114,11 +114,13 @@ def memory_timeline(
 def in_flight(program: Program) -> npt.NDArray[np.int64]:
     """For each stage, most microbatches (or slices) whose activations are kept at once."""
     c, freeing = program.columns, _frees(program)
+    rows = np.flatnonzero(np.isin(c.op, (F, B, W)))
+    rows = rows[np.argsort(c.stage[rows], kind="stable")]  # stage by stage, each in its order
+    steps = (c.op[rows] == F).astype(np.int64)
+    steps[1:] -= freeing[rows][:-1]  # what one lets go is gone when the next begins; all of a stage's in the end
+    held = np.cumsum(steps)
     most = np.zeros(program.n_stages, dtype=np.int64)
-    for stage in range(program.n_stages):
-        rows = np.flatnonzero((c.stage == stage) & np.isin(c.op, (F, B, W)))
-        held = np.cumsum((c.op[rows] == F).astype(np.int64) - np.concatenate(([0], freeing[rows][:-1])))
-        most[stage] = held.max(initial=0)
+    np.maximum.at(most, c.stage[rows], held)
     return most
 
 
