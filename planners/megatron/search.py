@@ -64,7 +64,8 @@ def search(
     global_batch : int
         Samples of an iteration.
     tp, pp, dp, microbatch, interleave, recompute, sequence_parallel, zero
-        One value, several, or None for all: divisors of the number of devices, of the batch, of the layers.
+        One value, several, or None for all: divisors of the number of devices, of the batch, of the layers or of two
+        more.
     dtype : str
         "bf16", "fp16" or "fp32".
     memory : float, optional
@@ -83,7 +84,8 @@ def search(
     Raises
     ------
     InputError
-        On a choice that cannot be, or a space without a possible combination; the commonest rule is named.
+        On a choice that cannot be, or a space without a possible combination; names the rule that what comes closest
+        breaks.
     InfeasibleError
         If nothing fits; names the smallest configuration and the fewest nodes on which something does.
     """
@@ -104,8 +106,9 @@ def search(
     space = Space.of(cluster.n_devices, global_batch, shape.layers, stack=stack, **choices)
     table, impossible, repeats = _evaluate(shape, cluster, space, costs, progress)
     if not len(table["seconds"]):
-        rule = max(impossible, key=lambda r: impossible[r]) if impossible else "every combination repeats another"
-        raise InputError(f"search: none of {len(space):,} combinations is possible; most break: {rule}")
+        rules = list(impossible)  # in the order in which they are checked: the last is broken by what comes closest
+        rule = rules[-1] if rules else "every combination repeats another"
+        raise InputError(f"search: none of {len(space):,} combinations is possible; what comes closest breaks: {rule}")
     table["fits"] = table["device_bytes"] <= limit
     fits = np.flatnonzero(table["fits"])
 
@@ -123,7 +126,7 @@ def search(
     best = tuple(configuration(int(row)) for row in order[:top])
     front = tuple(configuration(int(row)) for row in _front(order, table["peak_bytes"]))
     return SearchResult(
-        shape, cluster, global_batch, int(limit), best, front, len(space), repeats, dict(impossible),
+        shape, cluster, global_batch, int(limit), best, front, len(space), repeats, impossible,
         len(table["seconds"]), len(fits), smallest, time.process_time() - begin, table,
         tuple(one.name for one in space.stacks),
     )  # fmt: skip
@@ -135,10 +138,10 @@ def _evaluate(
     space: Space,
     costs: dict[str, Any],
     progress: Callable[[str], None] | None,
-) -> tuple[Table, Counter[str], int]:
+) -> tuple[Table, dict[str, int], int]:
     """Costs of all that is possible and no repetition, as columns; how many break which rule; how many repeat."""
     parts: list[Table] = []
-    impossible: Counter[str] = Counter()
+    broken: Counter[int] = Counter()
     repeats = seen = 0
     formats = {"devices": cluster.n_devices, "heads": shape.heads, "kv_heads": shape.kv_heads, "ffn": shape.ffn,
                "layers": shape.layers, "seq": shape.seq}  # fmt: skip
@@ -146,7 +149,7 @@ def _evaluate(
         seen += len(columns["tp"])
         problem = Columns.of(global_batch=space.global_batch, **columns).problems(shape, cluster)
         for code in np.unique(problem[problem > 0]):
-            impossible[PROBLEMS[int(code)].format(**formats)] += int((problem == code).sum())
+            broken[int(code)] += int((problem == code).sum())
         again = _repeats(columns, stack, space)
         repeats += int((again & (problem == 0)).sum())
         rows = np.flatnonzero((problem == 0) & ~again)
@@ -163,7 +166,7 @@ def _evaluate(
     table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {
         name: np.empty(0) for name in empty
     }  # fmt: skip
-    return table, impossible, repeats
+    return table, {PROBLEMS[code].format(**formats): broken[code] for code in sorted(broken)}, repeats
 
 
 def _repeats(columns: Table, stack: Stack, space: Space) -> NDArray[np.bool_]:

@@ -81,7 +81,7 @@ class Space:
         stack: Stack | Sequence[Stack],
     ) -> Space:
         """The space of some choices; None stands for all: divisors of the devices for degrees, of the batch for
-        microbatches, of the layers for `interleave`.
+        microbatches, of the layers, or of two more (stages with a layer less at the ends), for `interleave`.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Space:
             global_batch,
             degrees,
             _numbers("microbatch", microbatch, divisors(global_batch)),
-            _numbers("interleave", interleave, divisors(layers)),
+            _numbers("interleave", interleave, sorted({*divisors(layers), *divisors(layers + 2)})),
             _words("recompute", recompute, RECOMPUTE),
             _flags("sequence_parallel", sequence_parallel),
             _numbers("zero", zero, (0, 1, 2, 3), least=0),

@@ -75,7 +75,7 @@ def test_flags_of_the_fastest(capsys):
 
 def test_plan_of_the_fastest(capsys, tmp_path):
     path = tmp_path / "plan.json"
-    code, out, _ = said(capsys, *BASE, "--pp", "2,4", "--json", "--plan", str(path))
+    code, out, _ = said(capsys, *BASE, "--pp", "2,4", "--interleave", "1,2", "--json", "--plan", str(path))
     plan = TrainingPlan.load(path)
     assert code == 0
     assert plan.predicted["seconds"] == json.loads(out)["best"][0]["seconds"]
@@ -99,7 +99,7 @@ def test_plan_of_the_fastest(capsys, tmp_path):
         (["--tp", "3"], 2, "no product of tp {3}"),
         (["--pp", "1;2"], 2, "--pp: expected whole numbers with commas"),
         (["--dp", "-1"], 2, "--dp: expected whole numbers"),
-        (["--microbatch", "5"], 2, "most break: global_batch"),
+        (["--microbatch", "5"], 2, "what comes closest breaks: global_batch"),
         (["--interleave", ""], 2, "--interleave: expected whole numbers"),
         (["--recompute", "half"], 2, "recompute: expected some of none, selective, full"),
         (["--zero", "4"], 2, "zero: expected 0, 1, 2 or 3"),

@@ -24,10 +24,10 @@ def enumerated(shape, cluster, batch, stack, limit):
     by_device = [d for d in range(1, n + 1) if n % d == 0]
     rows, possible = [], 0
     for tp, pp, dp, b, v, again, sp, zero in product(
-        by_device, by_device, by_device, range(1, batch + 1), range(1, shape.layers + 1), RECOMPUTE, (False, True),
+        by_device, by_device, by_device, range(1, batch + 1), range(1, shape.layers + 3), RECOMPUTE, (False, True),
         range(4),
     ):  # fmt: skip
-        if tp * pp * dp != n or batch % b or shape.layers % v:
+        if tp * pp * dp != n or batch % b or (shape.layers % v and (shape.layers + 2) % v):
             continue
         try:
             r = estimate(shape, cluster, tp, pp, dp, b, batch, v, again, sp, zero, stack=stack, check_memory=False)
@@ -65,11 +65,12 @@ def test_equal_to_enumeration_one_by_one(shape, cluster, batch, stack, memory):
 
 def whole(shape, cluster, batch, stack):
     n = cluster.n_devices
+    chunks = sorted({*divisors(shape.layers), *divisors(shape.layers + 2)})
     triples = [(t, p, n // (t * p)) for t in divisors(n) for p in divisors(n) if n % (t * p) == 0]
     rows = [
         (*degrees, *rest)
         for degrees in triples
-        for rest in product(divisors(batch), divisors(shape.layers), range(3), (False, True), range(4))
+        for rest in product(divisors(batch), chunks, range(3), (False, True), range(4))
     ]
     names = ("tp", "pp", "dp", "microbatch", "interleave", "recompute", "sequence_parallel", "zero")
     columns = {name: np.array([row[i] for row in rows]) for i, name in enumerate(names)}
@@ -149,6 +150,14 @@ def test_choices_restrict_the_space():
     assert {one.recompute for one in lonely.best} == {"selective"}  # nothing plain to repeat
 
 
+def test_uneven_stages_are_tried():
+    """30 layers in 8 stages of 4 chunks: one layer in each but the first and the last."""
+    shape = TransformerShape(30, 1024, 16, vocab=8192, seq=512)
+    result = search(shape, Cluster(1, 8, "a100-80gb"), 16, tp=1, pp=8)
+    assert {1, 2, 4} <= set(result.table["interleave"].tolist())
+    assert result.fit > 0
+
+
 def test_several_stacks_are_all_tried():
     cluster = Cluster(1, 8, "a100-80gb")
     both = search(LLAMA, cluster, 16, stack=(MEGATRON_2022, CORE), top=3)
@@ -170,7 +179,7 @@ def test_more_choice_and_more_memory_never_hurt():
 def test_order_of_the_space():
     space = Space.of(4, 2, 3, stack=(CORE, MEGATRON_2022))
     chunks = list(space.chunks(size=7))
-    assert sum(len(c["tp"]) for _, c in chunks) == len(space) == 2 * 6 * 2 * 2 * 3 * 2 * 4
+    assert sum(len(c["tp"]) for _, c in chunks) == len(space) == 2 * 6 * 2 * 3 * 3 * 2 * 4  # interleave 1, 3, 5
     assert all((c["tp"] * c["pp"] * c["dp"] == 4).all() for _, c in chunks)
     first = chunks[0][1]
     assert [first[name][0] for name in ("tp", "pp", "dp", "zero")] == [1, 1, 4, 0]
@@ -202,7 +211,7 @@ def test_nothing_fits_and_what_would():
         ({"pp": 1.5}, r"pp: expected a positive integer"),
         ({"dp": True}, "dp: expected a positive integer"),
         ({"microbatch": []}, "microbatch: expected at least one choice"),
-        ({"microbatch": 5}, "none of .* combinations is possible; most break: global_batch"),
+        ({"microbatch": 5}, "none of .* combinations is possible; what comes closest breaks: global_batch"),
         ({"interleave": "2"}, "interleave: expected a positive integer"),
         ({"zero": 4}, "zero: expected 0, 1, 2 or 3"),
         ({"recompute": "some"}, r"recompute: expected some of none, selective, full \(got 'some'\)"),
