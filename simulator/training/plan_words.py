@@ -91,7 +91,8 @@ def in_flight(plan: TrainingPlan, stage: int) -> int | None:
 
 def predicted_lines(plan: TrainingPlan) -> list[str]:
     """What the planner predicts, the usual metrics in one line, others a line each."""
-    rest = {k: x for k, x in plan.predicted.items() if k != "items_per_s" and not (k == "gap" and abs(x) < 1e-9)}
+    rest = {k: x for k, x in plan.predicted.items() if k != "items_per_s"}
+    gap, before, now = rest.pop("gap", 0.0), rest.pop("dp_seconds", 0.0), rest.get("seconds", 0.0)
     texts: dict[str, Callable[[float], str]] = {
         "seconds": lambda x: f"{seconds_text(x)} an iteration",
         "pflops": lambda x: f"{x:.4g} PFLOP/s",
@@ -102,6 +103,10 @@ def predicted_lines(plan: TrainingPlan) -> list[str]:
     }
     said = [text(rest.pop(key)) for key, text in texts.items() if key in rest]
     lines = [f"predicted: {', '.join(said)}"] if said else []
+    if before and abs(before - now) > 1e-3 * now:
+        lines.append(f"the stage search counted on {seconds_text(before)}, before stages were solved exactly")
+    if gap > 1e-6:
+        lines.append(f"shardings are within {gap:.1%} of the proven bound, of the stage where that is largest")
     return lines + [f"{key}: {value:.6g}" for key, value in rest.items()]
 
 

@@ -76,7 +76,7 @@ def test_every_group_names_its_verbs(verb: str, capsys: pytest.CaptureFixture[st
 
 def test_typo_of_a_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "simulat") == (2, "", "meshwright: no verb 'simulat'; did you mean 'simulate'?\n")
-    assert "the verbs are trace, profile, plan" in said(capsys, "xyzzy")[2]
+    assert "the verbs are trace, profile, graph, plan" in said(capsys, "xyzzy")[2]
 
 
 def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:
