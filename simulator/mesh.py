@@ -195,6 +195,6 @@ class LogicalMesh:
         link, width, n1 = self.link(axes), self.mesh.devices, self.shape[1]
         if link.size == 1 or self.inside(axes):
             return link
-        near = max(1, width // n1) if set(axes) == {0} else min(width, link.size)  # of a group, in one node
+        near = max(1, width // n1) if set(axes) == {0} else min(width, link.size - 1)  # of a group, in one node
         rate = self.mesh.cluster.spec.inter_node.bandwidth_bytes_per_s / (width * (link.size - near))
         return AxisLink(link.size, min(link.bandwidth_bytes_per_s, rate * (link.size - 1)), link.latency_s)
