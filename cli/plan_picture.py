@@ -40,7 +40,7 @@ def write_picture(plan: TrainingPlan, graph: Graph, path: Path) -> Path:
 
     columns = picture_rows(plan, graph)
     most = max(len(rows) for _, rows in columns)
-    figure = Figure(figsize=(max(5.0, 3.6 * len(columns)), 1.6 + 0.3 * most), layout="constrained")
+    figure = Figure(figsize=(max(6.0, 3.6 * len(columns)), 1.6 + 0.3 * most), layout="constrained")
     axes: Any = figure.subplots(1, len(columns), squeeze=False)[0]
     for ax, (title, rows) in zip(axes, columns, strict=True):
         _draw(ax, title, rows, most)

@@ -114,10 +114,11 @@ def _readers(stage: StageEntry, graph: Graph | None) -> dict[str, str]:
 
 
 def _block(stage: StageEntry, layer: int, names: list[str], parameters: Mapping[str, str]) -> Block:
+    prefix = _common(names) if layer >= 0 else ""
+
     def plain(name: str) -> str:
-        if layer < 0:
-            return name
-        return _NUMBER.sub(lambda m: "*" if int(m[1]) == layer else m[0], name, count=1)
+        inside = prefix and (name == prefix or name.startswith(prefix + "."))
+        return f"*{name.removeprefix(prefix)}" if inside else name
 
     states = stage.optimizer_states
     return Block(
@@ -125,6 +126,15 @@ def _block(stage: StageEntry, layer: int, names: list[str], parameters: Mapping[
         tuple((name, plain(name), stage.operators[name]) for name in names),
         tuple((name, plain(name), spec, states.get(name, spec)) for name, spec in parameters.items()),
     )
+
+
+def _common(names: list[str]) -> str:
+    """Dotted beginning that all names of a layer have: ``layers.3``."""
+    parts = [name.split(".") for name in names]
+    kept = parts[0] if len(parts) > 1 else parts[0][:-1]
+    for other in parts[1:]:
+        kept = kept[: next((i for i, (a, b) in enumerate(zip(kept, other, strict=False)) if a != b), len(other))]
+    return ".".join(kept)
 
 
 def _numbers(layers: tuple[int, ...]) -> str:
