@@ -194,8 +194,13 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
     most, none = np.maximum(first, last), 0.0 * n
     held = [most * each / share for each, share in zip(states, shares, strict=True)]
     parts.append((*held, none, none, most * STEP_BYTES[dtype] / shares[2]))
-    columns = np.array([[np.broadcast_to(part, n.shape) for part in moment] for moment in parts])
-    fullest = np.take_along_axis(columns, columns.sum(axis=1).argmax(axis=0)[None, None, :], axis=0)[0]
+    fullest = [np.broadcast_to(part, n.shape) for part in parts[0]]
+    top: Any = sum(fullest)
+    for moment in parts[1:]:
+        total: Any = sum(moment)
+        more = total > top
+        fullest = [np.where(more, new, old) for new, old in zip(moment, fullest, strict=True)]
+        top = np.maximum(top, total)
     return Memory(*fullest)
 
 
