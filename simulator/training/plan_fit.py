@@ -60,9 +60,8 @@ def schedule_problems(
         depth = longest_paths(len(stages), edges)
     except InputError as error:
         return [(("transfers",), str(error).removeprefix("transfers: "))]
-    mine = tuple(tuple(s for s, home in enumerate(homes) if home == m) for m in range(n_meshes))
     try:
-        check_layout(schedule, Pipeline(mine, microbatches, depth))
+        check_layout(schedule, Pipeline.of(homes, microbatches, depth))
     except InputError as error:
         return [(("schedule",), str(error))]
     return []

@@ -45,7 +45,9 @@ class Pipeline:
     Parameters
     ----------
     stages : tuple of tuple of int
-        For each mesh, its stages, ascending.
+        For each mesh, its stages, ascending; the mesh of the first stage first.
+    meshes : tuple of int
+        Which mesh each of these is.
     microbatches : int
         Microbatches of an iteration.
     depth : tuple of int
@@ -53,8 +55,21 @@ class Pipeline:
     """
 
     stages: tuple[tuple[int, ...], ...]
+    meshes: tuple[int, ...]
     microbatches: int
     depth: tuple[int, ...]
+
+    @classmethod
+    def of(cls, mesh_of: Sequence[int], microbatches: int, depth: Sequence[int]) -> Pipeline:
+        """The pipeline of stages of which each is on a mesh; every mesh up to the last has one."""
+        mine: dict[int, list[int]] = {}
+        for stage, mesh in enumerate(mesh_of):
+            mine.setdefault(mesh, []).append(stage)
+        return cls(tuple(map(tuple, mine.values())), tuple(mine), microbatches, tuple(depth))
+
+    def by_mesh(self, orders: Sequence[Order]) -> list[Order]:
+        """Orders of the meshes by their numbers."""
+        return [order for _, order in sorted(zip(self.meshes, orders, strict=True), key=lambda pair: pair[0])]
 
     @property
     def n_stages(self) -> int:
@@ -161,8 +176,8 @@ def _there_and_back(pipeline: Pipeline) -> int:
     p = len(pipeline.stages)
     if any(stages != (r, 2 * p - 1 - r) for r, stages in enumerate(pipeline.stages)):
         raise InputError(
-            f"schedule zb_v: mesh r of p must have stages r and 2p - 1 - r (got {pipeline.stages}); "
-            f"with {p} meshes that is mesh_of={[*range(p), *reversed(range(p))]}"
+            f"schedule zb_v: stages must go over the {p} meshes and back (got stages {pipeline.stages}); "
+            f"as with mesh_of={[*range(p), *reversed(range(p))]}"
         )
     return p
 
@@ -182,8 +197,8 @@ def _rounds(pipeline: Pipeline, schedule: str) -> tuple[int, int, int]:
     v = len(pipeline.stages[0])
     if any(stages != tuple(range(r, v * p, p)) for r, stages in enumerate(pipeline.stages)):
         raise InputError(
-            f"schedule {schedule}: stage s must be on mesh s % {p} (got {pipeline.stages}); "
-            f"with {p} meshes that is mesh_of={[s % p for s in range(pipeline.n_stages)]}"
+            f"schedule {schedule}: stages must go round the {p} meshes in turn (got stages {pipeline.stages}); "
+            f"as with mesh_of={[s % p for s in range(pipeline.n_stages)]}"
         )
     rounds = max(1, m // p)
     if v > 1 and m % rounds:

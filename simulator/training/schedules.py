@@ -70,9 +70,9 @@ def make_program(
     for t in tied:
         if len(set(t)) != len(t) or not all(0 <= s < n_stages for s in t):
             raise InputError(f"make_program: tied: expected different ones of {n_stages} stages (got {list(t)})")
-    stages = tuple(tuple(s for s in range(n_stages) if homes[s] == m) for m in range(max(homes) + 1))
-    orders = ORDERS[schedule](Pipeline(stages, microbatches, depth))
-    columns = with_transfers(orders, homes, edges, tied=() if schedule == "inference" else tied)
+    pipeline = Pipeline.of(homes, microbatches, depth)
+    orders = ORDERS[schedule](pipeline)
+    columns = with_transfers(pipeline.by_mesh(orders), homes, edges, tied=() if schedule == "inference" else tied)
     program = Program.of_columns(columns, homes, microbatches, schedule)
     check_program(program, edges)
     return program

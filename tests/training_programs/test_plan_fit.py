@@ -38,11 +38,11 @@ def stages(*meshes):
     ("changes", "said"),
     [
         ({"schedule": "1f2b"}, "schedule: unknown schedule '1f2b'; did you mean '1f1b'?"),
-        ({"schedule": "zb_v"}, "schedule: schedule zb_v: mesh r of p must have stages r and 2p - 1 - r"),
+        ({"schedule": "zb_v"}, "schedule: schedule zb_v: stages must go over the 2 meshes and back"),
         ({"stages": stages(0, 1, 0, 1)}, "schedule: schedule 1f1b: one stage on each mesh is expected"),
         (
             {"stages": stages(0, 1, 1, 0), "schedule": "interleaved_1f1b"},
-            "schedule: schedule interleaved_1f1b: stage s must be on mesh s % 2",
+            "schedule: schedule interleaved_1f1b: stages must go round the 2 meshes in turn",
         ),
         (
             {"stages": stages(0, 1, 0, 1), "schedule": "interleaved_1f1b", "global_batch": 10, "microbatches": 5},

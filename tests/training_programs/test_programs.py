@@ -177,3 +177,22 @@ def test_bad_times(change, said):
 def test_times_of_other_stages():
     with pytest.raises(InputError, match="expected 3 stages"):
         prepared(make_program("1f1b", 3, 2), Timing([1.0, 2.0], 1.0))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "homes"),
+    [("1f1b", [2, 0, 1]), ("zb_h1", [2, 0, 1]), ("zb_h2", [1, 2, 0]), ("zb_v", [1, 0, 0, 1]), ("gpipe", [1, 0])],
+)
+def test_meshes_may_be_numbered_in_any_order(schedule, homes):
+    """A mesh's place in the pipeline counts, not its number."""
+    usual = make_program(schedule, len(homes), 5)
+    program = make_program(schedule, len(homes), 5, mesh_of=homes)
+    assert program.mesh_of == tuple(homes)
+    for stage, mesh in enumerate(homes):
+        assert program.actions[mesh] == usual.actions[usual.mesh_of[stage]]
+
+
+def test_interleaving_over_meshes_in_any_order():
+    usual = make_program("interleaved_1f1b", 6, 6, n_meshes=3)
+    program = make_program("interleaved_1f1b", 6, 6, mesh_of=[2, 0, 1, 2, 0, 1])
+    assert [program.actions[m] for m in (2, 0, 1)] == list(usual.actions)
