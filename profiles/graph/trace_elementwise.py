@@ -21,6 +21,7 @@ _UNARY: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "rsqrt": ("rsqrt", (-1,)), "sigmoid": ("sigmoid", (-1,)), "sign": ("sign", ()), "silu": ("silu", (0,)),
     "sin": ("sin", (0,)), "softplus": ("softplus", (0,)), "sqrt": ("sqrt", (-1,)), "tanh": ("tanh", (-1,)),
     "mish": ("mish", (0,)), "log1p": ("log1p", (0,)), "square": ("square", (0,)),
+    "expm1": ("expm1", (-1,)), "atan": ("atan", (0,)),
 }  # fmt: skip
 _BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "div", "pow": "power", "maximum": "maximum", "minimum": "minimum",
@@ -51,8 +52,10 @@ def _unary(step: Step) -> Result:
         extra["approximate"] = a["approximate"]
     if fn == "leaky_relu":
         extra["slope"] = float(a["negative_slope"])
-    if fn == "elu" and (a["alpha"], a["scale"], a["input_scale"]) != (1, 1, 1):
-        raise step.unknown("only alpha = 1 is known")
+    if fn == "elu":
+        extra |= {key: float(a[name]) for key, name in (("alpha", "alpha"), ("outer", "scale")) if a[name] != 1}
+        if a["input_scale"] != 1:
+            raise step.unknown("a scaled input is not known")
     if fn == "softplus" and (a["beta"], a["threshold"]) != (1, 20):
         raise step.unknown("only beta = 1, threshold = 20 is known")
     return pointwise(step, fn, [step.x], saves, **extra)
@@ -64,7 +67,9 @@ def _binary(step: Step) -> Result:
         raise step.unknown("rounding is not known")
     alpha = step.args.get("alpha", 1)
     if not isinstance(x, Value):
-        raise step.unknown("a number on the left is not known")
+        if fn != "power" or x <= 0:
+            raise step.unknown("a number on the left is not known")
+        return pointwise(step, "exp", [pointwise(step, "scale", [y], word="scale", factor=math.log(x))], (-1,))
     if not isinstance(y, Value):
         return _by_number(step, fn, x, y * alpha)
     if alpha != 1:
@@ -106,10 +111,16 @@ def _rsub(step: Step) -> Result:
 
 
 def _where(step: Step) -> Result:
-    a = step.args
-    if not all(isinstance(a[key], Value) for key in ("self", "other")):
-        raise step.unknown("numbers in where are not known; use masked_fill")
-    return pointwise(step, "where", [a["condition"], a["self"], a["other"]], (0,))
+    condition, x, y = (step.args[key] for key in ("condition", "self", "other"))
+    if isinstance(x, Value) and isinstance(y, Value):
+        return pointwise(step, "where", [condition, x, y], (0,))
+    if isinstance(y, Value):
+        return pointwise(step, "masked_fill", [y, condition], (1,), value=number(x))
+    if isinstance(x, Value):
+        other = pointwise(step, "not", [condition], word="not", dtype="bool")
+        return pointwise(step, "masked_fill", [x, other], (1,), value=number(y))
+    chosen = pointwise(step, "cast", [condition], word="cast")
+    return pointwise(step, "scale", [chosen], factor=number(x - y), term=number(y))
 
 
 def _masked_fill(step: Step) -> Result:
@@ -215,6 +226,38 @@ def _reduce(step: Step) -> Result:
     return outs if len(step.sizes) > 1 else outs[0]
 
 
+def _variance(step: Step) -> Result:
+    """Variance and standard deviation, as means of squares of what is centred."""
+    x, a, rank = step.x, step.args, len(step.x.dims)
+    dims = a.get("dim")
+    over = sorted(d % rank for d in ([dims] if isinstance(dims, int) else dims or range(rank)))
+    kept: list[int | None] = [None if k in over else k for k in range(rank)]
+    bare = [k for k in range(rank) if k not in over]
+    count = math.prod(x.shape[k] for k in over)
+    correction = a.get("correction", 1 if a.get("unbiased", True) else 0)
+    spare = count - (1 if correction is None else correction)
+    if any(size != ONE and size[0] != size[1] for k in over for size in x.dims[k]) or spare <= 0:
+        raise step.unknown("over the batch, or of too few values, is not known")
+    axes = range(rank)
+    mean = step.draft.add("mean", "reduction", [(x, axes)], kept, attributes={"fn": "mean"})
+    square = pointwise(step, "square", [pointwise(step, "sub", [x, mean], word="sub")], (0,), word="square")
+    result = kept if a.get("keepdim") else bare
+    total = step.draft.add("sum", "reduction", [(square, axes)], result, attributes={"fn": "sum"})
+    variance = pointwise(step, "scale", [total], factor=1.0 / spare)
+    return variance if step.word == "var" else pointwise(step, "sqrt", [variance], (-1,))
+
+
+def _vector_norm(step: Step) -> Result:
+    x, a, rank = step.x, step.args, len(step.x.dims)
+    if a.get("ord", 2) != 2:
+        raise step.unknown("only the 2-norm is known")
+    over = sorted(d % rank for d in (a.get("dim") or range(rank)))
+    result = [None if k in over else k for k in range(rank) if a.get("keepdim") or k not in over]
+    square = pointwise(step, "square", [x], (0,), word="square")
+    total = step.draft.add("sum", "reduction", [(square, range(rank))], result, attributes={"fn": "sum"})
+    return pointwise(step, "sqrt", [total], (-1,))
+
+
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(_UNARY, _unary),
     **dict.fromkeys(_BINARY, _binary),
@@ -237,5 +280,8 @@ HANDLERS: dict[str, Handler] = {
     "one_hot": _one_hot,
     "rsub": _rsub,
     "where": _where,
+    **dict.fromkeys(("var", "std"), _variance),
+    "isnan": lambda step: pointwise(step, "ne", [step.x, step.x]),
+    "linalg_vector_norm": _vector_norm,
 }  # fmt: skip
 """Handlers by the operator's name, with its overload where that matters."""

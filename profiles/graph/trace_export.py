@@ -292,4 +292,6 @@ def _replaced(value: Any, env: Mapping[Any, Any]) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
-    return None if isinstance(value, Value) or hasattr(value, "meta") else value
+    if isinstance(value, Value) or hasattr(value, "meta"):
+        return None
+    return "nan" if isinstance(value, float) and value != value else value  # NaN is not equal to itself

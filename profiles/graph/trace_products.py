@@ -169,11 +169,12 @@ def _attention(step: Step) -> Result:
         operands.append((mask, full[-len(mask.dims) :]))
     shown = [(t, [n if dim or isinstance(n, tuple) else None for n, dim in zip(labels, t.dims, strict=True)])
              for t, labels in operands]  # fmt: skip
+    result = [n if size != ONE else None for n, size in zip((*heads, "s", last), step.sizes[0], strict=True)]
     scale = float(a["scale"]) if a.get("scale") is not None else 1.0 / math.sqrt(deep[0])
     rows = math.prod(total(dim)[0] for dim in q.dims[:-1])
     flops = 2.0 * rows * total(k.dims[-2])[0] * (deep[0] + total(v.dims[-1])[0])
     return step.draft.add(
-        "attention", "attention", shown, [*heads, "s", last], sizes=sizes, dtype=step.dtypes[0], flops=flops,
+        "attention", "attention", shown, result, sizes=sizes, dtype=step.dtypes[0], flops=flops,
         splits={"t": "whole", "d": "whole", "e": "whole"}, saves=(0, 1, 2, -1), names={"query": "s", "key": "t"},
         attributes={"causal": bool(a["is_causal"]), "scale": scale},
     )  # fmt: skip

@@ -234,6 +234,44 @@ def _roll(step: Step) -> Result:
     )  # fmt: skip
 
 
+def _index(step: Step) -> Result:
+    """Rows along one dimension, by a tensor of indices; of a table of rows it is an embedding."""
+    x, a = step.x, step.args
+    if step.word == "index":
+        listed = list(a["indices"])
+        places = [k for k, v in enumerate(listed) if v is not None]
+        if len(places) != 1 or not listed[places[0]].dtype.startswith("int"):
+            raise step.unknown("only one tensor of indices is known")
+        dim, ids = places[0], listed[places[0]]
+    else:
+        dim, ids = a["dim"] % len(x.dims), a["index"]
+    if total(x.dims[dim])[0] != total(x.dims[dim])[1]:
+        raise step.unknown("picks samples of the batch")
+    picked = [f"index {k}" if d else None for k, d in enumerate(ids.dims)]
+    into: list[Hashable | None] = [k if d else None for k, d in enumerate(x.dims)]
+    result = [*into[:dim], *picked, *into[dim + 1 :]]
+    if len(x.dims) == 2 and dim == 0:
+        return step.draft.add("index", "embedding", [(x, into), (ids, picked)], result, saves=(1,))
+    return step.draft.add(
+        "index", "view", [(x, into), (ids, picked)], result, splits={dim: "whole"}, saves=(1,),
+        attributes={"fn": "index", "dim": dim},
+    )  # fmt: skip
+
+
+def _upsample(step: Step) -> Result:
+    """Nearest neighbours by a whole factor: every pixel repeated."""
+    x, rank = step.x, len(step.x.dims)
+    out: list[Hashable | None] = [0, 1]
+    sizes: dict[Hashable, Size] = {}
+    for k in range(2, rank):
+        before, after = total(x.dims[k])[0], step.sizes[0][k][0]
+        if after % before:
+            raise step.unknown("only whole factors are known")
+        sizes[f"times {k}"] = (after // before,) * 2
+        out.append((k, f"times {k}"))
+    return step.draft.add("upsample", "view", [(x, range(rank))], out, sizes=sizes)
+
+
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(
         ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "ravel", "view_as",
@@ -246,6 +284,8 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("roll", "flip"), _roll),
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "broadcast_tensors": _broadcast,
+    **dict.fromkeys(("index", "index_select"), _index),
+    **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d"), _upsample),
     "narrow": _slice,
     "repeat": _repeat,
     "repeat_interleave": _repeat_interleave,

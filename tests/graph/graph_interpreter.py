@@ -20,7 +20,8 @@ UNARY: Mapping[str, Callable[[Tensor, Mapping[str, Any]], Tensor]] = {
     "hardswish": lambda x, a: F.hardswish(x),
     "hardsigmoid": lambda x, a: F.hardsigmoid(x),
     "softplus": lambda x, a: F.softplus(x),
-    "elu": lambda x, a: F.elu(x),
+    "elu": lambda x, a: a.get("outer", 1.0) * F.elu(x, a.get("alpha", 1.0)),
+    "mish": lambda x, a: F.mish(x),
     "leaky_relu": lambda x, a: F.leaky_relu(x, a["slope"]),
     "clamp": lambda x, a: x.clamp(a.get("low"), a.get("high")),
     "nonzero": lambda x, a: (x != 0).to(x.dtype),
@@ -30,7 +31,7 @@ UNARY: Mapping[str, Callable[[Tensor, Mapping[str, Any]], Tensor]] = {
 } | {
     name: (lambda x, a, name=name: getattr(torch, name)(x))
     for name in ("relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "erf", "abs",
-                 "sign", "floor", "log1p", "square")
+                 "sign", "floor", "log1p", "square", "expm1", "atan")
 }  # fmt: skip
 BINARY: Mapping[str, Callable[[Any, Any], Tensor]] = {
     "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
@@ -199,7 +200,7 @@ def _elementwise(op: Operator, xs: list[Tensor]) -> Tensor:
     fn, sizes = str(a["fn"]), [op.sizes[n] for n in order]
     ops = [_spread(op, k, x, order) for k, x in enumerate(xs)]
     if fn == "full":
-        return torch.full(op.shape, float(a["value"])).to(DTYPES[op.dtype])
+        return torch.full(op.shape, float(a["value"]), dtype=torch.float64).to(DTYPES[op.dtype])
     if fn == "arange":
         return (torch.arange(op.shape[0], dtype=DTYPES[op.dtype]) * a.get("step", 1)) + a.get("start", 0)
     if fn in ("tril", "triu"):
@@ -226,7 +227,7 @@ def _elementwise(op: Operator, xs: list[Tensor]) -> Tensor:
     elif fn == "cast":
         out = ops[0].to(DTYPES[op.dtype])
     elif fn in BINARY:
-        out = BINARY[fn](ops[0], ops[1] if len(ops) > 1 else a["value"])
+        out = BINARY[fn](ops[0], ops[1] if len(ops) > 1 else float(a["value"]))
     else:
         out = UNARY[fn](ops[0], a)
     return out.expand(sizes).reshape(op.shape)
@@ -240,6 +241,8 @@ def _view(op: Operator, xs: list[Tensor]) -> Tensor:
         return xs[0].index_select(dim, torch.tensor(list(span)))
     if fn == "select":
         return xs[0].select(a["dim"], a["index"])
+    if fn == "index":
+        return xs[0][(slice(None),) * a["dim"] + (xs[1],)]
     if fn == "reshape":
         return xs[0].reshape(op.shape)
     if fn == "pad":

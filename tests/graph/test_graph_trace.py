@@ -145,6 +145,16 @@ def test_torchs_own_encoder_layer() -> None:
     same_as_module(trace_modules.Encoder(), {"x": x}, loss="cross_entropy", labels=labels(2, classes=3))
 
 
+GROUPS = [list(trace_modules.FUNCTIONS)[k::4] for k in range(4)]
+
+
+@pytest.mark.parametrize("names", GROUPS, ids=["-".join(names)[:40] for names in GROUPS])
+def test_functions_of_many_kinds(names: list[str]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    same_as_module(trace_modules.Functions(names), {"x": x})
+
+
 @pytest.mark.parametrize("name", ["tiny-gpt", "tiny-moe", "tiny-resnet"])
 def test_traced_modules_of_the_zoo_compute_the_same(name: str) -> None:
     torch.manual_seed(0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class Vit(nn.Module):
@@ -162,3 +164,60 @@ class Encoder(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.layer(x).amax(1))
+
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    # Of x [batch, 6, 8], a table [5, 8] that is trained, and indices [3].
+    "glu": lambda x, t, i: F.glu(x, -1),
+    "swiglu": lambda x, t, i: F.silu(x[..., :4]) * x[..., 4:],
+    "normalize": lambda x, t, i: F.normalize(x, dim=-1),
+    "var": lambda x, t, i: x.var(-1, keepdim=True) + x.std(dim=1).unsqueeze(1),
+    "logsumexp": lambda x, t, i: x.logsumexp(-1),
+    "index": lambda x, t, i: x[:, i] + x.index_select(1, i) + t[i],
+    "windows": lambda x, t, i: torch.roll(x, (1,), (1,)).view(-1, 3, 2, 8).reshape(-1, 2, 8).mT.softmax(-1),
+    "ellipsis": lambda x, t, i: torch.einsum("...i,...j->...ij", x, x),
+    "three": lambda x, t, i: torch.einsum("bsh,vh,vk->bsk", x, t, t) + torch.einsum("bsh->bh", x).unsqueeze(1),
+    "outer": lambda x, t, i: torch.outer(t[0], t[1]) * x[:, :1].mT,
+    "upsample": lambda x, t, i: F.interpolate(x, scale_factor=2),
+    "extremes": lambda x, t, i: x.max(-1)[0] + x.amin(2) + torch.maximum(x, -x).sum(-1),
+    "where": lambda x, t, i: torch.where(x > 0, x, 0.5) + torch.where(x < 0.1, 2.0, x) + torch.where(x > 1, 1.0, -1.0),
+    "numbers": lambda x, t, i: (1 - x) / (x.abs() + 1) + 1 / (x * x + 2) + 2.0**x + (x - 3).pow(2),
+    "group": lambda x, t, i: F.group_norm(x.mT, 4) + F.instance_norm(x).mT,
+    "pools": lambda x, t, i: F.avg_pool1d(x, 2) * F.adaptive_avg_pool1d(x, 4) + F.max_pool1d(x, 2),
+    "joined": lambda x, t, i: torch.cat(torch.stack([x, x * 2], 1).flatten(1, 2).chunk(3, 1)[::-1], 1).flip(1),
+    "repeated": lambda x, t, i: F.pad(x.repeat(1, 2, 1), (1, 2, 0, 1)) + torch.tile(x[:, ::2, :1], (1, 1, 11))[:, :1],
+    "cumulative": lambda x, t, i: x.cumsum(1) * (x @ x.mT).tril()[..., :1] * F.softmin(x, -1),
+    "activations": lambda x, t, i: F.logsigmoid(x) + F.mish(x) + F.selu(x) + F.elu(x) + F.leaky_relu(x, 0.2),
+    "losses": lambda x, t, i: F.l1_loss(x, x * 0.5) + F.smooth_l1_loss(x, x * 0.3) + F.mse_loss(x, x * 2)
+    + F.binary_cross_entropy_with_logits(x, torch.ones_like(x)) + F.kl_div(x.log_softmax(-1), x.softmax(-1)),
+    "fused": lambda x, t, i: torch.addcmul(x, x, x, value=0.5) + torch.lerp(x, x * 2, 0.3),
+    "grids": lambda x, t, i: x + torch.meshgrid(torch.arange(6), torch.arange(8), indexing="ij")[0],
+    "in place": lambda x, t, i: (x * 1).mul_(2).add_(1).relu_(),
+    "pixels": lambda x, t, i: F.pixel_shuffle(x.view(-1, 4, 3, 4), 2).flatten(1),
+    "products": lambda x, t, i: torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5, alpha=2.0) + (x @ t[0]).unsqueeze(1),
+    "masked": lambda x, t, i: F.scaled_dot_product_attention(
+        x[:, None], x[:, None], x[:, None], attn_mask=torch.ones(6, 6, dtype=torch.bool).tril()),
+    "biased": lambda x, t, i: F.scaled_dot_product_attention(
+        x[:, None], x[:, None], x[:, None], attn_mask=t[:1, :6] + t[1, 0]),
+    "grouped": lambda x, t, i: F.scaled_dot_product_attention(
+        x.view(-1, 6, 4, 2).transpose(1, 2), x[..., :4].view(-1, 6, 2, 2).transpose(1, 2),
+        x[..., 4:].reshape(-1, 6, 2, 2).transpose(1, 2), is_causal=True, enable_gqa=True),
+    "checkpoint": lambda x, t, i: checkpoint(lambda y: y.tanh() * 2, x, use_reentrant=False),
+}  # fmt: skip
+
+
+class Functions(nn.Module):
+    """Some of `FUNCTIONS`, summed."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__()
+        self.names, self.linear = names, nn.Linear(8, 8)
+        self.table = nn.Parameter(torch.randn(5, 8))
+        self.register_buffer("index", torch.tensor([2, 0, 1]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x, loss = self.linear(x) + self.table[0], 0.0
+        for name in self.names:
+            y = FUNCTIONS[name](x, self.table, self.index)
+            loss = loss + (y * y).mean() + (0.1 * y).mean()
+        return loss
