@@ -7,7 +7,19 @@ import numpy as np
 
 from .action_columns import RECV_B, RECV_F, SEND_B, SEND_F, B, F, W
 
-__all__ = ["COMPUTE", "MESSAGE", "PAIR", "RECEIVE", "SEND", "alternate", "expand", "match", "places", "sweep"]
+__all__ = [
+    "COMPUTE",
+    "MESSAGE",
+    "PAIR",
+    "RECEIVE",
+    "SEND",
+    "alternate",
+    "expand",
+    "match",
+    "places",
+    "sweep",
+    "there_and_back",
+]
 
 COMPUTE, SEND, RECEIVE = range(3)
 PAIR, MESSAGE = 34, 2**32 - 1  # a word is pair << PAIR | message << 2 | kind
@@ -31,6 +43,50 @@ def alternate(forward, backward, warmup, lag):
                 rows[at, 1] = passes[k, 0]
                 rows[at, 2] = passes[k, 1]
                 at += 1
+    return rows
+
+
+@numba.njit(**_JIT)
+def _do(rows, at, count, stages, side, op, limit):
+    """The next microbatch's `op` on one of a mesh's two stages; those from `limit` on are left out."""
+    k = count[op, side]
+    count[op, side] += 1
+    if k >= limit:
+        return at
+    rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = op, stages[side], k, 0
+    return at + 1
+
+
+@numba.njit(**_JIT)
+def there_and_back(r, p, microbatches):
+    """ZB-V's hand-made order for unit times of mesh r of p (Qi et al. 2023, §6); rows as in `alternate`."""
+    m = max(2 * p - 1, microbatches)
+    stages = (r, 2 * p - 1 - r)  # on the way down, and up
+    rows = np.empty((6 * microbatches, 4), dtype=np.int32)
+    count = np.zeros((9, 2), dtype=np.int64)
+    at = 0
+    for _ in range(2 * (p - r) - 1):
+        at = _do(rows, at, count, stages, 0, F, microbatches)
+    for _ in range(r):
+        for side in (1, 0):
+            at = _do(rows, at, count, stages, side, F, microbatches)
+    for _ in range(p - r):
+        for op in (F, B, W):
+            at = _do(rows, at, count, stages, 1, op, microbatches)
+    while count[F, 1] < count[F, 0] or count[F, 0] < m:
+        for side in (0, 1):
+            for op in (F, B, W):
+                if op != F or side == 1 or count[F, 0] < m:
+                    at = _do(rows, at, count, stages, side, op, microbatches)
+    for _ in range(r):
+        for side in (0, 1):
+            at = _do(rows, at, count, stages, side, B, microbatches)
+    for _ in range(p - r):
+        for op in (B, W):
+            at = _do(rows, at, count, stages, 0, op, microbatches)
+    for side in (1, 0):
+        while count[W, side] < count[B, side]:
+            at = _do(rows, at, count, stages, side, W, microbatches)
     return rows
 
 

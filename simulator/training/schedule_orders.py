@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from .action_columns import B, F, W
-from .program_kernels import alternate
+from .action_columns import F
+from .program_kernels import alternate, there_and_back
 
 __all__ = ["ORDERS", "Order", "Pipeline", "check_layout"]
 
@@ -112,7 +112,7 @@ def zb_h2(pipeline: Pipeline) -> list[Order]:
 def zb_v(pipeline: Pipeline) -> list[Order]:
     """No bubble with 1F1B's memory: mesh r has stages r and 2p − 1 − r, each of half the layers."""
     p = _there_and_back(pipeline)
-    return [_v_order(r, p, pipeline.microbatches) for r in range(p)]
+    return [there_and_back(r, p, pipeline.microbatches) for r in range(p)]
 
 
 def inference(pipeline: Pipeline) -> list[Order]:
@@ -216,39 +216,3 @@ def _chunks(pipeline: Pipeline, r: int, group: int) -> tuple[Passes, Passes]:
     chunk = k // group % v
     microbatch = k // (group * v) * group + k % group
     return np.column_stack((mine[chunk], microbatch)), np.column_stack((mine[v - 1 - chunk], microbatch))
-
-
-def _v_order(r: int, p: int, microbatches: int) -> Order:
-    """ZB-V's hand-made order for unit times (Qi et al. 2023, §6): what would be of microbatches ≥ m is left out."""
-    m = max(2 * p - 1, microbatches)
-    down, up = r, 2 * p - 1 - r
-    rows: list[tuple[int, int, int]] = []
-    count = {(op, stage): 0 for op in (F, B, W) for stage in (down, up)}
-
-    def do(stage: int, *ops: int) -> None:
-        for op in ops:
-            rows.append((op, stage, count[op, stage]))
-            count[op, stage] += 1
-
-    for _ in range(2 * (p - r) - 1):
-        do(down, F)
-    for _ in range(r):
-        do(up, F)
-        do(down, F)
-    for _ in range(p - r):
-        do(up, F, B, W)
-    while count[F, up] < count[F, down] or count[F, down] < m:
-        if count[F, down] < m:
-            do(down, F)
-        do(down, B, W)
-        do(up, F, B, W)
-    for _ in range(r):
-        do(down, B)
-        do(up, B)
-    for _ in range(p - r):
-        do(down, B, W)
-    for stage in (up, down):
-        while count[W, stage] < count[B, stage]:
-            do(stage, W)
-    table = np.array([(*row, 0) for row in rows], dtype=np.int32)
-    return table[table[:, 2] < microbatches]
