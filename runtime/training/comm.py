@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Axes", "MeshComm", "axis_groups"]
+__all__ = ["Axes", "Call", "MeshComm", "MuteComm", "axis_groups"]
+
 
 Axes = tuple[int, ...]
 """Axes of a logical mesh: (), (0,), (1,) or (0, 1)."""
+
+Call = tuple[str, str, Axes, int]
+"""A collective: pass, kind, axes, bytes of a device's larger side."""
 
 
 def axis_groups(ranks: tuple[int, ...], shape: tuple[int, int]) -> dict[Axes, list[list[int]]]:
@@ -54,7 +58,7 @@ class MeshComm:
         self.place = divmod(ranks.index(rank), shape[1])
         self.phase = ""
         self.counts: Counter[str] = Counter()
-        self.bytes: Counter[str] = Counter()
+        self.calls: Counter[Call] = Counter()
         self.seconds = 0.0
         self.record: list[Tensor] | None = None
         self.replay: list[Tensor] | None = None
@@ -108,10 +112,13 @@ class MeshComm:
         """Those of the axes along which there are several devices."""
         return tuple(sorted(axis for axis in set(axes) if self.shape[axis] > 1))
 
-    def _note(self, collective: str, n_bytes: int, start: float) -> None:
+    def _note(self, collective: str, axes: Axes, n_bytes: int, start: float) -> None:
         self.counts[f"{self.phase}.{collective}"] += 1
-        self.bytes[f"{self.phase}.{collective}"] += n_bytes
+        self.calls[self.phase, collective, axes, n_bytes] += 1
         self.seconds += time.perf_counter() - start
+
+    def _send(self, collective: Callable[..., object], *tensors: Tensor, group: Axes) -> None:
+        collective(*tensors, group=self.groups[group])
 
     def all_reduce(self, x: Tensor, axes: Axes) -> Tensor:
         """Sum over a group; returns a new tensor."""
@@ -122,8 +129,8 @@ class MeshComm:
             return x
         start = time.perf_counter()
         total = x.detach().contiguous().clone()
-        dist.all_reduce(total, group=self.groups[axes])
-        self._note("all_reduce", total.nbytes, start)
+        self._send(dist.all_reduce, total, group=axes)
+        self._note("all_reduce", axes, total.nbytes, start)
         return total
 
     def all_gather(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
@@ -138,8 +145,8 @@ class MeshComm:
         n = self.size(axes)
         shard = x.detach().contiguous()
         whole = torch.empty((n, *shard.shape), dtype=shard.dtype)
-        dist.all_gather_into_tensor(whole.view(-1), shard.view(-1), group=self.groups[axes])
-        self._note("all_gather", whole.nbytes, start)
+        self._send(dist.all_gather_into_tensor, whole.view(-1), shard.view(-1), group=axes)
+        self._note("all_gather", axes, whole.nbytes, start)
         return _merge(whole, dim)
 
     def reduce_scatter(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
@@ -153,8 +160,8 @@ class MeshComm:
         start = time.perf_counter()
         parts = _split(x.detach(), self.size(axes), dim)
         mine = torch.empty(parts.shape[1:], dtype=parts.dtype)
-        dist.reduce_scatter_tensor(mine.view(-1), parts.view(-1), group=self.groups[axes])
-        self._note("reduce_scatter", parts.nbytes, start)
+        self._send(dist.reduce_scatter_tensor, mine.view(-1), parts.view(-1), group=axes)
+        self._note("reduce_scatter", axes, parts.nbytes, start)
         return mine
 
     def all_to_all(self, x: Tensor, axes: Axes, gather: int, split: int) -> Tensor:
@@ -168,8 +175,8 @@ class MeshComm:
         start = time.perf_counter()
         parts = _split(x.detach(), self.size(axes), split)
         got = torch.empty_like(parts)
-        dist.all_to_all_single(got.view(-1), parts.view(-1), group=self.groups[axes])
-        self._note("all_to_all", parts.nbytes, start)
+        self._send(dist.all_to_all_single, got.view(-1), parts.view(-1), group=axes)
+        self._note("all_to_all", axes, parts.nbytes, start)
         return _merge(got, gather)
 
     def slice(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
@@ -179,6 +186,18 @@ class MeshComm:
             return x
         size = x.shape[dim] // self.size(axes)
         return x.detach().narrow(dim, self.index(axes) * size, size).contiguous()
+
+
+class MuteComm(MeshComm):
+    """The same on one rank alone, for measuring what it computes: others' shards are taken to be like its own."""
+
+    def _send(self, collective: Callable[..., object], *tensors: Tensor, group: Axes) -> None:
+        if len(tensors) == 2:
+            into, own = tensors
+            if own.numel() >= into.numel():
+                into.copy_(own[: into.numel()])
+            else:
+                into.view(-1, own.numel()).copy_(own)
 
 
 def _split(x: Tensor, n: int, dim: int) -> Tensor:

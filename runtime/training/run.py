@@ -13,7 +13,8 @@ from ...errors import InputError
 from ...profiles.graph import Graph
 from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.plan_graph import check_graph
-from ...simulator.training.program import Program
+from ...simulator.training.plan_program import plan_program
+from ...simulator.training.program import Op, Program
 from ...simulator.training.schedules import make_program
 from .arrays import assemble
 from .edges import edges_of, mesh_ranks, tied_groups
@@ -24,7 +25,7 @@ from .session import TrainingSession
 if TYPE_CHECKING:
     from .single import SingleRun
 
-__all__ = ["Difference", "TrainingRun", "plan_program", "rank_names", "run_training"]
+__all__ = ["Difference", "TrainingRun", "program_of", "rank_names", "run_training"]
 
 NOTHING = 1e-6
 """A gradient that is smaller than this part of the model's largest is zero but for rounding."""
@@ -165,7 +166,7 @@ def run_training(
         )
     optimizer = Optimizer(plan.model.optimizer, learning_rate)
     job = training_job(
-        plan, small, plan_program(plan, small), seed=seed, iterations=iterations, dtype=dtype, keep=keep or compare,
+        plan, small, program_of(plan, small), seed=seed, iterations=iterations, dtype=dtype, keep=keep or compare,
         optimizer=optimizer,
     )  # fmt: skip
     if session is not None:
@@ -183,8 +184,32 @@ def run_training(
     return TrainingRun(**{**vars(run), "difference": _difference(run, single)})
 
 
-def plan_program(plan: TrainingPlan, graph: Graph) -> Program:
-    """The program of a plan's schedule on its stages and meshes."""
+def program_of(plan: TrainingPlan, graph: Graph) -> Program:
+    """The program that the simulator times: that of the plan's schedule on its stages and meshes.
+
+    Raises
+    ------
+    InputError
+        If the plan's transfers leave out what crosses.
+    """
+    if not plan.transfers and len(plan.stages) > 1:
+        return _derived(plan, graph)
+    program = plan_program(plan)
+    sends = {(a.op, a.stage, a.peer) for mine in program.actions for a in mine if a.peer >= 0}
+    for edge in edges_of(plan, graph):
+        if plan.stages[edge.source].mesh == plan.stages[edge.target].mesh:
+            continue
+        there, back = (Op.SEND_F, edge.source, edge.target), (Op.SEND_B, edge.target, edge.source)
+        if there not in sends or (edge.gradient and back not in sends):
+            raise InputError(
+                f"plan: transfers: stage {edge.target} reads {edge.name!r} of stage {edge.source}, and no transfer "
+                f"brings {'it' if there not in sends else 'its gradient back'}; add one"
+            )
+    return program
+
+
+def _derived(plan: TrainingPlan, graph: Graph) -> Program:
+    """For a plan that names no transfers: what crosses by the graph."""
     pairs: dict[tuple[int, int], bool] = {}
     for edge in edges_of(plan, graph):
         key = edge.source, edge.target
@@ -205,6 +230,7 @@ def training_job(
 ) -> dict[str, Any]:  # fmt: skip
     """What `job.run_job` reads."""
     return {
+        "kind": "run",
         "plan": plan.to_json(),
         "graph": graph.to_json(),
         "program": [[[a.op, a.stage, a.microbatch, a.peer, a.slice] for a in mine] for mine in program.actions],

@@ -31,6 +31,9 @@ def main(arguments: list[str]) -> None:
     import torch.distributed as dist
 
     from .job import run_job
+    from .measure_job import measure_job
+
+    kinds = {"run": run_job, "measure": measure_job}
 
     torch.set_num_threads(1)
     timeout = timedelta(seconds=hello["timeout_s"])
@@ -45,7 +48,7 @@ def main(arguments: list[str]) -> None:
         except (RunError, OSError):
             os._exit(0)  # the parent is done; tearing process groups down could only hang
         try:
-            answer = run_job(job, rank=hello["rank"], timeout=timeout)
+            answer = kinds[job["kind"]](job, rank=hello["rank"], timeout=timeout)
         except Exception as error:
             text = " ".join(str(error).split()) or type(error).__name__
             known = isinstance(error, InputError | RunError)

@@ -1,0 +1,229 @@
+"""`compare_training`: plans really run, beside what the simulator says of them.
+
+``python -m meshwright.runtime.training.compare`` measures a small GPT by three plans on two processes, and says whether
+the simulated iteration time is within 10 % for each and in the right order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ...errors import InputError
+from ...profiles.graph import Graph
+from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.program import Op
+from ...simulator.training.simulate import simulate_training
+from .calibrate import Calibration, calibrate_training
+from .hand_plan import hand_plan
+from .run import TrainingRun, run_training
+from .session import TrainingSession
+
+__all__ = ["Compared", "TrainingComparison", "compare_training", "example_plans"]
+
+COMPUTE = (Op.F, Op.B, Op.W, Op.UPDATE)
+WITHIN = 0.10
+UNDISTURBED = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One plan.
+
+    Parameters
+    ----------
+    name : str
+        Of the plan.
+    simulated_s, measured_s : float
+        Seconds of an iteration.
+    own : float
+        Share of the computing time of the iterations that counted in which ranks had their cores.
+    counted : int
+        How many iterations that were.
+    collective : float
+        Share of a stage's calibrated time that goes into collectives.
+    """
+
+    name: str
+    simulated_s: float
+    measured_s: float
+    own: float
+    counted: int
+    collective: float
+
+    @property
+    def difference(self) -> float:
+        """(simulated − measured) / measured."""
+        return self.simulated_s / self.measured_s - 1.0
+
+
+@dataclass(frozen=True)
+class TrainingComparison:
+    """All plans.
+
+    Parameters
+    ----------
+    rows : tuple of Compared
+        In the order given.
+    """
+
+    rows: tuple[Compared, ...]
+
+    @property
+    def worst(self) -> float:
+        """Largest difference, as a fraction."""
+        return max(abs(row.difference) for row in self.rows)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the simulator orders the plans as the runs do."""
+        by_simulated = sorted(self.rows, key=lambda row: row.simulated_s)
+        return by_simulated == sorted(self.rows, key=lambda row: row.measured_s)
+
+    def __str__(self) -> str:
+        lines = ["plan             | simulated | measured  | difference | collectives | cores ours | iterations"]
+        lines += [
+            f"{row.name:<16} | {row.simulated_s * 1e3:>6.1f} ms | {row.measured_s * 1e3:>6.1f} ms | "
+            f"{row.difference:>+9.1%}  | {row.collective:>10.1%}  | {row.own:>9.1%}  | {row.counted}"
+            for row in self.rows
+        ]
+        lines.append(
+            f"largest difference {self.worst:.1%} ({'within' if self.worst <= WITHIN else 'beyond'} {WITHIN:.0%}), "
+            f"order {'as measured' if self.ordered else 'not as measured'}"
+        )
+        disturbed = [row.name for row in self.rows if row.own < UNDISTURBED]
+        if disturbed:
+            lines.append(
+                f"others took the ranks' cores ('cores ours' below {UNDISTURBED:.0%}) in {', '.join(disturbed)}: run "
+                "again on a quiet machine"
+            )
+        return "\n".join(lines)
+
+
+def compare_training(
+    plans: Mapping[str, TrainingPlan],
+    graph: Graph,
+    *,
+    rounds: int = 3,
+    iterations: int = 5,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> TrainingComparison:
+    """Calibrate, simulate and run plans in turn, so that a machine that gets slower or faster does so for all alike.
+
+    Parameters
+    ----------
+    plans : Mapping[str, TrainingPlan]
+        Name -> plan.
+    graph : Graph
+        What they train.
+    rounds : int
+        How often each plan is calibrated and run; the medians of what counts are compared.
+    iterations : int
+        Of a run; the first does not count.
+    seed : int
+        Of parameters and data.
+    progress : callable, optional
+        Called with a line that says what is being done.
+
+    Raises
+    ------
+    InputError
+        On no plan, or numbers too small.
+    RunError
+        If a rank fails.
+    """
+    if not plans or rounds < 1 or iterations < 2:
+        raise InputError(
+            f"compare: expected plans, rounds >= 1 and iterations >= 2 (got {len(plans)}, {rounds}, {iterations})"
+        )
+    tell = progress or _silent
+    simulated: dict[str, list[float]] = {name: [] for name in plans}
+    runs: dict[str, list[TrainingRun]] = {name: [] for name in plans}
+    found: dict[str, Calibration] = {}
+    needed = max(sum(m.hosts * m.devices for m in plan.meshes) for plan in plans.values())
+    with TrainingSession(needed) as session:
+        for turn in range(rounds):
+            for name, plan in plans.items():
+                tell(f"round {turn + 1} of {rounds}: {name}")
+                found[name] = calibrate_training(plan, graph, session, seed=seed)
+                simulated[name].append(simulate_training(found[name].plan).seconds)
+                runs[name].append(run_training(plan, graph, seed=seed, iterations=iterations, session=session))
+    return TrainingComparison(tuple(_row(name, simulated[name], runs[name], found[name]) for name in plans))
+
+
+def _silent(line: str) -> None:
+    """No progress wanted."""
+
+
+def _row(name: str, simulated: list[float], runs: list[TrainingRun], calibration: Calibration) -> Compared:
+    """Of all iterations those count in which ranks had their cores; the least disturbed three if they are too few."""
+    every = [(own, s) for run in runs for own, s in list(zip(own_shares(run), run.seconds, strict=True))[1:]]
+    every.sort(reverse=True)
+    kept = [x for x in every if x[0] >= UNDISTURBED]
+    if len(kept) < 3:
+        kept = every[:3]
+    compute, collective = sum(calibration.compute_s), sum(calibration.collective_s)
+    return Compared(
+        name,
+        float(np.median(simulated)),
+        float(np.median([s for _, s in kept])),
+        float(np.mean([own for own, _ in kept])),
+        len(kept),
+        collective / (compute + collective),
+    )
+
+
+def own_shares(run: TrainingRun) -> list[float]:
+    """For each iteration the share of its computing time, collectives left out, in which ranks had their cores."""
+    shares: list[float] = []
+    for ranks in run.spans:
+        spans = [span for mine in ranks for span in mine if span.op in COMPUTE and not span.collective]
+        cpu, wall = sum(span.cpu for span in spans), sum(span.end - span.start for span in spans)
+        if not spans:  # every pass has collectives: what they waited is not to be told from what others took
+            cpu = sum(span.cpu for mine in ranks for span in mine)
+            wall = sum(span.end - span.start - span.collective for mine in ranks for span in mine if span.op in COMPUTE)
+        shares.append(min(1.0, cpu / wall) if wall > 0 else 1.0)
+    return shares
+
+
+def example_plans(graph: Graph, *, global_batch: int, microbatches: int) -> dict[str, TrainingPlan]:
+    """Three ways to train a graph on two devices: a pipeline, data parallel, tensor parallel."""
+
+    def plan(meshes: list[tuple[int, int]], rule: Literal["dp", "tp"]) -> TrainingPlan:
+        return hand_plan(graph, meshes=meshes, rule=rule, global_batch=global_batch, microbatches=microbatches)
+
+    return {
+        "pipeline": plan([(1, 1), (1, 1)], "dp"),
+        "data parallel": plan([(2, 1)], "dp"),
+        "tensor parallel": plan([(1, 2)], "tp"),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Compare on this machine and print a table."""
+    from ...profiles.graph.build_transformer import gpt
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 4}
+    for name, value in (sizes | {"rounds": 3, "iterations": 6, "seed": 0}).items():
+        parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
+    given = vars(parser.parse_args(arguments))
+    shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}
+    graph = gpt("small-gpt", **shape, dtype="float32")
+    plans = example_plans(graph, global_batch=given["global_batch"], microbatches=given["microbatches"])
+    result = compare_training(
+        plans, graph, rounds=given["rounds"], iterations=given["iterations"], seed=given["seed"],
+        progress=lambda line: print(line, file=sys.stderr),
+    )  # fmt: skip
+    print(result)
+    return 0 if result.worst <= WITHIN and result.ordered else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

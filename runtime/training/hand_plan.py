@@ -1,0 +1,216 @@
+"""`hand_plan`: a training plan by simple rules, for measuring and for tests that must not rest on planners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from ...errors import InputError
+from ...profiles.graph import Graph, Operator
+from ...simulator.cluster import Cluster
+from ...simulator.plan_entries import PlannerEntry
+from ...simulator.training.plan import (
+    MeshEntry,
+    ModelEntry,
+    OperatorEntry,
+    StageEntry,
+    TrainingPlan,
+    TransferEntry,
+)
+from .layout import Layout, natural
+
+__all__ = ["RULES", "Rule", "data_parallel", "hand_plan", "tensor_parallel"]
+
+Rule = Callable[[Operator], tuple[str, str]]
+"""Operator -> the loop that each mesh axis cuts; empty: none."""
+
+MEGATRON = ("e", "n", "f", "v", "k")
+"""Loops that tensor parallelism cuts, by the names that the zoo's graphs give them: experts, heads, hidden loop of
+MLPs, vocabulary, channels."""
+
+
+def data_parallel(op: Operator) -> tuple[str, str]:
+    """Both axes cut the samples."""
+    return _batch(op), _batch(op)
+
+
+def tensor_parallel(op: Operator) -> tuple[str, str]:
+    """Axis 0 cuts the samples, axis 1 what Megatron cuts."""
+    return _batch(op), next((x for x in MEGATRON if x in op.cuttable), "")
+
+
+def _batch(op: Operator) -> str:
+    return next((x.name for x in op.loops if x.batch and x.name in op.cuttable), "")
+
+
+RULES: Mapping[str, Rule] = MappingProxyType({"dp": data_parallel, "tp": tensor_parallel})
+"""Rules by name."""
+
+
+def hand_plan(
+    graph: Graph,
+    *,
+    meshes: Sequence[tuple[int, int]],
+    rule: str | Rule = "dp",
+    microbatches: int = 2,
+    global_batch: int = 8,
+    schedule: str = "1f1b",
+    stages_per_mesh: int = 1,
+    cuts: Sequence[int] | None = None,
+    zero: Literal[0, 2, 3] = 0,
+    recompute: Literal["none", "selective", "full"] = "none",
+    optimizer: Literal["adam", "sgd"] = "adam",
+    cluster: Cluster | None = None,
+) -> TrainingPlan:
+    """A plan whose stages are equally many operators each. Its times are 0: see `calibrate`.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to train.
+    meshes : sequence of (int, int)
+        Logical shapes; each mesh is a row of devices of a node of its own.
+    rule : str or callable
+        One of `RULES`, or what each mesh axis cuts; where that does not divide, the axis repeats the work.
+    microbatches, global_batch, schedule, recompute, optimizer
+        Of the plan.
+    stages_per_mesh : int
+        Above 1 for interleaved schedules.
+    cuts : sequence of int, optional
+        First operator of each stage, and the number of operators, instead of equal parts.
+    zero : {0, 2, 3}
+        Whether gradients and states (2) and weights too (3) are cut over axis 0.
+    cluster : Cluster, optional
+        Whose links to reckon with; a node of V100s for each mesh by default.
+    """
+    chosen = RULES[rule] if isinstance(rule, str) else rule
+    n = len(meshes) * stages_per_mesh
+    if global_batch % microbatches:
+        raise InputError(f"plan: {microbatches} microbatches do not divide a global batch of {global_batch}")
+    small = graph.with_batch(global_batch // microbatches)
+    count = len(small.operators)
+    bounds = tuple(cuts) if cuts is not None else tuple(round(i * count / n) for i in range(n + 1))
+    turn = range(len(meshes))
+    homes = [*turn, *reversed(turn)] if schedule == "zb_v" else [s % len(meshes) for s in range(n)]
+    stages = tuple(
+        _Stage(small, bounds[s], bounds[s + 1], meshes[homes[s]], chosen, zero).entry(homes[s], recompute)
+        for s in range(n)
+    )
+    return TrainingPlan.of(
+        cluster or Cluster(nodes=len(meshes), devices_per_node=max(a * b for a, b in meshes)),
+        model=ModelEntry(name=graph.name, digest=graph.digest, dtype="float32", optimizer=optimizer),
+        global_batch=global_batch,
+        microbatches=microbatches,
+        schedule=schedule,
+        meshes=tuple(MeshEntry(hosts=1, devices=a * b, first_host=m) for m, (a, b) in enumerate(meshes)),
+        stages=stages,
+        transfers=_transfers(small, stages),
+        overlap=True,
+        planner=PlannerEntry(name="by hand"),
+    )
+
+
+@dataclass(frozen=True)
+class _Stage:
+    graph: Graph
+    first: int
+    last: int
+    shape: tuple[int, int]
+    rule: Rule
+    zero: int
+
+    def entry(self, mesh: int, recompute: Literal["none", "selective", "full"]) -> StageEntry:
+        """The stage as plans hold it."""
+        graph = self.graph
+        known = {p.name for p in graph.parameters}
+        operators: dict[str, OperatorEntry] = {}
+        parameters, states = dict[str, str](), dict[str, str]()
+        for op in graph.operators[self.first : self.last]:
+            axes = _dividing(op, self.rule(op), self.shape)
+            layouts = [natural(dims, axes, self.shape) for dims in op.parsed.operands]
+            operators[op.name] = OperatorEntry(
+                axes=axes,
+                result=_text(natural(op.parsed.result, axes, self.shape)),
+                operands=tuple(map(_text, layouts)),
+            )
+            for name, layout in zip(op.inputs, layouts, strict=True):
+                if name in known and name not in parameters:
+                    cut = _more(layout, graph.tensors[name].shape, self.shape)
+                    parameters[name] = _text(cut if self.zero == 3 else layout)
+                    if self.zero == 2 and cut != layout:
+                        states[name] = _text(cut)
+        return StageEntry(
+            mesh=mesh,
+            logical=self.shape,
+            first=self.first,
+            last=self.last,
+            forward_s=0.0,
+            backward_input_s=0.0,
+            state_bytes=0.0,
+            activation_bytes=0.0,
+            recompute=recompute,
+            flops=sum(op.flops for op in graph.operators[self.first : self.last]),
+            operators=operators,
+            parameters=parameters,
+            optimizer_states=states,
+        )
+
+
+def _transfers(graph: Graph, stages: Sequence[StageEntry]) -> tuple[TransferEntry, ...]:
+    """Values, in the spec of the first operator that reads them, and parameters that several stages keep."""
+    found: list[TransferEntry] = []
+    owner: dict[str, int] = {}
+    for t, stage in enumerate(stages):
+        seen: set[str] = set()
+        for op in graph.operators[stage.first : stage.last]:
+            for name, text in zip(op.inputs, stage.operators[op.name].operands, strict=True):
+                if name in seen:
+                    continue
+                seen.add(name)
+                at = graph.index.get(name, -1)
+                if 0 <= at < stage.first:
+                    source = next(s for s, x in enumerate(stages) if x.first <= at < x.last)
+                    made = stages[source].operators[name].result
+                elif name in stage.parameters and owner.setdefault(name, t) != t:
+                    source, made, text = owner[name], stages[owner[name]].parameters[name], stage.parameters[name]
+                else:
+                    continue
+                found.append(
+                    TransferEntry(
+                        source=source,
+                        target=t,
+                        value=name,
+                        bytes=float(graph.bytes_of(name)),
+                        source_spec=made,
+                        target_spec=text,
+                    )
+                )
+    return tuple(found)
+
+
+def _text(layout: Layout) -> str:
+    return "".join(f"S{''.join(map(str, cut))}" if cut else "R" for cut in layout)
+
+
+def _dividing(op: Operator, axes: tuple[str, str], shape: tuple[int, int]) -> tuple[str, str]:
+    """The axes' loops where they divide."""
+    sizes = op.sizes
+    kept = ["", ""]
+    for axis in (0, 1):
+        loop = axes[axis]
+        if loop and sizes[loop] % shape[axis] == 0:
+            kept[axis] = loop
+            sizes[loop] //= shape[axis]
+    return kept[0], kept[1]
+
+
+def _more(layout: Layout, full: tuple[int, ...], shape: tuple[int, int]) -> Layout:
+    """Axis 0 cuts the first dimension that it can, where it cuts none."""
+    if shape[0] == 1 or any(0 in cut for cut in layout):
+        return layout
+    for d, cut in enumerate(layout):
+        if not cut and full[d] % shape[0] == 0:
+            return (*layout[:d], (0,), *layout[d + 1 :])
+    return layout
