@@ -34,10 +34,9 @@ def explain(result: TrainingResult) -> str:
             f"{mesh:>4}  {_short(stages):<10} {shares[0]:>9.1%} {shares[1]:>7.1%} {shares[2]:>7.1%} {flying:>9} "
             f"{peak / GIB:>9.2f}  {'yes' if peak <= result.memory_bytes else 'NO'}"
         )
-    lines += [
-        "",
-        f"Eq. 2 (no communication): {result.pipeline_s:.4g} s, {result.pipeline_s / result.seconds:.1%} of it",
-    ] * (result.seconds > 0)
+    if result.seconds > 0:
+        share = result.pipeline_s / result.seconds
+        lines += ["", f"Eq. 2 (no communication): {result.pipeline_s:.4g} s, {share:.1%} of it"]
     predicted = plan.predicted.get("seconds")
     if predicted and result.seconds > 0:
         lines.append(f"the plan predicted {predicted:.4g} s ({predicted / result.seconds - 1:+.1%})")
