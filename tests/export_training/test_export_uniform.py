@@ -33,7 +33,7 @@ def said(plan: TrainingPlan, graph: Graph) -> dict[str, str]:
     return {name: value for name, _, value in (line.partition(" ") for line in lines)}
 
 
-def expert_plan() -> tuple[TrainingPlan, Graph]:
+def expert_plan(logical: tuple[int, int] = (2, 1)) -> tuple[TrainingPlan, Graph]:
     """Samples over axis 0, but experts in the products of experts."""
     graph = zoo_graph("tiny-moe")
 
@@ -42,12 +42,17 @@ def expert_plan() -> tuple[TrainingPlan, Graph]:
         for stage in made:
             operators, parameters = dict(stage.operators), dict(stage.parameters)
             for name in [n for n in operators if n.endswith((".moe.up", ".moe.down"))]:
-                operators[name] = OperatorEntry(axes=("e", ""), result="S0RRR", operands=("S0RRR", "S0RR"))
-                parameters[f"{name}.weight"] = "S0RR"
+                old, up = operators[name], name.endswith("up")
+                tensor = logical[1] > 1
+                result = "S0RRS1" if tensor and up else "S0RRR"
+                operands = ("S0RRS1" if tensor and not up else "S0RRR",
+                            "S0RR" if not tensor else "S0RS1" if up else "S0S1R")  # fmt: skip
+                operators[name] = OperatorEntry(axes=("e", old.axes[1]), result=result, operands=operands)
+                parameters[f"{name}.weight"] = operands[1]
             found.append(stage.model_copy(update={"operators": operators, "parameters": parameters}))
         return found
 
-    return sharded_plan(graph, (2, 2), (2, 1), stages=experts), graph
+    return sharded_plan(graph, (2, 2), logical, stages=experts), graph
 
 
 def zero(level: int) -> Any:
@@ -208,6 +213,14 @@ def test_what_is_not_uniform_names_the_stage(plan: TrainingPlan, message: str) -
     assert "--to torch" in str(caught.value) or "plan it" in str(caught.value)
 
 
+def test_experts_and_tensors_need_sequence_parallelism() -> None:
+    plan, graph = expert_plan((2, 2))
+    sized = graph.with_batch(plan.microbatch)
+    assert (uniform_layout(plan, sized).expert, uniform_layout(plan, sized).tensor) == (2, 2)
+    with pytest.raises(InputError, match="Megatron-LM wants sequence parallelism"):
+        arguments(plan, sized)
+
+
 def test_layers_stay_whole_and_neighbours_together() -> None:
     inside = next(i for i, op in enumerate(GPT.operators) if op.name == "layers.1.norm2")
     plan = sharded_plan(GPT, (2, 2), (1, 2))
@@ -265,7 +278,7 @@ def test_files_and_nothing_where_it_cannot(tmp_path: Path) -> None:
     plan, graph = PLANS["unequal"]
     export_training(plan, "megatron", tmp_path / "m", graph=graph)
     lines = (tmp_path / "m/megatron-arguments.txt").read_text().splitlines()
-    assert lines[1:] == arguments(plan, graph.with_batch(plan.microbatch))
+    assert [line for line in lines if not line.startswith("#")] == arguments(plan, graph.with_batch(plan.microbatch))
     export_training(plan, "deepspeed", tmp_path / "d", graph=graph)
     assert json.loads((tmp_path / "d/ds_config.json").read_text())["train_batch_size"] == 16
     assert "num_stages=2" in (tmp_path / "d/README.md").read_text()

@@ -49,7 +49,10 @@ def megatron(plan: TrainingPlan, graph: Graph, options: ExportOptions) -> dict[s
     sizes = transformer_sizes(graph)
     said = arguments(plan, graph)
     per_node = min(plan.cluster.devices_per_node, _devices(plan))
-    text = f"# {plan.model.name} on {plan.cluster_spec}; arguments as in {SOURCE}\n" + "".join(f"{x}\n" for x in said)
+    note = "# Routing is Megatron's own: capacity and balancing losses are yours to say.\n" if sizes.experts else ""
+    text = f"# {plan.model.name} on {plan.cluster_spec}; arguments as in {SOURCE}\n{note}" + "".join(
+        f"{x}\n" for x in said
+    )
     script = SCRIPT.format(
         model=shlex.quote(plan.model.name), nodes=max(1, _devices(plan) // plan.cluster.devices_per_node),
         per_node=per_node, program="pretrain_gpt.py" if sizes.causal else "pretrain_bert.py", vocab=sizes.vocab,
@@ -73,6 +76,11 @@ def arguments(plan: TrainingPlan, graph: Graph) -> list[str]:
         raise InputError(
             f"export: a microbatch of {plan.microbatch} samples does not divide over {uniform.data} data-parallel "
             f"devices; {ELSE}"
+        )
+    if uniform.expert > 1 and uniform.tensor > 1 and not uniform.sequence_parallel:
+        raise InputError(
+            "export: stage 0 cuts experts and tensors, and norms are not cut along the sequence: Megatron-LM wants "
+            f"sequence parallelism then; plan with -o sequence_parallel=true, or {ELSE}"
         )
     return [*_parallel(plan, uniform), *_model(transformer_sizes(graph))]
 
