@@ -55,7 +55,8 @@ class AlpaOptions:
         Share of a device's memory that a plan may fill. The rest is for the framework's own context, communication
         buffers and fragmentation; 0.9 is what the paper's XLA runtime takes.
     recompute : {"none", "selective", "full", "auto"}
-        Activation recomputation of every stage; auto: chosen per stage by the dynamic programme.
+        Activation recomputation of every stage; auto: chosen per stage by the dynamic programme, none where memory
+        does not ask for it.
     zero : {0, 2, 3}
         Weight-update sharding: 2, the paper's post-ILP rewriting, cuts gradients and optimiser states along all axes
         that repeat a weight; 3 the weights too; 0 neither. With 0 and 2 the ILP may still store a weight cut.
@@ -90,7 +91,7 @@ class AlpaOptions:
     interleave: int = 1
     epsilon: float = 0.0
     memory_fraction: float = 0.9
-    recompute: Literal["none", "selective", "full", "auto"] = "none"
+    recompute: Literal["none", "selective", "full", "auto"] = "auto"
     zero: Literal[0, 2, 3] = 2
     force_batch: bool = False
     sequence_parallel: bool = False

@@ -148,7 +148,7 @@ def test_recomputation_is_chosen_per_stage_where_memory_is_short(gpt):
     prices = PlainPrices(loss=0.3)
     cluster = Cluster(1, 4)
     with pytest.raises(InfeasibleError, match="recompute='full'"):
-        planned(gpt, cluster, 32, 4, prices, memory_fraction=0.3, stages="one_device")
+        planned(gpt, cluster, 32, 4, prices, memory_fraction=0.3, stages="one_device", recompute="none")
     auto = planned(gpt, cluster, 32, 4, prices, memory_fraction=0.3, stages="one_device", recompute="auto")
     full = planned(gpt, cluster, 32, 4, prices, memory_fraction=0.3, stages="one_device", recompute="full")
     assert auto.predicted["seconds"] < full.predicted["seconds"]

@@ -13,6 +13,7 @@ from ....simulator.training.plan_entries import OperatorEntry
 from .clustering import Layer
 from .shapes import logical_shapes
 from .table import Prices, StageConfig, StageTable
+from .workers import in_processes
 
 __all__ = ["Pricer", "Recompute", "StagePlan", "price_stages"]
 
@@ -98,6 +99,7 @@ def price_stages(
     microbatches: int,
     recompute: Sequence[Recompute] = ("none",),
     logical: Sequence[tuple[int, int]] | None = None,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> StageTable:
     """Costs of every run of layers on every submesh, for each of its logical views and recomputation options.
@@ -118,19 +120,26 @@ def price_stages(
         B.
     recompute, logical
         Options, and views to consider; all views by default.
+    workers : int
+        Processes; what they find does not depend on how many there are.
     progress : callable, optional
         Told what is being priced.
     """
-    priced: list[tuple[tuple[int, int], list[tuple[StageConfig, Prices]]]] = []
-    for number, shape in enumerate(submeshes):
-        mesh = Mesh(cluster, *shape)
-        if progress is not None:
-            progress(f"pricing stages on {shape[0]} x {shape[1]} devices ({number + 1} of {len(submeshes)} submeshes)")
-        found = [
-            (StageConfig(view, option), pricer.intervals(graph, layers, mesh.view(view), option, microbatches))
-            for view in logical_shapes(mesh, logical)
-            for option in recompute
-        ]
-        if found:
-            priced.append((shape, found))
-    return StageTable.of(priced)
+    tasks: list[tuple[tuple[int, int], tuple[int, int], Recompute]] = [
+        (shape, view, option)
+        for shape in submeshes
+        for view in logical_shapes(Mesh(cluster, *shape), logical)
+        for option in recompute
+    ]
+    if progress is not None:
+        progress(f"pricing {len(layers)} layers on {len(submeshes)} submeshes, {len(tasks)} views and options")
+
+    def price(task: tuple[tuple[int, int], tuple[int, int], Recompute]) -> Prices:
+        shape, view, option = task
+        return pricer.intervals(graph, layers, Mesh(cluster, *shape).view(view), option, microbatches)
+
+    found = in_processes(price, tasks, workers)
+    priced: dict[tuple[int, int], list[tuple[StageConfig, Prices]]] = {}
+    for (shape, view, option), prices in zip(tasks, found, strict=True):
+        priced.setdefault(shape, []).append((StageConfig(view, option), prices))
+    return StageTable.of(list(priced.items()))

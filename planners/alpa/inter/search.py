@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Search"]
 
+UNLIMITED = 2.0**60
+"""Bytes that are as good as no limit."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Found:
@@ -99,19 +102,26 @@ class Search:
         if table is None:
             return []
         try:
-            choose_stages(table, self.cluster, counts[0], 2.0**60, self.options, self._received(counts[0]))
+            choose_stages(table, self.cluster, counts[0], UNLIMITED, self.options, self._received(counts[0]))
         except InfeasibleError as error:
             return [str(error)]
         return []
 
     def _at(self, count: int) -> Found | None:
-        recompute: tuple[Recompute, ...] = (
-            ("none", "selective", "full") if self.options.recompute == "auto" else (self.options.recompute,)
-        )
         if self.progress is not None:
             self.progress(f"{count} microbatches of {self.global_batch // count}")
-        self.tables[count] = self._table(count, recompute)
-        return self._chosen(count, self.tables[count])
+        if self.options.recompute != "auto":
+            self.tables[count] = self._table(count, (self.options.recompute,))
+            return self._chosen(count, self.tables[count])
+        plain = self._table(count, ("none",))
+        found = self._chosen(count, plain)
+        free = self._choice(count, plain, UNLIMITED)
+        if found is None or free is None or free.seconds < found.choice.seconds:
+            plain = plain.with_more(self._table(count, ("selective", "full")))
+            found = self._chosen(count, plain)
+        # Otherwise memory takes nothing away from the best plan, and computing again only takes time.
+        self.tables[count] = plain
+        return found
 
     def _chosen(self, count: int, table: StageTable) -> Found | None:
         choice = self._choice(count, table, self.memory_bytes)
@@ -131,7 +141,8 @@ class Search:
             shapes = tuple(s for s in shapes if s == (1, 1))
         table = price_stages(
             self._graph(count), self.layers, self.cluster, shapes, self.pricer,
-            microbatches=count, recompute=recompute, logical=self.options.logical, progress=self.progress,
+            microbatches=count, recompute=recompute, logical=self.options.logical,
+            workers=self.options.workers, progress=self.progress,
         )  # fmt: skip
         self.evaluations += int(np.isfinite(table.seconds).sum())
         return table

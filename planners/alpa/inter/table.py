@@ -92,6 +92,31 @@ class StageTable:
         columns = [np.stack([_padded(b[f], width) for b in blocks], axis=2) for f in range(len(_FIELDS))]
         return cls(tuple(shape for shape, _ in priced), tuple(names), *columns)
 
+    def with_more(self, other: StageTable) -> StageTable:
+        """This table with further configurations of the same stages."""
+        configs = tuple(a + b for a, b in zip(self.configs, other.configs, strict=True))
+        width = max(map(len, configs))
+        columns = [
+            np.stack(
+                [
+                    _padded(
+                        np.concatenate(
+                            [
+                                getattr(self, f)[:, :, k, : len(self.configs[k])],
+                                getattr(other, f)[:, :, k, : len(other.configs[k])],
+                            ],
+                            axis=2,
+                        ),
+                        width,
+                    )
+                    for k in range(len(configs))
+                ],
+                axis=2,
+            )
+            for f in _FIELDS
+        ]
+        return StageTable(self.submeshes, configs, *columns)
+
     @property
     def n_layers(self) -> int:
         """L."""
