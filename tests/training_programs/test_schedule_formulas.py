@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from meshwright.seeds import generator
-from meshwright.simulator.training import Timing, make_program
+from meshwright.simulator.training import Link, Timing, make_program
 from meshwright.simulator.training.compiled import run_compiled
 from meshwright.simulator.training.memory_timeline import in_flight
+from meshwright.simulator.training.schedule import pipeline_time
 from meshwright.simulator.training.timing import prepared
 
 SIZES = [(1, 1), (2, 2), (2, 9), (4, 4), (4, 8), (4, 31), (8, 8), (8, 32)]
@@ -106,3 +107,28 @@ def test_gpipe_with_unequal_stages(seed):
     f, b = draw.random(p), draw.random(p)
     _, times = timed(make_program("gpipe", p, m), f, b, 0.0)
     assert times.finish.max() == pytest.approx(sum(f) + (m - 1) * max(f) + sum(b) + (m - 1) * max(b))
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize(("p", "v", "m"), [(2, 1, 16), (4, 1, 16), (8, 1, 32), (4, 2, 16), (4, 3, 16), (8, 4, 64)])
+def test_messages_against_the_closed_form_of_estimates(p, v, m, overlap):
+    """`pipeline_time` lets every stage wait for every exchange; the simulation hides those that fall into a bubble.
+
+    Where interleaved schedules overlap their exchanges, both count the same: each hop of the first and last microbatch.
+    """
+    x = 0.02
+    program = make_program("interleaved_1f1b" if v > 1 else "1f1b", p * v, m, n_meshes=p)
+    hops = [("forward", s, s + 1) for s in range(p * v - 1)] + [("backward", s + 1, s) for s in range(p * v - 1)]
+    links = {
+        (what, a, b): Link(x, resources=(("out", program.mesh_of[a]), ("in", program.mesh_of[b])))
+        for what, a, b in hops
+    }
+    timing = Timing(1.0 / v, 2.0 / v, links=links, overlap=overlap)
+    seconds = run_compiled(program, prepared(program, timing)).finish.max()
+    closed = float(pipeline_time(3.0, 0.0, 0.0, x, p, v, m, overlap=overlap).total)
+    apart = 3 * m + 3 * (p - 1) / v
+    if overlap and v > 1:
+        assert seconds == pytest.approx(closed)
+    else:
+        assert apart < seconds <= closed + 1e-9
+        assert seconds - apart >= 0.5 * (closed - apart)
