@@ -57,7 +57,7 @@ def pipeline_time(
     """Time of m microbatches through p stages in 1F1B, with v chunks of layers per stage.
 
     The slowest stage works without a pause once the pipeline is full: ``m x max``. One chunk of every other stage is
-    before and after it: ``(sum - max) / v``, which is ``(p - 1) / v`` of an even stage. In the steady state a middle
+    before and after it: ``(p - 1) / v`` of a middle stage, and what the ends take more, which is in one chunk each. In the steady state a middle
     stage waits for two exchanges per chunk, one forward and one backward, and the ends for one less per microbatch,
     unless they are hidden. Filling and draining cross every border once each way in any case; a hidden exchange still
     delays every chunk of the first microbatch and of the last, between which nothing else can run.
@@ -80,7 +80,7 @@ def pipeline_time(
     p, v, m = (np.asarray(a, dtype=float) for a in (pp, interleave, microbatches))
     ends = np.maximum(e0, e1)
     slowest = t + np.where(p == 1, e0 + e1, np.where(p > 2, np.maximum(ends, 0.0), ends))
-    bubble = (p * t + e0 + e1 - slowest) / v
+    bubble = (p - 1) * t / v + e0 + e1 - (slowest - t)
     hidden = (v > 1) & overlap
     waiting = t + np.maximum(ends + (2 * v - 1) * x, np.where(p > 2, 2 * v * x, -np.inf))
     steady = np.where(hidden, 0.0, m * (waiting - slowest))

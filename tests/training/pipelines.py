@@ -21,13 +21,21 @@ def actions(pp: int, rank: int, interleave: int, microbatches: int) -> list[tupl
     return order + [("B", *at(k, True)) for k in range(total - warm, total)]
 
 
-def run(forward: list[float], backward: list[float], interleave: int, microbatches: int) -> tuple[float, list[int]]:
-    """Seconds until all stages are done, and the most chunks that each stage held."""
+def run(
+    forward: list[float],
+    backward: list[float],
+    interleave: int,
+    microbatches: int,
+    first: tuple[float, float] = (0.0, 0.0),
+    last: tuple[float, float] = (0.0, 0.0),
+) -> tuple[float, list[int]]:
+    """Seconds until all stages are done, and the most chunks that each stage held. `first` and `last` are what the
+    first chunk of all and the last one take more, forward and backward."""
     pp = len(forward)
     queues = [actions(pp, rank, interleave, microbatches) for rank in range(pp)]
     done: dict[tuple[str, int, int], float] = {}
     clock, position, held, peak = [0.0] * pp, [0] * pp, [0] * pp, [0] * pp
-    last = pp * interleave - 1
+    last_one = pp * interleave - 1
     while any(position[r] < len(queues[r]) for r in range(pp)):
         moved = False
         for rank in range(pp):
@@ -38,10 +46,13 @@ def run(forward: list[float], backward: list[float], interleave: int, microbatch
             if kind == "F":
                 needs = [("F", virtual - 1, micro)] if virtual else []
             else:
-                needs = [("F", virtual, micro)] + ([("B", virtual + 1, micro)] if virtual < last else [])
+                needs = [("F", virtual, micro)] + ([("B", virtual + 1, micro)] if virtual < last_one else [])
             if any(need not in done for need in needs):
                 continue
             seconds = (forward if kind == "F" else backward)[rank] / interleave
+            seconds += (first[kind == "B"] if virtual == 0 else 0.0) + (
+                last[kind == "B"] if virtual == last_one else 0.0
+            )
             clock[rank] = max([clock[rank], *(done[need] for need in needs)]) + seconds
             done[kind, virtual, micro] = clock[rank]
             held[rank] += 1 if kind == "F" else -1

@@ -100,7 +100,8 @@ def test_faster_devices_and_more_work():
     assert by_batch == sorted(by_batch)
     by_mfu = [ask(global_batch=n).mfu for n in (16, 32, 64, 128)]  # smaller bubble, same fixed costs
     assert by_mfu == sorted(by_mfu)
-    assert ask(interleave=4).breakdown.time.bubble == pytest.approx(ask().breakdown.time.bubble / 4)
+    by_chunks = ask(interleave=4).breakdown.time.bubble / ask().breakdown.time.bubble
+    assert 1 / 4 <= by_chunks < 1.05 / 4  # the embedding is in one chunk
 
 
 def test_overlap_hides_data_parallel_communication():

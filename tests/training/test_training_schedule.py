@@ -9,15 +9,19 @@ CASES = [(1, 1, 3), (2, 1, 1), (2, 1, 4), (4, 1, 2), (4, 1, 8), (2, 2, 4), (4, 2
 
 
 @pytest.mark.parametrize(("pp", "interleave", "microbatches"), CASES)
-@pytest.mark.parametrize(("embedding", "head"), [(0.0, 0.0), (0.0, 0.6), (0.3, 0.9)])
-def test_time_is_exact_when_the_last_stage_is_the_slowest(pp, interleave, microbatches, embedding, head):
-    forward, backward = [1.0] * pp, [2.0] * pp
-    for rank, extra in ((0, embedding), (-1, head)):
-        forward[rank] += extra / 3
-        backward[rank] += 2 * extra / 3
-    seconds, _ = run(forward, backward, interleave, microbatches)
-    ours = pipeline_time(3.0, embedding, head, 0.0, pp, interleave, microbatches, overlap=True)
-    assert float(ours.total) == pytest.approx(seconds, rel=1e-12)
+@pytest.mark.parametrize(("embedding", "head"), [(0.0, 0.0), (0.0, 0.6), (0.3, 0.9), (-0.5, -0.25), (-0.4, 0.5)])
+def test_time_is_that_of_the_run(pp, interleave, microbatches, embedding, head):
+    """Exactly without interleaving where the last stage is the slowest, and with equal chunks; else within 5 % of so
+    short an iteration: chunks of the ends are not like the others."""
+    if pp == 1 and embedding + head < 0:
+        pytest.skip("one stage has all layers")
+    ends = [(x / 3, 2 * x / 3) for x in (embedding, head)]
+    seconds, _ = run([1.0] * pp, [2.0] * pp, interleave, microbatches, *ends)
+    ours = float(pipeline_time(3.0, embedding, head, 0.0, pp, interleave, microbatches, overlap=True).total)
+    if (interleave == 1 and (head >= max(embedding, 0) or pp == 1)) or embedding == head == 0:
+        assert ours == pytest.approx(seconds, rel=1e-12)
+    else:
+        assert ours == pytest.approx(seconds, rel=0.05)
 
 
 @pytest.mark.parametrize(("pp", "interleave", "microbatches"), CASES)
