@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .experts import MoE, top_k_gate
+from .functions import FUNCTIONS, pointwise
 from .transformer import GPT
 from .vision import MlpNet, ResNet
 
-__all__ = ["GPT", "MlpNet", "MoE", "ResNet", "top_k_gate"]
+__all__ = ["FUNCTIONS", "GPT", "MlpNet", "MoE", "ResNet", "pointwise", "top_k_gate"]

@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from meshwright.kernels.training import pointwise
 from meshwright.profiles.graph import Graph, Operator
 from torch import Tensor
 from torch.nn import functional as F
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "bfloat16", "float16", "int64", "int32", "int8", "bool")}
 DTYPES["float32"] = torch.float64  # the oracle computes in float64 what the graph says in float32
-UNARY: Mapping[str, Callable[[Tensor, Mapping[str, Any]], Tensor]] = {
-    "scale": lambda x, a: x * a.get("factor", 1.0) + a.get("term", 0.0),
-    "gelu": lambda x, a: F.gelu(x, approximate=a.get("approximate", "none")),
-    "silu": lambda x, a: F.silu(x),
-    "hardswish": lambda x, a: F.hardswish(x),
-    "hardsigmoid": lambda x, a: F.hardsigmoid(x),
-    "softplus": lambda x, a: F.softplus(x),
-    "elu": lambda x, a: a.get("outer", 1.0) * F.elu(x, a.get("alpha", 1.0)),
-    "mish": lambda x, a: F.mish(x),
-    "leaky_relu": lambda x, a: F.leaky_relu(x, a["slope"]),
-    "clamp": lambda x, a: x.clamp(a.get("low"), a.get("high")),
-    "nonzero": lambda x, a: (x != 0).to(x.dtype),
-    "not": lambda x, a: ~x,
-    "copy": lambda x, a: x,
-    "detach": lambda x, a: x.detach(),
-} | {
-    name: (lambda x, a, name=name: getattr(torch, name)(x))
-    for name in ("relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "erf", "abs",
-                 "sign", "floor", "log1p", "square", "expm1", "atan")
-}  # fmt: skip
-BINARY: Mapping[str, Callable[[Any, Any], Tensor]] = {
-    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
-    "power": lambda x, y: x**y, "maximum": torch.maximum, "minimum": torch.minimum, "eq": lambda x, y: x == y,
-    "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y, "gt": lambda x, y: x > y,
-    "ge": lambda x, y: x >= y, "and": lambda x, y: x & y, "or": lambda x, y: x | y,
-}  # fmt: skip
 
 
 def run(graph: Graph, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -218,18 +193,7 @@ def _elementwise(op: Operator, xs: list[Tensor]) -> Tensor:
         angle = torch.arange(sizes[at], dtype=x.dtype).reshape([-1 if i == at else 1 for i in range(len(order))]) * turn
         first, second = x[..., :half], x[..., half:]
         return torch.cat((first * angle.cos() - second * angle.sin(), second * angle.cos() + first * angle.sin()), -1)
-    if fn == "where":
-        out = torch.where(*ops)
-    elif fn == "masked_fill":
-        out = ops[0].masked_fill(ops[1], float(a["value"]))
-    elif fn == "power" and len(ops) == 1:
-        out = ops[0] ** a["exponent"]
-    elif fn == "cast":
-        out = ops[0].to(DTYPES[op.dtype])
-    elif fn in BINARY:
-        out = BINARY[fn](ops[0], ops[1] if len(ops) > 1 else float(a["value"]))
-    else:
-        out = UNARY[fn](ops[0], a)
+    out = ops[0].to(DTYPES[op.dtype]) if fn == "cast" else pointwise(fn, ops, a)
     return out.expand(sizes).reshape(op.shape)
 
 
