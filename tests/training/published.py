@@ -3,7 +3,7 @@
 Those of Korthikanti et al. were known when the model was first written. The others were looked up afterwards and first
 held against the model as it stood; then things were added to it, for reasons that stand without them, so that they are
 no held-out set any more (docs/training-estimate.md has both comparisons). Those of Jiang et al. came last; nothing was
-changed after them.
+changed for them.
 
 Where a table says GB and does not say which, its own differences decide: 32,000 more tokens cost 1.46, 1.95 and 2.44
 units in Yeung et al., which is 16 bytes per parameter in GiB to the last digit.
