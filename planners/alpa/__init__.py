@@ -9,6 +9,7 @@ Its two solvers and what they need: `solve_sharding` picks a sharding strategy f
 from __future__ import annotations
 
 from .baselines import BASELINES
+from .heterogeneous import HeterogeneousPlan, plan_heterogeneous
 from .inter import cluster_operators
 from .options import AlpaOptions
 from .planner import plan
@@ -18,6 +19,6 @@ from .stages import stage_dp
 from .submeshes import PlacedSubmesh, place_submeshes
 
 __all__ = [
-    "BASELINES", "AlpaOptions", "PlacedSubmesh", "ShardingProblem", "ShardingSolution", "cluster_operators",
-    "place_submeshes", "plan", "solve_sharding", "stage_dp",
+    "BASELINES", "AlpaOptions", "HeterogeneousPlan", "PlacedSubmesh", "ShardingProblem", "ShardingSolution",
+    "cluster_operators", "place_submeshes", "plan", "plan_heterogeneous", "solve_sharding", "stage_dp",
 ]  # fmt: skip

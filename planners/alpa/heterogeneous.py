@@ -1,0 +1,199 @@
+"""`plan_heterogeneous`: stages on several clusters of different device types at once (beyond the paper).
+
+Each cluster has its own submeshes, prices and memory; a stage lies in one of them. The stage programme counts the
+devices of each cluster apart (`linked_stages`) and uses all of them. A plan file holds one cluster, so what comes out
+is the decision itself, stage by stage, with the seconds of Eq. 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import InfeasibleError, InputError
+from ...profiles.graph import Graph
+from ...simulator.cluster import Cluster
+from ...simulator.mesh import Mesh
+from ...simulator.training.plan_entries import MeshEntry
+from .inter.assemble import mesh_entries
+from .inter.clustering import cluster_operators, default_layers
+from .inter.crossing import received_bytes
+from .inter.intra_pricer import IntraPricer
+from .inter.linked import linked_stages, links_between
+from .inter.memory import in_flight
+from .inter.pricer import Pricer, Recompute, StagePlan, price_stages
+from .inter.shapes import submesh_shapes
+from .inter.table import StageTable
+from .options import AlpaOptions
+from .planner import check_request
+
+__all__ = ["HeterogeneousPlan", "HeterogeneousStage", "plan_heterogeneous"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeterogeneousStage:
+    """One stage.
+
+    Parameters
+    ----------
+    first, last : int
+        Operators, half-open.
+    cluster : int
+        Which of the clusters it lies in.
+    mesh : MeshEntry
+        Where.
+    logical : (int, int)
+        Logical mesh shape.
+    recompute : {"none", "selective", "full"}
+        Activation recomputation.
+    plan : StagePlan
+        How its operators are run, and what that takes.
+    """
+
+    first: int
+    last: int
+    cluster: int
+    mesh: MeshEntry
+    logical: tuple[int, int]
+    recompute: Recompute
+    plan: StagePlan
+
+
+@dataclass(frozen=True, slots=True)
+class HeterogeneousPlan:
+    """Stages over several clusters.
+
+    Parameters
+    ----------
+    clusters : tuple of Cluster
+        Devices.
+    microbatches : int
+        B.
+    stages : tuple of HeterogeneousStage
+        First to last.
+    seconds : float
+        Of an iteration, Eq. 2; with transfers between stages where `cross_stage` asks for them.
+    """
+
+    clusters: tuple[Cluster, ...]
+    microbatches: int
+    stages: tuple[HeterogeneousStage, ...]
+    seconds: float
+
+
+def plan_heterogeneous(
+    graph: Graph,
+    clusters: Sequence[Cluster],
+    *,
+    global_batch: int,
+    microbatches: int,
+    options: AlpaOptions | Mapping[str, Any] | None = None,
+    pricers: Sequence[Pricer] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> HeterogeneousPlan:
+    """The least seconds over all stages on submeshes of all clusters; every device is used.
+
+    Parameters
+    ----------
+    graph : Graph
+        The model.
+    clusters : sequence of Cluster
+        One for each device type; joined by the slower one's network.
+    global_batch, microbatches : int
+        Samples of an iteration, and B.
+    options : AlpaOptions or mapping, optional
+        As for `planners.alpa.plan`; stages, interleaving and ε do not apply.
+    pricers : sequence of Pricer, optional
+        Where stage costs come from, one per cluster.
+    progress : callable, optional
+        Told what is being done.
+
+    Raises
+    ------
+    InputError
+        If there is no cluster, or an option does not apply.
+    InfeasibleError
+        If nothing fits.
+    """
+    chosen = AlpaOptions.of(options)
+    if not clusters:
+        raise InputError("alpa: clusters: expected at least one")
+    for cluster in clusters:
+        check_request(graph, cluster, global_batch, microbatches)
+    if chosen.stages != "any" or chosen.interleave > 1 or chosen.epsilon:
+        raise InputError("alpa: several device types go with stages 'any', interleave 1 and epsilon 0 only")
+    sized = graph.with_batch(global_batch // microbatches)
+    n_devices = sum(c.n_devices for c in clusters)
+    layers = cluster_operators(
+        graph, chosen.n_layers or default_layers(graph, n_devices), chosen.delta, chosen.clustering
+    )
+    sources = list(pricers) if pricers is not None else [IntraPricer.of(c, chosen) for c in clusters]
+    recompute: tuple[Recompute, ...] = (
+        ("none", "selective", "full") if chosen.recompute == "auto" else (chosen.recompute,)
+    )
+    tables = [
+        price_stages(
+            sized, layers, c, submesh_shapes(c, chosen.submeshes), source, microbatches=microbatches,
+            recompute=recompute, logical=chosen.logical, workers=chosen.workers, progress=progress,
+        )
+        for c, source in zip(clusters, sources, strict=True)
+    ]  # fmt: skip
+    memory = [c.spec.memory_bytes * chosen.memory_fraction for c in clusters]
+    found, seconds = _stages(tables, clusters, memory, sized, layers, microbatches, chosen)
+    placed: list[list[MeshEntry]] = []
+    for at, cluster in enumerate(clusters):
+        shapes = [tables[at].submeshes[k] for _, c, k, _ in found if c == at]
+        placed.append(list(mesh_entries(shapes, cluster)))
+    stages: list[HeterogeneousStage] = []
+    for s, ((i, j), c, k, config) in enumerate(found):
+        name = tables[c].configs[k][config]
+        mesh = placed[c].pop(0)
+        first, last = layers[i][0], layers[j - 1][1]
+        where = Mesh(clusters[c], mesh.hosts, mesh.devices, mesh.first_host, mesh.first_device).view(name.logical)
+        held = in_flight(chosen.schedule, len(found) - 1 - s, microbatches)
+        plan = sources[c].stage(sized, first, last, where, name.recompute, microbatches, held, memory[c])
+        stages.append(HeterogeneousStage(first, last, c, mesh, name.logical, name.recompute, plan))
+    return HeterogeneousPlan(tuple(clusters), microbatches, tuple(stages), seconds)
+
+
+Found = list[tuple[tuple[int, int], int, int, int]]
+"""(layers half-open, cluster, submesh of its table, configuration) of each stage."""
+
+
+def _stages(
+    tables: Sequence[StageTable], clusters: Sequence[Cluster], memory: Sequence[float], graph: Graph,
+    layers: Sequence[tuple[int, int]], microbatches: int, options: AlpaOptions,
+) -> tuple[Found, float]:  # fmt: skip
+    width = max(t.seconds.shape[3] for t in tables)
+    cost = np.concatenate([_wider(t.cost(microbatches), width, np.inf) for t in tables], axis=2)
+    later = np.concatenate(
+        [_wider(t.later(m, options.schedule, microbatches), width, -1) for t, m in zip(tables, memory, strict=True)],
+        axis=2,
+    )
+    owner = [(c, k) for c, t in enumerate(tables) for k in range(len(t.submeshes))]
+    devices = [[int(tables[c].sizes[k]) if c == kind else 0 for kind in range(len(tables))] for c, k in owner]
+    n_bytes = np.zeros((len(layers), len(layers)))
+    if options.cross_stage:
+        firsts, lasts = [first for first, _ in layers], [last - 1 for _, last in layers]
+        n_bytes = received_bytes(graph, gradients=True)[np.ix_(firsts, lasts)]
+    links = links_between(n_bytes, [(clusters[c], tables[c].submeshes[k]) for c, k in owner], options.overlap)
+    try:
+        seconds, stages = linked_stages(
+            cost, later, devices, [c.n_devices for c in clusters], microbatches, replace(links, n_bytes=n_bytes)
+        )
+    except InfeasibleError:
+        names = ", ".join(map(str, clusters))
+        raise InfeasibleError(
+            f"alpa: no stages of {graph.name!r} with {microbatches} microbatches use every device of {names} and fit "
+            "their memory; use smaller microbatches, more layers, recompute='auto', or devices with more memory"
+        ) from None
+    return [(span, *owner[k], config) for span, k, config in stages], seconds
+
+
+def _wider(values: np.ndarray[Any, Any], width: int, fill: float) -> np.ndarray[Any, Any]:
+    full = np.full((*values.shape[:3], width), fill, values.dtype)
+    full[..., : values.shape[3]] = values
+    return full
