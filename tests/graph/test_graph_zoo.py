@@ -91,6 +91,23 @@ def test_grouped_queries_share_keys() -> None:
     assert scores[0].flops == scores[1].flops == 2 * 8 * 16 * 16 * 8
 
 
+@pytest.mark.parametrize(("size", "heads"), [("350m", 16), ("6.7b", 32), ("39b", 64)])
+def test_a_gpt_layer_saves_what_megatron_counts(size: str, heads: int) -> None:
+    # Korthikanti et al. (2022), Eq. 1: sbh (34 + 5 as/h) bytes in half precision. Dropout, which the graphs leave out,
+    # is 2 sbh of it (two masks) and 3 a s² b (a mask and its result).
+    h, s, batch = GPT[size][0], 1024, 2
+    graph = zoo_graph(f"gpt3-{size}", batch)
+    saved = {
+        op.name if k < 0 else op.inputs[k] for op in graph.operators if op.layer == 3 for k in op.saves
+    } - graph.tensors.keys()
+    assert sum(graph.bytes_of(name) for name in saved) == s * batch * h * 32 + 2 * heads * s * s * batch
+    fused = zoo_graph(f"gpt3-{size}", batch, attention="fused")
+    saved = {
+        op.name if k < 0 else op.inputs[k] for op in fused.operators if op.layer == 3 for k in op.saves
+    } - fused.tensors.keys()
+    assert sum(fused.bytes_of(name) for name in saved) == s * batch * h * 32
+
+
 @pytest.mark.parametrize("name", ["gpt3-1.3b", "llama-7b", "bert-large", "tiny-moe"])
 def test_fused_attention_has_the_same_parameters_and_flops(name: str) -> None:
     matmuls, fused = zoo_graph(name, 2), zoo_graph(name, 2, attention="fused")
