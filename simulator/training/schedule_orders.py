@@ -9,6 +9,7 @@ schedule      warmup of mesh r of p               lag
 ============  ==================================  ==========
 gpipe         n                                   not split
 1f1b          d − 1, d = stages to the last, p−r  not split
+eager_1f1b    2(d − 1)                            not split
 interleaved   (v − 1)·g + 2(p − 1 − r)            not split
 zb_h1         (v − 1)·g + p − 1 − r               r
 zb_h2         2(p − 1 − r)                        2r
@@ -91,6 +92,14 @@ def one_f_one_b(pipeline: Pipeline) -> list[Order]:
     ]
 
 
+def eager_1f1b(pipeline: Pipeline) -> list[Order]:
+    """1F1B with twice the warm-up: a message has a whole forward and backward to arrive in (Zhuang et al. 2023)."""
+    return [
+        _alternating(*_single(pipeline, r), warmup=2 * (pipeline.depth[stages[0]] - 1))
+        for r, stages in enumerate(_one_each(pipeline, "eager_1f1b"))
+    ]
+
+
 def interleaved(pipeline: Pipeline) -> list[Order]:
     """1F1B over several stages of each mesh, in Megatron-LM's order: rounds of p microbatches through a stage each."""
     p, v, group = _rounds(pipeline, "interleaved_1f1b")
@@ -147,6 +156,7 @@ def check_layout(schedule: str, pipeline: Pipeline) -> None:
 ORDERS: dict[str, Callable[[Pipeline], list[Order]]] = {
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
+    "eager_1f1b": eager_1f1b,
     "interleaved_1f1b": interleaved,
     "zb_h1": zb_h1,
     "zb_h2": zb_h2,

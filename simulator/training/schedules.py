@@ -32,7 +32,8 @@ def make_program(
     Parameters
     ----------
     schedule : str
-        One of `SCHEDULES`: ``gpipe``, ``1f1b``, ``interleaved_1f1b``, ``zb_h1``, ``zb_h2``, ``zb_v``, ``inference``.
+        One of `SCHEDULES`: ``gpipe``, ``1f1b``, ``eager_1f1b``, ``interleaved_1f1b``, ``zb_h1``, ``zb_h2``, ``zb_v``,
+        ``inference``.
     n_stages, microbatches : int
         Size.
     mesh_of : sequence of int, optional

@@ -132,3 +132,20 @@ def test_messages_against_the_closed_form_of_estimates(p, v, m, overlap):
     else:
         assert apart < seconds <= closed + 1e-9
         assert seconds - apart >= 0.5 * (closed - apart)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 8), (4, 16), (8, 32)])
+@pytest.mark.parametrize("x", [0.0, 0.25, 0.75, 1.5])
+def test_eager_1f1b_hides_messages(p, m, x):
+    """Messages of up to half a forward and backward delay the first and last microbatch only; 1F1B waits for more."""
+    links = {("forward", s, s + 1): Link(x) for s in range(p - 1)}
+    links |= {("backward", s + 1, s): Link(x) for s in range(p - 1)}
+    seconds = {}
+    for schedule in ("1f1b", "eager_1f1b"):
+        program = make_program(schedule, p, m)
+        seconds[schedule] = run_compiled(
+            program, prepared(program, Timing(1.0, 2.0, links=links, overlap=True))
+        ).finish.max()
+    assert seconds["eager_1f1b"] == pytest.approx((m + p - 1) * 3.0 + 2 * (p - 1) * x)
+    assert seconds["1f1b"] >= seconds["eager_1f1b"] + (x if p > 2 else 0.0) - 1e-9
+    assert in_flight(make_program("eager_1f1b", p, m)).tolist() == [min(m, 2 * (p - s) - 1) for s in range(p)]
