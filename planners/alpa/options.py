@@ -128,7 +128,7 @@ class AlpaOptions:
                 "several virtual stages per mesh need interleaved_1f1b, and it needs at least 2"
             )
         if self.logical is not None:
-            object.__setattr__(self, "logical", tuple((int(a), int(b)) for a, b in self.logical))
+            object.__setattr__(self, "logical", _shapes(self.logical))
 
     @classmethod
     def of(cls, options: AlpaOptions | Mapping[str, Any] | None) -> AlpaOptions:
@@ -151,4 +151,18 @@ class AlpaOptions:
 
     def to_json(self) -> dict[str, Any]:
         """What a plan records: the options that can change the decision, by name."""
-        return {k: v for k, v in asdict(self).items() if k != "workers"}
+        plain = {k: v for k, v in asdict(self).items() if k != "workers"}
+        if self.logical is not None:
+            plain["logical"] = [list(shape) for shape in self.logical]
+        return plain
+
+
+def _shapes(value: Any) -> tuple[tuple[int, int], ...]:
+    """Logical shapes as pairs of positive sizes."""
+    try:
+        shapes = tuple((int(a), int(b)) for a, b in value)
+    except (TypeError, ValueError):
+        shapes = ()
+    if not shapes or any(min(shape) < 1 for shape in shapes):
+        raise InputError(f"alpa: logical: expected shapes of two dimensions, such as [[2, 4], [8, 1]] (got {value!r})")
+    return shapes

@@ -66,8 +66,10 @@ def test_several_planners_are_compared(said: Any) -> None:
 
 def test_short_names_of_options_and_auto(said: Any) -> None:
     words = ["plan", "--planner", "alpa", "--models", "tiny-mlp", "--cluster", "1x2:cpu-core", "--global-batch", "4"]
-    found = json.loads(said(*words, "--microbatches", "auto", "-o", "layers=2", "--json"))["plan"]
+    more = ["--microbatches", "auto", "-o", "layers=2", "-o", "logical=[[1,1],[2,1]]"]
+    found = json.loads(said(*words, *more, "--json"))["plan"]
     assert found["planner"]["options"]["n_layers"] == 2
+    assert found["planner"]["options"]["logical"] == [[1, 1], [2, 1]]
     assert found["microbatches"] in (1, 2, 4)
     assert len(found["stages"]) <= 2
 

@@ -62,6 +62,8 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         (f"{PLAN} --microbatches few", ("--microbatches: expected auto",)),
         (f"{PLAN} -o layrs=3", ("unknown option 'layrs'",)),
         (f"{PLAN} -o recompute=some", ("recompute", "none")),
+        (f"{PLAN} -o logical=2x2", ("logical: expected shapes of two dimensions",)),
+        (f"{PLAN} -o logical=[[2,2,1]]", ("logical: expected shapes of two dimensions",)),
         (f"{PLAN} -o layers", ("--option: expected NAME=VALUE",)),
         (f"{PLAN} --rate 3", ("--rate: does not go with --planner alpa",)),
         (f"{PLAN} --slo-ttft 3", ("--slo-ttft: does not go with --planner alpa",)),
