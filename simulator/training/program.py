@@ -129,7 +129,7 @@ class Program:
             raise InputError(
                 f"program: mesh {columns.mesh[row]}: {self.action(int(row))} is of a stage on another mesh"
             )
-        known = (columns.microbatch >= -1) & (columns.microbatch < microbatches)
+        known = (columns.microbatch >= -1) & (columns.microbatch < microbatches) & (columns.slice >= 0)
         for row in np.flatnonzero(~known)[:1]:
             raise InputError(
                 f"program: mesh {columns.mesh[row]}: {self.action(int(row))} of {microbatches} microbatches"

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from .action_columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, Columns
+from .action_columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, Columns, F, W
 from .program_kernels import expand
 from .schedule_orders import Order
 
@@ -79,8 +79,18 @@ def with_transfers(
         Edges between stages.
     tied : sequence of sequence of int
         For each parameter that several stages keep, those stages.
+
+    Raises
+    ------
+    InputError
+        If an order holds something else.
     """
     n_stages = len(mesh_of)
+    for mesh, order in enumerate(orders):
+        for row in order[~np.isin(order[:, 0], (F, B, W)) | (order[:, 1] < 0) | (order[:, 1] >= n_stages)][:1]:
+            raise InputError(
+                f"orders: mesh {mesh}: expected F, B or W of one of {n_stages} stages (got {row.tolist()})"
+            )
     peers: dict[int, list[list[int]]] = {op: [[] for _ in range(n_stages)] for op in (RECV_F, SEND_F, RECV_B, SEND_B)}
     edges: dict[tuple[int, int], bool] = {}
     for source, target, *gradient in transfers:

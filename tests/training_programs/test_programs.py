@@ -2,10 +2,12 @@
 
 import pickle
 
+import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.simulator.training import Action, DeadlockError, Op, Program, Timing, check_program, make_program
 from meshwright.simulator.training.compiled import run_compiled
+from meshwright.simulator.training.program_transfers import with_transfers
 from meshwright.simulator.training.reference import run_reference
 from meshwright.simulator.training.timing import prepared
 
@@ -196,3 +198,12 @@ def test_interleaving_over_meshes_in_any_order():
     usual = make_program("interleaved_1f1b", 6, 6, n_meshes=3)
     program = make_program("interleaved_1f1b", 6, 6, mesh_of=[2, 0, 1, 2, 0, 1])
     assert [program.actions[m] for m in (2, 0, 1)] == list(usual.actions)
+
+
+def test_orders_of_other_things():
+    with pytest.raises(
+        InputError, match=r"orders: mesh 0: expected F, B or W of one of 1 stages \(got \[1, 1, 0, 0\]\)"
+    ):
+        with_transfers([np.array([[1, 0, 0, 0], [1, 1, 0, 0]])], [0], [])
+    with pytest.raises(InputError, match=r"F0\.0/-1 of 1 microbatches"):
+        Program([[Action(Op.F, 0, 0, -1, -1)]], (0,), 1)
