@@ -21,8 +21,13 @@ from .session import TrainingSession
 __all__ = ["Calibration", "calibrate_training", "typical"]
 
 OWN = 0.98
-"""Share of a measurement in which its thread must have had its core for it to count. What other processes take is no
-property of the model; where too few measurements count, CPU time stands in."""
+"""Share of a measurement in which its thread must have had its core, or waited in a collective, for it to count. What
+other processes take is no property of the model."""
+
+MICROBATCH = ("forward", "backward", "weights")
+
+Times = Sequence[Sequence[float]]
+"""Measurements of one pass on one rank: seconds, CPU seconds, seconds in collectives."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +39,7 @@ class Calibration:
     plan : TrainingPlan
         The plan with measured times in its stages and measured links in its cluster.
     compute_s, collective_s : tuple of float
-        Per stage: computing of one microbatch, forward and backward; its collectives.
+        Per stage: computing of one microbatch, forward and backward; what its collectives add.
     own : float
         Share of the measuring time in which ranks had their cores.
     """
@@ -51,9 +56,9 @@ def calibrate_training(
 ) -> Calibration:  # fmt: skip
     """Measure a plan's stages, collectives and transfers on processes of this machine.
 
-    Each stage's passes are run on every rank of its mesh, all meshes at once, with collectives left out; each
-    collective of the plan is timed by itself, and messages between two ranks. A pass takes what it computes plus its
-    collectives.
+    Each stage's passes are run on every rank of its mesh, all meshes at once, as Alpa profiles its stages. Where other
+    processes disturb too many of them, a pass takes the CPU time that it computes without collectives, plus these, each
+    timed by itself. Messages are timed between two ranks.
 
     Parameters
     ----------
@@ -96,11 +101,23 @@ def calibrate_training(
     return _put_together(plan, session.run(job, rank_names(plan))[:needed])
 
 
-def typical(times: Sequence[Sequence[float]]) -> float:
-    """Median of measurements (seconds, CPU seconds) that nobody else held up; median CPU time if there are too few."""
-    wall, cpu = np.array(times).T
-    own = cpu >= OWN * wall
-    return float(np.median(wall[own]) if own.sum() >= min(3, len(own)) else np.median(cpu))
+def typical(ranks: Sequence[Times]) -> float | None:
+    """Median seconds of a pass: the slowest rank's, of the repeats that nobody held up; None if these are too few.
+
+    Parameters
+    ----------
+    ranks : sequence of sequence
+        For each rank of a mesh its measurements, repeat by repeat.
+    """
+    every = np.array([[list(t) for t in times] for times in ranks])  # rank, repeat, (wall, CPU, collective)
+    wall, had = every[:, :, 0], every[:, :, 1] + every[:, :, 2]
+    own = np.all(had >= OWN * wall, axis=0) | (wall.max(axis=0) < 1e-3)  # clocks are too coarse for the smallest
+    return float(np.median(wall.max(axis=0)[own])) if own.sum() >= min(3, wall.shape[1]) else None
+
+
+def computing(ranks: Sequence[Times]) -> float:
+    """Median CPU seconds of a pass without collectives, mean of the ranks."""
+    return float(np.mean([np.median([cpu - muted for _, cpu, muted in times]) for times in ranks]))
 
 
 def _put_together(plan: TrainingPlan, answers: list[dict[str, Any]]) -> Calibration:
@@ -113,24 +130,28 @@ def _put_together(plan: TrainingPlan, answers: list[dict[str, Any]]) -> Calibrat
     compute, collective, shares = list[float](), list[float](), list[float]()
     for number, stage in enumerate(plan.stages):
         mine = [a["stages"][str(number)] for a in answers if str(number) in a["stages"]]
-        found = {name: float(np.mean([typical(m["times"][name]) for m in mine])) for name in mine[0]["times"]}
-        every = np.array([t for m in mine for times in m["times"].values() for t in times])
-        shares.append(float(every[:, 1].sum() / every[:, 0].sum()))
         along: dict[str, float] = {}
         for phase, kind, axes, n_bytes, count in mine[0]["calls"]:
             key = stage.mesh, tuple(stage.logical), kind, tuple(axes), n_bytes
             # A collective has no CPU time to go by; the lower quartile leaves out what others held up.
             along[phase] = along.get(phase, 0.0) + count * float(np.percentile(collectives[key], 25))
-        compute.append(found["forward"] + found["backward"] + found.get("weights", 0.0))
-        collective.append(along.get("forward", 0.0) + along.get("backward", 0.0))
+        found, alone = dict[str, float](), dict[str, float]()
+        for name in mine[0]["times"]:
+            alone[name] = computing([m["muted"][name] for m in mine])
+            whole = typical([m["times"][name] for m in mine])
+            found[name] = alone[name] + along.get(name, 0.0) if whole is None else whole
+        every = np.array([t for m in mine for times in m["times"].values() for t in times])
+        shares.append(float(min(1.0, every[:, 1:].sum() / every[:, 0].sum())))
+        compute.append(sum(alone[name] for name in MICROBATCH if name in alone))
+        collective.append(max(0.0, sum(found[name] for name in MICROBATCH if name in found) - compute[-1]))
         stages.append(
             stage.model_copy(
                 update={
-                    "forward_s": found["forward"] + along.get("forward", 0.0),
-                    "backward_input_s": found["backward"] + along.get("backward", 0.0),
+                    "forward_s": found["forward"],
+                    "backward_input_s": found["backward"],
                     "backward_weight_s": found.get("weights", 0.0),
-                    "reduce_s": found["reduce"] + along.get("reduce", 0.0),
-                    "update_s": found["update"] + along.get("update", 0.0),
+                    "reduce_s": found["reduce"],
+                    "update_s": found["update"],
                 }
             )
         )

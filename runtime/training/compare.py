@@ -109,8 +109,8 @@ def compare_training(
     plans: Mapping[str, TrainingPlan],
     graph: Graph,
     *,
-    rounds: int = 3,
-    iterations: int = 5,
+    rounds: int = 6,
+    iterations: int = 4,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> TrainingComparison:
@@ -211,7 +211,7 @@ def main(arguments: list[str]) -> int:
 
     parser = argparse.ArgumentParser(description=__doc__)
     sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 4}
-    for name, value in (sizes | {"rounds": 3, "iterations": 6, "seed": 0}).items():
+    for name, value in (sizes | {"rounds": 6, "iterations": 4, "seed": 0}).items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     given = vars(parser.parse_args(arguments))
     shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}

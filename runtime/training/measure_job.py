@@ -1,4 +1,4 @@
-"""`measure_job`: what one rank measures of a plan: its stages without their collectives, and these by themselves.
+"""`measure_job`: what one rank measures of a plan: its stages' passes, with their collectives and without, and these.
 
 All ranks compute at the same time, as they do in a run: cores share caches and memory.
 """
@@ -40,9 +40,10 @@ def measure_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[s
     Returns
     -------
     dict
-        ``stages``: stage -> pass -> [[seconds, CPU seconds], …] and ``calls``: [[pass, kind, axes, bytes, number per
-        pass], …]; ``collectives``: [[mesh, kind, axes, bytes, [seconds, …]], …]; ``transfers``: [[bytes, [seconds, …]],
-        …] of messages between ranks 0 and 1.
+        ``stages``: stage -> ``times`` (pass -> [[seconds, CPU seconds, seconds in collectives], …]), ``muted`` (the
+        same without collectives) and ``calls``: [[pass, kind, axes, bytes, number in a pass], …]; ``collectives``:
+        [[mesh, logical, kind, axes, bytes, [seconds, …]], …]; ``transfers``: [[bytes, [seconds, …]], …] of messages
+        between ranks 0 and 1.
     """
     import torch.distributed as dist
 
@@ -58,10 +59,16 @@ def measure_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[s
             mine = [s for s, comm in enumerate(comms) if comm is not None]
             dist.barrier(everyone)
             if number < len(mine):
-                found, calls[mine[number]] = _stage(plan, graph, mine[number], rank, job, everyone)
-                answer["stages"][str(mine[number])] = found
+                stage = mine[number]
+                comm = comms[stage]
+                assert comm is not None
+                times, calls[stage] = _stage(plan, graph, stage, comm, job, everyone)
+                mute = MuteComm(comm.ranks, comm.shape, rank)
+                muted, _ = _stage(plan, graph, stage, mute, job, everyone)
+                listed = [[*call, n] for call, n in sorted(calls[stage].items())]
+                answer["stages"][str(stage)] = {"times": times, "muted": muted, "calls": listed}
             else:
-                for _ in range(job["repeats"]):
+                for _ in range(2 * job["repeats"]):
                     dist.barrier(everyone)
         dist.barrier(everyone)
         answer["collectives"] = _collectives(plan, comms, calls)
@@ -77,14 +84,14 @@ def measure_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[s
 
 
 def _stage(
-    plan: TrainingPlan, graph: Graph, number: int, rank: int, job: dict[str, Any], everyone: Any
-) -> tuple[dict[str, Any], Counter[Call]]:
+    plan: TrainingPlan, graph: Graph, number: int, comm: MeshComm, job: dict[str, Any], everyone: Any
+) -> tuple[dict[str, list[tuple[float, float, float]]], Counter[Call]]:
+    """Times of every pass of a stage, and the collectives of one round of passes."""
     import torch
     import torch.distributed as dist
 
     entry = plan.stages[number]
     dtype = getattr(torch, job["dtype"])
-    comm = MuteComm(mesh_ranks(plan)[entry.mesh], entry.logical, rank)
     layout = StageLayout.of(plan, graph, number, comm)
     inputs = {
         x.name: make_input(graph, x.name, job["seed"], 0, 0, job["dtype"])
@@ -114,7 +121,7 @@ def _stage(
     if job["split"]:
         passes.append(("weights", lambda: runner.backward_weights(0)))
     passes += [("reduce", runner.reduce), ("update", lambda: runner.update(0))]
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in passes}
+    times: dict[str, list[tuple[float, float, float]]] = {name: [] for name, _ in passes}
     gc.collect()
     gc.disable()
     for repeat in range(job["repeats"] + 1):
@@ -125,12 +132,13 @@ def _stage(
         for name, work in passes:
             start, cpu, within = time.perf_counter(), time.thread_time(), comm.seconds
             work()
-            muted = comm.seconds - within
             if repeat:
-                times[name].append((time.perf_counter() - start - muted, time.thread_time() - cpu - muted))
+                end = time.perf_counter()
+                times[name].append((end - start, time.thread_time() - cpu, comm.seconds - within))
     gc.enable()
     calls = Counter({call: n // job["repeats"] for call, n in comm.calls.items()})
-    return {"times": times, "calls": [[*call, n] for call, n in sorted(calls.items())]}, calls
+    comm.calls.clear()
+    return times, calls
 
 
 def _collectives(plan: TrainingPlan, comms: list[MeshComm | None], calls: dict[int, Counter[Call]]) -> list[list[Any]]:
