@@ -178,9 +178,51 @@ def test_meshes_of_one_node_share_its_adapter():
         meshes = tuple(MeshEntry(hosts=1, devices=4, first_host=h, first_device=d) for h, d in corners)
         return simulate_training(plan(1, 1).model_copy(update={"meshes": meshes, **chosen})).seconds
 
-    shared = seconds([(0, 0), (0, 4), (1, 0), (1, 4)])
     apart = seconds([(0, 0), (2, 0), (1, 0), (3, 0)])
-    assert shared - apart == pytest.approx(1e9 / SPEC.inter_node.bandwidth_bytes_per_s)
+    one = 1e9 / SPEC.inter_node.bandwidth_bytes_per_s
+    assert seconds([(0, 0), (0, 4), (1, 0), (1, 4)]) - apart == pytest.approx(one)
+    assert seconds([(0, 0), (0, 4), (1, 0), (2, 0)]) - apart == pytest.approx(one)  # only the way out is shared
+    assert seconds([(0, 0), (1, 0), (2, 0), (2, 4)]) - apart == pytest.approx(one)  # only the way in
+
+
+def test_messages_to_one_mesh_of_the_same_node_queue():
+    """Stages 0 and 1 on two devices each, stage 2 on four, all in one node: its way in carries one after the other."""
+    stage = plan(1).stages[0]
+    shapes = {0: ((1, 2), 0, 2), 1: ((1, 2), 2, 2), 2: ((1, 4), 4, 4)}
+    stages = tuple(
+        stage.model_copy(update={"mesh": s, "first": s, "last": s + 1, "logical": shape})
+        for s, (shape, _, _) in shapes.items()
+    )
+    meshes = tuple(MeshEntry(hosts=1, devices=n, first_device=first) for _, first, n in shapes.values())
+
+    def seconds(*sources):
+        transfers = tuple(
+            TransferEntry(
+                source=s, target=2, value=f"x{s}", bytes=1e11, source_spec="S1R", target_spec="S1R", gradient=False
+            )
+            for s in sources
+        )
+        update = {"meshes": meshes, "stages": stages, "transfers": transfers}
+        result = simulate_training(plan(1, 1).model_copy(update=update))
+        return result.seconds, result.links.links["forward", sources[0], 2].seconds
+
+    (alone, one), (both, _) = seconds(0), seconds(0, 1)
+    assert one > 0.1
+    assert both - alone == pytest.approx(one)
+
+
+def test_tied_gradients_are_exchanged_as_they_are_kept():
+    """Where ZeRO cuts gradients, shards cross, and nothing is gathered."""
+    made = plan(2, 2, n_bytes=1.0)
+    for s in (0, 1):
+        made = changed(made, s, parameters={"table": "RR"}, optimizer_states={"table": "S01R"})
+    tied = TransferEntry(source=0, target=1, value="table", bytes=2e9, source_spec="RR", target_spec="RR")
+    result = simulate_training(made.model_copy(update={"transfers": (*made.transfers, tied)}))
+    ((name, way),) = result.links.reshardings["tied", 1, 0]
+    assert name == "table"
+    assert way.gathers == ()
+    assert way.gather_s == 0.0
+    assert {m.n_bytes for m in way.messages} == {2e9 / 8}
 
 
 def test_tied_parameters_are_exchanged_once():
