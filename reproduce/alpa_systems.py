@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InfeasibleError
 from ..profiles.graph import Graph, roofline
 from ..simulator.cluster import Cluster
-from .report import Frame, Progress, quiet
 from .style import BLUE, GREEN, ORANGE, VERMILLION
 
 if TYPE_CHECKING:
+    from ..planners.alpa import AlpaOptions
     from ..simulator.training.plan import TrainingPlan
 
 __all__ = [
     "FAMILIES",
-    "RESHARDINGS",
+    "OPTIONS",
     "SYSTEMS",
     "TITLES",
     "Family",
     "cluster_of",
-    "measure",
-    "measure_all",
-    "measure_reshardings",
+    "graph_of",
+    "options_of",
     "plan_of",
 ]
 
@@ -60,10 +58,17 @@ class Family:
     microbatches: Mapping[int, tuple[int, ...]]
 
     def counts(self, system: str, gpus: int) -> tuple[int, ...]:
-        """Numbers of microbatches that a system chooses from. Without a pipeline: few, of 1 to 16 samples a GPU."""
+        """Numbers of microbatches that a system chooses from.
+
+        Without a pipeline: few, of 1 to 4 samples a GPU. With one of as many stages as GPUs: many, down to 1 sample (4
+        images).
+        """
+        if system == "Inter-op only" and gpus > 4:
+            return tuple(self.batch // n for n in ((32, 16, 8, 4) if self.name == "resnet" else (8, 4, 2, 1)))
         if system not in ("DeepSpeed", "Intra-op only") or gpus < 8 or self.name == "resnet":
             return self.microbatches[gpus]
-        return tuple(self.batch // (gpus * each) for each in ((1, 2, 4) if gpus > 16 else (2, 4, 8)))
+        few = tuple(self.batch // (gpus * each) for each in (1, 2, 4))
+        return few if system == "DeepSpeed" else (*few, *(n for n in self.microbatches[gpus] if n not in few))
 
 
 def _sizes(prefix: str, *sizes: str) -> dict[int, str]:
@@ -74,7 +79,14 @@ _GPUS: tuple[int, ...] = (1, 4, 8, 16, 32, 64)
 _LANGUAGE: dict[int, tuple[int, ...]] = dict(
     zip(_GPUS, ((32, 64), (16, 32, 64), (16, 32, 64), (32, 64, 128), (64, 128, 256), (128, 256)), strict=True)
 )
-_IMAGES: dict[int, tuple[int, ...]] = dict.fromkeys(_GPUS, (24, 32, 48, 96))
+_IMAGES: dict[int, tuple[int, ...]] = {
+    1: (32,),
+    4: (24, 32, 48),
+    8: (24, 32, 48),
+    16: (24, 32, 48),
+    32: (32, 48),
+    64: (48,),
+}
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
@@ -101,8 +113,6 @@ SYSTEMS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 """Family -> system -> colour, in the order of the bars."""
-
-RESHARDINGS: tuple[str, ...] = ("signal send/recv", "w/o local all-gather", "w/ local all-gather")
 
 
 def cluster_of(gpus: int) -> Cluster:
@@ -146,7 +156,7 @@ def _best(family: str, system: str, gpus: int) -> TrainingPlan | InfeasibleError
         if best is not None and least >= best.predicted["seconds"]:
             continue
         try:
-            plan = _planners()[system](graph, cluster, chosen.batch, count)
+            plan = _planned(family, system, gpus, graph, count)
         except InfeasibleError as error:
             why = error
             continue
@@ -155,124 +165,56 @@ def _best(family: str, system: str, gpus: int) -> TrainingPlan | InfeasibleError
     return best or why
 
 
-def measure(family: str, system: str, gpus: int) -> dict[str, Any]:
-    """One point: the plan's iteration, simulated with its transfers; NaN where it runs out of memory."""
-    from ..simulator.training import simulate_training
-
-    row: dict[str, Any] = {"family": family, "system": system, "gpus": gpus, "model": FAMILIES[family].models[gpus]}
-    try:
-        plan = plan_of(family, system, gpus)
-    except InfeasibleError as error:
-        return row | dict.fromkeys(_MEASURED, math.nan) | {"note": " ".join(str(error).split())}
-    result = simulate_training(plan)
-    flops = [stage.flops for stage in plan.stages]
-    return row | {
-        "pflops": plan.predicted["pflops"] * plan.predicted["seconds"] / result.seconds,
-        "seconds": result.seconds,
-        "bubble": result.bubble,
-        "microbatches": plan.microbatches,
-        "stages": len(plan.stages),
-        "largest_stage": max(flops) * len(flops) / sum(flops),
-        "tensor_parallel": max(stage.logical[1] for stage in plan.stages),
-        "planning_s": plan.planner.seconds,
-        "note": _shape(plan),
-    }
-
-
-_MEASURED = (
-    *("pflops", "seconds", "bubble", "microbatches", "stages", "largest_stage", "tensor_parallel", "planning_s"),
-)  # fmt: skip
-
-
-def _shape(plan: TrainingPlan) -> str:
-    """Stages by devices and logical mesh, such as ``4 stages of 2 x 4``."""
-    shapes = [f"{a} x {b}" for a, b in (stage.logical for stage in plan.stages)]
-    runs: list[tuple[str, int]] = []
-    for shape in shapes:
-        if runs and runs[-1][0] == shape:
-            runs[-1] = (shape, runs[-1][1] + 1)
-        else:
-            runs.append((shape, 1))
-    return ", ".join(f"{n} of {shape}" for shape, n in runs)
-
-
-def measure_all(
-    families: Sequence[str], sizes: Sequence[int], progress: Progress = quiet, *, systems: Sequence[str] | None = None
-) -> Frame:
-    """One row for each family, number of GPUs and system (by default those of Fig. 3.7)."""
-    import pandas as pd
-
-    jobs = [(f, n, s) for f in families for n in sizes for s in (systems or SYSTEMS[f])]
-    rows: list[dict[str, Any]] = []
-    for k, (family, gpus, system) in enumerate(jobs):
-        progress(k, len(jobs), f"{FAMILIES[family].models[gpus]} on {gpus} GPUs, {system}")
-        rows.append(measure(family, system, gpus))
-    progress(len(jobs), len(jobs), "")
-    return pd.DataFrame(rows)
-
-
-def measure_reshardings(sizes: Sequence[int], progress: Progress = quiet) -> Frame:
-    """Alpa's plans of Wide-ResNet, simulated with each way of moving tensors between meshes."""
-    import pandas as pd
-
-    from ..simulator.training import simulate_training
-
-    rows: list[dict[str, Any]] = []
-    for k, gpus in enumerate(sizes):
-        progress(k, len(sizes), f"{FAMILIES['resnet'].models[gpus]} on {gpus} GPUs")
-        plan = plan_of("resnet", "Alpa", gpus)
-        flops = plan.predicted["pflops"] * plan.predicted["seconds"]
-        signal = plan.model_copy(update={"transfers": tuple(_signal(t) for t in plan.transfers)})
-        runs = (
-            simulate_training(signal, resharding="send_recv"),
-            simulate_training(plan, resharding="send_recv"),
-            simulate_training(plan, resharding="local_all_gather"),
-        )
-        for name, result in zip(RESHARDINGS, runs, strict=True):
-            rows.append(
-                {
-                    "gpus": gpus,
-                    "system": name,
-                    "pflops": flops / result.seconds,
-                    "seconds": result.seconds,
-                    "stages": len(plan.stages),
-                    "note": _shape(plan),
-                }
-            )
-    progress(len(sizes), len(sizes), "")
-    return pd.DataFrame(rows)
-
-
-def _signal(transfer: Any) -> Any:
-    """The same transfer of one byte."""
-    return transfer.model_copy(update={"bytes": 1.0, "source_spec": "", "target_spec": ""})
-
-
-Run = Callable[[Graph, Cluster, int, int], "TrainingPlan"]
-
-
-@lru_cache(maxsize=1)
-def _planners() -> Mapping[str, Run]:
-    """System -> its planner of (graph at a microbatch, cluster, batch, microbatches)."""
-    from ..planners.alpa import AlpaOptions, plan
-    from ..planners.alpa.baselines import BASELINES
-
-    options = AlpaOptions(**OPTIONS)
-
-    def run(planner: Callable[..., TrainingPlan]) -> Run:
-        return lambda graph, cluster, batch, count: planner(
-            graph, cluster, global_batch=batch, microbatches=count, options=options
-        )
-
-    return MappingProxyType({"Alpa": run(plan), **{name: run(BASELINES[key]) for name, key in _BASELINES.items()}})
-
-
 _BASELINES = {
     "Megatron-LM": "megatron",
-    "DeepSpeed": "deepspeed-moe",
     "PP-DP": "pp-dp",
     "Intra-op only": "intra-only",
     "Inter-op only": "inter-only",
     "Equal operator": "equal-operator",
     "Equal layer": "equal-layer",
 }
+
+
+def options_of(family: str, system: str, gpus: int) -> dict[str, Any]:
+    """What `AlpaOptions` every system is planned with.
+
+    MoE models are trained with Adafactor and clustered into a layer for every two blocks, one of them with experts, as
+    in the authors' benchmark; stages of one device need more layers. Adafactor's factored moments are next to nothing,
+    so a parameter takes 2 + 2 bytes and its float32 copy 4, as with SGD.
+    """
+    if family != "moe":
+        return dict(OPTIONS)
+    clusters = {"n_layers": 16 if gpus == 64 else 8} if system in ("Alpa", "Intra-op only") else {}
+    return {**OPTIONS, **clusters, "optimizer": "sgd"}
+
+
+def _planned(family: str, system: str, gpus: int, graph: Graph, count: int) -> TrainingPlan:
+    from ..planners.alpa import AlpaOptions, plan
+    from ..planners.alpa.baselines import BASELINES
+
+    planner = plan if system == "Alpa" else _deepspeed if system == "DeepSpeed" else BASELINES[_BASELINES[system]]
+    options = AlpaOptions(**options_of(family, system, gpus))
+    batch = FAMILIES[family].batch
+    return planner(graph, cluster_of(gpus), global_batch=batch, microbatches=count, options=options)
+
+
+def _deepspeed(
+    graph: Graph, cluster: Cluster, *, global_batch: int, microbatches: int, options: AlpaOptions
+) -> TrainingPlan:
+    """`planners.alpa.baselines.deepspeed_moe`, which sums gradients after each microbatch.
+
+    DeepSpeed's ZeRO-2, which the authors' benchmark of it switches on, must: each rank keeps only its share of the
+    summed gradients (its maintainers in github.com/deepspeedai/DeepSpeed/issues/2252).
+    """
+    from ..planners.alpa import plan
+    from ..planners.alpa.fixed import expert_parallel
+    from ..planners.alpa.inter.fixed_pricer import FixedPricer
+    from ..planners.alpa.inter.intra_pricer import intra_options
+
+    chosen = replace(options, zero=2, stages="one")
+    ways = replace(intra_options(chosen), reduce_every_microbatch=True)
+    pricer = FixedPricer(roofline(cluster.spec), ways, expert_parallel)
+    return plan(
+        graph, cluster, global_batch=global_batch, microbatches=microbatches, options=chosen, pricer=pricer,
+        planner="deepspeed-moe",
+    )  # fmt: skip

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .alpa_bars import bars, linear
-from .alpa_systems import FAMILIES, SYSTEMS, Family, measure_all
+from .alpa_points import measure_all
+from .alpa_systems import FAMILIES, SYSTEMS, Family
 from .claims import Claim, Expectation, at_least, at_most, between, within
 from .figures import main
 from .report import Frame, Progress, Report, Session, quiet
@@ -177,6 +178,8 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 NOTES = (
     "PFLOP/s count the forward and both backward passes of the model's operators; recomputed operators do not count",
+    "GPT and Wide-ResNet with Adam, 16 bytes a parameter (the authors' benchmark of the latter has SGD with momentum, "
+    "12); MoE with Adafactor, 8 bytes, and DeepSpeed reduces its gradients after each microbatch, as its ZeRO-2 does",
     "every system takes the microbatch size that it runs fastest with; batches 1024, 1024 and 1536 (Table 3.4)",
     "V100s as data sheet and NVLink say, 25 Gb/s between nodes; shares of the peak are documented, not fitted "
     "(docs/training-costs.md), so heights are not the paper's: ratios are what is compared",

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 
 from .alpa_bars import bars, linear
-from .alpa_systems import FAMILIES, measure_all
+from .alpa_points import measure_all
+from .alpa_systems import FAMILIES
 from .claims import Claim, Expectation, at_least, within
 from .figures import main
 from .report import Frame, Progress, Report, Session, quiet

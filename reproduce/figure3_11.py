@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from .alpa_bars import bars
-from .alpa_systems import FAMILIES, RESHARDINGS, measure_reshardings
+from .alpa_points import RESHARDINGS, measure_reshardings
+from .alpa_systems import FAMILIES
 from .claims import Claim, Expectation, at_least, within
 from .figures import main
 from .report import Frame, Progress, Report, Session, quiet

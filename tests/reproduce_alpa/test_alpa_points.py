@@ -10,7 +10,7 @@ import pytest
 from meshwright.planners.alpa import AlpaOptions, plan
 from meshwright.profiles.graph import roofline
 from meshwright.profiles.graph.zoo import zoo_graph
-from meshwright.reproduce import alpa_ablation, alpa_systems
+from meshwright.reproduce import alpa_ablation, alpa_points, alpa_systems
 from meshwright.reproduce.alpa_given import best_with, seconds_with
 from meshwright.reproduce.alpa_picture import layers
 from meshwright.simulator.cluster import Cluster
@@ -58,7 +58,7 @@ def test_ways_of_sharding_are_what_they_say():
     graph, cluster = zoo_graph("tiny-gpt", 8), Cluster(1, 4)
     mesh, costs = Mesh(cluster, 1, 4).view((1, 4)), roofline(cluster.spec)
     ways = {
-        name: alpa_ablation.sharded(graph, way, mesh, costs, Analysis(graph), "none")
+        name: alpa_ablation.sharded(graph, way, mesh, costs, Analysis(graph), "resnet")
         for name, way in alpa_ablation._WAYS.items()  # pyright: ignore[reportPrivateUsage]
     }
     data, zero2, zero3, heuristic = (ways[n] for n in ("Data", "ZeRO-2", "ZeRO-3", "Heuristic"))
@@ -92,7 +92,7 @@ def test_a_point_that_does_not_fit_is_nan_with_its_reason(monkeypatch):
     from meshwright.errors import InfeasibleError
 
     monkeypatch.setattr(alpa_systems, "_best", lambda *_: InfeasibleError("needs 20 GiB"))
-    row = alpa_systems.measure("gpt", "Alpa", 4)
+    row = alpa_points.measure("gpt", "Alpa", 4)
     assert math.isnan(row["pflops"])
     assert row["note"] == "needs 20 GiB"
     with pytest.raises(InfeasibleError, match="20 GiB"):
@@ -102,7 +102,7 @@ def test_a_point_that_does_not_fit_is_nan_with_its_reason(monkeypatch):
 def test_reshardings_of_one_plan_are_ordered(monkeypatch):
     graph, cluster = zoo_graph("tiny-resnet", 8), Cluster(2, 4)
     found = plan(graph, cluster, global_batch=32, microbatches=4)
-    monkeypatch.setattr(alpa_systems, "plan_of", lambda *_: found)
-    frame = alpa_systems.measure_reshardings((8,)).set_index("system").seconds
-    signal, without, local = (frame[name] for name in alpa_systems.RESHARDINGS)
+    monkeypatch.setattr(alpa_points, "plan_of", lambda *_: found)
+    frame = alpa_points.measure_reshardings((8,)).set_index("system").seconds
+    signal, without, local = (frame[name] for name in alpa_points.RESHARDINGS)
     assert signal <= local <= without * (1 + 1e-9)
