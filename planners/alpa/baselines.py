@@ -88,7 +88,11 @@ def _fixed(
 ) -> TrainingPlan:
     chosen = replace(AlpaOptions.of(options), **changes)
     pricer = FixedPricer(
-        costs or roofline(cluster.spec), intra_options(chosen), method, (lambda s: s[0] == 1) if flat else _any
+        costs or roofline(cluster.spec),
+        intra_options(chosen),
+        method,
+        (lambda s: s[0] == 1) if flat else _any,
+        batch_only=method is data_parallel and chosen.zero == 0,
     )
     return plan(
         graph, cluster, global_batch=global_batch, microbatches=microbatches, options=chosen, pricer=pricer,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from meshwright.errors import InfeasibleError, InputError
-from meshwright.planners.alpa import BASELINES, plan
+from meshwright.planners.alpa import BASELINES, cluster_operators, plan
 from meshwright.planners.alpa.baseline_megatron import block_stages
-from meshwright.profiles.graph import zoo_graph
+from meshwright.planners.alpa.fixed import data_parallel
+from meshwright.planners.alpa.inter.fixed_pricer import FixedPricer
+from meshwright.planners.alpa.intra import IntraOptions
+from meshwright.profiles.graph import roofline, zoo_graph
 from meshwright.simulator import Cluster
+from meshwright.simulator.mesh import Mesh
 from random_graphs import chain
 
 CLUSTER = Cluster(1, 2)
@@ -55,10 +60,7 @@ def test_megatron_takes_the_best_of_its_grid():
     made = BASELINES["megatron"](graph, CLUSTER, **REQUEST)
     from meshwright.planners.alpa.baseline_megatron import _seconds
     from meshwright.planners.alpa.fixed import megatron as axes
-    from meshwright.planners.alpa.inter.fixed_pricer import FixedPricer
-    from meshwright.planners.alpa.intra import IntraOptions
     from meshwright.planners.alpa.options import AlpaOptions
-    from meshwright.profiles.graph import roofline
 
     pricer = FixedPricer(roofline(CLUSTER.spec), IntraOptions(zero=0), axes)
     each = {
@@ -83,3 +85,17 @@ def test_a_baseline_that_does_not_fit_says_so():
     with pytest.raises(InfeasibleError, match="use more devices"):
         BASELINES["megatron"](zoo_graph("gpt3-350m"), Cluster(1, 2), global_batch=2, microbatches=1,
                               options={"memory_fraction": 0.05})  # fmt: skip
+
+
+def test_data_parallel_runs_priced_at_once_are_those_scored_one_by_one():
+    graph, layers = zoo_graph("tiny-gpt").with_batch(8), cluster_operators(zoo_graph("tiny-gpt"), 4)
+    mesh = Mesh(Cluster(1, 4), 1, 4).view((1, 4))
+    costs = roofline(CLUSTER.spec)
+    one, many = (
+        FixedPricer(costs, IntraOptions(zero=0), data_parallel, batch_only=fast).intervals(
+            graph, layers, mesh, "none", 4
+        )
+        for fast in (False, True)
+    )
+    for name in ("seconds", "iteration_s", "state", "activation"):
+        np.testing.assert_allclose(getattr(one, name), getattr(many, name), rtol=1e-9)

@@ -10,7 +10,7 @@ import numpy as np
 from ....errors import InfeasibleError, InputError
 from ....profiles.graph import CostModel, Graph
 from ....simulator.mesh import LogicalMesh
-from ..intra import Analysis, IntraOptions, score
+from ..intra import Analysis, IntraOptions, interval_costs, score
 from .clustering import Layer
 from .intra_pricer import least_device_seconds, stage_plan
 from .pricer import Recompute, StagePlan
@@ -66,12 +66,15 @@ class FixedPricer:
         (graph, logical mesh shape) -> loops; see `planners.alpa.fixed`.
     views : callable
         Logical shapes on which it is meant; on others nothing is possible.
+    batch_only : bool
+        Whether every operator is cut along the batch. All runs of layers are then priced at once (`interval_costs`).
     """
 
     costs: CostModel
     options: IntraOptions
     method: Callable[[Graph, Shape], Axes]
     views: Callable[[Shape], bool] = lambda _shape: True
+    batch_only: bool = False
     _known: dict[int, tuple[Graph, Analysis, dict[Shape, Axes | None]]] = field(
         default_factory=dict[int, tuple[Graph, Analysis, dict[Shape, "Axes | None"]]], repr=False
     )
@@ -90,6 +93,8 @@ class FixedPricer:
     ) -> Prices:
         """What every run of layers takes; runs that are built alike are priced once."""
         n = len(layers)
+        if self.batch_only and self._axes(graph, mesh.shape) is not None:
+            return self._along_the_batch(graph, layers, mesh, recompute, microbatches)
         columns = np.full((5, n, n, 1), np.inf)
         known: dict[Hashable, tuple[float, ...]] = {}
         if self._axes(graph, mesh.shape) is not None:
@@ -120,6 +125,16 @@ class FixedPricer:
         choice = fixed_choice(graph, axes, first, last, self.options.zero)
         analysis = self._known[id(graph)][1]
         return stage_plan(score(graph, first, last, mesh, self.costs, choice, options, analysis=analysis))
+
+    def _along_the_batch(
+        self, graph: Graph, layers: Sequence[Layer], mesh: LogicalMesh, recompute: Recompute, microbatches: int
+    ) -> Prices:
+        """Without a price of memory the least time under `force_batch` is data parallelism with whole weights."""
+        options = replace(self.options, recompute=recompute, microbatches=microbatches, force_batch=True)
+        flat = mesh.mesh.view((mesh.mesh.n_devices, 1))
+        analysis = self._known[id(graph)][1]
+        t = interval_costs(graph, layers, flat, self.costs, options, prices=[(0.0, 0.0)], analysis=analysis)
+        return Prices(t.seconds, t.iteration_s, t.state_bytes, t.activation_bytes, t.work_bytes)
 
     def _axes(self, graph: Graph, shape: Shape) -> Axes | None:
         if id(graph) not in self._known:

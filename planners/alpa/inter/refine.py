@@ -17,6 +17,8 @@ from ....errors import InfeasibleError, RunError
 from ....profiles.graph import CostModel, Graph
 from ....simulator.mesh import LogicalMesh
 from ..intra import Analysis, IntraOptions, IntraPlan, interval_costs, solve_stage
+from ..intra.pricing import Pricing
+from ..intra.stage_model import build_stage
 from .clustering import Layer
 
 __all__ = ["SMALL", "solve_chosen"]
@@ -86,6 +88,7 @@ def _priced(
     """The best plan that fits over several prices of memory, and the best bound; None where nothing found fits."""
     held, memory = options.in_flight, options.memory_bytes or np.inf
     end = len(layers) - 1
+    room = memory - _least_work(graph, layers, mesh, costs, options, analysis)
     best: IntraPlan | None = None
     bound = 0.0
 
@@ -97,7 +100,7 @@ def _priced(
         used = table.state_bytes[0, end] + held * table.activation_bytes[0, end] + table.work_bytes[0, end]
         fits = (used <= memory).tolist()
         if table.exact and np.isfinite(memory):
-            bounds = [float(table.objective[0, end, c]) - x * memory for c, x in enumerate(prices)]
+            bounds = [float(table.objective[0, end, c]) - x * room for c, x in enumerate(prices)]
             bound = max(bound, *bounds)
         elif table.exact:
             bound = max(bound, float(table.objective[0, end, 0]))
@@ -118,3 +121,12 @@ def _priced(
         low = grid[k - 1] if k else grid[0] / 4
         tried([low * (grid[k] / low) ** (x / 9) for x in range(1, 9)])
     return best, bound
+
+
+def _least_work(
+    graph: Graph, layers: Sequence[Layer], mesh: LogicalMesh, costs: CostModel, options: IntraOptions,
+    analysis: Analysis,
+) -> float:  # fmt: skip
+    """Bytes of temporaries that every sharding needs at least."""
+    model = build_stage(Pricing(analysis, mesh, costs, options), layers[0][0], layers[-1][1])
+    return max((float(w.min()) for w in model.work.values()), default=0.0)
