@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InfeasibleError, InputError
+from .demo_training import demo_training
 from .status import status
 from .trace_io import print_json
 
@@ -114,13 +115,21 @@ def demo(
     simulated = simulate(last.placement, last.trace, comparison.calibrations[winner].profiles, overhead=last.overhead)
     simulated.timeline().to_chrome(out / "timeline-simulated.json")
     _write_table(comparison, out / "comparison.csv")
+    if not as_json:
+        typer.echo("")
+        typer.echo(str(comparison))
+        typer.echo("")
+    say("6. Training: a small GPT in stages, a process for each device")
+    trained = demo_training(out, devices, seed, say)
     if as_json:
-        print_json(_document(comparison, {name: p.predicted["attainment"] for name, p in found.items()}, winner))
+        document = _document(comparison, {name: p.predicted["attainment"] for name, p in found.items()}, winner)
+        print_json(document | {"training": trained})
         return
     typer.echo("")
-    typer.echo(str(comparison))
-    typer.echo("")
-    for name in ("comparison.csv", "attainment.png", "timeline.json", "timeline-simulated.json", "profiles.json"):
+    for name in (
+        "comparison.csv", "attainment.png", "timeline.json", "timeline-simulated.json", "profiles.json",
+        "plan-training.json", "timeline-training.json",
+    ):  # fmt: skip
         typer.echo(f"written: {out / name}")
     typer.echo(f"done in {time.monotonic() - began:.0f} s; open the timelines in https://ui.perfetto.dev")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..runtime.training import TrainingRun
     from ..simulator.training import TrainingPlan, TrainingResult
 
-__all__ = ["run_training_plan"]
+__all__ = ["run_training_plan", "with_measured"]
 
 TOLERANCE = 1e-5
 """Largest relative difference of a float32 loss or gradient from the single-device run."""
@@ -56,7 +56,7 @@ def run_training_plan(
             compare=compare, timeout_s=timeout_s,
         )  # fmt: skip
     simulated = simulate_training(plan)
-    again = simulate_training(_with_measured(plan, run))
+    again = simulate_training(with_measured(plan, run))
     if out is not None:
         write_text(out, _rows(run))
     if as_json:
@@ -117,7 +117,7 @@ def _measured(run: TrainingRun, stage: int) -> dict[str, float]:
     }
 
 
-def _with_measured(plan: TrainingPlan, run: TrainingRun) -> TrainingPlan:
+def with_measured(plan: TrainingPlan, run: TrainingRun) -> TrainingPlan:
     """The plan with every stage's times as they were measured: what is left to the simulation is who waits for whom."""
     stages: list[Any] = []
     for s, stage in enumerate(plan.stages):
@@ -136,7 +136,7 @@ def _document(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, a
         "seconds": list(run.seconds),
         "median_s": run.median_s,
         "simulated_s": simulated.seconds,
-        "simulated_with_measured_stages_s": again.seconds,
+        "simulatedwith_measured_stages_s": again.seconds,
         "difference": None
         if apart is None
         else {"loss": apart.loss, "gradient": apart.gradient, "worst": apart.worst, "weight": apart.weight},

@@ -1,0 +1,53 @@
+"""The training part of `meshwright demo`: a small GPT planned, simulated, and trained by the plan on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["demo_training"]
+
+MODEL, BATCH, MICROBATCHES, ITERATIONS = "tiny-gpt", 16, 4, 5
+
+
+def demo_training(out: Path, devices: int, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Plan, simulate, train, compare; the plan and a timeline are left in `out`.
+
+    Returns
+    -------
+    dict
+        What the JSON of the demo says of it.
+    """
+    from ..planners.training import training_planner
+    from ..profiles.graph import zoo_graph
+    from ..runtime.training import run_training
+    from ..simulator import Cluster
+    from ..simulator.training import simulate_training
+    from ..simulator.training.plan_words import seconds_text
+    from .run_training import with_measured
+
+    graph = zoo_graph(MODEL)
+    cluster = Cluster(1, devices, "cpu-core")
+    # One stage per device: what there is to see are stages, microbatches and bubbles.
+    plan = training_planner("inter-only")(graph, cluster, global_batch=BATCH, microbatches=MICROBATCHES)
+    plan.save(out / "plan-training.json")
+    say(f"   {len(plan.stages)} stages, {plan.microbatches} microbatches, {plan.schedule}")
+    run = run_training(plan, graph, seed=seed, iterations=ITERATIONS, compare=True, timeout_s=180.0)
+    apart = run.difference
+    say(f"   {devices} processes, loss {run.losses[0]:.4g} to {run.losses[-1]:.4g} in {ITERATIONS} iterations")
+    if apart is not None:
+        say(f"   gradients are {apart.gradient:.0e} from those of one device, relative")
+    again = simulate_training(with_measured(plan, run))
+    again.timeline().to_chrome(out / "timeline-training.json")
+    say(
+        f"   an iteration takes {seconds_text(run.median_s)}; simulated with the stages' measured times "
+        f"{seconds_text(again.seconds)} ({again.seconds / run.median_s - 1:+.0%})"
+    )
+    return {
+        "stages": len(plan.stages),
+        "losses": list(run.losses),
+        "gradient_difference": None if apart is None else apart.gradient,
+        "seconds": run.median_s,
+        "simulated_s": again.seconds,
+    }
