@@ -1,4 +1,4 @@
-"""What modules write in several operators and graphs say in one: scaled products, causal masks."""
+"""What modules write in several operators and graphs say in one: scaled products, causal masks, flattened losses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .notation import Dims, Formula
 from .operator import Operator
 
 __all__ = ["tidied"]
@@ -29,7 +30,7 @@ def tidied(operators: Sequence[Operator], constants: Mapping[str, Any]) -> list[
     constants : mapping
         Values of buffers, as arrays, where they are known.
     """
-    return _causal(_scaled(list(operators)), constants)
+    return _unflattened(_causal(_scaled(list(operators)), constants))
 
 
 def _scaled(operators: list[Operator]) -> list[Operator]:
@@ -55,6 +56,34 @@ def _scaled(operators: list[Operator]) -> list[Operator]:
             continue
         made[op.name] = kept[op.name] = op
     return list(kept.values())
+
+
+def _unflattened(operators: list[Operator]) -> list[Operator]:
+    made = {op.name: op for op in operators}
+    out: list[Operator] = []
+    for op in operators:
+        if op.kind == "loss":
+            inputs, operands = list(op.inputs), list(op.parsed.operands)
+            for k, (name, dims) in enumerate(zip(op.inputs, op.parsed.operands, strict=True)):
+                view = made.get(name)
+                before = None if view is None else _seen_through(view, dims)
+                if view is not None and before is not None:
+                    inputs[k], operands[k] = view.inputs[0], before
+            formula = str(Formula(tuple(operands), op.parsed.result))
+            op = replace(op, inputs=tuple(inputs), formula=formula)
+        out.append(op)
+    return out
+
+
+def _seen_through(view: Operator, dims: Dims) -> Dims | None:
+    """The dimensions of what a view rearranges, in the loops of a reader of the view."""
+    made, read = view.parsed.result, view.parsed.operands[0]
+    if view.kind != "view" or "fn" in view.attributes or list(map(len, made)) != list(map(len, dims)):
+        return None
+    mine = dict(zip((x for g in made for x in g), (x for g in dims for x in g), strict=True))
+    if {x for g in read for x in g} != mine.keys():
+        return None
+    return tuple(tuple(mine[x] for x in g) for g in read)
 
 
 def _causal(operators: list[Operator], constants: Mapping[str, Any]) -> list[Operator]:
