@@ -165,7 +165,10 @@ def _cuts(op: Operator, loop: str, n: int) -> bool:
 
 def _everywhere(op: Operator) -> set[str]:
     """Loops that the result and all operands have: those of experts, where one operand is a weight."""
-    return set.intersection(*({x for g in dims for x in g} for dims in (op.parsed.result, *op.parsed.operands)))
+    common = {x for group in op.parsed.result for x in group}
+    for dims in op.parsed.operands:
+        common &= {x for group in dims for x in group}
+    return common
 
 
 def _tensor_parallel(op: Operator, parameters: set[str], cut: Mapping[str, int]) -> str:
