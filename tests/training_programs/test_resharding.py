@@ -124,6 +124,27 @@ def test_figure_6bc_unequal_meshes():
     assert reshard_across(n_bytes, a, "S1R", b, "S1R", method="scatter_gather").method == "send_recv"
 
 
+def test_a_tile_is_cut_where_it_meets_the_fewest_sources():
+    """Halves of the rows on two devices, wanted whole by four: cut by rows each part has one source, by columns two."""
+    cluster = Cluster(2, 4, "v100-16gb")
+    a, b = Mesh(cluster, 1, 2).view((1, 2)), Mesh(cluster, 1, 4, 1).view((1, 4))
+    for have in ("S1R", "RS1"):
+        plan = reshard_across(64e6, a, have, b, "RR")
+        assert len(plan.messages) == 4
+        assert {m.n_bytes for m in plan.messages} == {16e6}
+
+
+def test_a_tensor_that_cannot_be_cut_further_is_broadcast():
+    """3 x 5 elements for four devices: all to one of them, which hands it round; 6 x 5 go to two."""
+    a, b = two_nodes(4)
+    plan = reshard_across(60.0, a, "RR", b, "RR", shape=(3, 5))
+    assert [m.n_bytes for m in plan.messages] == [60.0]
+    assert plan.gather_s == pytest.approx(3 * NEAR.latency_s + 60.0 / NEAR.bandwidth_bytes_per_s)
+    plan = reshard_across(60.0, a, "RR", b, "RR", shape=(6, 5))
+    assert [m.n_bytes for m in plan.messages] == [30.0, 30.0]
+    assert plan.gather_s == pytest.approx(3 * NEAR.latency_s + 60.0 / NEAR.bandwidth_bytes_per_s)
+
+
 def test_inside_a_node_devices_send_side_by_side():
     cluster = Cluster(1, 8, "v100-16gb")
     a, b = Mesh(cluster, 1, 4).view((1, 4)), Mesh(cluster, 1, 4, 0, 4).view((1, 4))
