@@ -100,3 +100,14 @@ def test_options(options):
 def test_intervals_say_the_same():
     with pytest.raises(InputError, match="axis 0 of 4 devices"):
         interval_costs(GRAPH, [(0, LAST)], MESH.view((4, 1)), COSTS, IntraOptions(force_batch=True))
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 5])
+def test_every_view_of_every_submesh_has_a_plan(hosts):
+    """Groups of neighbours may straddle a node's border, as those of 3 devices do on nodes of 8."""
+    graph = zoo_graph("tiny-mlp", 8)
+    mesh = Mesh(Cluster(5, 8, V100), hosts, 8)
+    for shape in mesh.logical_shapes:
+        plan = solve_stage(graph, 0, len(graph.operators), mesh.view(shape), COSTS)
+        assert plan.status == "optimal"
+        assert plan.logical == shape

@@ -98,7 +98,7 @@ def peaks_of(model: StageModel, chosen: np.ndarray, in_flight: int) -> np.ndarra
     return base + np.max(work, axis=0)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(graphs(), st.sampled_from(MESHES), OPTIONS, st.floats(0, 1), st.data())
 def test_brute_force(graph, shape, options, tightness, data):
     m = mesh(shape)
@@ -135,7 +135,7 @@ def test_brute_force(graph, shape, options, tightness, data):
 
 
 @pytest.mark.parametrize("name", ["tiny-gpt", "tiny-moe", "tiny-resnet", "tiny-mlp"])
-@pytest.mark.parametrize("shape", MESHES)
+@pytest.mark.parametrize("shape", [(1, 4), (2, 4)])
 @pytest.mark.parametrize(
     "options",
     [

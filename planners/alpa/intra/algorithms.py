@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Literal, cast
+from typing import Literal
 
 from ....errors import InputError
 from ....profiles.graph import DTYPE_BYTES, Operator, parse
@@ -251,7 +251,7 @@ def _scattered(formula: str, sizes: Mapping[str, int], mesh: tuple[int, int], pl
         cuts = tuple(tuple(axes) for axes in dims)
         if not scattered or (1, 0) in cuts:
             continue
-        spec = ShardingSpec(cast(tuple[Axes, ...], cuts))
+        spec = ShardingSpec(cuts)
         if spec.valid(shape, mesh):
             found.append(
                 Algorithm(plain.axes, spec, plain.operands, plain.sums, plain.statistics, plain.partial, scattered)

@@ -4,66 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ..problem import Floats
-from .pricing import Ints, Pricing
+from .chain_step import ChainStep, Variable, entered_costs, states_of, widened
+from .eliminate import MOST_ENTRIES, TooWideError
+from .pricing import Pricing
 from .segment_table import Prices, SegmentTable, segment_table
 from .segments import Segments
 from .stage_model import build_stage
+from .strategies import Ints
 
-__all__ = ["Chain", "TooWideError"]
+__all__ = ["Chain"]
 
 MOST_STATES = 40_000
 """Ways in which a cut may be crossed; a chain of more is not for this algorithm."""
-
-
-class TooWideError(Exception):
-    """A cut is crossed in more than `MOST_STATES` ways."""
-
-
-@dataclass(eq=False, slots=True)
-class _Variable:
-    """What crosses cuts: a bundle of values that the next segment reads, or one value or parameter.
-
-    A bundle's states are the ways in which the segment that makes it can be left; others' are all their strategies.
-    """
-
-    names: tuple[str, ...]
-    size: int
-    leaves: Ints | None = None
-
-
-@dataclass(eq=False, slots=True)
-class _Step:
-    """One product: untouched variables × those read and kept × those read and ended -> those made."""
-
-    table: SegmentTable
-    before: list[_Variable]
-    after: list[_Variable]
-    untouched: list[_Variable]
-    kept: list[_Variable]
-    ended: list[_Variable]
-    made: list[_Variable]
-    inner: Floats
-    """Cost in the middle of a run: [price, kept, ended, made]."""
-    start: Floats
-    """Cost at the start of a run, where what enters may have any spec: [price, kept, made]."""
-    start_full: Floats
-    """The same before it is minimised over what enters: [price, *inputs, made]."""
-    read: tuple[tuple[_Variable, int], ...]
-    """Variables in the order of the table's inputs, and which of a bundle's values each input is."""
-    counts: dict[int, list[bool]]
-    """Position among the inputs -> for each segment that a run may begin with, whether its own cost falls due."""
-    fresh: int
-    """How many of the last variables of `before` it is the first to read."""
-    ways: Ints
-    """State of what is made -> way of leaving the table, −1 for none."""
-    entered: Floats | None = None
-    """What it started from, own costs included: [price, run, untouched, kept, ended]."""
 
 
 class Chain:
@@ -91,7 +48,7 @@ class Chain:
         self.cost = np.full((self.layers, self.layers, len(self.prices)), np.inf)
         self.last: dict[int, Floats] = {}
         self._tables: dict[int, SegmentTable] = {}
-        self.steps: list[_Step] = []
+        self.steps: list[ChainStep] = []
         alive = [self._single(name) for name, (first, _) in segments.long.items() if first < 0]
         total = np.full((len(self.prices), self.layers, *(v.size for v in alive)), np.inf)
         for s, segment in enumerate(segments.segments):
@@ -104,12 +61,12 @@ class Chain:
                 self.last[segment.ends] = total
                 self.cost[: segment.ends + 1, segment.ends] = flat.min(axis=2).T[: segment.ends + 1]
 
-    def _single(self, name: str) -> _Variable:
+    def _single(self, name: str) -> Variable:
         if name in self.pricing.analysis.parameters:
-            return _Variable((name,), len(self.pricing.storage(name).weight))
-        return _Variable((name,), len(self.pricing.specs(name).specs))
+            return Variable((name,), len(self.pricing.storage(name).weight))
+        return Variable((name,), len(self.pricing.specs(name).specs))
 
-    def _step(self, s: int, alive: list[_Variable]) -> _Step:
+    def _step(self, s: int, alive: list[Variable]) -> ChainStep:
         segments, pricing = self.segments, self.pricing
         segment = segments.segments[s]
         if segment.kind not in self._tables:
@@ -117,10 +74,10 @@ class Chain:
         table = self._tables[segment.kind]
         known = {v.names[0]: v for v in alive if v.leaves is None}
         bundle = next((v for v in alive if v.leaves is not None), None)
-        read: list[tuple[_Variable, int]] = []
+        read: list[tuple[Variable, int]] = []
         if bundle is not None:
             read += [(bundle, bundle.names.index(name)) for name in segment.reads]
-        fresh: list[_Variable] = []  # parameters that are read here first
+        fresh: list[Variable] = []  # parameters that are read here first
         for name in segment.long_reads:
             if name not in known:
                 known[name] = self._single(name)
@@ -132,25 +89,28 @@ class Chain:
         untouched = [v for v in alive if not any(v is x for x in touched)]
         kept = [v for v in touched if not any(v is x for x in ended)]
         made, leaves = self._made(s, table)
-        wide = _widened(table.table, leaves, made)
-        inner = _entered(wide, read, kept, ended)
+        after = [*untouched, *kept, *made]
+        if (
+            math.prod(v.size for v in after) > MOST_STATES
+            or table.table.size // len(table.leaves) * states_of(made) > MOST_ENTRIES
+        ):
+            raise TooWideError
+        wide = widened(table.table, leaves, made)
+        inner = entered_costs(wide, read, kept, ended)
         start_full = wide.copy()
         for at, own in enumerate(table.own):
             if self._due(s, at)[s]:
                 start_full += own.reshape(len(own), *(-1 if x == at else 1 for x in range(start_full.ndim - 1)))
-        after = [*untouched, *kept, *made]
-        if math.prod(v.size for v in after) > MOST_STATES:
-            raise TooWideError(f"cut after operator {segment.last - 1}")
         counts = {at: self._due(s, at) for at in range(len(read))}
         drop = [at for at, (v, _) in enumerate(read) if any(v is x for x in ended)]
         start = start_full.min(axis=tuple(at + 1 for at in drop)) if drop else start_full
         order = [at for at in range(len(read)) if at not in drop]
         places = [order.index(next(a for a, (v, _) in enumerate(read) if v is x)) for x in kept]
         start = start.transpose(0, *(p + 1 for p in places), *range(1 + len(order), start.ndim))
-        start = start.reshape(len(start), _n(kept), _n(made))
-        ways = np.full(_n(made), -1)
+        start = start.reshape(len(start), states_of(kept), states_of(made))
+        ways = np.full(states_of(made), -1)
         ways[np.ravel_multi_index(leaves, [v.size for v in made]) if made else [0]] = np.arange(len(table.leaves))
-        return _Step(
+        return ChainStep(
             *(table, [*alive, *fresh], after, untouched, kept, ended, made, inner, start, start_full, tuple(read)),
             *(counts, len(fresh), ways),
         )
@@ -159,22 +119,22 @@ class Chain:
         segment = self.segments.segments[s]
         return self.segments.counts((*segment.reads, *segment.long_reads)[at], s)
 
-    def _made(self, s: int, table: SegmentTable) -> tuple[list[_Variable], list[Ints]]:
+    def _made(self, s: int, table: SegmentTable) -> tuple[list[Variable], list[Ints]]:
         """Variables that a segment makes, and the state of each for each way of leaving it."""
         segment = self.segments.segments[s]
-        made: list[_Variable] = []
+        made: list[Variable] = []
         states: list[Ints] = []
         n = len(segment.makes)
         if n:
             bundle, codes = np.unique(table.leaves[:, :n], axis=0, return_inverse=True)
-            made.append(_Variable(segment.makes, len(bundle), bundle))
+            made.append(Variable(segment.makes, len(bundle), bundle))
             states.append(codes.reshape(-1))
         for at, name in enumerate(segment.long_makes):
             made.append(self._single(name))
             states.append(table.leaves[:, n + at])
         return made, states
 
-    def _multiply(self, step: _Step, s: int, total: Floats) -> Floats:
+    def _multiply(self, step: ChainStep, s: int, total: Floats) -> Floats:
         segment = self.segments.segments[s]
         p, runs = len(self.prices), self.layers
         shape = [v.size for v in step.before]
@@ -193,7 +153,7 @@ class Chain:
                 view = [1] * (len(order) + 2)
                 view[0], view[axis + 2] = p, own.shape[1]
                 entered[:, due] += own.reshape(view)
-        q, k, x, y = (_n(v) for v in (step.untouched, step.kept, step.ended, step.made))
+        q, k, x, y = (states_of(v) for v in (step.untouched, step.kept, step.ended, step.made))
         step.entered = np.ascontiguousarray(entered).reshape(p, runs, q, k, x)
         result = np.full((p, runs, q, k, y), np.inf)
         if begun:
@@ -231,7 +191,7 @@ class Chain:
         prices, firsts, state = prices[alive], firsts[alive], state[alive]
         for s in range(end, -1, -1):
             step = self.steps[s]
-            q, k, x, y = (_n(v) for v in (step.untouched, step.kept, step.ended, step.made))
+            q, k, x, y = (states_of(v) for v in (step.untouched, step.kept, step.ended, step.made))
             at_q, at_k, at_y = np.unravel_index(state, (q, k, y))
             here = begins[firsts] == s
             enters = [np.zeros(len(prices), np.intp) for _ in step.read]
@@ -272,7 +232,7 @@ class Chain:
         return {name: chosen[name] for name in names}
 
     def _started(
-        self, step: _Step, prices: Ints, at_k: Ints, at_y: Ints, here: npt.NDArray[np.bool_], enters: list[Ints]
+        self, step: ChainStep, prices: Ints, at_k: Ints, at_y: Ints, here: npt.NDArray[np.bool_], enters: list[Ints]
     ) -> None:
         """Strategies of the inputs where runs start: what is kept is given, the rest is the best."""
         kept = np.unravel_index(at_k, [v.size for v in step.kept]) if step.kept else ()
@@ -286,7 +246,7 @@ class Chain:
             for i, which in enumerate(at):
                 enters[i][e] = int(next(free)) if isinstance(which, slice) else which
 
-    def _entered(self, step: _Step, at_q: Ints, at_k: Ints, at_x: Ints, inner: Ints, enters: list[Ints]) -> None:
+    def _entered(self, step: ChainStep, at_q: Ints, at_k: Ints, at_x: Ints, inner: Ints, enters: list[Ints]) -> None:
         """Strategies of the inputs within runs, from the states of the variables."""
         kept = np.unravel_index(at_k, [v.size for v in step.kept]) if step.kept else ()
         ended = np.unravel_index(at_x, [v.size for v in step.ended]) if step.ended else ()
@@ -295,35 +255,6 @@ class Chain:
             mine = states[id(variable)]
             enters[i][inner] = mine if variable.leaves is None else variable.leaves[mine, part]
 
-    def _way_out(self, step: _Step, at_y: Ints) -> Ints:
+    def _way_out(self, step: ChainStep, at_y: Ints) -> Ints:
         """Ways of leaving a segment's table, from the states of what it made."""
         return step.ways[at_y]
-
-
-def _n(variables: Sequence[_Variable]) -> int:
-    return math.prod(v.size for v in variables)
-
-
-def _widened(table: Floats, states: list[Ints], made: list[_Variable]) -> Floats:
-    """Ways of leaving -> one flat axis over the variables that are made."""
-    if not made:
-        return table
-    flat = np.ravel_multi_index(states, [v.size for v in made])
-    wide = np.full((*table.shape[:-1], _n(made)), np.inf)
-    wide[..., flat] = table
-    return wide
-
-
-def _entered(
-    wide: Floats, read: Sequence[tuple[_Variable, int]], kept: Sequence[_Variable], ended: Sequence[_Variable]
-) -> Floats:
-    """Inputs -> [price, kept, ended, made], with a bundle's values tied together."""
-    order = [*kept, *ended]
-    index: list[Ints] = []
-    for variable, part in read:
-        states = np.arange(variable.size) if variable.leaves is None else variable.leaves[:, part]
-        shape = [1] * len(order)
-        shape[next(i for i, x in enumerate(order) if x is variable)] = len(states)
-        index.append(states.reshape(shape))
-    picked = wide[(slice(None), *index)] if index else wide
-    return np.ascontiguousarray(picked).reshape(len(wide), _n(kept), _n(ended), wide.shape[-1])

@@ -14,10 +14,17 @@ import numpy as np
 
 from ..problem import Floats
 
-__all__ = ["Eliminated", "eliminate"]
+__all__ = ["Eliminated", "TooWideError", "eliminate"]
+
+MOST_ENTRIES = 30_000_000
+"""Entries of the largest table: 240 MB."""
 
 Factor = tuple[tuple[int, ...], Floats]
 """Nodes, and costs of their strategies together: [price (or 1), node, node, …]."""
+
+
+class TooWideError(Exception):
+    """What is to be tabulated has too many combinations of strategies."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,6 +72,11 @@ def eliminate(
         Nodes that stay, in the order of the table's axes.
     prices : int
         How many prices there are.
+
+    Raises
+    ------
+    TooWideError
+        If a table would have more than `MOST_ENTRIES`.
     """
     sizes = {v: u.shape[1] for v, u in unary.items()}
     factors: dict[int, list[Factor]] = {v: [((v,), u)] for v, u in unary.items()}
@@ -79,8 +91,12 @@ def eliminate(
         return tuple(dict.fromkeys(x for axes, _ in factors[v] for x in axes if x != v))
 
     weight = {v: math.prod(sizes[u] for u in near(v)) * sizes[v] for v in left}
+    if prices * math.prod(sizes[v] for v in kept) > MOST_ENTRIES:
+        raise TooWideError
     while left:
         v = min(left, key=lambda x: (weight[x], x))
+        if prices * weight[v] > MOST_ENTRIES:
+            raise TooWideError
         left.discard(v)
         axes = near(v)
         total = _sum(factors[v], (v, *axes), sizes)

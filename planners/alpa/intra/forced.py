@@ -45,5 +45,7 @@ def _experts(op: Operator, analysis: Analysis) -> set[str]:
     formula = op.parsed
     if not any(name in analysis.parameters for name in op.inputs):
         return set()
-    loops = [{x for group in dims for x in group} for dims in (formula.result, *formula.operands)]
-    return set.intersection(*loops)
+    shared = set(formula.loops)
+    for dims in (formula.result, *formula.operands):
+        shared &= {x for group in dims for x in group}
+    return shared

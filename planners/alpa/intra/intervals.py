@@ -18,18 +18,20 @@ from ....profiles.graph import CostModel, Graph
 from ....simulator.mesh import LogicalMesh
 from ..problem import Floats
 from .analysis import Analysis
-from .chain import Chain, TooWideError
+from .chain import Chain
+from .eliminate import TooWideError
 from .options import IntraOptions
 from .plan import IntraPlan, evaluate
-from .pricing import Ints, Pricing
+from .pricing import Pricing
 from .segment_table import PARTS
 from .segments import Segments
 from .solve import solve_priced
 from .stage_model import build_stage
+from .strategies import Ints
 
 __all__ = ["IntervalTable", "interval_costs"]
 
-FACTORS = ((0, 1), (1 / 24, 1), (1 / 8, 1), (1 / 2, 1), (4, 1), (64, 1), (1 / 24, 8), (1 / 4, 8))
+FACTORS = ((0, 1), (1 / 16, 1), (1 / 4, 1), (1, 1), (4, 1), (64, 1), (1 / 16, 8), (1 / 2, 8))
 """Default prices: per byte of state, in units of the layers' seconds per byte of state; of activations, over that."""
 
 

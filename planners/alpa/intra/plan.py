@@ -160,7 +160,7 @@ def evaluate(
     for name, storage in model.storage.items():
         k = choice[model.node[name]]
         specs = pricing.specs(name).specs
-        weight, state = specs[storage.weight[k]], specs[storage.state[k]]
+        weight, state = specs[int(storage.weight[k])], specs[int(storage.state[k])]
         parameters[name] = str(weight)
         if state != weight:
             states[name] = str(state)
@@ -241,7 +241,7 @@ def _operand_collectives(pricing: Pricing, model: StageModel, choice: Sequence[i
             continue
         specs, at = pricing.specs(name), choice[model.node[name]]
         target = a.operands[k]
-        source = specs.specs[model.storage[name].weight[at] if parameter else model.specs[name][at]]
+        source = specs.specs[int((model.storage[name].weight if parameter else model.specs[name])[at])]
         shape, item = specs.shape, analysis.itemsize(name)
         way = reshard(source, target, shape, item, mesh)
         found += _planned(way, "forward", name, op.name)
@@ -250,7 +250,7 @@ def _operand_collectives(pricing: Pricing, model: StageModel, choice: Sequence[i
         if not pricing.trained(i, name):
             continue
         if parameter:
-            home = specs.specs[model.storage[name].state[at]]
+            home = specs.specs[int(model.storage[name].state[at])]
             back = reshard(target, home, shape, item, mesh, a.partial[k], fused=True)
             found += _planned(back, "backward" if options.reduce_every_microbatch else "reduce", name, op.name)
         else:

@@ -6,10 +6,8 @@ Everything is an array over strategies. Operators of repeated layers share their
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ....profiles.graph import CostModel, parameter_bytes
 from ....simulator.mesh import LogicalMesh
@@ -20,70 +18,9 @@ from .forced import batch_forced
 from .options import IntraOptions
 from .reshard import check_links, gradient_costs, reshard_costs
 from .specs import SpecSet, spec_set
+from .strategies import Choices, Ints, Storage, Table
 
-__all__ = ["Choices", "Ints", "Pricing", "Storage", "Table"]
-
-Ints = npt.NDArray[np.intp]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Choices:
-    """Strategies of one operator; those of a follower are numbered as its leader's.
-
-    Parameters
-    ----------
-    number : int
-        Unique on this mesh.
-    algorithms : tuple of Algorithm
-        What each strategy does.
-    result : ndarray of int
-        Spec of the result by number, per strategy.
-    operands : tuple of ndarray of int
-        Spec of each operand.
-    forward, backward_input, backward_weight : ndarray
-        Seconds of computing.
-    forward_comm, backward_comm : ndarray
-        Seconds of the operator's own collectives.
-    """
-
-    number: int
-    algorithms: tuple[Algorithm, ...]
-    result: Ints
-    operands: tuple[Ints, ...]
-    forward: Floats
-    backward_input: Floats
-    backward_weight: Floats
-    forward_comm: Floats
-    backward_comm: Floats
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Table:
-    """Seconds between the strategies of two nodes, [source, target].
-
-    Parameters
-    ----------
-    total : ndarray
-        What the objective counts.
-    forward, backward : ndarray
-        Of one microbatch: bringing values, taking gradients back.
-    reduce : ndarray, optional
-        Summing gradients once an iteration; `total` holds its share.
-    """
-
-    total: Floats
-    forward: Floats
-    backward: Floats
-    reduce: Floats | None = None
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Storage:
-    """Ways to store a parameter: specs of the weight, and of gradient and optimiser state, by number."""
-
-    number: int
-    weight: Ints
-    state: Ints
+__all__ = ["Pricing"]
 
 
 class Pricing:
@@ -142,8 +79,9 @@ class Pricing:
         if key not in self._known:
             op = self.analysis.graph.operators[i]
             specs = self.specs(op.inputs[operand]).specs
-            own = {s: follow(op, operand, specs[s], self.mesh) for s in set(ids.tolist())}
-            self._known[key] = self._choices(i, tuple(own[s] for s in ids.tolist()), False)
+            numbers: list[int] = ids.tolist()
+            own = {s: follow(op, operand, specs[s], self.mesh) for s in set(numbers)}
+            self._known[key] = self._choices(i, tuple(own[s] for s in numbers), False)
         return self._known[key]
 
     def storage(self, name: str) -> Storage:
@@ -256,49 +194,6 @@ class Pricing:
         rows = gradient_costs(self.specs(name).shape, self.analysis.itemsize(name), self.mesh)[1]
         live = [a for a in (0, 1) if self.mesh.shape[a] > 1]
         return np.array([rows[a.operands[k], tuple(x for x in a.partial[k] if x in live)] for a in reader.algorithms])
-
-    # -- memory -------------------------------------------------------------------------------------------------------
-
-    def stored_bytes(self, name: str, storage: Storage) -> Floats:
-        """Weight, optimiser state, and gradient where it is not added up as the operators make it."""
-        tensor, specs = self.analysis.graph.tensors[name], self.specs(name)
-        if name not in self.analysis.differentiable:
-            return tensor.bytes * specs.share[storage.weight]
-        weight, gradient, state = parameter_bytes(tensor.dtype, self.options.optimizer)
-        cut = state + (0 if self.adds_up else gradient)
-        return tensor.elements * (weight * specs.share[storage.weight] + cut * specs.share[storage.state])
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether gradients of several microbatches are added up before they are summed over devices."""
-        return self.options.microbatches > 1 and not self.options.reduce_every_microbatch
-
-    def gradient_bytes(self, i: int, choices: Choices) -> Floats:
-        """Gradients that an operator adds up over the microbatches, as it makes them."""
-        total = np.zeros(len(choices.algorithms))
-        for k, name in enumerate(self.analysis.graph.operators[i].inputs):
-            if self.adds_up and name in self.analysis.parameters and self.trained(i, name):
-                tensor = self.analysis.graph.tensors[name]
-                gradient = parameter_bytes(tensor.dtype, self.options.optimizer)[1]
-                total = total + tensor.elements * gradient * self.specs(name).share[choices.operands[k]]
-        return total
-
-    def value_bytes(self, name: str, ids: Ints) -> Floats:
-        """Bytes of a value on one device, per spec."""
-        specs = self.specs(name)
-        return float(np.prod(specs.shape)) * self.analysis.itemsize(name) * specs.share[ids]
-
-    def work_bytes(self, i: int, choices: Choices) -> Floats:
-        """Temporaries of an operator's backward pass: gradients of its result and of the activations that it reads.
-
-        Under ZeRO-3 the gathered weights as well.
-        """
-        op, analysis = self.analysis.graph.operators[i], self.analysis
-        total = self.value_bytes(op.name, choices.result)
-        for k, name in enumerate(op.inputs):
-            if name in analysis.graph.index or (self.options.zero == 3 and name in analysis.parameters):
-                total = total + self.value_bytes(name, choices.operands[k])
-        return total
 
     def _finer(self, specs: SpecSet, w: int) -> list[int]:
         """The finest specs that cut what a spec cuts, and more."""

@@ -14,19 +14,17 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, cast
 
 import numpy as np
 
 from ....errors import InputError
 from ....simulator.mesh import Collective, LogicalMesh
 from ..problem import Floats
-from .specs import Axes, ShardingSpec, SpecSet, spec_set
+from .moves import Kind, Moves, State, moves_of
+from .specs import Axes, ShardingSpec, spec_set
 
 __all__ = ["Resharding", "Step", "check_links", "collective_seconds", "gradient_costs", "reshard", "reshard_costs"]
 
-Kind = Literal["slice", "all_gather", "all_to_all", "all_reduce", "reduce_scatter"]
-State = tuple[ShardingSpec, Axes]
 _NOTHING = 1e-9
 """Bytes that cost as good as only the fixed cost of a message."""
 
@@ -85,16 +83,6 @@ class Resharding:
         return sum(step.seconds for step in self.steps)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Moves:
-    """States of tensors of one shape, and the steps between them."""
-
-    states: tuple[State, ...]
-    index: dict[State, int]
-    edges: tuple[tuple[int, int, Kind, Axes, int, int, float], ...]
-    """(from, to, kind, axes, source and target dimension, share of the tensor that moves)."""
-
-
 def reshard(
     source: ShardingSpec,
     target: ShardingSpec,
@@ -147,7 +135,7 @@ def _reshard(
     specs = spec_set(shape, mesh.shape)
     if source == target and not axes and source in specs.index:
         return Resharding(source, target, ())
-    moves = _moves(specs, scatter)
+    moves = moves_of(specs, scatter)
     ids = moves.index
     start, goal = ids.get((source, axes)), ids.get((target, ()))
     if start is None or goal is None:
@@ -190,67 +178,19 @@ def check_links(mesh: LogicalMesh) -> None:
                 )
 
 
-@lru_cache(maxsize=4096)
-def _moves(specs: SpecSet, scatter: bool) -> _Moves:
-    live = tuple(a for a in (0, 1) if specs.mesh[a] > 1)
-    subsets: list[Axes] = [(), *((a,) for a in live), *([live] if len(live) == 2 else [])]
-    states = tuple((s, p) for p in subsets for s in specs.specs if not s.axes & set(p))
-    ids = {state: i for i, state in enumerate(states)}
-    edges: list[tuple[int, int, Kind, Axes, int, int, float]] = []
-    for i, (spec, sums) in enumerate(states):
-        share = 1.0 / math.prod(spec.pieces(specs.mesh))
-        for axes in subsets[1:]:
-            here = {spec.dimension(a) for a in axes}
-            where = here.pop() if len(here) == 1 else -2  # axes that move together cut one dimension, or none
-            summed = set(axes) <= set(sums)
-            if where == -2 or (not summed and set(axes) & set(sums)):
-                continue
-            rest = tuple(a for a in sums if a not in axes)
-            if where >= 0 and spec.dims[where][-len(axes) :] != axes:
-                continue  # not the minor-most cut
-            gathered = _put(spec, axes, where, -1)
-            grown = share * math.prod(specs.mesh[a] for a in axes)
-            if summed:
-                edges.append((i, ids[spec, rest], "all_reduce", axes, -1, -1, share))
-            elif where >= 0:
-                edges.append((i, ids[gathered, sums], "all_gather", axes, where, -1, grown))
-            if summed and not scatter:
-                continue
-            kind: Kind = "reduce_scatter" if summed else "slice" if where < 0 else "all_to_all"
-            for d, cut in enumerate(gathered.dims):
-                if d != where and (not cut or cut[-1] < axes[0]):
-                    put = (_put(gathered, axes, -1, d), rest)
-                    if put in ids:
-                        edges.append((i, ids[put], kind, axes, where, d, share))
-    return _Moves(states, ids, tuple(edges))
-
-
-def _put(spec: ShardingSpec, axes: Axes, source: int, target: int) -> ShardingSpec:
-    dims = list(spec.dims)
-    if source >= 0:
-        dims[source] = tuple(a for a in dims[source] if a not in axes)
-    if target >= 0:
-        dims[target] = (*dims[target], *axes)
-    return ShardingSpec(tuple(dims))
-
-
 def collective_seconds(mesh: LogicalMesh, kind: Collective, n_bytes: float, axes: Axes, fused: bool = False) -> float:
     """Seconds of a collective; `fused`: without its fixed cost, which messages that travel together share."""
     seconds = mesh.seconds(kind, n_bytes, axes)
     return max(0.0, seconds - mesh.seconds(kind, _NOTHING, axes)) if fused else seconds
 
 
-def _seconds(moves: _Moves, n_bytes: float, mesh: LogicalMesh, fused: bool) -> list[float]:
+def _seconds(moves: Moves, n_bytes: float, mesh: LogicalMesh, fused: bool) -> list[float]:
     memo: dict[tuple[str, Axes, float], float] = {}
     found: list[float] = []
     for _, _, kind, axes, _, _, share in moves.edges:
         key = (kind, axes, share)
         if key not in memo:
-            memo[key] = (
-                0.0
-                if kind == "slice"
-                else collective_seconds(mesh, cast(Collective, kind), share * n_bytes, axes, fused)
-            )
+            memo[key] = 0.0 if kind == "slice" else collective_seconds(mesh, kind, share * n_bytes, axes, fused)
         found.append(memo[key])
     return found
 
@@ -260,7 +200,7 @@ def _closure(
     shape: tuple[int, ...], itemsize: int, mesh: LogicalMesh, sums: bool, fused: bool
 ) -> tuple[Floats, dict[State, int]]:
     specs = spec_set(shape, mesh.shape)
-    moves = _moves(specs, True)
+    moves = moves_of(specs, True)
     n = len(moves.states)
     cost = np.full((n, n), np.inf)
     seconds = _seconds(moves, float(math.prod(shape) * itemsize), mesh, fused)
@@ -281,7 +221,7 @@ def _closure(
     return rows, moves.index
 
 
-def _path(moves: _Moves, seconds: list[float], start: int, goal: int, n_bytes: float) -> tuple[Step, ...]:
+def _path(moves: Moves, seconds: list[float], start: int, goal: int, n_bytes: float) -> tuple[Step, ...]:
     """Shortest path, the same one every time: of those that differ by rounding only, one with the fewest steps."""
     step = 1e-10 * max(seconds, default=0.0)
     leaving: dict[int, list[int]] = {}
@@ -303,7 +243,7 @@ def _path(moves: _Moves, seconds: list[float], start: int, goal: int, n_bytes: f
     raise AssertionError  # gathering everything and slicing leads anywhere
 
 
-def _step(moves: _Moves, seconds: list[float], e: int, n_bytes: float) -> Step:
+def _step(moves: Moves, seconds: list[float], e: int, n_bytes: float) -> Step:
     _, j, kind, axes, source, target, share = moves.edges[e]
     spec, partial = moves.states[j]
     return Step(kind, axes, source, target, share * n_bytes, seconds[e], spec, partial)

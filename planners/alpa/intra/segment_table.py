@@ -9,9 +9,10 @@ import numpy as np
 
 from ..problem import Floats
 from .eliminate import Eliminated, eliminate
-from .pricing import Ints, Pricing
+from .pricing import Pricing
 from .segments import Segment
 from .stage_model import StageModel, build_stage
+from .strategies import Ints
 
 __all__ = ["PARTS", "SegmentTable", "segment_table"]
 

@@ -133,8 +133,9 @@ def _fix(pricing: Pricing, model: StageModel, name: str, wanted: str | tuple[str
         fits = [wanted in (a, a.axes) for a in algorithms]
         known = sorted({str(a.axes) for a in algorithms})
     elif name in model.storage:
-        pairs = zip(model.storage[name].weight, model.storage[name].state, strict=True)
-        stored = [(specs[w], specs[s]) for w, s in pairs]
+        weights: list[int] = model.storage[name].weight.tolist()
+        states: list[int] = model.storage[name].state.tolist()
+        stored = [(specs[w], specs[s]) for w, s in zip(weights, states, strict=True)]
         fits = [wanted in (pair, pair[0]) for pair in stored]
         known = sorted({str(w) for w, _ in stored})
     else:

@@ -13,7 +13,9 @@ import numpy as np
 from ....errors import InputError
 from ....profiles.graph import Graph
 from ..problem import Floats
-from .pricing import Choices, Ints, Pricing, Storage, Table
+from .memory import gradient_bytes, stored_bytes, value_bytes, work_bytes
+from .pricing import Pricing
+from .strategies import Choices, Ints, Storage, Table
 
 __all__ = ["Edge", "StageModel", "build_stage"]
 
@@ -141,28 +143,28 @@ def build_stage(pricing: Pricing, first: int, last: int) -> StageModel:
             storage = model.storage[name] = pricing.storage(name)
             step, gather = pricing.update(name, storage)
             seconds = ((step if counted else 0.0) + gather) / options.microbatches
-            at = model.add(name, np.asarray(seconds), pricing.stored_bytes(name, storage))
+            at = model.add(name, np.asarray(seconds), stored_bytes(pricing, name, storage))
             model.update[at] = step + gather
     for i in range(first, last):
         _add_operator(model, pricing, i, counted)
     kept = analysis.kept(first, last, options.recompute)
-    for name, i in kept.values.items():
+    for name in kept.values:
         if name in model.specs:
             at = model.node[name]
-            model.activation[at] = model.activation[at] + pricing.value_bytes(name, model.specs[name])
+            model.activation[at] = model.activation[at] + value_bytes(pricing, name, model.specs[name])
         else:  # an input of the graph, kept as its first reader needs it
-            at = model.node[graph.operators[i].name]
-            k = graph.operators[i].inputs.index(name)
-            ids = model.choices[i].operands[k]
-            model.activation[at] = model.activation[at] + pricing.value_bytes(name, ids)
+            j = next(j for j in range(first, last) if name in graph.operators[j].inputs)  # i may read a view of it
+            at, k = model.node[graph.operators[j].name], graph.operators[j].inputs.index(name)
+            ids = model.choices[j].operands[k]
+            model.activation[at] = model.activation[at] + value_bytes(pricing, name, ids)
     for name, group in kept.again.items():
         if name in model.specs:
-            held = (model.node[name], pricing.value_bytes(name, model.specs[name]))
+            held = (model.node[name], value_bytes(pricing, name, model.specs[name]))
             model.again.setdefault(group, []).append(held)
     for i in range(first, last):
         at = model.node[graph.operators[i].name]
         model.group[at] = groups[i]
-        model.work[at] = pricing.work_bytes(i, model.choices[i])
+        model.work[at] = work_bytes(pricing, i, model.choices[i])
     return model
 
 
@@ -192,7 +194,7 @@ def _add_operator(model: StageModel, pricing: Pricing, i: int, counted: bool) ->
     seconds = choices.forward_comm + choices.backward_comm
     if counted:
         seconds = seconds + choices.forward + choices.backward_input + choices.backward_weight
-    at = model.add(op.name, seconds, pricing.gradient_bytes(i, choices), leader)
+    at = model.add(op.name, seconds, gradient_bytes(pricing, i, choices), leader)
     model.forward[at] = choices.forward + choices.forward_comm
     model.backward[at] = choices.backward_input + choices.backward_weight + choices.backward_comm
     model.choices[i] = choices
