@@ -23,9 +23,9 @@ GROUPS = {
 
 COMMANDS = {
     "graph": "Show a model as a training graph; trace one from torch.",
-    "plan": "Search a placement of models on a cluster for a trace.",
+    "plan": "Search a placement of models for a trace, or how to train one.",
     "configure": "Search the fastest way to train a decoder on a cluster.",
-    "simulate": "Score a plan on a trace in simulation.",
+    "simulate": "Score a plan in simulation.",
     "export": "Write the files that start a plan elsewhere.",
     "run": "Run a plan for real on this machine.",
     "compare": "Hold real runs against the simulation.",
