@@ -28,14 +28,16 @@ def measure(family: str, system: str, gpus: int) -> dict[str, Any]:
     except InfeasibleError as error:
         return row | dict.fromkeys(_MEASURED, math.nan) | {"note": " ".join(str(error).split())}
     result = simulate_training(plan)
+    devices = [plan.mesh(s).n_devices for s in range(len(plan.stages))]
     flops = [stage.flops for stage in plan.stages]
+    share = max(f / n for f, n in zip(flops, devices, strict=True))
     return row | {
         "pflops": plan.predicted["pflops"] * plan.predicted["seconds"] / result.seconds,
         "seconds": result.seconds,
         "bubble": result.bubble,
         "microbatches": plan.microbatches,
         "stages": len(plan.stages),
-        "largest_stage": max(flops) * len(flops) / sum(flops),
+        "largest_stage": share * sum(devices) / sum(flops),
         "tensor_parallel": max(stage.logical[1] for stage in plan.stages),
         "planning_s": plan.planner.seconds,
         "note": _shape(plan),

@@ -39,7 +39,12 @@ def judged(frame: Frame, fast: bool) -> list[Claim]:
     listed = ", ".join(f"{n}: {a / b:.2f}" for n, a, b in zip(wide.index, local, without, strict=True))
     least = float((local / without).min())
     claims = [
-        EXPECTED["satisfactory"].judge(float((local / signal).min())),
+        EXPECTED["satisfactory"].judge(
+            float((local / signal).min()),
+            shown=", ".join(f"{n}: {a / b:.2f}" for n, a, b in zip(wide.index, local, signal, strict=True)),
+            why="a mesh that sends or receives does not compute meanwhile (overlap is not what the paper has), and "
+            "stages of large activations end where computation is even, which the stage programme alone looks at",
+        ),
         EXPECTED["never worse"].judge(least, shown=f"{least:.3f}× ({listed})"),
     ]
     if not fast:
