@@ -94,17 +94,24 @@ def from_torch(
             continue
         path = one.path(node)
         draft.path, draft.layer = path, layers.setdefault(key, len(layers)) if (key := _layer(path)) else -1
-        sizes = [[_pair(a, b, one, two, node.name) for a, b in zip(x, y, strict=True)]
-                 for x, y in zip(one.shapes(node), two.shapes(twin), strict=True)]  # fmt: skip
+        shapes = list(zip(one.shapes(node), two.shapes(twin), strict=True))
+        if any(len(x) != len(y) for x, y in shapes):
+            raise InputError(f"{one.source}: {node.name}: other dimensions at batch {two.batch} than at {one.batch}")
+        sizes = [[_pair(a, b, one, two, node.name) for a, b in zip(x, y, strict=True)] for x, y in shapes]
         step = Step(
             draft, f"{op}.{overload}", one.arguments(node, env), [tuple(s) for s in sizes], one.dtypes(node)
         )  # fmt: skip
-        if op not in SIZED and one.numbers(node) != two.numbers(twin):
+        if one.numbers(node, op in SIZED) != two.numbers(twin, op in SIZED):
             raise step.unknown("has a number that depends on the batch")
         handler = HANDLERS.get(f"{op.rstrip('_')}.{overload}") or HANDLERS.get(op.rstrip("_")) or HANDLERS.get(op)
         if handler is None:
             raise step.unknown()
-        env[node] = handler(step)
+        try:
+            env[node] = handler(step)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise step.unknown(f"cannot be said in loops ({type(error).__name__}: {error})") from error
         if op.endswith("_") and not op.startswith("_"):  # in place: what was read is what was written from here on
             env[node.args[0]] = env[node]
     return _graph(name or type(module).__name__, one, env[one.result], draft, tensors, items_per_sample, items)

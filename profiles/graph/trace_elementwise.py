@@ -111,7 +111,9 @@ def _rsub(step: Step) -> Result:
 
 
 def _where(step: Step) -> Result:
-    condition, x, y = (step.args[key] for key in ("condition", "self", "other"))
+    condition: Value = step.args["condition"]
+    x: Any = step.args["self"]
+    y: Any = step.args["other"]
     if isinstance(x, Value) and isinstance(y, Value):
         return pointwise(step, "where", [condition, x, y], (0,))
     if isinstance(y, Value):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ...errors import InputError
 from .operator import DTYPE_BYTES
 from .trace_errors import why_not
+from .trace_inputs import named_inputs, with_loss
 from .trace_tidy import LARGEST
 from .trace_values import Value
 
@@ -75,16 +75,19 @@ class Exported:
         """Dtype of every result."""
         return [_dtype(value) for value in _results(node)]
 
-    def arguments(self, node: Any, env: Mapping[Any, Any]) -> dict[str, Any]:
+    def arguments(self, node: Any, env: Mapping[Any, Any] | None) -> dict[str, Any]:
         """Arguments by name, defaults filled in, nodes replaced by what `env` has for them."""
         schema = node.target._schema.arguments
         found = {a.name: (a.default_value if a.has_default_value() else None) for a in schema}
         found |= {a.name: value for a, value in zip(schema, node.args, strict=False)}
         found |= node.kwargs
-        return {key: _replaced(value, env) for key, value in found.items()}
+        return found if env is None else {key: _replaced(value, env) for key, value in found.items()}
 
-    def numbers(self, node: Any) -> list[Any]:
-        """Arguments that are no tensors."""
+    def numbers(self, node: Any, sized: bool) -> list[Any]:
+        """Arguments that are no tensors; of calls whose arguments are sizes only those that are none."""
+        if sized:
+            found = self.arguments(node, None)
+            return [_plain(found.get(key)) for key in ("fill_value", "start", "step")]
         return [_plain(value) for value in (*node.args, *node.kwargs.values())]
 
 
@@ -104,7 +107,7 @@ def exported(
     source = name or type(module).__name__
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"from_torch: expected a torch.nn.Module (got {type(module).__name__})")
-    given = _named(module, inputs, source)
+    given = named_inputs(module, inputs, source)
     if loss is not None:
         given["labels"] = labels
     bad = next((key for key, x in given.items() if not isinstance(x, torch.Tensor)), None)
@@ -114,7 +117,7 @@ def exported(
     if not sizes or len(set(sizes.values())) > 1 or 0 in sizes.values():
         raise InputError(f"{source}: expected inputs with one batch size in dimension {batch_dim} (got {sizes})")
     batch = next(iter(sizes.values()))
-    whole = _with_loss(module, loss)
+    whole = with_loss(module, loss, isinstance(inputs, Mapping))
     one, two = (_export(whole, given, batch_dim, batch * k, module, source, known) for k in (1, 2))
     names = [[_operator(node) for node in x.calls] for x in (one, two)]
     if names[0] != names[1]:
@@ -122,50 +125,6 @@ def exported(
             f"{source}: makes other calls at batch {2 * batch} than at {batch}; expected the same operators"
         )
     return one, two
-
-
-def _named(module: Any, inputs: Sequence[Any] | Mapping[str, Any], source: str) -> dict[str, Any]:
-    if isinstance(inputs, Mapping):
-        return dict(inputs)
-    listed = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
-    try:
-        bound = inspect.signature(module.forward).bind(*listed)
-    except TypeError as error:
-        raise InputError(f"{source}: inputs: {error}") from None
-    found: dict[str, Any] = {}
-    for key, value in bound.arguments.items():
-        if isinstance(value, tuple) and key not in ("self",):  # *args
-            found |= {f"{key}{i}": x for i, x in enumerate(value)}
-        else:
-            found[key] = value
-    return found
-
-
-def _with_loss(module: Any, loss: str | Callable[..., Any] | None) -> Any:
-    import torch
-    from torch.nn import functional
-
-    def cross_entropy(result: Any, labels: Any) -> Any:
-        return functional.cross_entropy(result.flatten(0, -2), labels.flatten())
-
-    losses: Mapping[str, Callable[..., Any]] = {"cross_entropy": cross_entropy, "mse": functional.mse_loss}
-    if isinstance(loss, str) and loss not in losses:
-        raise InputError(f"loss: expected {' or '.join(map(repr, losses))} or a function (got {loss!r})")
-    function = losses[loss] if isinstance(loss, str) else loss
-
-    class Traced(torch.nn.Module):
-        """The module under a known name, and its loss."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.traced = module
-
-        def forward(self, given: Mapping[str, Any]) -> Any:
-            if function is None:
-                return self.traced(*given.values())
-            return function(self.traced(*[x for key, x in given.items() if key != "labels"]), given["labels"])
-
-    return Traced()
 
 
 def _export(
@@ -222,7 +181,11 @@ def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, sourc
         if not hasattr(node.meta.get("val"), "shape"):
             raise InputError(f"{source}: input {node.name!r}: expected a tensor")
         is_input = spec.kind == InputKind.USER_INPUT
-        target = next(names) if is_input else first.get(str(spec.target).removeprefix("traced."), str(spec.target))
+        target = (
+            _apart(next(names), parts)
+            if is_input
+            else first.get(str(spec.target).removeprefix("traced."), str(spec.target))
+        )
         trains = spec.kind == InputKind.PARAMETER and parts[target].requires_grad
         value = node.meta["val"]
         tensors.append(Given(node, target, tuple(value.shape), _dtype(value), trains, is_input))
@@ -243,6 +206,10 @@ def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, sourc
         and parts[t.name].numel() <= LARGEST
     }
     return Exported(batch, type(module).__name__, tensors, calls, scalars[0], constants)
+
+
+def _apart(name: str, parts: Mapping[str, Any]) -> str:
+    return f"inputs.{name}" if name in parts else name
 
 
 def _order(module: Any) -> Callable[[tuple[str, Any]], int]:

@@ -267,7 +267,7 @@ def _upsample(step: Step) -> Result:
         before, after = total(x.dims[k])[0], step.sizes[0][k][0]
         if after % before:
             raise step.unknown("only whole factors are known")
-        sizes[f"times {k}"] = (after // before,) * 2
+        sizes[f"times {k}"] = (after // before, after // before)
         out.append((k, f"times {k}"))
     return step.draft.add("upsample", "view", [(x, range(rank))], out, sizes=sizes)
 

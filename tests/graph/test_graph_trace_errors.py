@@ -68,6 +68,7 @@ def test_data_dependent_control_flow(function: Callable[[Tensor], Any], device: 
         (lambda x: x.flip(0), "in module 'inner': moves the samples of the batch"),
         (lambda x: x @ x.T @ torch.ones(x.shape[0], x.shape[0] + 1), "a size of 3 at batch 2 is 5 at batch 4"),
         (lambda x: x / x.shape[0], "in module 'inner': has a number that depends on the batch"),
+        (lambda x: x + torch.full((4,), 1 / x.shape[0]), "in module 'inner': has a number that depends on the batch"),
         (lambda x: torch.zeros(4, dtype=torch.complex64) + x, "dtype complex64 is not known to graphs"),
         (lambda x: x + 1 if x.shape[0] > 2 else x * 2 - x, "makes other calls at batch 4 than at 2"),
         (lambda x: F.conv_transpose1d(x[:, None], torch.ones(1, 1, 2)), "not known"),
@@ -132,3 +133,25 @@ def test_the_module_is_left_as_it_was() -> None:
     assert net.training
     assert [op.attributes["fn"] for op in graph.operators if op.kind == "elementwise"][-1] == "dropout"
     assert {t.name for t in graph.parameters} == {"0.weight", "0.bias", "1.weight", "1.bias"}
+
+
+def test_inputs_may_be_named_and_batches_of_one_are_batches() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 3))
+
+        def forward(self, x: Tensor, scale: Tensor, weight: Tensor | None = None) -> Tensor:
+            y = x @ self.weight * scale
+            return y.sum() if weight is None else (y * weight).sum()
+
+    one = torch.ones(1, 4), torch.ones(1, 1), torch.ones(1, 3)
+    graph = from_torch(Named(), {"weight": one[2], "scale": one[1], "x": one[0]})
+    assert [t.name for t in graph.inputs] == ["inputs.weight", "scale", "x"]
+    assert [t.name for t in graph.parameters] == ["weight"]
+    assert graph.operators[0].inputs == ("x", "weight")
+    grown = graph.with_batch(5)
+    assert [t.shape for t in grown.inputs] == [(5, 3), (5, 1), (5, 4)]
+    assert grown.operators[-2].inputs[1] == "inputs.weight"
+    with pytest.raises(InputError, match="squeeze: other dimensions at batch 2 than at 1"):
+        from_torch(Outer(lambda x: x.squeeze()), (torch.ones(1, 4),))
