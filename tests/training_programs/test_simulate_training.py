@@ -211,6 +211,22 @@ def test_messages_to_one_mesh_of_the_same_node_queue():
     assert both - alone == pytest.approx(one)
 
 
+def test_messages_of_one_mesh_queue():
+    """Stage 0 hands stages 1 and 2, in its node, something at once, beside computation: one after the other."""
+    stage = plan(1).stages[0].model_copy(update={"logical": (1, 2)})
+    stages = tuple(stage.model_copy(update={"mesh": s, "first": s, "last": s + 1}) for s in range(3))
+    meshes = tuple(MeshEntry(hosts=1, devices=2, first_device=2 * s) for s in range(3))
+    transfers = tuple(
+        TransferEntry(source=0, target=s, value="x", bytes=1e11, source_spec="S1R", target_spec="S1R", gradient=False)
+        for s in (1, 2)
+    )
+    update = {"meshes": meshes, "stages": stages, "transfers": transfers, "overlap": True}
+    result = simulate_training(plan(1, 1).model_copy(update=update))
+    one = result.links.links["forward", 0, 1].seconds
+    assert one > 0.1
+    assert result.seconds == pytest.approx(1.0 + 2 * one + 3.0)
+
+
 def test_tied_gradients_are_exchanged_as_they_are_kept():
     """Where ZeRO cuts gradients, shards cross, and nothing is gathered."""
     made = plan(2, 2, n_bytes=1.0)
