@@ -72,6 +72,9 @@ class AlpaOptions:
         How tensors move between meshes (§6).
     optimizer : {"adam", "sgd"}
         Decides the bytes of a parameter's state.
+    solve_s : float
+        Seconds that the exact ILP of each large chosen stage may take where the prices of memory leave a gap. By
+        default it is not tried: the plan would depend on the machine's speed.
     workers : int
         Processes that price submeshes. The plan does not depend on it.
 
@@ -99,6 +102,7 @@ class AlpaOptions:
     overlap: bool = False
     resharding: Literal["send_recv", "scatter_gather", "local_all_gather"] = "local_all_gather"
     optimizer: Literal["adam", "sgd"] = "adam"
+    solve_s: float = 0.0
     workers: int = 1
 
     def __post_init__(self) -> None:
@@ -115,7 +119,8 @@ class AlpaOptions:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InputError(f"alpa: {name}: expected a positive integer (got {value!r})")
-        for name, least, most in (("delta", 0.0, math.inf), ("epsilon", 0.0, math.inf), ("memory_fraction", 0.0, 1.0)):
+        ranges = [(name, 0.0, math.inf) for name in ("delta", "epsilon", "solve_s")] + [("memory_fraction", 0.0, 1.0)]
+        for name, least, most in ranges:
             value = getattr(self, name)
             number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
             if not number or not least <= value <= most or (name == "memory_fraction" and value == 0):

@@ -46,7 +46,9 @@ def bare(graph, cluster):
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    plan(zoo_graph("tiny-gpt"), Cluster(1, 2), global_batch=4, microbatches=2)
+    for recompute in ("auto", "full"):
+        plan(zoo_graph("tiny-gpt"), Cluster(1, 2), global_batch=4, microbatches=2, options={"recompute": recompute})
+    plan(zoo_graph("gpt3-350m"), Cluster(1, 8), global_batch=8, microbatches=8, options={"n_layers": 4})
 
 
 @pytest.mark.parametrize("name", MODELS)

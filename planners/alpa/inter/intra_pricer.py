@@ -32,10 +32,13 @@ class IntraPricer:
         Seconds of operators.
     options : IntraOptions
         Beside memory, microbatches and recomputation, which the inter-operator pass sets.
+    solve_s : float
+        As `AlpaOptions` has it.
     """
 
     costs: CostModel
     options: IntraOptions
+    solve_s: float = 0.0
     _layers: tuple[Layer, ...] = ()
     _analyses: dict[int, tuple[Graph, Analysis]] = field(default_factory=dict[int, tuple[Graph, Analysis]], repr=False)
 
@@ -44,7 +47,7 @@ class IntraPricer:
         """The pass as a planner's options want it; by default on a roofline of the cluster's devices."""
         from ....profiles.graph import roofline
 
-        return cls(costs or roofline(cluster.spec, dtype=None), intra_options(options))
+        return cls(costs or roofline(cluster.spec, dtype=None), intra_options(options), options.solve_s)
 
     @property
     def source(self) -> str:
@@ -76,7 +79,13 @@ class IntraPricer:
         whole = bool(inside) and inside[0][0] == first and inside[-1][1] == last
         return stage_plan(
             solve_chosen(
-                graph, inside if whole else [(first, last)], mesh, self.costs, options, analysis=self._analysis(graph)
+                graph,
+                inside if whole else [(first, last)],
+                mesh,
+                self.costs,
+                options,
+                analysis=self._analysis(graph),
+                solve_s=self.solve_s,
             )
         )
 

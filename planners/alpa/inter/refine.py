@@ -38,6 +38,7 @@ def solve_chosen(
     *,
     analysis: Analysis,
     small: int = SMALL,
+    solve_s: float = 0.0,
 ) -> IntraPlan:
     """The best sharding that fits, and a bound that no sharding that fits is under.
 
@@ -57,6 +58,8 @@ def solve_chosen(
         Of the graph.
     small : int
         Operators up to which the exact ILP is solved.
+    solve_s : float
+        Seconds that the ILP of a larger stage may take where prices leave a gap; 0: it is not tried.
 
     Raises
     ------
@@ -67,9 +70,10 @@ def solve_chosen(
     best, bound = _priced(graph, layers, mesh, costs, options, analysis)
     if best is not None and best.objective - bound <= NEAR * best.objective:
         return replace(best, bound=bound, status="optimal")
-    if last - first <= small or best is None:
+    if last - first <= small or best is None or solve_s > 0:
+        timed = options if last - first <= small or solve_s == 0 else replace(options, time_limit_s=solve_s)
         try:
-            exact = solve_stage(graph, first, last, mesh, costs, options, analysis=analysis)
+            exact = solve_stage(graph, first, last, mesh, costs, timed, analysis=analysis)
         except RunError:  # time ran out before any plan was found
             if best is None:
                 raise InfeasibleError(

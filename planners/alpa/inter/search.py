@@ -53,6 +53,7 @@ class Search:
     progress: Callable[[str], None] | None = None
     evaluations: int = 0
     tables: dict[int, StageTable] = field(default_factory=dict[int, StageTable])
+    graphs: dict[int, Graph] = field(default_factory=dict[int, Graph])
 
     def best(self, counts: Sequence[int]) -> Found | None:
         """The plan with the least seconds over these numbers of microbatches; None if none fits.
@@ -156,4 +157,6 @@ class Search:
         return of_operators[np.ix_(firsts, lasts)]
 
     def _graph(self, count: int) -> Graph:
-        return self.graph.with_batch(self.global_batch // count)
+        if count not in self.graphs:
+            self.graphs[count] = self.graph.with_batch(self.global_batch // count)
+        return self.graphs[count]
