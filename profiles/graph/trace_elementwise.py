@@ -117,7 +117,8 @@ def _where(step: Step) -> Result:
     if isinstance(x, Value) and isinstance(y, Value):
         return pointwise(step, "where", [condition, x, y], (0,))
     if isinstance(y, Value):
-        return pointwise(step, "masked_fill", [y, condition], (1,), value=number(x))
+        fill: Any = x
+        return pointwise(step, "masked_fill", [y, condition], (1,), value=number(fill))
     if isinstance(x, Value):
         other = pointwise(step, "not", [condition], word="not", dtype="bool")
         return pointwise(step, "masked_fill", [x, other], (1,), value=number(y))
