@@ -72,6 +72,7 @@ def megatron(
     ----------
     graph, cluster, global_batch, microbatches, options, progress
         As for `planners.alpa.plan`. Weight-update sharding is off: Megatron-LM v2 has none.
+        Recomputation is that of the options for all stages; with auto the least that fits.
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the devices.
 
@@ -87,8 +88,10 @@ def megatron(
     check_request(graph, cluster, global_batch, microbatches)
     memory = cluster.spec.memory_bytes * chosen.memory_fraction
     pricer = FixedPricer(costs or roofline(cluster.spec), intra_options(chosen), megatron_axes)
-    recompute: Recompute = "none" if chosen.recompute == "auto" else chosen.recompute
-    best: tuple[float, Grid] | None = None
+    recompute: tuple[Recompute, ...] = (
+        ("none", "selective", "full") if chosen.recompute == "auto" else (chosen.recompute,)
+    )
+    best: tuple[float, Grid, Recompute] | None = None
     evaluated = 0
     for grid, bound in _grids(graph, cluster, global_batch, microbatches, pricer):
         if best is not None and bound >= best[0]:
@@ -96,10 +99,13 @@ def megatron(
         tp, pp, dp, count = grid
         if progress is not None:
             progress(f"tensor {tp}, pipeline {pp}, data {dp}, {count} microbatches")
-        seconds = _seconds(graph.with_batch(global_batch // count), cluster, grid, pricer, recompute, memory, chosen)
-        evaluated += 1
-        if seconds is not None and (best is None or seconds < best[0]):
-            best = seconds, grid
+        sized = graph.with_batch(global_batch // count)
+        for kept in recompute:  # each takes longer than the one before it, and holds less
+            seconds = _seconds(sized, cluster, grid, pricer, kept, memory, chosen)
+            evaluated += 1
+            if seconds is not None:
+                best = (seconds, grid, kept) if best is None or seconds < best[0] else best
+                break
     if best is None:
         raise InfeasibleError(
             f"megatron: no tensor, pipeline and data parallelism of {graph.name!r} on {cluster} fits "
@@ -110,7 +116,7 @@ def megatron(
     bounds = block_stages(sized, pp)
     assert bounds is not None
     return build_plan(
-        sized, cluster, [_shape(cluster, dp * tp)] * pp, [(*b, (dp, tp), recompute) for b in bounds], pricer, count,
+        sized, cluster, [_shape(cluster, dp * tp)] * pp, [(*b, (dp, tp), best[2]) for b in bounds], pricer, count,
         memory, chosen, planner="megatron", started=started, evaluations=evaluated,
         record={"tensor": tp, "pipeline": pp, "data": dp}, programme_s=best[0],
     )  # fmt: skip
