@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -110,7 +111,14 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     for iteration in range(job["iterations"]):
         inputs.prepare(iteration, names, plan.microbatches)
         dist.barrier(everyone)
-        spans = executor.run(iteration)
+        if job["audit"]:
+            from torch.distributed.tensor.debug import CommDebugMode
+
+            with CommDebugMode() as heard:
+                spans = executor.run(iteration)
+            answer.setdefault("heard", Counter()).update({str(op): n for op, n in heard.get_comm_counts().items()})
+        else:
+            spans = executor.run(iteration)
         answer["spans"].append(spans)
         answer["seconds"].append(max((span.end for span in spans), default=0.0))
         losses = [x for runner in runners.values() for x in runner.losses.values()]

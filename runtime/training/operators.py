@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...errors import InputError
 from ...profiles.graph import Operator
 from ...profiles.graph.notation import Dims
+from .elementwise import elementwise, result_loops, view
 from .loops import Local, join_loops, split_loops
 from .statistics import cross_entropy_rows, log_sum_exp, moments
 
@@ -47,10 +48,6 @@ def _apart(local: Local, operands: Sequence[Tensor], order: Sequence[str]) -> li
     ]
 
 
-def _result_loops(op: Operator) -> tuple[str, ...]:
-    return tuple(loop for group in op.parsed.result for loop in group)
-
-
 def _contraction(local: Local, operands: Sequence[Tensor]) -> Tensor:
     import torch
 
@@ -62,7 +59,7 @@ def _contraction(local: Local, operands: Sequence[Tensor]) -> Tensor:
         have = [loop for group in dims for loop in group]
         views.append(x.reshape([local.sizes[loop] for loop in have]))
         terms.append("".join(letter[loop] for loop in have))
-    out = _result_loops(op)
+    out = result_loops(op)
     y: Tensor = torch.einsum(f"{','.join(terms)}->{''.join(letter[loop] for loop in out)}", *views)
     if "scale" in op.attributes:
         y = y * float(cast("float", op.attributes["scale"]))
@@ -104,60 +101,6 @@ def _embedding(local: Local, operands: Sequence[Tensor]) -> Tensor:
     return found * here[..., None].to(found.dtype)  # rows of others are theirs to add
 
 
-def _rotated(local: Local, x: Tensor, order: Sequence[str]) -> Tensor:
-    """Rotary embedding of the last dimension, halves paired (GPT-NeoX, Llama)."""
-    import torch
-
-    op = local.op
-    position = str(_attribute(op, "position"))
-    half = x.shape[-1] // 2
-    rates = float(_attribute(op, "theta")) ** (-torch.arange(half, dtype=torch.float64) / half)
-    angle = torch.outer(local.index(position).to(torch.float64), rates)
-    at = [local.sizes[position] if loop == position else 1 for loop in order[:-1]]
-    cos, sin = (f(angle).to(x.dtype).reshape(*at, half) for f in (torch.cos, torch.sin))
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
-def _gelu(op: Operator, x: Tensor) -> Tensor:
-    import torch
-
-    return torch.nn.functional.gelu(x, approximate=str(op.attributes.get("approximate", "none")))
-
-
-def _elementwise(local: Local, operands: Sequence[Tensor]) -> Tensor:
-    import torch
-
-    op, order = local.op, _result_loops(local.op)
-    xs = _apart(local, operands, order)
-    functions: Mapping[str, Callable[[], Tensor]] = {
-        "add": lambda: _fold(xs, torch.add),
-        "mul": lambda: _fold(xs, torch.mul),
-        "gelu": lambda: _gelu(op, xs[0]),
-        "relu": lambda: torch.relu(xs[0]),
-        "silu": lambda: torch.nn.functional.silu(xs[0]),
-        "tanh": lambda: torch.tanh(xs[0]),
-        "sigmoid": lambda: torch.sigmoid(xs[0]),
-        "exp": lambda: torch.exp(xs[0]),
-        "nonzero": lambda: (xs[0] != 0).to(xs[0].dtype),
-        "identity": lambda: xs[0] + 0.0,
-        "scale": lambda: xs[0] * float(_attribute(op, "scale")),
-        "rope": lambda: _rotated(local, xs[0], order),
-    }
-    fn = str(_attribute(op, "fn"))
-    if fn not in functions:
-        raise _unknown(op, fn, tuple(functions))
-    y = functions[fn]().expand([local.sizes[loop] for loop in order])
-    return join_loops(y, op.parsed.result, local.sizes, order)
-
-
-def _fold(xs: Sequence[Tensor], fn: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    y = xs[0]
-    for x in xs[1:]:
-        y = fn(y, x)
-    return y
-
-
 def _statistic(op: Operator) -> tuple[str, ...]:
     return tuple(x.name for x in op.loops if x.split in ("statistic", "whole"))
 
@@ -165,12 +108,12 @@ def _statistic(op: Operator) -> tuple[str, ...]:
 def _norm(local: Local, operands: Sequence[Tensor]) -> Tensor:
     import torch
 
-    op, order = local.op, _result_loops(local.op)
+    op, order = local.op, result_loops(local.op)
     x, *affine = _apart(local, operands, order)
     over = tuple(loop for loop in order if loop in _statistic(op))
     fn, eps = str(op.attributes.get("fn", "layer")), float(_attribute(op, "eps"))
-    if fn not in ("layer", "rms", "batch"):
-        raise _unknown(op, fn, ("layer", "rms", "batch"))
+    if fn not in ("layer", "rms", "batch", "group"):
+        raise _unknown(op, fn, ("layer", "rms", "batch", "group"))
     dims = tuple(order.index(loop) for loop in over)
     mean, variance = moments(local, x, dims, over, centred=fn != "rms")
     y = (x - mean if fn != "rms" else x) * torch.rsqrt(variance + eps)
@@ -193,15 +136,17 @@ def _causal(local: Local, scores: Tensor, order: Sequence[str]) -> Tensor:
 def _softmax(local: Local, operands: Sequence[Tensor]) -> Tensor:
     import torch
 
-    op, order = local.op, _result_loops(local.op)
+    op, order = local.op, result_loops(local.op)
     (x,) = _apart(local, operands, order)
     x = _causal(local, x, order)
     over = tuple(loop for loop in order if loop in _statistic(op))
     dims = tuple(order.index(loop) for loop in over)
-    if len(dims) == 1 and not local.axes_of(over):
+    log = op.attributes.get("fn") == "log_softmax"
+    if len(dims) == 1 and not local.axes_of(over) and not log:
         y = torch.softmax(x, dim=dims[0])
     else:
-        y = torch.exp(x - log_sum_exp(local, x, dims, over))
+        y = x - log_sum_exp(local, x, dims, over)
+        y = y if log else torch.exp(y)
     return join_loops(y, op.parsed.result, local.sizes, order)
 
 
@@ -210,9 +155,9 @@ def _attention(local: Local, operands: Sequence[Tensor]) -> Tensor:
     import torch
 
     op = local.op
-    q, k, v = op.parsed.operands
+    q, k, v, *_ = op.parsed.operands
     key, inner = str(_attribute(op, "key")), q[-1][-1]  # the size of a head, the last loop of all three
-    out = _result_loops(op)
+    out = result_loops(op)
     order = [loop for loop in out if loop != inner] + [key]
     letter = {loop: chr(ord("a") + i) for i, loop in enumerate(op.parsed.loops)}
 
@@ -224,39 +169,45 @@ def _attention(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
     xs = [
         x.reshape([local.sizes[loop] for loop in flat(dims)])
-        for x, dims in zip(operands, op.parsed.operands, strict=True)
+        for x, dims in zip(operands[:3], op.parsed.operands[:3], strict=True)
     ]
     scale = float(cast("float", op.attributes.get("scale", 1.0 / math.sqrt(local.full([inner])))))
     scores = torch.einsum(f"{term(flat(q))},{term(flat(k))}->{term(order)}", xs[0], xs[1]) * scale
     scores = _causal(local, scores, order)
+    for x, dims in zip(operands[3:], op.parsed.operands[3:], strict=True):
+        mask = split_loops(x, dims, local.sizes, order)
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     p = torch.exp(scores - log_sum_exp(local, scores, (len(order) - 1,), (key,)))
     y: Tensor = torch.einsum(f"{term(order)},{term(flat(v))}->{term(out)}", p, xs[2])
     return join_loops(y, op.parsed.result, local.sizes, out)
 
 
 def _convolution(local: Local, operands: Sequence[Tensor]) -> Tensor:
-    import torch
+    from torch.nn import functional
 
-    op = local.op
-    how: dict[str, Any] = {
-        name: op.attributes[name] for name in ("stride", "padding", "dilation") if name in op.attributes
-    }
-    return torch.nn.functional.conv2d(operands[0], operands[1], **how)
+    x, weight = operands
+    a = dict[str, Any](local.op.attributes)
+    call = {3: functional.conv1d, 4: functional.conv2d, 5: functional.conv3d}[x.ndim]
+    return call(
+        x, weight, None, a.get("stride", 1), a.get("padding", 0), a.get("dilation", 1), x.shape[1] // weight.shape[1]
+    )
 
 
 def _pool(local: Local, operands: Sequence[Tensor]) -> Tensor:
-    import torch
+    from torch.nn import functional
 
-    op = local.op
-    how: dict[str, Any] = {name: op.attributes[name] for name in ("stride", "padding") if name in op.attributes}
-    fn = str(_attribute(op, "fn"))
-    pools: Mapping[str, Callable[..., Any]] = {
-        "max": torch.nn.functional.max_pool2d,
-        "mean": torch.nn.functional.avg_pool2d,
+    op, x = local.op, operands[0]
+    pools: Mapping[tuple[str, int], Callable[..., Any]] = {
+        ("max", 3): functional.max_pool1d,
+        ("max", 4): functional.max_pool2d,
+        ("mean", 3): functional.avg_pool1d,
+        ("mean", 4): functional.avg_pool2d,
     }
-    if fn not in pools:
-        raise _unknown(op, fn, tuple(pools))
-    return pools[fn](operands[0], _attribute(op, "kernel"), **how)
+    key = str(_attribute(op, "fn")), x.ndim
+    if key not in pools:
+        raise _unknown(op, key[0], ("max", "mean"))
+    stride: Any = op.attributes.get("stride")
+    return pools[key](x, _attribute(op, "kernel"), stride, cast("Any", op.attributes.get("padding", 0)))
 
 
 def _gate(local: Local, operands: Sequence[Tensor]) -> Tensor:
@@ -268,7 +219,7 @@ def _gate(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
     op = local.op
     token, expert, place = (str(_attribute(op, name)) for name in ("token", "expert", "place"))
-    rest = tuple(loop for loop in _result_loops(op) if loop not in (token, expert, place))
+    rest = tuple(loop for loop in result_loops(op) if loop not in (token, expert, place))
     (x,) = _apart(local, operands, (*rest, token, expert))
     capacity = int(cast("int", _attribute(op, "capacity")))
     shares, chosen = x.topk(int(cast("int", _attribute(op, "top_k"))), dim=-1)
@@ -287,44 +238,51 @@ def _gate(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
 def _loss(local: Local, operands: Sequence[Tensor]) -> Tensor:
     """Mean (or sum) over the rows of the whole; a part of it where rows are cut."""
+    import torch
+
     op = local.op
+    fn, mean = str(op.attributes.get("fn", "cross_entropy")), op.attributes.get("reduction", "mean") == "mean"
+    if fn == "mse":
+        total = (operands[0] - operands[1]).square().sum()
+        return total / local.full([loop for group in op.parsed.operands[0] for loop in group]) if mean else total
     logits, labels = op.parsed.operands
     rows = tuple(loop for group in labels for loop in group)
     classes = tuple(loop for group in logits for loop in group if loop not in rows)
-    (x,) = (split_loops(operands[0], logits, local.sizes, (*rows, *classes)),)
-    y = split_loops(operands[1], labels, local.sizes, rows)
-    fn = str(op.attributes.get("fn", "cross_entropy"))
     if fn != "cross_entropy" or len(classes) != 1:
-        raise _unknown(op, fn, ("cross_entropy",))
-    per_row = cross_entropy_rows(local, x, y, classes[0])
-    total = per_row.sum()
-    return total / local.full(rows) if op.attributes.get("reduction", "mean") == "mean" else total
+        raise _unknown(op, fn, ("cross_entropy", "mse"))
+    x = split_loops(operands[0], logits, local.sizes, (*rows, *classes))
+    y = split_loops(operands[1], labels, local.sizes, rows)
+    counted = y != int(cast("int", op.attributes.get("ignore_index", -100)))
+    per_row = cross_entropy_rows(local, x, torch.where(counted, y, 0), classes[0])
+    total = torch.where(counted, per_row, 0.0).sum()
+    if not mean:
+        return total
+    if "ignore_index" not in op.attributes:
+        return total / local.full(rows)
+    number = counted.sum().to(total.dtype)  # of the whole: rows of others count too
+    return total / local.total(number, local.axes_of(rows))
 
 
 def _reduction(local: Local, operands: Sequence[Tensor]) -> Tensor:
     op = local.op
     order = op.parsed.loops
     (x,) = _apart(local, operands, order)
-    kept = _result_loops(op)
+    kept = result_loops(op)
     gone = tuple(i for i, loop in enumerate(order) if loop not in kept)
     fn = str(op.attributes.get("fn", "sum"))
     if fn == "sum" or fn == "mean":
         y = x.sum(dim=gone) if gone else x
         y = y / local.full([order[i] for i in gone]) if fn == "mean" else y
-    elif fn == "max":
+    elif fn in ("max", "min", "argmax"):
         if local.axes_of([order[i] for i in gone]):
-            raise InputError(f"operator {op.name!r}: the loop of a maximum cannot be cut")
-        y = x.amax(dim=gone) if gone else x
+            raise InputError(f"operator {op.name!r}: the loop of a {fn} cannot be cut; it is no sum")
+        if fn == "argmax":
+            y = x.movedim(gone, tuple(range(-len(gone), 0))).flatten(-len(gone)).argmax(-1)
+        else:
+            y = (x.amax(dim=gone) if fn == "max" else x.amin(dim=gone)) if gone else x
     else:
-        raise _unknown(op, fn, ("sum", "mean", "max"))
+        raise _unknown(op, fn, ("sum", "mean", "max", "min", "argmax"))
     return join_loops(y, op.parsed.result, local.sizes, [loop for loop in order if loop in kept])
-
-
-def _view(local: Local, operands: Sequence[Tensor]) -> Tensor:
-    op = local.op
-    order = op.parsed.loops
-    (x,) = _apart(local, operands, order)
-    return join_loops(x, op.parsed.result, local.sizes, order)
 
 
 COMPUTE: Mapping[str, Callable[[Local, Sequence[Any]], Any]] = MappingProxyType(
@@ -340,8 +298,8 @@ COMPUTE: Mapping[str, Callable[[Local, Sequence[Any]], Any]] = MappingProxyType(
         "softmax": _softmax,
         "reduction": _reduction,
         "pool": _pool,
-        "elementwise": _elementwise,
-        "view": _view,
+        "elementwise": elementwise,
+        "view": view,
     }
 )
 """Kind of operator -> what it computes."""

@@ -76,6 +76,8 @@ class TrainingRun:
         Parameter -> whole array, of the last iteration; empty if they were not asked for.
     difference : Difference, optional
         From the single-device run, if it was asked for.
+    heard : mapping
+        Rank -> operator of torch.distributed -> number, by torch's own CommDebugMode, if it was asked for.
     """
 
     seconds: tuple[float, ...]
@@ -87,6 +89,7 @@ class TrainingRun:
     gradients: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     weights: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     difference: Difference | None = None
+    heard: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def median_s(self) -> float:
@@ -112,6 +115,7 @@ def run_training(
     dtype: Literal["float32", "float64"] = "float32",
     compare: bool = False,
     keep: bool = False,
+    audit: bool = False,
     learning_rate: float = 1e-3,
     processes: int | None = None,
     timeout_s: float = 60.0,
@@ -135,6 +139,8 @@ def run_training(
         Also run on a single device, and say how far the two are apart.
     keep : bool
         Whether to bring gradients and weights back (`compare` does).
+    audit : bool
+        Whether torch's CommDebugMode counts collectives too; slow.
     learning_rate : float
         Of the plan's optimiser.
     processes : int, optional
@@ -167,7 +173,7 @@ def run_training(
     optimizer = Optimizer(plan.model.optimizer, learning_rate)
     job = training_job(
         plan, small, program_of(plan, small), seed=seed, iterations=iterations, dtype=dtype, keep=keep or compare,
-        optimizer=optimizer,
+        optimizer=optimizer, audit=audit,
     )  # fmt: skip
     if session is not None:
         run = _collect(plan, session.run(job, rank_names(plan)))
@@ -226,7 +232,7 @@ def _derived(plan: TrainingPlan, graph: Graph) -> Program:
 
 def training_job(
     plan: TrainingPlan, graph: Graph, program: Program, *, seed: int, iterations: int, dtype: str, keep: bool,
-    optimizer: Optimizer,
+    optimizer: Optimizer, audit: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """What `job.run_job` reads."""
     return {
@@ -238,6 +244,7 @@ def training_job(
         "iterations": iterations,
         "dtype": dtype,
         "keep": keep,
+        "audit": audit,
         "optimizer": asdict(optimizer),
     }
 
@@ -266,7 +273,15 @@ def _collect(plan: TrainingPlan, answers: list[dict[str, Any]]) -> TrainingRun:
         collectives[number] = dict(found[0])
     gradients, weights = assemble([a["arrays"] for a in mine if "arrays" in a])
     return TrainingRun(
-        seconds, losses, spans, tuple(a["mesh"] for a in mine), collectives, plan.microbatches, gradients, weights
+        seconds,
+        losses,
+        spans,
+        tuple(a["mesh"] for a in mine),
+        collectives,
+        plan.microbatches,
+        gradients,
+        weights,
+        heard={a["rank"]: a["heard"] for a in mine if "heard" in a},
     )
 
 

@@ -94,7 +94,25 @@ def differentiable(graph: Graph) -> dict[str, bool]:
 
 
 _CONSTANT = frozenset(
-    {"nonzero", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "sign", "floor", "full", "arange"}
+    {
+        "nonzero",
+        "detach",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and",
+        "or",
+        "not",
+        "sign",
+        "floor",
+        "full",
+        "arange",
+        "one_hot",
+        "argmax",
+    }
 )
 """Functions whose gradient is nothing."""
 

@@ -1,0 +1,239 @@
+"""Planned graphs trained on four gloo processes, against the single-device run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("torch")
+
+from meshwright.errors import InputError, RunError
+from meshwright.planners.alpa.intra import IntraOptions, solve_stage
+from meshwright.profiles.graph import roofline, zoo_graph
+from meshwright.runtime.training import TrainingSession, run_training
+from meshwright.runtime.training.hand_plan import hand_plan
+from meshwright.simulator.cluster import Cluster
+from meshwright.simulator.mesh import Mesh
+
+PLANS = {
+    "dp4": {"meshes": [(4, 1)]},
+    "tp4": {"meshes": [(1, 4)], "rule": "tp"},
+    "dp2 x tp2, states cut": {"meshes": [(2, 2)], "rule": "tp", "zero": 2},
+    "weights cut": {"meshes": [(2, 2)], "zero": 3},
+    "pp2 x dp2": {"meshes": [(2, 1)] * 2},
+    "pp2 x tp2": {"meshes": [(1, 2)] * 2, "rule": "tp"},
+    "pp4": {"meshes": [(1, 1)] * 4},
+    "interleaved": {"meshes": [(1, 1)] * 2, "stages_per_mesh": 2, "schedule": "interleaved_1f1b"},
+    "zero bubble": {"meshes": [(1, 2)] * 2, "schedule": "zb_h1", "rule": "tp"},
+    "zero bubble, there and back": {"meshes": [(2, 1)] * 2, "stages_per_mesh": 2, "schedule": "zb_v"},
+    "recomputed": {"meshes": [(1, 2)] * 2, "rule": "tp", "recompute": "full"},
+    "attention recomputed": {"meshes": [(1, 2)] * 2, "rule": "tp", "recompute": "selective"},
+    "unequal meshes": {"meshes": [(1, 1), (3, 1)], "schedule": "gpipe"},
+}
+
+
+@pytest.fixture(scope="module")
+def session():
+    with TrainingSession(4, timeout_s=30.0) as started:
+        yield started
+
+
+EXPERTS = ("weights cut", "tp4", "pp2 x tp2", "pp4", "unequal meshes")
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [*(("tiny-gpt", name) for name in PLANS), *(("tiny-moe", name) for name in EXPERTS)]
+)
+def test_loss_and_every_gradient_equal_the_single_device_run(session, model, name):
+    graph = zoo_graph(model)
+    plan = hand_plan(graph, **PLANS[name], global_batch=12 if "unequal" in name else 8, microbatches=2)
+    run = run_training(plan, graph, seed=1, compare=True, session=session)
+    assert run.difference.loss < 1e-6
+    assert run.difference.gradient < 1e-5, run.difference
+    assert len(run.gradients) == len([p for p in graph.parameters if p.trainable])
+
+
+@pytest.mark.parametrize("name", ["dp2 x tp2, states cut", "weights cut", "pp2 x tp2", "zero bubble, there and back"])
+def test_it_stays_so_for_several_iterations_in_float64(session, name):
+    graph = zoo_graph("tiny-gpt")
+    plan = hand_plan(graph, **PLANS[name], global_batch=8, microbatches=2)
+    run = run_training(plan, graph, seed=2, iterations=2, dtype="float64", compare=True, session=session)
+    assert run.difference.loss < 1e-12
+    assert run.difference.gradient < 1e-10
+    assert run.difference.weight < 1e-10
+    assert len(set(run.losses)) == 2
+
+
+@pytest.mark.parametrize("rule", ["tp", "dp"])
+def test_batch_norms_take_the_statistics_of_the_whole_microbatch(session, rule):
+    graph = zoo_graph("tiny-resnet")
+    plan = hand_plan(graph, meshes=[(2, 2)], rule=rule, global_batch=16, microbatches=2, optimizer="sgd")
+    run = run_training(plan, graph, seed=1, iterations=2, dtype="float64", compare=True, session=session)
+    assert run.difference.gradient < 1e-10
+
+
+def sequence(op):
+    """Axis 0 cuts the normalised or summed loop, axis 1 the sequence: statistics everywhere."""
+    names = op.cuttable
+    return next((x for x in ("h", "t", "v") if x in names), ""), "s" if "s" in names else ""
+
+
+@pytest.mark.parametrize("attention", ["matmuls", "fused"])
+def test_cut_statistics_of_norm_softmax_attention_and_loss_are_right(session, attention):
+    graph = zoo_graph("tiny-gpt", attention=attention)
+    plan = hand_plan(graph, meshes=[(2, 2)], rule=sequence, global_batch=4, microbatches=2)
+    run = run_training(plan, graph, seed=1, dtype="float64", compare=True, session=session)
+    assert run.difference.gradient < 1e-10
+
+
+def planned(model, shape, options):
+    """A stage of the whole graph by the intra-operator pass."""
+    graph = zoo_graph(model, 4)
+    cluster = Cluster(nodes=1, devices_per_node=4, device="v100-16gb")
+    mesh = Mesh(cluster, 1, 4).view(shape)
+    options = IntraOptions(microbatches=2, compute="zero", **options)
+    found = solve_stage(graph, 0, len(graph.operators), mesh, roofline(cluster.spec), options)
+    plan = hand_plan(graph, meshes=[shape], global_batch=8, microbatches=2, cluster=cluster)
+    stage = plan.stages[0].model_copy(
+        update={
+            "operators": dict(found.operators),
+            "parameters": dict(found.parameters),
+            "optimizer_states": dict(found.optimizer_states),
+            "collectives": found.counts,
+            "recompute": options.recompute,
+        }
+    )
+    said = plan.planner.model_copy(update={"options": {"sequence_parallel": options.sequence_parallel}})
+    return plan.model_copy(update={"stages": (stage,), "planner": said}), graph
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "options"),
+    [
+        ("tiny-gpt", (2, 2), {"zero": 0}),
+        ("tiny-gpt", (2, 2), {"zero": 2}),
+        ("tiny-gpt", (2, 2), {"zero": 3}),
+        ("tiny-gpt", (4, 1), {"zero": 3, "recompute": "full"}),
+        ("tiny-moe", (1, 4), {}),
+        ("tiny-resnet", (2, 2), {"recompute": "full"}),
+        ("tiny-resnet", (1, 4), {"sequence_parallel": True}),
+        ("tiny-resnet", (2, 2), {"sequence_parallel": True, "zero": 2}),
+    ],
+)
+def test_the_collectives_that_happen_are_the_planned_ones(session, model, shape, options):
+    plan, graph = planned(model, shape, options)
+    run = run_training(plan, graph, seed=1, compare=True, session=session)
+    assert run.collectives_of(0) == plan.stages[0].collectives
+    assert run.difference.gradient < 1e-5
+
+
+HEARD = {
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "alltoall",
+}
+
+
+def test_torch_hears_the_same_collectives(session):
+    plan, graph = planned("tiny-gpt", (2, 2), {"zero": 3})
+    run = run_training(plan, graph, seed=1, audit=True, session=session)
+    ours = Counter()
+    for name, count in run.collectives[0].items():
+        ours[name.split(".")[1]] += count
+    heard = Counter()
+    for name, count in run.heard[0].items():
+        kind = next((k for k, word in HEARD.items() if word in name.replace("_into", "").replace("all_", "all")), name)
+        heard[kind] += count
+    assert len(ours) == 4
+    assert heard == ours
+
+
+def test_a_rank_that_dies_is_named_and_hangs_nobody():
+    graph = zoo_graph("tiny-gpt")
+    plan = hand_plan(graph, meshes=[(1, 2)] * 2, rule="tp", global_batch=8, microbatches=2)
+    with TrainingSession(4, timeout_s=60.0) as session:
+        pids = session.pids
+        timer = threading.Timer(1.0, lambda: os.kill(pids[2], signal.SIGKILL))
+        timer.start()
+        with pytest.raises(RunError, match=r"rank 2 \(stage 1, device 1 of 2\) died during the run: killed by SIGKILL"):
+            run_training(plan, graph, iterations=100_000, session=session)
+        timer.join()
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+        with pytest.raises(RunError, match="failed before"):
+            run_training(plan, graph, session=session)
+
+
+def test_processes_do_not_outlive_their_parent():
+    import subprocess
+    import sys
+
+    text = (
+        "import time\n"
+        "from meshwright.runtime.training import TrainingSession\n"
+        "s = TrainingSession(2).__enter__()\n"
+        "print(*s.pids, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+    try:
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+    finally:
+        parent.kill()
+        parent.wait()
+    deadline = time.monotonic() + 20
+    left = set(pids)
+    while left and time.monotonic() < deadline:
+        left = {pid for pid in left if os.path.exists(f"/proc/{pid}") and not _zombie(pid)}
+        time.sleep(0.05)
+    assert not left
+
+
+def _zombie(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_bad_input_is_one_line_each(session):
+    graph = zoo_graph("tiny-gpt")
+    plan = hand_plan(graph, meshes=[(4, 1)], global_batch=8, microbatches=2)
+    for given, options, said in [
+        (zoo_graph("tiny-moe"), {}, "made for another graph"),
+        (graph, {"processes": 2}, "needs 4 processes.*got 2"),
+        (graph, {"iterations": 0}, "iterations: expected a positive integer"),
+        (graph, {"dtype": "float16"}, "dtype: expected float32 or float64"),
+    ]:
+        with pytest.raises(InputError, match=said) as error:
+            run_training(plan, given, **options)
+        assert "\n" not in str(error.value)
+
+
+def test_a_spec_that_does_not_follow_from_the_loops_is_refused(session):
+    graph = zoo_graph("tiny-mlp")
+    plan = hand_plan(graph, meshes=[(2, 1)], global_batch=8, microbatches=2)
+    (stage,) = plan.stages
+    wrong = stage.operators["layers.0"].model_copy(update={"operands": ("RR", "RR")})
+    bad = plan.model_copy(
+        update={"stages": (stage.model_copy(update={"operators": stage.operators | {"layers.0": wrong}}),)}
+    )
+    with pytest.raises(InputError, match=r"layers\.0\.operands\.0.*the axes of the operator say"):
+        run_training(bad, graph, processes=2)
+
+
+def test_a_loop_that_does_not_divide_is_refused():
+    graph = zoo_graph("tiny-mlp")
+    plan = hand_plan(graph, meshes=[(3, 1)], global_batch=9, microbatches=1)
+    uneven = plan.model_copy(update={"global_batch": 8})
+    with pytest.raises(InputError, match="not divisible by 3 devices"):
+        run_training(uneven, graph)
