@@ -65,6 +65,9 @@ def check(graph, layers, m, options, prices=None, work=True):
                 if work:
                     assert table.work_bytes[i, j, c] == pytest.approx(plan.work_bytes, rel=1e-9)
                 assert (plan.first, plan.last) == (first, last)
+                if state == activation == 0:
+                    assert plan.status == "optimal"
+                    assert plan.gap == pytest.approx(0, abs=1e-9)
     return table
 
 

@@ -144,7 +144,11 @@ def interval_costs(
         model = build_stage(pricing, layers[i][0], layers[j][1])
         names = [model.names[leader] for leader in model.leader]
         chosen = chain.choice(i, j, price, names)
-        return evaluate(pricing, model, [chosen[name] for name in names], -np.inf, "feasible")
+        # Only what was found without a price is known to be the fastest of all.
+        free = exact and found[price] == (0.0, 0.0)
+        bound = float(chain.cost[i, j, found.index((0.0, 0.0))]) if exact and (0.0, 0.0) in found else 0.0
+        choice = [chosen[name] for name in names]
+        return evaluate(pricing, model, choice, bound, "optimal" if free else "feasible")
 
     exact = not segments.separates_twins
     return IntervalTable(found, chain.cost, microbatch, reduce + update, state, activation, work, exact, plan)

@@ -116,7 +116,9 @@ def solve_priced(pricing: Pricing, first: int, last: int, per_state: float, per_
         model.seconds[v] = seconds + per_state * model.state[v] + per_activation * model.activation[v]
     solution = solve_sharding(sharding_problem(pricing, model, bounded=False), pricing.options.time_limit_s)
     model.seconds = plain
-    return evaluate(pricing, model, solution.choice, -np.inf, "feasible", solution.seconds)
+    if per_state == per_activation == 0:
+        return evaluate(pricing, model, solution.choice, solution.bound, solution.status, solution.seconds)
+    return evaluate(pricing, model, solution.choice, 0.0, "feasible", solution.seconds)
 
 
 def _fix(pricing: Pricing, model: StageModel, name: str, wanted: str | tuple[str, str] | Algorithm) -> None:
