@@ -137,7 +137,8 @@ def plan_heterogeneous(
     tables = [
         price_stages(
             sized, layers, c, submesh_shapes(c, chosen.submeshes), source, microbatches=microbatches,
-            recompute=recompute, logical=chosen.logical, workers=chosen.workers, progress=progress,
+            recompute=recompute, logical=chosen.logical, axes_alike=not chosen.force_batch,
+            workers=chosen.workers, progress=progress,
         )
         for c, source in zip(clusters, sources, strict=True)
     ]  # fmt: skip

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ....errors import InputError
 from ....profiles.graph import CostModel, Graph
 from ....simulator.cluster import Cluster
 from ....simulator.mesh import LogicalMesh
@@ -64,7 +67,13 @@ class IntraPricer:
         """What every run of layers takes."""
         self._layers = tuple(layers)
         options = replace(self.options, recompute=recompute, microbatches=microbatches)
-        table = interval_costs(graph, layers, mesh, self.costs, options, analysis=self._analysis(graph))
+        try:
+            table = interval_costs(graph, layers, mesh, self.costs, options, analysis=self._analysis(graph))
+        except InputError:
+            if not options.force_batch:
+                raise
+            nothing = np.full((len(layers), len(layers), 1), np.inf)  # axis 0 does not divide the batch
+            return Prices(nothing, nothing, nothing, nothing, nothing)
         return Prices(table.seconds, table.iteration_s, table.state_bytes, table.activation_bytes, table.work_bytes)
 
     def stage(

@@ -99,6 +99,7 @@ def price_stages(
     microbatches: int,
     recompute: Sequence[Recompute] = ("none",),
     logical: Sequence[tuple[int, int]] | None = None,
+    axes_alike: bool = True,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> StageTable:
@@ -120,6 +121,8 @@ def price_stages(
         B.
     recompute, logical
         Options, and views to consider; all views by default.
+    axes_alike : bool
+        As in `logical_shapes`.
     workers : int
         Processes; what they find does not depend on how many there are.
     progress : callable, optional
@@ -128,7 +131,7 @@ def price_stages(
     tasks: list[tuple[tuple[int, int], tuple[int, int], Recompute]] = [
         (shape, view, option)
         for shape in submeshes
-        for view in logical_shapes(Mesh(cluster, *shape), logical)
+        for view in logical_shapes(Mesh(cluster, *shape), logical, axes_alike)
         for option in recompute
     ]
     if progress is not None:

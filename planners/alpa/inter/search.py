@@ -143,6 +143,7 @@ class Search:
         table = price_stages(
             self._graph(count), self.layers, self.cluster, shapes, self.pricer,
             microbatches=count, recompute=recompute, logical=self.options.logical,
+            axes_alike=not self.options.force_batch,
             workers=self.options.workers, progress=self.progress,
         )  # fmt: skip
         self.evaluations += int(np.isfinite(table.seconds).sum())

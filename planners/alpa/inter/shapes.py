@@ -39,7 +39,7 @@ def submesh_shapes(cluster: Cluster, which: Literal["all", "power_of_two"] = "al
     return (*parts, *((n, width) for n in hosts))
 
 
-def logical_shapes(mesh: Mesh, given: Sequence[Shape] | None = None) -> tuple[Shape, ...]:
+def logical_shapes(mesh: Mesh, given: Sequence[Shape] | None = None, axes_alike: bool = True) -> tuple[Shape, ...]:
     """Two-dimensional views of a submesh: all that differ, or those of them that are given.
 
     (a, b) and (b, a) are one view with its axes renamed where the links along the axes are the same, as within a node;
@@ -51,9 +51,11 @@ def logical_shapes(mesh: Mesh, given: Sequence[Shape] | None = None) -> tuple[Sh
         The submesh.
     given : sequence of (int, int), optional
         Views to keep, whichever way round.
+    axes_alike : bool
+        Whether both axes may be used alike. If not, no view stands for another.
     """
     kept = [s for s in mesh.logical_shapes if given is None or s in given or s[::-1] in given]
-    return tuple(s for s in kept if s[0] <= s[1] or not _mirrored(mesh, s))
+    return tuple(s for s in kept if s[0] <= s[1] or not axes_alike or not _mirrored(mesh, s))
 
 
 def _mirrored(mesh: Mesh, shape: Shape) -> bool:
