@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...profiles.graph import Graph
+from ...simulator.sharding import ShardingSpec
 from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.resharding import reshard_across
 from .layout import Layout, natural, parse_layout, whole
-from .messages import Place
+from .messages import Message, Place, messages
 from .stage_layout import differentiable
 
-__all__ = ["Edge", "edges_of", "mesh_ranks", "tied_edges", "tied_groups"]
+__all__ = ["Edge", "crossing", "edges_of", "mesh_ranks", "tied_edges", "tied_groups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,37 @@ class Edge:
     made: Place
     read: Place
     gradient: bool = True
+
+
+def crossing(
+    plan: TrainingPlan, edge: Edge, itemsize: int, *, back: bool = False
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The messages of an edge (of its gradient, if `back`), as the simulator plans them, and those that follow inside
+    the receiving mesh where it gathers.
+
+    Stages that share a mesh hand over what each device lacks.
+    """
+    a, b = (edge.target, edge.source) if back else (edge.source, edge.target)
+    here, there = (edge.read, edge.made) if back else (edge.made, edge.read)
+    if plan.stages[a].mesh == plan.stages[b].mesh:
+        return messages(edge.full, here, there), ()
+    views = [plan.mesh(s).view(plan.stages[s].logical) for s in (a, b)]
+    ranks = {
+        d: r for v, p in zip(views, (here, there), strict=True) for d, r in zip(v.mesh.device_ids, p.ranks, strict=True)
+    }
+    way = reshard_across(
+        float(math.prod(edge.full) * itemsize), views[0], ShardingSpec(here.layout), views[1],
+        ShardingSpec(there.layout), method=plan.resharding, shape=edge.full,
+    )  # fmt: skip
+    first = tuple(Message(ranks[m.source], ranks[m.target], m.box) for m in way.messages)
+    then = tuple(
+        Message(ranks[holder], ranks[device], box)
+        for gather in way.gathers
+        for holder, box in gather.parts
+        for device in gather.devices
+        if device != holder
+    )
+    return first, then
 
 
 def mesh_ranks(plan: TrainingPlan) -> tuple[tuple[int, ...], ...]:

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.program import Action, Op
-from .edges import Edge
+from .edges import Edge, crossing
 from .mailbox import Mailbox, Parcel
 from .stage import StageRunner
 
@@ -43,36 +44,37 @@ class Executor:
         Of this mesh.
     edges, tied : sequence of Edge
         What crosses between stages, all of them, in the order that all ranks have.
-    mesh_of : sequence of int
-        For each stage, its mesh.
+    plan : TrainingPlan
+        What is run.
     rank : int
         This rank.
     mailbox : Mailbox
         Its messages.
-    microbatches : int
-        Of an iteration.
+    itemsize : int
+        Bytes of an element that is sent.
     """
 
     def __init__(
         self, runners: Mapping[int, StageRunner], actions: Sequence[Action], edges: Sequence[Edge],
-        tied: Sequence[Edge], mesh_of: Sequence[int], rank: int, mailbox: Mailbox, microbatches: int,
+        tied: Sequence[Edge], plan: TrainingPlan, rank: int, mailbox: Mailbox, itemsize: int,
     ) -> None:  # fmt: skip
+        mesh_of = [stage.mesh for stage in plan.stages]
         self.runners, self.actions, self.mailbox = runners, list(actions), mailbox
-        self.microbatches = microbatches
         self.forward: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
         self.backward: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
         self.tied: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
         for number, edge in enumerate(edges):
             if edge.source in runners or edge.target in runners:
                 key = edge.source, edge.target
-                there = Parcel(2 * number, edge.full, edge.made, edge.read, rank)
+                there = Parcel(2 * number, edge.full, edge.made, edge.read, rank, crossing(plan, edge, itemsize))
                 self.forward.setdefault(key, []).append((edge.name, there))
                 if edge.gradient:
-                    back = Parcel(2 * number + 1, edge.full, edge.read, edge.made, rank)
+                    ways = crossing(plan, edge, itemsize, back=True)
+                    back = Parcel(2 * number + 1, edge.full, edge.read, edge.made, rank, ways)
                     self.backward.setdefault((edge.target, edge.source), []).append((edge.name, back))
         for number, edge in enumerate(tied, start=2 * len(edges)):
             if edge.source in runners or edge.target in runners:
-                parcel = Parcel(number, edge.full, edge.made, edge.read, rank)
+                parcel = Parcel(number, edge.full, edge.made, edge.read, rank, crossing(plan, edge, itemsize))
                 self.tied.setdefault((edge.source, edge.target), []).append((edge.name, parcel))
         self.near = {(a, b) for a in runners for b in runners if a != b and mesh_of[a] == mesh_of[b]}
         self._values: dict[tuple[int, int], dict[str, Tensor]] = {}  # what came in, for (stage, microbatch)

@@ -99,8 +99,8 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
         return answer
     actions = [Action(Op(op), *rest) for op, *rest in job["program"][mesh]]
     executor = Executor(
-        runners, actions, edges_of(plan, graph), tied_edges(plan, graph), [s.mesh for s in plan.stages], rank,
-        Mailbox(getattr(torch, job["dtype"]), plan.microbatches), plan.microbatches,
+        runners, actions, edges_of(plan, graph), tied_edges(plan, graph), plan, rank,
+        Mailbox(getattr(torch, job["dtype"]), plan.microbatches), getattr(torch, job["dtype"]).itemsize,
     )  # fmt: skip
     names = {
         name for runner in runners.values() for run in runner.layout.operators for name in run.op.inputs

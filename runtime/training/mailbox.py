@@ -32,11 +32,18 @@ class Parcel:
         From where to where.
     rank : int
         This rank.
+    ways : (sequence of Message, sequence of Message), optional
+        What is sent, and what the receiving ranks then hand each other; by default each is sent all that it needs.
     """
 
-    def __init__(self, number: int, full: tuple[int, ...], source: Place, target: Place, rank: int) -> None:
+    def __init__(
+        self, number: int, full: tuple[int, ...], source: Place, target: Place, rank: int,
+        ways: tuple[tuple[Message, ...], tuple[Message, ...]] | None = None,
+    ) -> None:  # fmt: skip
         self.number, self.full, self.rank = number, full, rank
-        self.messages = messages(full, source, target)
+        self.messages, relays = ways if ways is not None else (messages(full, source, target), ())
+        self.handed = [(i, m) for i, m in enumerate(relays) if m.source == rank]
+        self.taken = [(i, m) for i, m in enumerate(relays) if m.target == rank]
         self.outgoing = [(i, m) for i, m in enumerate(self.messages) if m.source == rank]
         self.incoming = [(i, m) for i, m in enumerate(self.messages) if m.target == rank]
         self.mine = region(full, source, source.ranks.index(rank)) if rank in source.ranks else ()
@@ -50,6 +57,10 @@ class Parcel:
     def cut(self, x: Tensor, message: Message) -> Tensor:
         """What a message takes from this rank's shard at the source."""
         return x[_inside(message.part, self.mine)]
+
+    def own(self, x: Tensor, message: Message) -> Tensor:
+        """A part of this rank's shard at the target."""
+        return x[_inside(message.part, self.theirs)]
 
     def put(self, x: Tensor, message: Message, part: Tensor) -> None:
         """Lay a message into this rank's shard at the target."""
@@ -114,7 +125,7 @@ class Mailbox:
 
         self.post(parcel, turn)
         posted = self._posted.pop((parcel.number, turn))
-        if len(posted) == 1 and len(parcel.incoming) == 1:
+        if len(posted) == 1 and len(parcel.incoming) == 1 and not (parcel.taken or parcel.handed):
             posted[0][2].wait()
             return posted[0][1]
         x = torch.empty(parcel.shape, dtype=self.dtype)
@@ -123,7 +134,25 @@ class Mailbox:
         for message, buffer, work in posted:
             work.wait()
             parcel.put(x, message, buffer)
+        self._gather(parcel, turn, x)
         return x
+
+    def _gather(self, parcel: Parcel, turn: int, x: Tensor) -> None:
+        """Ranks of the receiving mesh hand each other their parts. No two of them met in the messages before."""
+        import torch
+        import torch.distributed as dist
+
+        for i, message in parcel.handed:
+            part = parcel.own(x, message).contiguous()
+            self._sent.append((dist.isend(part, message.target, tag=parcel.tag(turn, i, self.turns)), part))
+        waiting: list[tuple[Message, Tensor, Any]] = []
+        for i, message in parcel.taken:
+            buffer = torch.empty([b - a for a, b in message.part], dtype=self.dtype)
+            work = dist.irecv(buffer, message.source, tag=parcel.tag(turn, i, self.turns))
+            waiting.append((message, buffer, work))
+        for message, buffer, work in waiting:
+            work.wait()
+            parcel.put(x, message, buffer)
 
     def settle(self) -> None:
         """Wait until everything that was sent has gone."""
