@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, RunError
-from .grouped_help import LLM_MEASURED, LLM_RECORDED
+from .grouped_help import LLM_MEASURED, LLM_RECORDED, TRAINING_RUN
 from .real import single_device, traffic_for
+from .simulate_training import training_plans
 from .status import status
 from .trace_io import print_json
 
@@ -85,9 +86,30 @@ def compare(
     fast: Annotated[
         bool, typer.Option("--fast", rich_help_panel=LLM_MEASURED, help="Measure fewer sizes and rounds.")
     ] = False,
+    rounds: Annotated[
+        int | None,
+        typer.Option(rich_help_panel=TRAINING_RUN, help="How often each plan is measured and run; default 3."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 points, or with --llm 5 %."""
+    """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 points, or with --llm 5 %.
+
+    Training plans: stages are measured, the iteration simulated and run; exit 1 beyond 10 % or in another order.
+    """
+    if plans and training_plans(plans):
+        from .compare_training import compare_training_plans
+
+        for name, value in {
+            "trace": trace, "rate": rate, "cv": cv, "split": split, "profile": profile, "png": png,
+            "silicon": silicon, "vllm-run": vllm_run, "kernels": kernels, "llm": llm, "settings": settings,
+            "dtype": dtype, "fast": fast or None,
+        }.items():  # fmt: skip
+            if value is not None:
+                raise InputError(f"--{name}: does not go with training plans; see --rounds, --csv")
+        compare_training_plans(plans, rounds=3 if rounds is None else rounds, seed=seed, csv=csv, as_json=as_json)
+        return
+    if rounds is not None:
+        raise InputError("--rounds: is for training plans")
     if llm is not None:
         from .compare_llm_engine import compare_llm_engine
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..runtime.training import TrainingRun
     from ..simulator.training import TrainingPlan, TrainingResult
 
-__all__ = ["run_training_plan", "with_measured"]
+__all__ = ["check_here", "run_training_plan", "with_measured"]
 
 TOLERANCE = 1e-5
 """Largest relative difference of a float32 loss or gradient from the single-device run."""
@@ -48,7 +48,7 @@ def run_training_plan(
     plan = TrainingPlan.load(path)
     graph = planned_graph(plan, path)
     devices = sum(m.hosts * m.devices for m in plan.meshes)
-    _check_here(plan, devices)
+    check_here(plan, devices)
     with status("training") as say:
         say(f"{devices} processes")
         run = run_training(
@@ -73,7 +73,7 @@ def run_training_plan(
         )
 
 
-def _check_here(plan: TrainingPlan, devices: int) -> None:
+def check_here(plan: TrainingPlan, devices: int) -> None:
     """Refuse a plan for a cluster that this machine cannot stand in for.
 
     Raises

@@ -58,6 +58,21 @@ def check_graph(plan: TrainingPlan, graph: Graph) -> None:
             raise InputError(f"plan: stages[{s}].operators: {other!r} is none of its operators in {graph.name!r}")
     if expected != count:
         raise InputError(f"plan: the stages run {expected} operators, the graph {graph.name!r} has {count}")
+    if plan.transfers:  # a plan that names none leaves them to the graph
+        _check_tied(plan, graph)
+
+
+def _check_tied(plan: TrainingPlan, graph: Graph) -> None:
+    """A trainable parameter that several stages keep has its gradients added up: a transfer of it says so."""
+    tied = {(t.value, s) for t in plan.transfers for s in (t.source, t.target)}
+    for tensor in graph.parameters:
+        keep = [s for s, stage in enumerate(plan.stages) if tensor.name in stage.parameters]
+        untied = [s for s in keep if (tensor.name, s) not in tied]
+        if tensor.trainable and len(keep) > 1 and untied:
+            raise InputError(
+                f"plan: transfers: stages {', '.join(map(str, keep))} keep {tensor.name!r}, and no transfer adds up "
+                f"the gradient of stage {untied[0]}; add one whose value is {tensor.name!r}"
+            )
 
 
 def _place(name: str, path: str | Path | None) -> Path:

@@ -183,3 +183,21 @@ def test_words_without_operators() -> None:
     )
     assert "does not say how its operators are run" in bare.explain()
     assert "qkv" not in hand_plan().explain(operators="none")
+
+
+def test_tied_parameters_need_a_transfer() -> None:
+    from meshwright.planners.alpa import plan as alpa
+    from meshwright.profiles.graph import zoo_graph
+    from meshwright.simulator import Cluster
+    from meshwright.simulator.training.plan_graph import check_graph, planned_graph
+
+    plan = alpa(
+        zoo_graph("tiny-gpt"), Cluster(1, 2, "cpu-core"), global_batch=4, microbatches=2,
+        options={"stages": "one_device"},
+    )  # fmt: skip
+    graph = planned_graph(plan)
+    kept = tuple(t for t in plan.transfers if t.value != "embedding.weight")
+    assert 0 < len(kept) < len(plan.transfers)
+    with pytest.raises(InputError, match=r"stages 0, 1 keep 'embedding\.weight', and no transfer adds up"):
+        check_graph(plan.model_copy(update={"transfers": kept}), graph)
+    check_graph(plan.model_copy(update={"transfers": ()}), graph)  # left to the graph

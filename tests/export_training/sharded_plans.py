@@ -99,6 +99,15 @@ def sharded_plan(
                         ),
                     )
                 )  # fmt: skip
+    for name in dict.fromkeys(x for stage in made for x in stage.parameters):  # tied: gradients are exchanged
+        first, *others = [s for s, stage in enumerate(made) if name in stage.parameters]
+        for s in others:
+            a, b = made[first].parameters[name], made[s].parameters[name]
+            crossing.append(
+                TransferEntry(
+                    source=first, target=s, value=name, bytes=sized.bytes_of(name), source_spec=a, target_spec=b
+                )
+            )
     said: dict[str, Any] = {
         "model": ModelEntry(name=graph.name, digest=graph.digest, dtype=graph.parameters[0].dtype),
         "global_batch": global_batch,
