@@ -80,9 +80,16 @@ def draw(frame: Frame, ax: Axes) -> Axes:
     """Seconds over GPUs, both logarithmic."""
     ax.plot(frame.gpus, frame.total_s, marker="o", color=BLUE)
     for n, s, name in zip(frame.gpus, frame.total_s, frame.model, strict=True):
-        ax.annotate(str(name).split("-")[1].upper(), (n, s), textcoords="offset points", xytext=(4, -9), fontsize=7)
+        ax.annotate(
+            str(name).split("-")[1].upper(), (n, s), textcoords="offset points", xytext=(-5, 6), ha="right", fontsize=7
+        )
     ax.set(xscale="log", yscale="log", xlabel="GPUs", ylabel="seconds", title="Planning")
     plain_ticks(ax, "x", tuple(frame.gpus))
+    plain_ticks(
+        ax,
+        "y",
+        tuple(t for t in (1, 2, 5, 10, 20, 50, 100, 200) if frame.total_s.min() / 2 < t < 2 * frame.total_s.max()),
+    )
     return ax
 
 

@@ -59,7 +59,7 @@ def test_verdicts_of_the_stage_ablation():
     found = {c.text: (round(c.value, 3), c.verdict) for c in figure3_09.judged(frame, fast=False)}
     assert found[figure3_09.EXPECTED["operator"].text] == (2.6, "holds")
     assert found[figure3_09.EXPECTED["layer"].text] == (math.inf, "does not hold")
-    assert found[figure3_09.EXPECTED["always"].text] == (1.026, "holds")
+    assert found[figure3_09.EXPECTED["always"].text] == (2.0, "holds")
     assert found[figure3_09.EXPECTED["gpt"].text] == (1.0, "holds")
 
 
