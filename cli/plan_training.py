@@ -112,7 +112,7 @@ def plan_training(
                 failed[name] = error
     if not found:
         raise InfeasibleError("; ".join(f"{name}: {error}" for name, error in failed.items()))
-    best = min(found, key=lambda name: found[name].predicted["seconds"])
+    best = min(found, key=lambda name: _iteration_s(found[name]))
     plan = _saved(found[best], graph, out)
     if said.picture is not None:
         from .plan_picture import write_picture
@@ -165,6 +165,11 @@ def _saved(plan: TrainingPlan, graph: Graph, out: Path | None) -> TrainingPlan:
     return plan
 
 
+def _iteration_s(plan: TrainingPlan) -> float:
+    """Seconds of an iteration: simulated with transfers, where the planner did."""
+    return plan.predicted.get("simulated_s", plan.predicted["seconds"])
+
+
 def _document(
     found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleError], best: str, plan: TrainingPlan,
     out: Path | None,
@@ -187,13 +192,13 @@ def _print(found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleErr
         return
     width = max(len("planner"), *(len(name) for name in (*found, *failed))) + 2
     typer.echo(
-        f"{'planner':<{width}}{'iteration s':>12}{'PFLOP/s':>10}{'MFU':>8}{'stages':>8}{'microbatches':>14}"
-        f"{'peak GiB':>10}{'planned in s':>14}"
+        f"{'planner':<{width}}{'iteration s':>12}{'simulated s':>13}{'PFLOP/s':>10}{'MFU':>8}{'stages':>8}"
+        f"{'microbatches':>14}{'peak GiB':>10}{'planned in s':>14}"
     )
     for name, p in found.items():
         m = p.predicted
         typer.echo(
-            f"{name:<{width}}{m['seconds']:>12.4g}{m.get('pflops', float('nan')):>10.4g}"
+            f"{name:<{width}}{m['seconds']:>12.4g}{_iteration_s(p):>13.4g}{m.get('pflops', float('nan')):>10.4g}"
             f"{m.get('mfu', float('nan')):>8.1%}{len(p.stages):>8}{p.microbatches:>14}"
             f"{m.get('peak_bytes', float('nan')) / GIB:>10.2f}{p.planner.seconds:>14.2f}"
         )

@@ -101,8 +101,11 @@ def predicted_lines(plan: TrainingPlan) -> list[str]:
         "bubble": lambda x: f"devices idle {x:.1%}",
         "peak_bytes": lambda x: f"peak {bytes_text(x)} of {bytes_text(plan.cluster_spec.spec.memory_bytes)}",
     }
+    simulated = rest.pop("simulated_s", 0.0)
     said = [text(rest.pop(key)) for key, text in texts.items() if key in rest]
     lines = [f"predicted: {', '.join(said)}"] if said else []
+    if simulated and abs(simulated - now) > 1e-3 * now:
+        lines.append(f"simulated, with transfers between stages: {seconds_text(simulated)} an iteration")
     if before and abs(before - now) > 1e-3 * now:
         lines.append(f"the stage search counted on {seconds_text(before)}, before stages were solved exactly")
     if gap > 1e-6:
