@@ -57,10 +57,11 @@ def pipeline_time(
     """Time of m microbatches through p stages in 1F1B, with v chunks of layers per stage.
 
     The slowest stage works without a pause once the pipeline is full: ``m x max``. One chunk of every other stage is
-    before and after it: ``(p - 1) / v`` of a middle stage, and what the ends take more, which is in one chunk each. In the steady state a middle
-    stage waits for two exchanges per chunk, one forward and one backward, and the ends for one less per microbatch,
-    unless they are hidden. Filling and draining cross every border once each way in any case; a hidden exchange still
-    delays every chunk of the first microbatch and of the last, between which nothing else can run.
+    before and after it: ``(p - 1) / v`` of a middle stage, and what the ends take more, which is in one chunk each. In
+    the steady state a middle stage waits for two exchanges per chunk, one forward and one backward, and the ends for
+    one less per microbatch, unless they are hidden. Filling and draining cross every border once each way in any case;
+    a hidden exchange still delays every chunk of the first microbatch and of the last, between which nothing else can
+    run.
 
     Parameters
     ----------
