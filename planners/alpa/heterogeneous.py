@@ -177,7 +177,7 @@ def _stages(
     owner = [(c, k) for c, t in enumerate(tables) for k in range(len(t.submeshes))]
     devices = [[int(tables[c].sizes[k]) if c == kind else 0 for kind in range(len(tables))] for c, k in owner]
     n_bytes = np.zeros((len(layers), len(layers)))
-    if options.cross_stage:
+    if options.cross_stage is not False:
         firsts, lasts = [first for first, _ in layers], [last - 1 for _, last in layers]
         n_bytes = received_bytes(graph, gradients=True)[np.ix_(firsts, lasts)]
     links = links_between(n_bytes, [(clusters[c], tables[c].submeshes[k]) for c, k in owner], options.overlap)

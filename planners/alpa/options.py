@@ -64,8 +64,9 @@ class AlpaOptions:
         Map axis 0 of every logical mesh to the batch, as the authors' code does.
     sequence_parallel : bool
         Whether norms and element-wise operators between tensor-parallel ones may be cut along the sequence.
-    cross_stage : bool
-        Whether the programme counts the transfer of what a cut separates; the paper does not.
+    cross_stage : bool or "auto"
+        Whether the programme counts the transfer of what a cut separates; the paper does not. Auto: both ways, and
+        the plan whose simulated iteration is shorter.
     overlap : bool
         Whether transfers between stages run beside computation.
     resharding : {"send_recv", "scatter_gather", "local_all_gather"}
@@ -98,7 +99,7 @@ class AlpaOptions:
     zero: Literal[0, 2, 3] = 2
     force_batch: bool = False
     sequence_parallel: bool = False
-    cross_stage: bool = False
+    cross_stage: bool | Literal["auto"] = False
     overlap: bool = False
     resharding: Literal["send_recv", "scatter_gather", "local_all_gather"] = "local_all_gather"
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -112,7 +113,9 @@ class AlpaOptions:
                 near = difflib.get_close_matches(str(value), known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
                 raise InputError(f"alpa: {name}: unknown value {value!r}; {hint}")
-        for name in ("force_batch", "sequence_parallel", "cross_stage", "overlap"):
+        if self.cross_stage != "auto" and not isinstance(self.cross_stage, bool):
+            raise InputError(f"alpa: cross_stage: expected true, false or auto (got {self.cross_stage!r})")
+        for name in ("force_batch", "sequence_parallel", "overlap"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"alpa: {name}: expected true or false (got {getattr(self, name)!r})")
         for name in ("interleave", "workers", "n_layers"):

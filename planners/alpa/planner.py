@@ -83,7 +83,13 @@ def plan(
         raise why_infeasible(graph, cluster, memory_bytes, *search.what_would(counts))
     if progress is not None:
         progress(f"solving {len(found.choice.stages)} stages exactly")
-    return _solved(search, found, started, planner)
+    plans = [_solved(search, found, started, planner)]
+    if chosen.cross_stage == "auto":
+        counting = search.counting_transfers()
+        other = counting.best_priced()
+        if other is not None:
+            plans.append(_solved(counting, other, started, planner))
+    return min(plans, key=lambda made: made.predicted["simulated_s"])
 
 
 def check_request(graph: Graph, cluster: Cluster, global_batch: int, microbatches: int | None) -> None:

@@ -15,6 +15,7 @@ from meshwright.profiles.graph import zoo_graph
 from meshwright.profiles.hardware import LinkSpec
 from meshwright.simulator import Cluster
 from meshwright.simulator.training.plan import TrainingPlan
+from meshwright.simulator.training.simulate import simulate_training
 from plain_prices import PlainPrices
 
 
@@ -210,3 +211,20 @@ def test_transfers_counted_make_fewer_stages_on_a_slow_network(gpt):
     seeing = planned(gpt, cluster, prices=prices, cross_stage=True)
     assert len(seeing.stages) < len(blind.stages)
     assert seeing.predicted["dp_seconds"] >= seeing.predicted["seconds"]
+
+
+def test_auto_takes_the_shorter_simulated_iteration():
+    """Both ways are planned on a cluster whose network matters; neither of them alone is shorter than auto."""
+    graph, cluster = zoo_graph("tiny-gpt"), Cluster(2, 2)
+    made = {
+        how: plan(graph, cluster, global_batch=16, microbatches=8, options={"n_layers": 4, "cross_stage": how})
+        for how in (False, True, "auto")
+    }
+    simulated = {how: simulate_training(p).seconds for how, p in made.items()}
+    assert simulated["auto"] == min(simulated[False], simulated[True])
+    assert made["auto"].predicted["simulated_s"] == simulated["auto"]
+
+
+def test_cross_stage_is_said_in_three_ways(gpt):
+    with pytest.raises(InputError, match="cross_stage: expected true, false or auto"):
+        planned(gpt, Cluster(1, 2), cross_stage="maybe")

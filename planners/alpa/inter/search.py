@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +70,16 @@ class Search:
             if found is not None and (best is None or found.choice.seconds < best.choice.seconds):
                 best = found
         return best
+
+    def counting_transfers(self) -> Search:
+        """The same search with transfers between stages counted: what was priced is not priced again."""
+        options = replace(self.options, cross_stage=True)
+        return replace(self, options=options, tables=dict(self.tables), graphs=self.graphs)
+
+    def best_priced(self) -> Found | None:
+        """The best over the numbers of microbatches that are priced already."""
+        found = [x for count in self.tables if (x := self._chosen(count, self.tables[count])) is not None]
+        return min(found, key=lambda x: (x.choice.seconds, x.microbatches), default=None)
 
     def without(self, found: Found) -> Found | None:
         """The best with this number of microbatches when none of the stages of `found` may be used as they were."""
@@ -151,7 +161,7 @@ class Search:
 
     def _received(self, count: int) -> npt.NDArray[np.float64] | None:
         """Bytes that every run of layers receives and returns; None if transfers do not count."""
-        if not self.options.cross_stage:
+        if self.options.cross_stage is not True:
             return None
         of_operators = received_bytes(self._graph(count), gradients=True)
         firsts, lasts = [first for first, _ in self.layers], [last - 1 for _, last in self.layers]
