@@ -22,7 +22,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "schedule": SCHEDULES,
     "recompute": ("none", "selective", "full", "auto"),
     "resharding": ("send_recv", "scatter_gather", "local_all_gather"),
-    "optimizer": ("adam", "sgd"),
+    "optimizer": ("adam", "sgd", "momentum", "adafactor"),
 }
 
 
@@ -71,7 +71,7 @@ class AlpaOptions:
         Whether transfers between stages run beside computation.
     resharding : {"send_recv", "scatter_gather", "local_all_gather"}
         How tensors move between meshes (§6).
-    optimizer : {"adam", "sgd"}
+    optimizer : {"adam", "sgd", "momentum", "adafactor"}
         Decides the bytes of a parameter's state.
     solve_s : float
         Seconds that the exact ILP of each large chosen stage may take where the prices of memory leave a gap. By
@@ -102,7 +102,7 @@ class AlpaOptions:
     cross_stage: bool | Literal["auto"] = False
     overlap: bool = False
     resharding: Literal["send_recv", "scatter_gather", "local_all_gather"] = "local_all_gather"
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
     solve_s: float = 0.0
     workers: int = 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from ...errors import InputError
@@ -9,17 +10,39 @@ from .costs_shapes import local
 from .graph import Graph
 from .operator import DTYPE_BYTES, Operator
 
-__all__ = ["OPTIMIZERS", "parameter_bytes", "saved", "saved_bytes", "state_bytes"]
+__all__ = ["OPTIMIZERS", "factored_values", "parameter_bytes", "saved", "saved_bytes", "state_bytes"]
 
-OPTIMIZERS: Mapping[str, int] = {"adam": 2, "sgd": 0}
-"""Optimiser -> moments that it keeps in float32. SGD is without momentum."""
+OPTIMIZERS: Mapping[str, int] = {"adam": 2, "sgd": 0, "momentum": 1, "adafactor": 0}
+"""Optimiser -> values that it keeps of every element, in float32 at least. SGD is without momentum, "momentum" is SGD
+with it; Adafactor's factored second moments (`factored_values`) come on top."""
 
 
-def parameter_bytes(dtype: str, optimizer: str = "adam") -> tuple[int, int, int]:
+def factored_values(shape: tuple[int, ...]) -> int:
+    """Values of Adafactor's second moments (Shazeer & Stern 2018, Alg. 4; no first moment).
+
+    The last two dimensions are a matrix with one value per row and one per column, those before them count matrices;
+    a vector has a value per element.
+    """
+    if len(shape) < 2:
+        return math.prod(shape)
+    return math.prod(shape[:-2]) * (shape[-2] + shape[-1])
+
+
+def parameter_bytes(
+    dtype: str, optimizer: str = "adam", shape: tuple[int, ...] | None = None
+) -> tuple[int, int, float]:
     """Bytes of the weight, the gradient and the optimiser state of one parameter.
 
     Half precision keeps a float32 master copy beside the moments: Adam 2 + 2 + 12; float32 has none: 4 + 4 + 8.
-    Both are 16 bytes a parameter.
+    Both are 16 bytes a parameter. SGD with momentum: 2 + 2 + 8 and 4 + 4 + 4.
+
+    Parameters
+    ----------
+    dtype, optimizer : str
+        Of the parameter; one of `OPTIMIZERS`.
+    shape : tuple of int, optional
+        Shape of the parameter, or of a device's shard of it: Adafactor's factored state is counted exactly, as its
+        share of an element. Without a shape it is left out, as next to nothing of a large matrix.
 
     Raises
     ------
@@ -31,8 +54,11 @@ def parameter_bytes(dtype: str, optimizer: str = "adam") -> tuple[int, int, int]
     if dtype not in ("float16", "bfloat16", "float32", "float64"):
         raise InputError(f"parameter dtype: expected a floating-point type (got {dtype!r})")
     size = DTYPE_BYTES[dtype]
-    master = 4 if size == 2 else 0
-    return size, size, master + OPTIMIZERS[optimizer] * max(4, size)
+    value = max(4, size)
+    state = (4 if size == 2 else 0) + OPTIMIZERS[optimizer] * value
+    if optimizer == "adafactor" and shape is not None:
+        return size, size, state + value * factored_values(shape) / math.prod(shape)
+    return size, size, state
 
 
 def state_bytes(graph: Graph, optimizer: str = "adam") -> int:
@@ -42,7 +68,7 @@ def state_bytes(graph: Graph, optimizer: str = "adam") -> int:
         if not tensor.trainable:
             total += tensor.bytes
             continue
-        total += tensor.elements * sum(parameter_bytes(tensor.dtype, optimizer))
+        total += round(tensor.elements * sum(parameter_bytes(tensor.dtype, optimizer, tensor.shape)))
     return total
 
 

@@ -30,7 +30,7 @@ class ModelEntry(Entry):
     digest: str = Field(default="", description="SHA-256 of the graph that was planned")
     graph: str = Field(default="", description="graph file, where the model is none of the zoo's")
     dtype: str = "float16"
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
 
 
 class MeshEntry(Entry):

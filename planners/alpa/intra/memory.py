@@ -20,9 +20,10 @@ def stored_bytes(pricing: Pricing, name: str, storage: Storage) -> Floats:
     tensor, specs = pricing.analysis.graph.tensors[name], pricing.specs(name)
     if name not in pricing.analysis.differentiable:
         return tensor.bytes * specs.share[storage.weight]
-    weight, gradient, state = parameter_bytes(tensor.dtype, pricing.options.optimizer)
-    cut = state + (0 if _adds_up(pricing.options) else gradient)
-    return tensor.elements * (weight * specs.share[storage.weight] + cut * specs.share[storage.state])
+    weight, gradient, _ = parameter_bytes(tensor.dtype, pricing.options.optimizer)
+    cut = 0 if _adds_up(pricing.options) else gradient
+    kept = tensor.elements * (weight * specs.share[storage.weight] + cut * specs.share[storage.state])
+    return kept + pricing.states(name)[storage.state]
 
 
 def gradient_bytes(pricing: Pricing, i: int, choices: Choices) -> Floats:

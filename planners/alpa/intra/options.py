@@ -44,7 +44,7 @@ class IntraOptions:
         out. The objective counts all of it.
     compute : {"model", "zero"}
         Whether the objective counts computation (by the cost model), or only communication as in the paper.
-    optimizer : {"adam", "sgd"}
+    optimizer : {"adam", "sgd", "momentum", "adafactor"}
         Whose states are kept.
     time_limit_s : float
         For the ILP.
@@ -65,7 +65,7 @@ class IntraOptions:
     sequence_parallel: bool = False
     overlap: bool = False
     compute: Literal["model", "zero"] = "model"
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
     time_limit_s: float = 60.0
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class IntraOptions:
         if not self.time_limit_s > 0:
             raise InputError(f"IntraOptions.time_limit_s: expected seconds > 0 (got {self.time_limit_s})")
         words = {"zero": (0, 2, 3), "recompute": ("none", "selective", "full"), "compute": ("model", "zero")}
-        words["optimizer"] = ("adam", "sgd")
+        words["optimizer"] = ("adam", "sgd", "momentum", "adafactor")
         for name, known in words.items():
             if getattr(self, name) not in known:
                 known_text = ", ".join(map(str, known))

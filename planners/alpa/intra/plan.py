@@ -14,6 +14,7 @@ from .pricing import Pricing
 from .reshard import Resharding, reshard
 from .specs import Axes
 from .stage_model import StageModel
+from .states import step_sums
 
 __all__ = ["IntraPlan", "PlannedCollective", "evaluate"]
 
@@ -169,6 +170,9 @@ def evaluate(
             shape, item = pricing.specs(name).shape, pricing.analysis.itemsize(name)
             way = reshard(state, weight, shape, item, pricing.mesh, fused=True)
             found += _planned(way, "update", name, name)
+            for x in step_sums(graph.tensors[name], state, pricing.mesh, options.optimizer):
+                seconds = pricing.mesh.seconds("all_reduce", x.n_bytes, x.axes)
+                found.append(PlannedCollective("update", "all_reduce", x.axes, x.n_bytes, seconds, name, name))
     inputs = {
         name: str(pricing.specs(name).specs[choice[at]])
         for name, at in model.node.items()

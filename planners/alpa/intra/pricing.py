@@ -18,6 +18,7 @@ from .forced import batch_forced
 from .options import IntraOptions
 from .reshard import check_links, gradient_costs, reshard_costs
 from .specs import SpecSet, spec_set
+from .states import local_states, step_seconds
 from .strategies import Choices, Ints, Storage, Table
 
 __all__ = ["Pricing"]
@@ -50,6 +51,7 @@ class Pricing:
         self._known: dict[object, Choices] = {}
         self._storage: dict[object, Storage] = {}
         self._tables: dict[object, Table] = {}
+        self._steps: dict[object, tuple[Floats, Floats]] = {}
 
     # -- strategies ---------------------------------------------------------------------------------------------------
 
@@ -175,16 +177,30 @@ class Pricing:
         )
 
     def update(self, name: str, storage: Storage) -> tuple[Floats, Floats]:
-        """Seconds of the optimiser step, and of gathering the new weights, once an iteration, per way of storing."""
+        """Seconds of the optimiser step, and of its sums and gathering the weights, once an iteration, per storage."""
         tensor, specs = self.analysis.graph.tensors[name], self.specs(name)
         if name not in self.analysis.differentiable:
             return np.zeros(len(storage.weight)), np.zeros(len(storage.weight))
-        weight, gradient, state = parameter_bytes(tensor.dtype, self.options.optimizer)
+        weight, gradient, _ = parameter_bytes(tensor.dtype, self.options.optimizer)
         # Gradient and states are read, states and weights written; a master copy is a state, else weights are read too.
-        traffic = tensor.elements * (gradient + 2 * state + (weight if weight == 2 else 2 * weight))
+        traffic = tensor.elements * (gradient + (weight if weight == 2 else 2 * weight)) * specs.share
+        states, sums = self._step(name)
+        traffic = traffic + 2 * states
         bandwidth = self.mesh.mesh.cluster.spec.memory_bandwidth_bytes_per_s
         there = reshard_costs(tensor.shape, self.analysis.itemsize(name), self.mesh, True)
-        return traffic * specs.share[storage.state] / bandwidth, there[storage.state, storage.weight]
+        return traffic[storage.state] / bandwidth, sums[storage.state] + there[storage.state, storage.weight]
+
+    def states(self, name: str) -> Floats:
+        """Bytes of a parameter's optimiser state on one device, per spec of the state."""
+        return self._step(name)[0]
+
+    def _step(self, name: str) -> tuple[Floats, Floats]:
+        """Bytes of a parameter's optimiser state on one device, and seconds of its step's sums, per spec."""
+        tensor, specs, optimizer = self.analysis.graph.tensors[name], self.specs(name), self.options.optimizer
+        key = (tensor.shape, tensor.dtype)
+        if key not in self._steps:
+            self._steps[key] = local_states(tensor, specs, optimizer), step_seconds(tensor, specs, self.mesh, optimizer)
+        return self._steps[key]
 
     def _sums_on_edge(self, i: int, k: int) -> bool:
         return self.options.sequence_parallel and self.trained(i, self.analysis.graph.operators[i].inputs[k])
