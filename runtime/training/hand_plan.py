@@ -61,7 +61,7 @@ def hand_plan(
     cuts: Sequence[int] | None = None,
     zero: Literal[0, 2, 3] = 0,
     recompute: Literal["none", "selective", "full"] = "none",
-    optimizer: Literal["adam", "sgd"] = "adam",
+    optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam",
     cluster: Cluster | None = None,
 ) -> TrainingPlan:
     """A plan whose stages are equally many operators each. Its times are 0: see `calibrate`.

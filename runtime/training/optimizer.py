@@ -1,51 +1,92 @@
-"""`Optimizer`: Adam and SGD on shards: every element's step needs that element alone."""
+"""`Optimizer`: Adam, SGD, SGD with momentum and Adafactor on shards.
+
+Only Adafactor's step of an element needs other elements: row and column means, and two norms.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ...errors import InputError
+from ...profiles.graph.memory import OPTIMIZERS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Optimizer"]
+__all__ = ["Optimizer", "Shard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Of what a parameter's shard is a part.
+
+    Parameters
+    ----------
+    full : tuple of int
+        Shape of the whole parameter.
+    add : callable
+        (tensor, dimensions) -> its sum over the devices among which the parameter is cut along those dimensions.
+    """
+
+    full: tuple[int, ...]
+    add: Callable[[Tensor, tuple[int, ...]], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """Adam (Kingma & Ba, Algorithm 1, without weight decay) or plain SGD.
+    """Adam (Kingma & Ba, Algorithm 1), SGD without or with momentum, Adafactor (Shazeer & Stern); no weight decay.
+
+    Adafactor is torch's reading of the paper: no first moment, the last two dimensions are the factored matrix, `rate`
+    bounds the relative step, and ε₁ is the type's own.
 
     Parameters
     ----------
-    name : {"adam", "sgd"}
+    name : {"adam", "sgd", "momentum", "adafactor"}
         Which.
     rate : float
-        Learning rate.
+        Learning rate; Adafactor: the largest relative step.
     betas : (float, float)
-        Decay of the moments.
+        Adam's decay of the moments.
     eps : float
-        Added to the root of the second moment.
+        Adam: added to the root of the second moment.
+    momentum : float
+        Of "momentum": how much of the last step's direction is kept.
+    decay : float
+        Adafactor: its second moments keep 1 − t^decay of themselves in step t.
+    least_scale : float
+        Adafactor's ε₂: a weight's root mean square counts as at least this.
+    clip : float
+        Adafactor's d: the root mean square of an update, before the step size, is at most this.
     """
 
-    name: Literal["adam", "sgd"] = "adam"
+    name: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
     rate: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
+    momentum: float = 0.9
+    decay: float = -0.8
+    least_scale: float = 1e-3
+    clip: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.name not in ("adam", "sgd"):
-            raise InputError(f"optimizer: expected adam or sgd (got {self.name!r})")
+        if self.name not in OPTIMIZERS:
+            raise InputError(f"optimizer: expected one of {', '.join(OPTIMIZERS)} (got {self.name!r})")
 
     def state(self, value: Tensor) -> list[Tensor]:
-        """First state for a parameter or a shard of one."""
+        """First state for a parameter or a shard of one; Adafactor's matrices: row values, column values."""
         import torch
 
-        return [torch.zeros_like(value), torch.zeros_like(value)] if self.name == "adam" else []
+        if self.name == "adafactor" and value.dim() > 1:
+            return [value.new_zeros((*value.shape[:-1], 1)), value.new_zeros((*value.shape[:-2], 1, value.shape[-1]))]
+        count = {"adam": 2, "sgd": 0}.get(self.name, 1)
+        return [torch.zeros_like(value) for _ in range(count)]
 
-    def apply(self, value: Tensor, gradient: Tensor, state: list[Tensor], iteration: int) -> None:
+    def apply(
+        self, value: Tensor, gradient: Tensor, state: list[Tensor], iteration: int, shard: Shard | None = None
+    ) -> None:
         """One step, in place.
 
         Parameters
@@ -56,13 +97,51 @@ class Optimizer:
             As `state` made it, brought forward.
         iteration : int
             From 0.
+        shard : Shard, optional
+            Of what `value` is a part; by default it is whole.
         """
         if self.name == "sgd":
             value.sub_(gradient, alpha=self.rate)
-            return
+        elif self.name == "momentum":
+            state[0].mul_(self.momentum).add_(gradient)
+            value.sub_(state[0], alpha=self.rate)
+        elif self.name == "adafactor":
+            self._adafactor(value, gradient, state, iteration + 1, shard or Shard(tuple(value.shape), _alone))
+        else:
+            self._adam(value, gradient, state, iteration + 1)
+
+    def _adam(self, value: Tensor, gradient: Tensor, state: list[Tensor], step: int) -> None:
         first, second = state
         b1, b2 = self.betas
         first.mul_(b1).add_(gradient, alpha=1 - b1)
         second.mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
-        scale1, scale2 = 1 - b1 ** (iteration + 1), 1 - b2 ** (iteration + 1)
+        scale1, scale2 = 1 - b1**step, 1 - b2**step
         value.addcdiv_(first, second.sqrt().div_(math.sqrt(scale2)).add_(self.eps), value=-self.rate / scale1)
+
+    def _adafactor(self, value: Tensor, gradient: Tensor, state: list[Tensor], step: int, shard: Shard) -> None:
+        import torch
+
+        eps, new = torch.finfo(value.dtype).eps, float(step) ** self.decay
+        squares = gradient.square()
+        dims = len(shard.full)
+        if dims > 1:
+            rows, columns = state
+            rows.lerp_(shard.add(squares.sum(-1, keepdim=True), (dims - 1,)) / shard.full[-1], new)
+            # One exchange for both: column sums, and the sum of the row values that normalises the product.
+            down = torch.cat([squares.sum(-2, keepdim=True), rows.sum(-2, keepdim=True)], -1)
+            down = shard.add(down, (dims - 2,)) / shard.full[-2]
+            columns.lerp_(down[..., :-1], new)
+            second = (rows @ columns).div_(down[..., -1:].clamp(min=eps))
+        else:
+            state[0].lerp_(squares, new)
+            second = state[0].clone()
+        update = second.clamp_(min=eps * eps).rsqrt_().mul_(gradient)
+        norms = shard.add(torch.stack([value.square().sum(), update.square().sum()]), tuple(range(dims)))
+        weight, change = (norms / max(1, math.prod(shard.full))).sqrt().tolist()
+        size = max(self.least_scale, weight) * min(self.rate, step**-0.5)
+        value.sub_(update, alpha=size / max(1.0, change / self.clip))
+
+
+def _alone(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The sum over one device."""
+    return x

@@ -11,7 +11,7 @@ from ...errors import RunError
 from .comm import Axes, MeshComm
 from .layout import Layout, whole
 from .operators import compute, contraction_gradient
-from .optimizer import Optimizer
+from .optimizer import Optimizer, Shard
 from .routes import route
 from .stage_layout import OperatorRun, StageLayout
 
@@ -293,8 +293,16 @@ class StageRunner:
         self.comm.phase = "update"
         for name, gradient in self.gradients.items():
             mine = self._to_state[name].run(self.comm, self.weights[name])
-            self.optimizer.apply(mine, gradient, self.state[name], iteration)
+            self.optimizer.apply(mine, gradient, self.state[name], iteration, self._shard(name))
             self.weights[name] = self._to_storage[name].run(self.comm, mine)
+
+    def _shard(self, name: str) -> Shard:
+        p = self.layout.parameters[name]
+
+        def add(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+            return self.comm.all_reduce(x, tuple(axis for d in dims for axis in p.state[d]))
+
+        return Shard(p.full, add)
 
     @property
     def counts(self) -> Counter[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from meshwright.errors import InputError  # noqa: E402
-from meshwright.profiles.graph import zoo_graph, zoo_module  # noqa: E402
+from meshwright.profiles.graph import parameter_bytes, zoo_graph, zoo_module  # noqa: E402
 from meshwright.profiles.graph.build import Builder  # noqa: E402
 from meshwright.runtime.training.loops import Local  # noqa: E402
 from meshwright.runtime.training.operators import compute, contraction_gradient  # noqa: E402
@@ -56,19 +58,40 @@ def test_the_gradient_of_a_contraction_is_autograds():
         assert torch.allclose(contraction_gradient(Local.of(op), xs, k, gradient), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "theirs"), [("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)])
-def test_optimizers_are_torchs(name, theirs):
-    value = torch.randn(7, 3, dtype=torch.float64)
+THEIRS = {
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+    "momentum": partial(torch.optim.SGD, momentum=0.9),
+    "adafactor": getattr(torch.optim, "Adafactor", None),  # torch ≥ 2.5
+}
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (2, 5, 4), (6,), (1,)])
+@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("scale", [1.0, 1e-4])
+def test_optimizers_are_torchs(name, shape, scale):
+    """Adafactor's small weights count as 1e-3; its updates are clipped where a gradient grows."""
+    if THEIRS[name] is None:
+        pytest.skip("this torch has no Adafactor")
+    value = scale * torch.randn(shape, dtype=torch.float64)
     reference = value.clone().requires_grad_()
-    optimizer = theirs([reference], lr=0.01)
+    optimizer = THEIRS[name]([reference], lr=0.01)
     mine = Optimizer(name, 0.01)
     state = mine.state(value)
     for iteration in range(4):
-        gradient = torch.randn_like(value)
+        gradient = 10**iteration * torch.randn_like(value)
         reference.grad = gradient.clone()
         optimizer.step()
         mine.apply(value, gradient, state, iteration)
-    assert torch.allclose(value, reference.detach(), rtol=1e-12)
+    assert torch.allclose(value, reference.detach(), rtol=1e-12, atol=0)
+
+
+def test_an_optimizers_state_takes_the_bytes_that_are_planned():
+    for name in THEIRS:
+        for shape in [(8, 6), (2, 5, 4), (6,)]:
+            value = torch.zeros(shape, dtype=torch.float32)
+            kept = sum(x.nbytes for x in Optimizer(name).state(value))
+            assert kept == pytest.approx(value.numel() * parameter_bytes("float32", name, shape)[2])
 
 
 def test_microbatches_average_as_one_large_batch_does():

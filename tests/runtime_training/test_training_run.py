@@ -7,16 +7,18 @@ import signal
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("torch")
 
 from meshwright.errors import InputError, RunError
-from meshwright.planners.alpa.intra import IntraOptions, solve_stage
-from meshwright.profiles.graph import roofline, zoo_graph
+from meshwright.planners.alpa.intra import IntraOptions, score, solve_stage
+from meshwright.profiles.graph import differentiable, roofline, zoo_graph
 from meshwright.runtime.training import TrainingSession, run_training
 from meshwright.runtime.training.hand_plan import hand_plan
+from meshwright.runtime.training.stage_layout import differentiable as runs_back
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.mesh import Mesh
 
@@ -69,6 +71,19 @@ def test_it_stays_so_for_several_iterations_in_float64(session, name):
     assert len(set(run.losses)) == 2
 
 
+@pytest.mark.parametrize("optimizer", ["momentum", "adafactor"])
+@pytest.mark.parametrize("name", ["dp4", "dp2 x tp2, states cut", "weights cut", "zero bubble"])
+def test_other_optimizers_step_alike_on_shards(session, optimizer, name):
+    graph = zoo_graph("tiny-moe" if name == "weights cut" else "tiny-gpt")
+    plan = hand_plan(graph, **PLANS[name], global_batch=8, microbatches=2, optimizer=optimizer)
+    run = run_training(
+        plan, graph, seed=2, iterations=3, dtype="float64", learning_rate=0.05, compare=True, session=session
+    )
+    assert run.difference.weight < 1e-10
+    assert run.difference.loss < 1e-12
+    assert len(set(run.losses)) == 3
+
+
 @pytest.mark.parametrize("rule", ["tp", "dp"])
 def test_batch_norms_take_the_statistics_of_the_whole_microbatch(session, rule):
     graph = zoo_graph("tiny-resnet")
@@ -91,14 +106,17 @@ def test_cut_statistics_of_norm_softmax_attention_and_loss_are_right(session, at
     assert run.difference.gradient < 1e-10
 
 
-def planned(model, shape, options):
-    """A stage of the whole graph by the intra-operator pass."""
-    graph = zoo_graph(model, 4)
+def planned(model, shape, options, choices=None):
+    """A stage of the whole graph by the intra-operator pass, or by it around given choices."""
+    graph = zoo_graph(model, 4) if isinstance(model, str) else model
     cluster = Cluster(nodes=1, devices_per_node=4, device="v100-16gb")
     mesh = Mesh(cluster, 1, 4).view(shape)
     options = IntraOptions(microbatches=2, compute="zero", **options)
-    found = solve_stage(graph, 0, len(graph.operators), mesh, roofline(cluster.spec), options)
-    plan = hand_plan(graph, meshes=[shape], global_batch=8, microbatches=2, cluster=cluster)
+    stage = graph, 0, len(graph.operators), mesh, roofline(cluster.spec)
+    found = solve_stage(*stage, options) if choices is None else score(*stage, choices, options)
+    plan = hand_plan(
+        graph, meshes=[shape], global_batch=8, microbatches=2, cluster=cluster, optimizer=options.optimizer
+    )
     stage = plan.stages[0].model_copy(
         update={
             "operators": dict(found.operators),
@@ -120,9 +138,13 @@ def planned(model, shape, options):
         ("tiny-gpt", (2, 2), {"zero": 3}),
         ("tiny-gpt", (4, 1), {"zero": 3, "recompute": "full"}),
         ("tiny-moe", (1, 4), {}),
+        ("tiny-moe", (2, 2), {"zero": 3}),
+        ("tiny-moe", (1, 4), {"zero": 3, "recompute": "full"}),
         ("tiny-resnet", (2, 2), {"recompute": "full"}),
         ("tiny-resnet", (1, 4), {"sequence_parallel": True}),
         ("tiny-resnet", (2, 2), {"sequence_parallel": True, "zero": 2}),
+        ("tiny-gpt", (2, 2), {"zero": 2, "optimizer": "adafactor"}),
+        ("tiny-moe", (4, 1), {"zero": 3, "optimizer": "adafactor"}),
     ],
 )
 def test_the_collectives_that_happen_are_the_planned_ones(session, model, shape, options):
@@ -130,6 +152,48 @@ def test_the_collectives_that_happen_are_the_planned_ones(session, model, shape,
     run = run_training(plan, graph, seed=1, compare=True, session=session)
     assert run.collectives_of(0) == plan.stages[0].collectives
     assert run.difference.gradient < 1e-5
+
+
+@pytest.mark.parametrize("options", [{}, {"sequence_parallel": True}])
+def test_a_vocabulary_cut_loss_communicates_as_planned(session, options):
+    plan, graph = planned("tiny-gpt", (2, 2), options, {"head": ("b", "v")})
+    run = run_training(plan, graph, seed=1, compare=True, session=session)
+    assert plan.stages[0].operators["loss"].axes == ("b", "v")
+    assert run.collectives_of(0) == plan.stages[0].collectives
+    assert run.difference.gradient < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("axes", "options"),
+    [
+        (("b", "t"), {}),
+        (("s", "t"), {"recompute": "full"}),
+        (("b", "t"), {"sequence_parallel": True}),
+        (("t", "t"), {"zero": 3}),
+    ],
+)
+def test_fused_attention_with_cut_keys_communicates_as_planned(session, axes, options):
+    graph = zoo_graph("tiny-gpt", 4, attention="fused")
+    cut = tuple(
+        replace(op, loops=tuple(replace(x, split="statistic") if x.name == "t" else x for x in op.loops))
+        if op.kind == "attention"
+        else op
+        for op in graph.operators
+    )
+    graph = replace(graph, operators=cut)
+    cores = {op.name: axes for op in graph.operators if op.kind == "attention"}
+    plan, graph = planned(graph, (2, 2), options, cores)
+    run = run_training(plan, graph, seed=1, compare=True, session=session)
+    assert run.collectives_of(0) == plan.stages[0].collectives
+    assert run.difference.gradient < 1e-5
+
+
+@pytest.mark.parametrize("model", ["tiny-gpt", "tiny-moe", "tiny-mlp", "tiny-resnet"])
+def test_planner_and_run_agree_on_what_has_a_gradient(model):
+    graph = zoo_graph(model)
+    wanted = {name for name, wants in runs_back(graph).items() if wants}
+    assert wanted == differentiable(graph)
+    assert {op.name for op in graph.operators if op.attributes.get("fn") == "nonzero"}.isdisjoint(wanted)
 
 
 HEARD = {
