@@ -7,8 +7,8 @@ from typing import Any
 import typer.core
 
 __all__ = [
-    "LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "TRAINING_PLANNED", "TRAINING_PLANS",
-    "TRAINING_RUN", "Grouped",
+    "LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "TRAINING_MEASURED", "TRAINING_PLANNED",
+    "TRAINING_PLANS", "TRAINING_RUN", "Grouped",
 ]  # fmt: skip
 
 LLM = "Language models (--llm MODEL, or a plan of language models)"
@@ -19,6 +19,7 @@ TRAINING_PLANNED = "Training (--planner alpa, intra-only, inter-only, …)"
 TRAINING_PLANS = "Training plans (made by --planner alpa and its baselines)"
 TRAINING_RUN = "Training plans"
 LLM_MEASURED = "Language models (--llm MODEL)"
+TRAINING_MEASURED = "Training plans (--training PLAN)"
 
 
 class Grouped(typer.core.TyperCommand):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import LLM_MEASURED
+from .grouped_help import LLM_MEASURED, TRAINING_MEASURED
 
 if TYPE_CHECKING:
     from ..profiles.measurement import Measurement
@@ -32,7 +32,7 @@ def measure(
     seconds: Annotated[float | None, typer.Option(help="Seconds per model; 15, or 5 with --fast.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights and inputs.")] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the profiles (JSON) here; with --llm: a folder.")
+        Path | None, typer.Option("--out", "-o", help="Write profiles (JSON) here; --llm: a folder; --training: plan.")
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer rounds.")] = False,
     llm: Annotated[
@@ -60,20 +60,40 @@ def measure(
         ),
     ] = None,
     block_size: Annotated[int, typer.Option(rich_help_panel=LLM_MEASURED, help="Tokens of a KV block.")] = 16,
+    training: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=TRAINING_MEASURED, help="Instead of --models: a training plan, whose stages are timed here."
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(rich_help_panel=TRAINING_MEASURED, help="Medians of so many; 3, or 1 with --fast.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Measure models on this machine: layer by layer, the links, and whole stages as the check."""
+    given_llm = (dtype, tp, max_tokens, max_seqs, max_context, block_size) != (None, 1, None, None, None, 16)
+    given_models = models != DEFAULT_MODELS or seconds is not None or (batches, op, pp) != ("1,2,4", "1,2", "1,2")
+    if training is not None:
+        from .profile_measure_training import measure_training
+
+        if llm is not None or given_llm or given_models:
+            raise InputError("--training: goes with --rounds, --fast, --seed, --out, --json; leave the others out")
+        measure_training(training, device=device, rounds=rounds, seed=seed, out=out, fast=fast, as_json=as_json)
+        return
+    if rounds is not None:
+        raise InputError("--rounds: goes with --training PLAN")
     if llm is not None:
         from .profile_measure_llm import measure_llm
 
-        if models != DEFAULT_MODELS or seconds is not None or (batches, op, pp) != ("1,2,4", "1,2", "1,2"):
+        if given_models:
             raise InputError("--llm: goes without --models, --batches, --op, --pp and --seconds; leave them out")
         measure_llm(
             llm, device=device, dtype=dtype, tp=tp, max_tokens=max_tokens, max_seqs=max_seqs,
             max_context=max_context, block_size=block_size, seed=seed, out=out, fast=fast, as_json=as_json,
         )  # fmt: skip
         return
-    if (dtype, tp, max_tokens, max_seqs, max_context, block_size) != (None, 1, None, None, None, 16):
+    if given_llm:
         raise InputError("--dtype, --tp, --max-tokens, --max-seqs, --max-context, --block-size: go with --llm MODEL")
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
