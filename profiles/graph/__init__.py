@@ -9,13 +9,13 @@ from .graph import Graph
 from .memory import parameter_bytes
 from .notation import Formula, parse
 from .operator import DTYPE_BYTES, KINDS, Loop, Operator, Tensor
-from .structure import depths, graph_cut, layer_bounds, leaders, repeats, signature
+from .structure import depths, differentiable, graph_cut, layer_bounds, leaders, repeats, signature
 from .trace import from_torch
 from .zoo import PAPER_PARAMS, ZOO, build_graph, zoo_graph, zoo_module
 
 __all__ = [
     "DTYPE_BYTES", "KINDS", "PAPER_PARAMS", "ZOO", "Builder", "CostModel", "Formula", "Graph", "Loop", "Operator",
-    "OperatorTimes", "Tensor", "build_graph", "depths", "from_json", "from_torch", "graph_cut", "layer_bounds",
-    "leaders", "load_graph", "parameter_bytes", "parse", "repeats", "roofline", "save_graph", "signature", "to_json",
-    "zoo_graph", "zoo_module",
+    "OperatorTimes", "Tensor", "build_graph", "depths", "differentiable", "from_json", "from_torch", "graph_cut",
+    "layer_bounds", "leaders", "load_graph", "parameter_bytes", "parse", "repeats", "roofline", "save_graph",
+    "signature", "to_json", "zoo_graph", "zoo_module",
 ]  # fmt: skip

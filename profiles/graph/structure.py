@@ -9,7 +9,7 @@ from itertools import pairwise
 from ...errors import InputError
 from .graph import Graph
 
-__all__ = ["depths", "graph_cut", "layer_bounds", "leaders", "repeats", "signature"]
+__all__ = ["depths", "differentiable", "graph_cut", "layer_bounds", "leaders", "repeats", "signature"]
 
 
 def depths(graph: Graph) -> tuple[int, ...]:
@@ -18,6 +18,32 @@ def depths(graph: Graph) -> tuple[int, ...]:
     for op in graph.operators:
         depth.append(1 + max((depth[graph.index[name]] for name in op.inputs if name in graph.index), default=0))
     return tuple(depth)
+
+
+_CONSTANT = frozenset(
+    {
+        *("nonzero", "detach", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "sign", "floor"),
+        *("full", "arange", "one_hot", "argmax"),
+    }
+)
+"""Functions whose gradient is nothing."""
+
+
+def differentiable(graph: Graph) -> frozenset[str]:
+    """Parameters and results that have a gradient.
+
+    Those made of floating-point numbers and of something trainable, by functions that have one: a gate's mask stops it.
+    """
+    found = {t.name for t in graph.parameters if t.trainable and _floats(t.dtype)}
+    for op in graph.operators:
+        stops = op.attributes.get("fn") in _CONSTANT or not _floats(op.dtype)
+        if not stops and any(name in found for name in op.inputs):
+            found.add(op.name)
+    return frozenset(found)
+
+
+def _floats(dtype: str) -> bool:
+    return "float" in dtype
 
 
 def leaders(graph: Graph) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from meshwright.planners.alpa.intra import IntraOptions, IntraPlan, score
+from meshwright.planners.alpa.inter.flops import has_gradient
+from meshwright.planners.alpa.intra import Analysis, IntraOptions, IntraPlan, score
 from meshwright.profiles.graph import Builder, Graph, roofline, zoo_graph
 from meshwright.profiles.hardware import device
 from meshwright.simulator.cluster import Cluster
@@ -138,3 +139,16 @@ def test_zero_3_gathers_in_both_passes():
         (phase, name, H * F * 2.0) for name in ("w0", "w1") for phase in ("forward", "backward")
     ]
     assert plan.counts["reduce.reduce_scatter"] == 2
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_a_gate_s_mask_has_no_gradient_but_is_computed_again_with_its_layer(recompute):
+    graph = zoo_graph("tiny-moe")
+    analysis = Analysis(graph)
+    masks = [i for i, op in enumerate(graph.operators) if op.attributes.get("fn") == "nonzero"]
+    assert masks
+    for i in masks:
+        assert graph.operators[i].name not in analysis.differentiable
+        assert graph.operators[i].inputs[0] in analysis.differentiable  # the weights that combine reads
+        assert analysis.repeated(recompute)[i] == (recompute == "full")
+    assert not any(has_gradient(graph)[graph.operators[i].name] for i in masks)

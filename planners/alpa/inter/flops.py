@@ -5,19 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ....profiles.graph import Graph
+from ....profiles.graph import Graph, differentiable
 
 __all__ = ["has_gradient", "training_flops"]
-
-_FLOATS = frozenset({"float64", "float32", "bfloat16", "float16"})
 
 
 def has_gradient(graph: Graph) -> dict[str, bool]:
     """Name of an operator, parameter or input -> whether a gradient reaches it."""
-    found = {t.name: t.trainable for t in graph.parameters} | {t.name: False for t in graph.inputs}
-    for op in graph.operators:
-        found[op.name] = op.dtype in _FLOATS and any(found[name] for name in op.inputs)
-    return found
+    reached = differentiable(graph)
+    return {x.name: x.name in reached for x in (*graph.parameters, *graph.inputs, *graph.operators)}
 
 
 def training_flops(graph: Graph) -> npt.NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ....profiles.graph import DTYPE_BYTES, Graph, Operator, depths, leaders
+from ....profiles.graph import DTYPE_BYTES, Graph, Operator, depths, differentiable, leaders
 from .options import Recompute
 
 __all__ = ["Analysis", "Kept"]
@@ -41,6 +41,7 @@ class Analysis:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._groups: dict[str, tuple[str, ...]] = {}
+        self._repeated: dict[str, tuple[bool, ...]] = {}
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -80,12 +81,8 @@ class Analysis:
 
     @cached_property
     def differentiable(self) -> frozenset[str]:
-        """Tensors and results that have a gradient: made of floating-point numbers and a trainable parameter."""
-        found = {t.name for t in self.graph.parameters if t.trainable and "float" in t.dtype}
-        for op in self.graph.operators:
-            if "float" in op.dtype and any(name in found for name in op.inputs):
-                found.add(op.name)
-        return frozenset(found)
+        """Tensors and results that have a gradient."""
+        return differentiable(self.graph)
 
     @cached_property
     def kinds(self) -> tuple[int, ...]:
@@ -121,6 +118,17 @@ class Analysis:
                 found = tuple(f"attention {core[i]}" if i in core else "" for i in range(len(operators)))
             self._groups[recompute] = found
         return self._groups[recompute]
+
+    def repeated(self, recompute: Recompute) -> tuple[bool, ...]:
+        """For every operator whether the backward pass computes it again: with its group, if any of it has a gradient.
+
+        So a mask inside a repeated layer is made again, though it has no gradient of its own.
+        """
+        if recompute not in self._repeated:
+            groups, operators = self.groups(recompute), self.graph.operators
+            live = {g for g, op in zip(groups, operators, strict=True) if g and op.name in self.differentiable}
+            self._repeated[recompute] = tuple(g in live for g in groups)
+        return self._repeated[recompute]
 
     def kept(self, first: int, last: int, recompute: Recompute) -> Kept:
         """What a stage of operators first … last − 1 keeps for its backward pass.

@@ -221,7 +221,7 @@ def _own_collectives(pricing: Pricing, model: StageModel, choice: Sequence[int],
     op, analysis = pricing.analysis.graph.operators[i], pricing.analysis
     a = model.choices[i].algorithms[choice[model.node[op.name]]]
     shared = op.heavy and pricing.twin(i, model.first) != i
-    again = op.name in analysis.differentiable and bool(analysis.groups(pricing.options.recompute)[i])
+    again = analysis.repeated(pricing.options.recompute)[i]
     found: list[PlannedCollective] = []
     for c in pricing.own_collectives(i, a, shared):
         value = op.name if c.operand < 0 else op.inputs[c.operand]

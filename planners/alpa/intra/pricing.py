@@ -145,7 +145,7 @@ class Pricing:
         """How often an operand is brought from one spec to another per microbatch, [source, target]."""
         analysis = self.analysis
         op, share = analysis.graph.operators[i], self.specs(name).share
-        if analysis.groups(self.options.recompute)[i]:
+        if analysis.repeated(self.options.recompute)[i]:
             return np.full((len(share), len(share)), 2.0)
         needed = op.name in analysis.differentiable and (k in op.saves or name in analysis.parameters)
         return np.where(needed & (share[None, :] > share[:, None]), 2.0, 1.0)
@@ -226,7 +226,7 @@ class Pricing:
         """What decides an operator's costs: what it is, what its operands are, whether it is computed again."""
         analysis = self.analysis
         op = analysis.graph.operators[i]
-        again = bool(analysis.groups(self.options.recompute)[i])
+        again = analysis.repeated(self.options.recompute)[i]
         return analysis.kinds[i], again, tuple(self._role(i, name) for name in op.inputs)
 
     def _role(self, i: int, name: str) -> tuple[str, bool, bool]:
@@ -259,15 +259,13 @@ class Pricing:
         phases = {"forward": 0.0, "backward": 0.0}
         for c in self.own_collectives(i, a, shared):
             phases[c.phase] += self.mesh.seconds(c.collective, c.n_bytes, c.axes)
-        trained = op.name in self.analysis.differentiable
-        if not trained:
-            return times.forward_s, 0.0, 0.0, phases["forward"], 0.0
         needed = any(gradient and not weight for _, weight, gradient in (self._role(i, x) for x in op.inputs))
         back = times.backward_input_s if needed else 0.0  # images have no gradient
-        if self.analysis.groups(self.options.recompute)[i]:  # computed again
+        weights = times.backward_weight_s if op.name in self.analysis.differentiable else 0.0
+        if self.analysis.repeated(self.options.recompute)[i]:
             back += times.forward_s
             phases["backward"] += phases["forward"]
-        return times.forward_s, back, times.backward_weight_s, phases["forward"], phases["backward"]
+        return times.forward_s, back, weights, phases["forward"], phases["backward"]
 
     def own_collectives(self, i: int, a: Algorithm, shared: bool) -> Iterator[Communication]:
         """Collectives of an operator that do not depend on where its operands come from.
