@@ -149,6 +149,33 @@ def test_statistics(kind, formula, split, values):
     assert found == [("forward", "all_reduce", values * 2.0), ("backward", "all_reduce", values * 2.0)]
 
 
+def test_a_loss_exchanges_its_statistics_forward_only():
+    """Softmax minus one-hot: with the rows' sums, each device has the gradient of its own logits."""
+    m = mesh((2, 4))
+    op = operator("loss", "b s v, b s ->", {"b": 8, "s": 4, "v": 16}, {"v": "statistic"}, dtype="float32")
+    a = next(a for a in derive(op, m) if a.axes == ("b", "v"))
+    assert [(c.phase, c.collective, c.n_bytes, c.axes) for c in collectives_of(op, a, m) if c.operand < 0] == [
+        ("forward", "all_reduce", 8 * 4 * 4 / 2, (1,)),
+        ("forward", "all_reduce", 4.0, (0,)),
+    ]
+
+
+def test_fused_attention_with_cut_keys_adds_up_its_result():
+    m = mesh((2, 4))
+    sizes = {"b": 8, "s": 16, "n": 8, "d": 4, "t": 16}
+    split = {"t": "statistic", "d": "whole"}
+    op = operator("attention", "b s n d, b t n d, b t n d -> b s n d", sizes, split)
+    a = next(a for a in derive(op, m) if a.axes == ("b", "t"))
+    rows, whole = 8 * 16 * 8 * 2 / 2, 8 * 16 * 8 * 4 * 2 / 2
+    assert (str(a.result), str(a.operands[1])) == ("S0RRR", "S0S1RR")
+    assert [(c.phase, c.collective, c.n_bytes, c.axes, c.operand) for c in collectives_of(op, a, m)] == [
+        ("forward", "all_reduce", rows, (1,), -1),
+        ("backward", "all_reduce", rows, (1,), -1),
+        ("forward", "all_reduce", whole, (1,), -1),
+        ("backward", "all_reduce", whole, (1,), 0),
+    ]
+
+
 def test_fused_attention():
     m = mesh((2, 4))
     sizes = {"b": 8, "s": 16, "n": 8, "d": 4, "t": 16}

@@ -2,7 +2,8 @@
 
 Each mesh axis is mapped to a loop. That fixes how operands and result are cut, and what must be summed: the result
 along axes whose loop it lacks, in the forward pass; the gradient of an operand along axes whose loop it lacks, in the
-backward pass, or once an iteration if it is a parameter; the sums of a norm along its statistic loops, in both.
+backward pass, or once an iteration if it is a parameter; the sums of a norm along its statistic loops, in both. A
+loss needs its statistics forward only; fused attention adds up its result along the keys besides.
 
 Data parallelism maps an axis to the batch, Megatron's column- and row-parallel matmuls to the output's and the reduced
 loop, a vocabulary-parallel embedding to the table's rows, expert parallelism to the experts.
@@ -112,12 +113,12 @@ def derive(op: Operator, mesh: LogicalMesh, scatter: bool = False, repeat: bool 
     repeat : bool
         Also algorithms in which an axis repeats the work.
     """
-    return _derive(op.formula, op.cuttable, _shape_key(op), mesh.shape, scatter, repeat)
+    return _derive(op.kind, op.formula, op.cuttable, _shape_key(op), mesh.shape, scatter, repeat)
 
 
 def follow(op: Operator, operand: int, spec: ShardingSpec, mesh: LogicalMesh) -> Algorithm:
     """How an operator runs that takes one operand as it is cut, as far as its loops can be."""
-    return _follow(op.formula, op.cuttable, _shape_key(op), operand, spec, mesh.shape)
+    return _follow(op.kind, op.formula, op.cuttable, _shape_key(op), operand, spec, mesh.shape)
 
 
 def collectives_of(
@@ -148,7 +149,9 @@ def collectives_of(
         pieces = algorithm.parts(mesh.shape)
         others = (x for x in op.loops if x.split != "statistic" and x.split != "whole")
         values = math.prod(sizes[x.name] // pieces.get(x.name, 1) for x in others)
-        for phase in ("forward", "backward"):
+        # With the statistic of its rows each device has its part of a loss's gradient.
+        phases: tuple[Phase, ...] = ("forward",) if op.kind == "loss" else ("forward", "backward")
+        for phase in phases:
             found.append(Communication(phase, "all_reduce", float(values * item), algorithm.statistics, -1))
     left = tuple(a for a in algorithm.sums if a not in dict(algorithm.scattered))
     local = whole
@@ -185,7 +188,7 @@ def _scatters(scattered: tuple[tuple[int, int], ...]) -> tuple[Axes, ...]:
 
 @lru_cache(maxsize=65536)
 def _derive(
-    formula: str, cuttable: tuple[str, ...], loops: _Key, mesh: tuple[int, int], scatter: bool, repeat: bool
+    kind: str, formula: str, cuttable: tuple[str, ...], loops: _Key, mesh: tuple[int, int], scatter: bool, repeat: bool
 ) -> tuple[Algorithm, ...]:
     sizes: Mapping[str, int] = {name: size for name, size, _ in loops}
     free = [("", *(x for x in cuttable if sizes[x] % n == 0)) if n > 1 else ("",) for n in mesh]
@@ -193,7 +196,7 @@ def _derive(
     if not repeat:
         used = [(mesh[0] if a else 1) * (mesh[1] if b else 1) for a, b in mappings]
         mappings = [m for m, n in zip(mappings, used, strict=True) if n == max(used)]
-    found = [_algorithm(formula, loops, mapping) for mapping in mappings]
+    found = [_algorithm(kind, formula, loops, mapping) for mapping in mappings]
     if scatter:
         found = [x for plain in found for x in (plain, *_scattered(formula, sizes, mesh, plain))]
     return tuple(found)
@@ -201,7 +204,13 @@ def _derive(
 
 @lru_cache(maxsize=65536)
 def _follow(
-    formula: str, cuttable: tuple[str, ...], loops: _Key, operand: int, spec: ShardingSpec, mesh: tuple[int, int]
+    kind: str,
+    formula: str,
+    cuttable: tuple[str, ...],
+    loops: _Key,
+    operand: int,
+    spec: ShardingSpec,
+    mesh: tuple[int, int],
 ) -> Algorithm:
     sizes = {name: size for name, size, _ in loops}
     axes = ["", ""]
@@ -212,7 +221,7 @@ def _follow(
                 break
             axes[a] = group[0]
             left //= mesh[a]
-    return _algorithm(formula, loops, (axes[0], axes[1]))
+    return _algorithm(kind, formula, loops, (axes[0], axes[1]))
 
 
 def _specs(formula: str, axes: tuple[str, str]) -> tuple[ShardingSpec, ...]:
@@ -225,13 +234,15 @@ def _specs(formula: str, axes: tuple[str, str]) -> tuple[ShardingSpec, ...]:
     return tuple(spec(dims) for dims in (parsed.result, *parsed.operands))
 
 
-def _algorithm(formula: str, loops: _Key, axes: tuple[str, str]) -> Algorithm:
+def _algorithm(kind: str, formula: str, loops: _Key, axes: tuple[str, str]) -> Algorithm:
     parsed = parse(formula)
     split = {name: how for name, _, how in loops}
     mapped = [a for a in (0, 1) if axes[a]]
     result, *operands = _specs(formula, axes)
     statistics = tuple(a for a in mapped if split[axes[a]] == "statistic")
-    sums = tuple(a for a in mapped if axes[a] in parsed.reduced and a not in statistics)
+    # What a statistic loop reduces is added up with the statistic; fused attention's values are a sum of their own.
+    within = () if kind == "attention" else statistics
+    sums = tuple(a for a in mapped if axes[a] in parsed.reduced and a not in within)
     partial = tuple(
         tuple(a for a in mapped if axes[a] not in {x for group in dims for x in group}) for dims in parsed.operands
     )
