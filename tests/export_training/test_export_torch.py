@@ -89,6 +89,10 @@ def zero(made: list[Any]) -> list[Any]:
     return [s.model_copy(update={"optimizer_states": c}) for s, c in zip(made, cut, strict=True)]
 
 
+def with_optimizer(plan: TrainingPlan, name: str) -> TrainingPlan:
+    return plan.model_copy(update={"model": plan.model.model_copy(update={"optimizer": name})})
+
+
 CASES: dict[str, tuple[Graph, tuple[int, ...], tuple[int, int], dict[str, Any]]] = {
     "samples, tensors, vocabulary and states cut, 4 processes": (
         llama("small", **SMALL),
@@ -97,6 +101,7 @@ CASES: dict[str, tuple[Graph, tuple[int, ...], tuple[int, int], dict[str, Any]]]
         {"stages": zero},
     ),
     "two stages of two devices, 4 processes": (llama("small", **SMALL), (1, 1), (1, 2), {}),
+    "momentum, 2 processes": (llama("small", **SMALL), (2,), (1, 2), {}),
 }
 
 
@@ -104,6 +109,8 @@ CASES: dict[str, tuple[Graph, tuple[int, ...], tuple[int, int], dict[str, Any]]]
 def test_torch_alone_trains_like_one_device(case: str, tmp_path: Path) -> None:
     graph, layers, logical, changes = CASES[case]
     plan = sharded_plan(graph, layers, logical, global_batch=8, microbatches=2, **changes)
+    if "momentum" in case:
+        plan = with_optimizer(plan, "momentum")
     folder = exported(plan, graph, tmp_path / "x")
     texts = [(folder / name).read_text() for name in ("train_torch.py", "stages.py", "meshed.py")]
     assert not re.search(r"^\s*(import|from) meshwright", "".join(texts), re.MULTILINE)
@@ -143,6 +150,8 @@ def test_why_torch_alone_cannot(changes: dict[str, Any], reason: str) -> None:
     said = {"layers": (1, 1)} | changes
     plan = sharded_plan(graph, said.pop("layers"), (1, 2), **said)
     assert reason in why_no_chain(plan, graph.with_batch(plan.microbatch))
+    adafactor = why_no_chain(with_optimizer(plan, "adafactor"), graph.with_batch(plan.microbatch))
+    assert adafactor == "torch's Adafactor takes no shards"
 
 
 def test_a_mixture_of_experts_runs_by_the_runtime_only() -> None:

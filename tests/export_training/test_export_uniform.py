@@ -311,3 +311,34 @@ def test_the_script_gives_torchrun_every_argument(tmp_path: Path) -> None:
         name, _, value = line.partition(" ")
         assert not value or words[words.index(name) + 1] == value
     assert words[-2:] == ["--seed", "7"]
+
+
+def with_optimizer(plan: TrainingPlan, name: str) -> TrainingPlan:
+    return plan.model_copy(update={"model": plan.model.model_copy(update={"optimizer": name})})
+
+
+def test_momentum_is_said_and_sgd_has_none() -> None:
+    """Megatron-LM's --optimizer sgd takes --sgd-momentum, by default 0.9."""
+    plan, graph = PLANS["tensor, data, pipeline"]
+    for name, expected in (("momentum", 0.9), ("sgd", 0.0)):
+        found = said(with_optimizer(plan, name), graph)
+        assert "--sgd-momentum" in (HERE / "megatron_arguments.txt").read_text().splitlines()
+        assert (found["--optimizer"], float(found["--sgd-momentum"])) == ("sgd", expected)
+    plan, graph = PLANS["zero2"]
+    c = configuration(with_optimizer(plan, "momentum"), graph.with_batch(plan.microbatch))
+    assert c["optimizer"]["type"] == "SGD"
+    assert c["optimizer"]["params"]["momentum"] == 0.9
+    assert c["zero_allow_untested_optimizer"] is True
+    c = configuration(with_optimizer(plan, "sgd"), graph.with_batch(plan.microbatch))
+    assert "momentum" not in c["optimizer"]["params"]
+
+
+def test_optimizers_that_a_target_lacks_are_one_line() -> None:
+    plan, graph = PLANS["zero2"]
+    small = graph.with_batch(plan.microbatch)
+    with pytest.raises(InputError, match="optimizer adafactor: Megatron-LM has none; export it --to torch"):
+        arguments(with_optimizer(plan, "adafactor"), small)
+    with pytest.raises(InputError, match="optimizer momentum: Megatron-LM's distributed optimizer is Adam's alone"):
+        arguments(with_optimizer(plan, "momentum"), small)
+    with pytest.raises(InputError, match="optimizer adafactor: DeepSpeed flattens weights"):
+        configuration(with_optimizer(plan, "adafactor"), small)

@@ -65,13 +65,22 @@ def configuration(plan: TrainingPlan, graph: Graph) -> dict[str, Any]:
             f"export: a microbatch of {plan.microbatch} samples does not divide over {uniform.data} data-parallel "
             f"devices; {ELSE}"
         )
+    if plan.model.optimizer == "adafactor":
+        raise InputError(
+            f"export: optimizer adafactor: DeepSpeed flattens weights, which have no rows and columns then; {ELSE}"
+        )
+    adam = plan.model.optimizer == "adam"
     said: dict[str, Any] = {
         "train_batch_size": plan.global_batch,
         "train_micro_batch_size_per_gpu": plan.microbatch // uniform.data,
         "gradient_accumulation_steps": plan.microbatches,
         "zero_optimization": {"stage": uniform.zero},
-        "optimizer": {"type": "Adam" if plan.model.optimizer == "adam" else "SGD", "params": {"lr": 1e-4}},
+        "optimizer": {"type": "Adam" if adam else "SGD", "params": {"lr": 1e-4}},
     }
+    if plan.model.optimizer == "momentum":
+        said["optimizer"]["params"]["momentum"] = 0.9
+    if not adam and uniform.zero:
+        said["zero_allow_untested_optimizer"] = True
     if plan.model.dtype in ("float16", "bfloat16"):
         said["fp16" if plan.model.dtype == "float16" else "bf16"] = {"enabled": True}
     if uniform.tensor > 1:

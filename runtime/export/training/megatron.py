@@ -82,6 +82,13 @@ def arguments(plan: TrainingPlan, graph: Graph) -> list[str]:
             "export: stage 0 cuts experts and tensors, and norms are not cut along the sequence: Megatron-LM wants "
             f"sequence parallelism then; plan with -o sequence_parallel=true, or {ELSE}"
         )
+    if plan.model.optimizer == "adafactor":
+        raise InputError(f"export: optimizer adafactor: Megatron-LM has none; {ELSE}")
+    if plan.model.optimizer != "adam" and uniform.zero:
+        raise InputError(
+            f"export: optimizer {plan.model.optimizer}: Megatron-LM's distributed optimizer is Adam's alone; plan with "
+            f"-o zero=0, or {ELSE}"
+        )
     return [*_parallel(plan, uniform), *_model(transformer_sizes(graph))]
 
 
@@ -112,7 +119,10 @@ def _parallel(plan: TrainingPlan, uniform: Uniform) -> Iterator[str]:
     elif uniform.zero == 2:
         yield "--use-distributed-optimizer"
     yield from PRECISION[plan.model.dtype]
-    yield f"--optimizer {plan.model.optimizer}"
+    if plan.model.optimizer == "adam":
+        yield "--optimizer adam"
+    else:
+        yield from ("--optimizer sgd", f"--sgd-momentum {0.9 if plan.model.optimizer == 'momentum' else 0.0}")
 
 
 def _layout(layers: tuple[int, ...]) -> str:

@@ -87,7 +87,8 @@ def chain_files(plan: TrainingPlan, graph: Graph) -> dict[str, File]:
     here = package_files("meshwright.runtime.export.training")
     train = here.joinpath("train_torch.py.txt").read_text(encoding="utf-8").format(
         devices=sum(m.hosts * m.devices for m in plan.meshes), version=__version__, dtype=plan.model.dtype,
-        optimizer={"adam": "Adam", "sgd": "SGD"}[plan.model.optimizer],
+        optimizer={"adam": "Adam", "sgd": "SGD", "momentum": "SGD"}[plan.model.optimizer],
+        settings=", momentum=0.9" if plan.model.optimizer == "momentum" else "",
         schedule=SCHEDULES.get(plan.schedule, "Schedule1F1B"),
     )  # fmt: skip
     meshed = here.joinpath("meshed.py.txt").read_text(encoding="utf-8").replace("{version}", __version__)
@@ -96,6 +97,8 @@ def chain_files(plan: TrainingPlan, graph: Graph) -> dict[str, File]:
 
 def _check(plan: TrainingPlan, graph: Graph) -> None:
     count = len(plan.stages)
+    if plan.model.optimizer == "adafactor":
+        raise InputError("torch's Adafactor takes no shards")
     if count > 1 and plan.schedule not in SCHEDULES:
         raise InputError(f"schedule {plan.schedule} is none of {', '.join(SCHEDULES)}")
     if len(plan.meshes) != count or [s.mesh for s in plan.stages] != list(range(count)):
