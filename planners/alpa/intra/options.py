@@ -77,8 +77,12 @@ class IntraOptions:
             raise InputError(f"IntraOptions.memory_bytes: expected bytes ≥ 0, 0 for no bound (got {self.memory_bytes})")
         if not self.time_limit_s > 0:
             raise InputError(f"IntraOptions.time_limit_s: expected seconds > 0 (got {self.time_limit_s})")
-        words = {"zero": (0, 2, 3), "recompute": ("none", "selective", "full"), "compute": ("model", "zero")}
-        words["optimizer"] = ("adam", "sgd", "momentum", "adafactor")
+        words: dict[str, tuple[int | str, ...]] = {
+            "zero": (0, 2, 3),
+            "recompute": ("none", "selective", "full"),
+            "compute": ("model", "zero"),
+            "optimizer": ("adam", "sgd", "momentum", "adafactor"),
+        }
         for name, known in words.items():
             if getattr(self, name) not in known:
                 known_text = ", ".join(map(str, known))
