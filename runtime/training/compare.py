@@ -210,7 +210,7 @@ def main(arguments: list[str]) -> int:
     from ...profiles.graph.build_transformer import gpt
 
     parser = argparse.ArgumentParser(description=__doc__)
-    sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 2}
+    sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 4}
     for name, value in (sizes | {"rounds": 6, "iterations": 4, "seed": 0}).items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     given = vars(parser.parse_args(arguments))
