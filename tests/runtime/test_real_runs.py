@@ -151,7 +151,7 @@ def test_killed_worker_fails_its_group_only():
     asked = trace(800, gap=0.005)
     with Session(placement, MODELS, PROFILES) as session:
         victim = next(p for p in session.fleet.processes if p.task.group == 1)
-        threading.Timer(2.0, lambda: os.kill(victim.popen.pid, signal.SIGKILL)).start()
+        threading.Timer(3.0, lambda: os.kill(victim.popen.pid, signal.SIGKILL)).start()
         result = session.run(asked)
         again = session.run(trace(20))
     consistent(result)
