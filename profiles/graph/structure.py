@@ -4,12 +4,47 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from ...errors import InputError
 from .graph import Graph
 
-__all__ = ["depths", "differentiable", "graph_cut", "layer_bounds", "leaders", "repeats", "signature"]
+__all__ = ["depths", "differentiable", "graph_cut", "layer_bounds", "leaders", "reordered", "repeats", "signature"]
+
+
+def reordered(graph: Graph, order: Sequence[int]) -> Graph:
+    """The same graph with its operators in another topological order.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    order : sequence of int
+        For each place, the position of its operator in `graph`; empty: as it is.
+
+    Raises
+    ------
+    InputError
+        If the order leaves an operator out, names one twice, or puts one before what it reads.
+    """
+    positions = list(order)
+    if not positions or positions == list(range(len(graph.operators))):
+        return graph
+    if sorted(positions) != list(range(len(graph.operators))):
+        wrong = next((x for x in positions if positions.count(x) > 1 or not 0 <= x < len(graph.operators)), None)
+        got = f"{len(positions)} entries" + ("" if wrong is None else f", {wrong} wrong or twice among them")
+        raise InputError(
+            f"order: expected each of the {len(graph.operators)} operators of {graph.name!r} once, 0 … "
+            f"{len(graph.operators) - 1} (got {got})"
+        )
+    place = {x: at for at, x in enumerate(positions)}
+    for x in positions:
+        op = graph.operators[x]
+        for name in op.inputs:
+            if name in graph.index and place[graph.index[name]] > place[x]:
+                raise InputError(f"order: {op.name!r} comes before {name!r}, which it reads; give a topological order")
+    return replace(graph, operators=tuple(graph.operators[x] for x in positions))
 
 
 def depths(graph: Graph) -> tuple[int, ...]:

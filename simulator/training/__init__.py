@@ -3,7 +3,7 @@
 from .estimate import estimate, estimate_many
 from .memory_timeline import MemoryTimeline
 from .model import TransformerShape
-from .plan import MeshEntry, ModelEntry, OperatorEntry, StageEntry, TrainingPlan, TransferEntry
+from .plan import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TrainingPlan, TransferEntry
 from .plan_program import plan_program
 from .program import Action, Op, Program
 from .program_checks import DeadlockError, check_program
@@ -36,6 +36,7 @@ __all__ = [
     "OperatorEntry",
     "Program",
     "Resharding",
+    "SliceEntry",
     "Stack",
     "StageEntry",
     "TimeParts",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -15,26 +15,28 @@ from ..cluster import Cluster
 from ..mesh import Mesh
 from ..plan import layout
 from ..plan_build import cluster_entry, cluster_of
-from ..plan_entries import ClusterEntry, Entry, PlannerEntry, Problem
+from ..plan_entries import ClusterEntry, PlannerEntry, Problem
 from ..plan_reader import piece, problem_line, read
 from .plan_checks import contradictions
-from .plan_entries import MeshEntry, ModelEntry, OperatorEntry, StageEntry, TransferEntry
+from .plan_entries import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, SparseEntry, StageEntry, TransferEntry
 
 if TYPE_CHECKING:
     from ...profiles.graph import Graph
 
-__all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "StageEntry", "TrainingPlan", "TransferEntry"]
+__all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "SliceEntry", "StageEntry", "TrainingPlan", "TransferEntry"]
 
 KIND = "meshwright/training-plan"
 VERSION = 1
 SCHEMA_ID = "urn:meshwright:schema:training-plan:1"
 
 
-class TrainingPlan(Entry):
+class TrainingPlan(SparseEntry):
     """How one model is trained. Planners emit it, the simulator times it, exporters translate it, the runtime runs it.
 
     Read one with `TrainingPlan.load`; build one with `TrainingPlan.of`.
     """
+
+    rare: ClassVar[frozenset[str]] = frozenset({"slices"})
 
     kind: Literal["meshwright/training-plan"] = KIND
     version: Literal[1] = VERSION
@@ -48,6 +50,9 @@ class TrainingPlan(Entry):
     meshes: tuple[MeshEntry, ...] = Field(min_length=1)
     stages: tuple[StageEntry, ...] = Field(min_length=1)
     transfers: tuple[TransferEntry, ...] = ()
+    slices: tuple[SliceEntry, ...] = Field(
+        default=(), description="token slices of the microbatches, in the order in which they are fed (terapipe)"
+    )
     planner: PlannerEntry
     cost_source: str = Field(default="", description="what the times rest on")
     predicted: dict[str, float] = Field(default_factory=dict, description="metric -> value")
@@ -81,8 +86,17 @@ class TrainingPlan(Entry):
 
     @property
     def microbatch(self) -> int:
-        """Samples of one microbatch."""
+        """Samples of one microbatch, where a stage or `slices` do not say another number."""
         return self.global_batch // self.microbatches
+
+    @property
+    def microbatches_of(self) -> tuple[int, ...]:
+        """Microbatches of each stage."""
+        return tuple(self.global_batch // s.microbatch if s.microbatch else self.microbatches for s in self.stages)
+
+    def microbatch_of(self, stage: int) -> int:
+        """Samples of one microbatch of a stage."""
+        return self.stages[stage].microbatch or self.microbatch
 
     def mesh(self, stage: int) -> Mesh:
         """The devices of a stage."""

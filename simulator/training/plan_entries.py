@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from ..plan_entries import Entry, Name, Seconds
 
-__all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "StageEntry", "TransferEntry"]
+__all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "SliceEntry", "SparseEntry", "StageEntry", "TransferEntry"]
 
 Bytes = Seconds
 """A number of bytes, at least 0."""
@@ -23,14 +23,32 @@ def _two(value: Any) -> Any:
     return sizes
 
 
-class ModelEntry(Entry):
+class SparseEntry(Entry):
+    """An entry that leaves out, when it is written, what few plans say: most read as before it was there."""
+
+    rare: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields, written = type(self).model_fields, cast("dict[str, Any]", handler(self))
+        kept = {k for k in fields if k not in self.rare or getattr(self, k) != fields[k].default}
+        return {k: value for k, value in written.items() if k in kept}
+
+
+class ModelEntry(SparseEntry):
     """The model that is trained."""
+
+    rare: ClassVar[frozenset[str]] = frozenset({"order"})
 
     name: Name
     digest: str = Field(default="", description="SHA-256 of the graph that was planned")
     graph: str = Field(default="", description="graph file, where the model is none of the zoo's")
     dtype: str = "float16"
     optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
+    order: tuple[int, ...] = Field(
+        default=(),
+        description="topological order of the graph's operators that stages count in; empty: the graph's own",
+    )
 
 
 class MeshEntry(Entry):
@@ -50,12 +68,24 @@ class OperatorEntry(Entry):
     operands: tuple[str, ...] = Field(description="sharding spec that each operand is brought to")
 
 
-class StageEntry(Entry):
+class SliceEntry(Entry):
+    """`count` microbatches that are cut into the same token slices (TeraPipe)."""
+
+    samples: int = Field(gt=0, description="samples of one microbatch, all replicas of a data-parallel mesh together")
+    tokens: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1, description="tokens of each slice, in order")
+    count: int = Field(default=1, gt=0, description="how many such microbatches follow each other")
+
+
+class StageEntry(SparseEntry):
     """One pipeline stage: consecutive operators on one mesh. Times are those of one microbatch, per device."""
+
+    rare: ClassVar[frozenset[str]] = frozenset(
+        {"microbatch", "k", "warmup", "order", "slice_forward_s", "slice_backward_s"}
+    )
 
     mesh: int = Field(ge=0, description="index into meshes; several stages share one where the schedule interleaves")
     logical: Annotated[tuple[int, int], BeforeValidator(_two)] = Field(description="shape of the logical mesh")
-    first: int = Field(ge=0, description="first operator of the graph")
+    first: int = Field(ge=0, description="first operator, in the order of model.order")
     last: int = Field(gt=0, description="one past the last operator")
     forward_s: Seconds
     backward_input_s: Seconds = Field(description="backward pass to the inputs, recomputation included")
@@ -76,6 +106,22 @@ class StageEntry(Entry):
         default_factory=dict,
         description="planned collectives: '<pass>.<collective>' -> count per microbatch or iteration",
     )
+    microbatch: int = Field(
+        default=0, ge=0, description="samples of one microbatch of this stage; 0: global_batch / microbatches"
+    )
+    k: int = Field(default=1, gt=0, description="kfkb: backward passes, then forward passes, in turn")
+    warmup: int = Field(
+        default=-1,
+        ge=-1,
+        description="kfkb: forward passes before the first backward; -1: the fewest that keep it busy",
+    )
+    order: str = Field(default="", description="explicit: the stage's passes, such as '4F 1B 1F 1B 1F 3B'")
+    slice_forward_s: tuple[tuple[Seconds, ...], ...] = Field(
+        default=(), description="for each entry of slices, seconds of each slice's forward pass"
+    )
+    slice_backward_s: tuple[tuple[Seconds, ...], ...] = Field(
+        default=(), description="likewise of its backward pass, to inputs and weights"
+    )
 
 
 class TransferEntry(Entry):
@@ -84,7 +130,7 @@ class TransferEntry(Entry):
     source: int = Field(ge=0, description="stage that makes it")
     target: int = Field(ge=0, description="stage that reads it")
     value: Name
-    bytes: Bytes = Field(description="of the whole tensor, one microbatch")
+    bytes: Bytes = Field(description="of the whole tensor, one microbatch of the source")
     source_spec: str = ""
     target_spec: str = ""
     gradient: bool = Field(default=True, description="whether a gradient of its size comes back")
