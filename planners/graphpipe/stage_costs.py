@@ -1,0 +1,364 @@
+"""`StageCosts`: seconds and bytes of any set of operators as one pipeline stage, for GraphPipe and its baselines alike.
+
+ESTIMATETPS of the paper's Algorithm 2. A stage that runs microbatches of b samples on d devices (data parallelism, so
+b/d samples each) takes, per sample,
+
+    TPS = (Σ forward + backward seconds at b/d samples + transfers of b samples) / b + (all-reduce + update) / B.
+
+Seconds are the cost model's at that very number of samples: products of few samples fill their tiles and waves badly,
+so that the seconds per sample fall as b/d grows. Everything is a sum over operators but parameters and values that
+several of them share, which a stage keeps once; these are counted by incidence, so that any set is exact.
+"""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from ...profiles.graph import CostModel, Graph, OperatorTimes, differentiable, parameter_bytes, roofline
+from ...profiles.graph.memory import saved
+from ...simulator.cluster import Cluster
+from ...simulator.mesh import Mesh
+
+__all__ = ["SetCosts", "StageCosts", "stage_mesh"]
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+def stage_mesh(cluster: Cluster, devices: int) -> tuple[int, int] | None:
+    """(hosts, devices in each) of a stage: a power of two within a node, or whole nodes; None for other numbers."""
+    width = cluster.devices_per_node
+    if devices < width:
+        return (1, devices) if devices & (devices - 1) == 0 else None
+    return (devices // width, width) if devices % width == 0 and devices // width <= cluster.nodes else None
+
+
+@dataclass(frozen=True, eq=False)
+class SetCosts:
+    """Costs of many sets of operators at once: arrays of one shape, the seconds with one more axis.
+
+    Parameters
+    ----------
+    forward_s, backward_input_s, backward_weight_s : ndarray, shape (…, n_samples)
+        Of one microbatch on one device that has `StageCosts.samples` of its samples.
+    state_bytes : ndarray
+        Weights, gradients and optimiser state; a copy on each device.
+    gradient_bytes, update_bytes : ndarray
+        What is all-reduced once an iteration, and what the optimiser's step moves.
+    activation_bytes, work_bytes : ndarray
+        Of one sample: kept for the backward pass; largest temporary of an operator.
+    received_bytes, sent_bytes, returned_bytes : ndarray
+        Of one sample: results of other sets that are read; results that others read; gradients of what was received.
+    """
+
+    forward_s: Floats
+    backward_input_s: Floats
+    backward_weight_s: Floats
+    state_bytes: Floats
+    gradient_bytes: Floats
+    update_bytes: Floats
+    activation_bytes: Floats
+    work_bytes: Floats
+    received_bytes: Floats
+    sent_bytes: Floats
+    returned_bytes: Floats
+
+    def at(self, index: object) -> SetCosts:
+        """Some of the sets."""
+        return SetCosts(**{name: getattr(self, name)[index] for name in _FIELDS})
+
+
+_FIELDS = tuple(SetCosts.__dataclass_fields__)
+
+
+@dataclass(frozen=True, eq=False)
+class StageCosts:
+    """Costs of stages of one graph on one cluster. Build one with `StageCosts.of`.
+
+    A *unit* is what is never cut: one operator, or a group (`stage_units`).
+
+    Parameters
+    ----------
+    graph : Graph
+        At any batch size.
+    cluster : Cluster
+        Devices.
+    units : tuple of tuple of int
+        Operators of each unit, by position in the graph.
+    global_batch : int
+        B, samples of one iteration.
+    microbatches, devices : tuple of int
+        Samples of a microbatch, and data-parallel degrees, that are priced.
+    samples : tuple of int
+        Numbers b/d of samples of one device; the last axis of the seconds.
+    seconds : ndarray, shape (3, n_units, n_samples)
+        Forward, backward to inputs, backward to weights, per microbatch.
+    parameters : ndarray of bool, shape (n_parameters, n_units)
+        Which units read each parameter, and `parameter_sizes` (3, n_parameters): state, gradient and update bytes.
+    kept : ndarray of bool, shape (n_values, n_units)
+        Which units keep each value for the backward pass, and `kept_sizes` (n_values,): bytes of one sample.
+    makers, readers : ndarray of bool, shape (n_results, n_units)
+        Which unit makes each result that other units read, and which read it; `result_sizes` (2, n_results): bytes of
+        one sample, and of the gradient that comes back.
+    work : ndarray, shape (n_units,)
+        Largest temporary, bytes of one sample.
+    optimizer : str
+        Decides the bytes of states.
+    source : str
+        What the seconds rest on.
+    overlap : bool
+        Whether transfers between stages run beside computation: the longer of the two counts, else their sum.
+    """
+
+    graph: Graph
+    cluster: Cluster
+    units: tuple[tuple[int, ...], ...]
+    global_batch: int
+    microbatches: tuple[int, ...]
+    devices: tuple[int, ...]
+    samples: tuple[int, ...]
+    seconds: Floats
+    parameters: Bools
+    parameter_sizes: Floats
+    kept: Bools
+    kept_sizes: Floats
+    makers: Bools
+    readers: Bools
+    result_sizes: Floats
+    work: Floats
+    optimizer: str
+    source: str
+    overlap: bool
+
+    @classmethod
+    def of(
+        cls, graph: Graph, cluster: Cluster, *, global_batch: int, microbatches: Sequence[int],
+        devices: Sequence[int], units: Sequence[Sequence[int]] | None = None, costs: CostModel | None = None,
+        optimizer: str = "adam", overlap: bool = False,
+    ) -> StageCosts:  # fmt: skip
+        """Price every unit at every number of samples that a device can have.
+
+        Parameters
+        ----------
+        graph, cluster, global_batch, optimizer, overlap
+            See the class.
+        microbatches, devices : sequence of int
+            Candidates: samples of a microbatch (divisors of the global batch), data-parallel degrees. Pairs where the
+            degree does not divide the microbatch have no price (`column` is −1).
+        units : sequence of sequence of int, optional
+            Operators of each unit; by default every operator by itself.
+        costs : CostModel, optional
+            By default a roofline of the cluster's devices.
+
+        Raises
+        ------
+        InputError
+            If a microbatch does not divide the global batch, no degree divides any, or the graph cannot be scaled.
+        """
+        if isinstance(global_batch, bool) or not isinstance(global_batch, int) or global_batch < 1:
+            raise InputError(f"graphpipe: global_batch: expected a positive integer (got {global_batch!r})")
+        sizes, degrees = tuple(sorted(set(microbatches))), tuple(sorted(set(devices)))
+        for b in sizes:
+            if b < 1 or global_batch % b:
+                raise InputError(f"graphpipe: microbatch: {b} samples do not divide the global batch of {global_batch}")
+        samples = tuple(sorted({b // d for b in sizes for d in degrees if b % d == 0}))
+        if not samples:
+            raise InputError(
+                f"graphpipe: none of {degrees} devices divides a microbatch of {sizes} samples; use larger microbatches"
+            )
+        groups = tuple((i,) for i in range(len(graph.operators))) if units is None else tuple(map(tuple, units))
+        if sorted(i for group in groups for i in group) != list(range(len(graph.operators))):
+            raise InputError(f"graphpipe: units: expected each of {len(graph.operators)} operators in one unit")
+        model = roofline(cluster.spec) if costs is None else costs
+        unit_of = np.empty(len(graph.operators), np.int64)
+        for u, group in enumerate(groups):
+            unit_of[list(group)] = u
+        return cls(
+            graph, cluster, groups, global_batch, sizes, degrees, samples,
+            _seconds(graph, unit_of, len(groups), samples, model), *_parameters(graph, unit_of, len(groups), optimizer),
+            *_kept(graph, groups), *_results(graph, unit_of, len(groups)), _work(graph, groups), optimizer,
+            model.source, overlap,
+        )  # fmt: skip
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.units)
+
+    def column(self, microbatch: int, devices: int) -> int:
+        """Where the seconds of b samples on d devices are; −1 where d does not divide b or no stage has d devices."""
+        if microbatch % devices or stage_mesh(self.cluster, devices) is None:
+            return -1
+        return self.samples.index(microbatch // devices) if microbatch // devices in self.samples else -1
+
+    def of_sets(self, masks: Bools) -> SetCosts:
+        """Costs of arbitrary sets of units, one a row of `masks` (m, n_units)."""
+        rows = masks.astype(np.float64)
+
+        def incident(table: Bools, within: npt.NDArray[np.bool_] | None = None) -> Floats:
+            touched = rows @ table.T.astype(np.float64) > 0
+            return (touched if within is None else touched & within).astype(np.float64)
+
+        made = rows @ self.makers.T.astype(np.float64) > 0
+        outside = (1.0 - rows) @ self.readers.T.astype(np.float64) > 0
+        parameters = incident(self.parameters) @ self.parameter_sizes.T
+        received = incident(self.readers, ~made) @ self.result_sizes.T
+        work = np.where(masks, self.work, 0.0).max(axis=1, initial=0.0)
+        forward, back, weight = (rows @ self.seconds[k] for k in range(3))
+        state, gradient, update = parameters.T
+        kept, sent = incident(self.kept) @ self.kept_sizes, (made & outside) @ self.result_sizes[0]
+        return SetCosts(
+            forward, back, weight, state, gradient, update, kept, work, received[:, 0], sent, received[:, 1]
+        )
+
+    def of_ranges(self, order: Sequence[int] | None = None) -> SetCosts:
+        """Costs of all runs of units in an order: [i, j] is units i … j of it, both included; zeros where j < i.
+
+        Parameters
+        ----------
+        order : sequence of int, optional
+            A permutation of the units; by default their own order.
+        """
+        turn = np.arange(self.n_units) if order is None else np.asarray(order, dtype=np.int64)
+        n = self.n_units
+        ends = np.concatenate([np.zeros((3, 1, len(self.samples))), np.cumsum(self.seconds[:, turn], axis=1)], axis=1)
+        upper = np.triu(np.ones((n, n)))
+        seconds = (ends[:, None, 1:] - ends[:, :-1, None]) * upper[None, :, :, None]
+        work = np.maximum.accumulate(np.where(upper > 0, self.work[turn][None, :], 0.0), axis=1) * upper
+        made = self.makers[:, turn].argmax(axis=1)
+        sent = np.zeros((n + 1, n + 1))
+        for p, mask, size in zip(made, self.readers[:, turn], self.result_sizes[0], strict=True):
+            last = int(np.flatnonzero(mask).max(initial=p))  # runs that hold the maker and end before its last reader
+            sent[0, p] += size
+            sent[p + 1, p] -= size
+            sent[0, last] -= size
+            sent[p + 1, last] += size
+        received = _touching(self.readers[:, turn], self.result_sizes, made)
+        sent = sent.cumsum(axis=0).cumsum(axis=1)[:n, :n] * upper
+        forward, back, weight = np.maximum(seconds, 0.0)
+        state, gradient, update = _touching(self.parameters[:, turn], self.parameter_sizes)
+        kept = _touching(self.kept[:, turn], self.kept_sizes[None])[0]
+        return SetCosts(forward, back, weight, state, gradient, update, kept, work, received[0], sent, received[1])
+
+    def iteration_s(self, sets: SetCosts, devices: int) -> tuple[Floats, Floats]:
+        """Seconds of the gradients' all-reduce and of the optimiser's step, once an iteration."""
+        step = sets.update_bytes / self.cluster.spec.memory_bandwidth_bytes_per_s
+        shape = stage_mesh(self.cluster, devices)
+        if devices == 1 or shape is None:
+            return np.zeros(sets.gradient_bytes.shape), step
+        link = Mesh(self.cluster, *shape).view((devices, 1)).link((0,))
+        ring = 2 * (devices - 1) * (link.latency_s + sets.gradient_bytes / devices / link.bandwidth_bytes_per_s)
+        return np.where(sets.gradient_bytes > 0, ring, 0.0), step
+
+    def transfer_s(self, sets: SetCosts, microbatch: int, devices: int) -> Floats:
+        """Seconds in which a stage sends results forward and gradients back, one microbatch.
+
+        Its devices send at once, each its own samples; where the cluster has several nodes, over the adapters of the
+        nodes that they fill, as if every neighbour were in another node: where stages will lie is not known yet.
+        """
+        spec, one = self.cluster.spec, self.cluster.nodes == 1
+        link = spec.intra_node if one else spec.inter_node
+        lanes = devices if one else -(-devices // self.cluster.devices_per_node)
+        sent = [(bytes_, (bytes_ > 0) * link.latency_s) for bytes_ in (sets.sent_bytes, sets.returned_bytes)]
+        return sum((m * microbatch / (link.bandwidth_bytes_per_s * lanes) + s for m, s in sent), 0 * sets.sent_bytes)
+
+    def tps(self, sets: SetCosts, microbatch: int, devices: int) -> Floats:
+        """Seconds per sample of each set as a stage of d devices that runs microbatches of b samples; inf where d does
+        not divide b."""
+        column = self.column(microbatch, devices)
+        if column < 0:
+            return np.full(sets.state_bytes.shape, np.inf)
+        busy = (sets.forward_s + sets.backward_input_s + sets.backward_weight_s)[..., column]
+        moved = self.transfer_s(sets, microbatch, devices)
+        reduce, step = self.iteration_s(sets, devices)
+        each = np.maximum(busy, moved) if self.overlap else busy + moved
+        return each / microbatch + (reduce + step) / self.global_batch
+
+    def memory(self, sets: SetCosts, microbatch: int, devices: int, in_flight: int) -> Floats:
+        """Bytes on each device of a stage that holds the activations of `in_flight` samples (of all its devices)."""
+        live = sets.activation_bytes * in_flight + sets.work_bytes * microbatch
+        return sets.state_bytes + live / devices
+
+
+def _seconds(graph: Graph, unit_of: npt.NDArray[np.int64], n: int, samples: Sequence[int], model: CostModel) -> Floats:
+    """What no gradient reaches has no backward pass."""
+    reached = differentiable(graph)
+    seconds = np.zeros((3, n, len(samples)))
+    for k, s in enumerate(samples):
+        for i, op in enumerate(graph.with_batch(s).operators):
+            t: OperatorTimes = model.times(op, {})
+            parts = (t.forward_s, *((t.backward_input_s, t.backward_weight_s) if op.name in reached else (0.0, 0.0)))
+            seconds[:, unit_of[i], k] += parts
+    return seconds
+
+
+def _parameters(graph: Graph, unit_of: npt.NDArray[np.int64], n: int, optimizer: str) -> tuple[Bools, Floats]:
+    reached = differentiable(graph)
+    read, sizes = np.zeros((len(graph.parameters), n), bool), np.zeros((3, len(graph.parameters)))
+    for p, tensor in enumerate(graph.parameters):
+        read[p, unit_of[[i for i, _ in graph.consumers[tensor.name]]]] = True
+        if tensor.name not in reached:
+            sizes[0, p] = tensor.bytes
+            continue
+        weight, gradient, state = parameter_bytes(tensor.dtype, optimizer, tensor.shape)
+        # Gradient and states are read, states and weights written; a master copy is a state, else weights are read too.
+        moved = gradient + (weight if weight == 2 else 2 * weight) + 2 * state
+        sizes[:, p] = tensor.elements * np.array([weight + gradient + state, gradient, moved])
+    return read, sizes
+
+
+def _kept(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[Bools, Floats]:
+    """Values that units keep; those of operators without a backward pass are not kept."""
+    rows: dict[str, list[int]] = {}
+    reached = differentiable(graph)
+    for u, group in enumerate(units):
+        for i in group:
+            if graph.operators[i].name in reached:
+                for name in saved(graph, range(i, i + 1)):
+                    rows.setdefault(name, []).append(u)
+    table = np.zeros((len(rows), len(units)), bool)
+    for v, at in enumerate(rows.values()):
+        table[v, at] = True
+    return table, np.array([graph.bytes_of(name) / graph.batch for name in rows])
+
+
+def _results(graph: Graph, unit_of: npt.NDArray[np.int64], n: int) -> tuple[Bools, Bools, Floats]:
+    reached = differentiable(graph)
+    makers: list[Bools] = []
+    readers: list[Bools] = []
+    sizes: list[tuple[float, float]] = []
+    for i, op in enumerate(graph.operators):
+        at = unit_of[[j for j, _ in graph.consumers[op.name]]]
+        if not (at != unit_of[i]).any():
+            continue
+        makers.append(np.arange(n) == unit_of[i])
+        readers.append(np.isin(np.arange(n), at) & ~makers[-1])
+        sizes.append((op.bytes / graph.batch, op.bytes / graph.batch if op.name in reached else 0.0))
+    shape = (len(makers), n)
+    return np.array(makers).reshape(shape), np.array(readers).reshape(shape), np.array(sizes).reshape(-1, 2).T
+
+
+def _work(graph: Graph, units: Sequence[Sequence[int]]) -> Floats:
+    """Gradients of an operator's result and of the activations that it reads."""
+    each = [op.bytes + sum(graph.bytes_of(x) for x in op.inputs if x in graph.index) for op in graph.operators]
+    return np.array([max(each[i] for i in group) for group in units]) / graph.batch
+
+
+def _touching(table: Bools, sizes: Floats, after: npt.NDArray[np.int64] | None = None) -> Floats:
+    """[k, i, j]: Σ sizes[k] of the rows that have a unit in i … j, of those whose position `after` is before i."""
+    kinds, n = len(sizes), table.shape[1]
+    total = np.zeros((kinds, n + 1, n))
+    for row, mask in enumerate(table):
+        start = 0 if after is None else int(after[row]) + 1
+        for at in np.flatnonzero(mask):  # runs that begin after the one before it meet this unit first
+            total[:, start, at] += sizes[:, row]
+            total[:, at + 1, at] -= sizes[:, row]
+            start = int(at) + 1
+    return np.triu(total.cumsum(axis=1).cumsum(axis=2)[:, :n])
