@@ -153,11 +153,11 @@ def _microbatches(text: str | None, batch: int) -> int | None:
 
 def _saved(plan: TrainingPlan, graph: Graph, out: Path | None) -> TrainingPlan:
     """Write the plan, and beside it the graph where the model is none of the zoo's."""
-    from ..profiles.graph import ZOO, save_graph, zoo_graph
+    from ..profiles.graph import in_zoo, save_graph, zoo_graph
 
     if out is None:
         return plan
-    if graph.name not in ZOO or zoo_graph(graph.name).digest != graph.digest:
+    if not in_zoo(graph.name) or zoo_graph(graph.name).digest != graph.digest:
         beside = out.with_name(f"{out.stem}.graph.json")
         save_graph(graph, beside)
         plan = plan.model_copy(update={"model": plan.model.model_copy(update={"graph": beside.name})})

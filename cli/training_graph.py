@@ -40,11 +40,11 @@ def graph_of(word: str, option: str = "--models") -> Graph:
     InputError
         If there is no such model, file or function, the function fails, or the module cannot be traced.
     """
-    from ..profiles.graph import ZOO, load_graph, zoo_graph
+    from ..profiles.graph import ZOO, in_zoo, load_graph, zoo_graph
 
     if word.endswith(".py") or ".py:" in word:
         return _traced(word, option)
-    if word in ZOO:
+    if in_zoo(word):
         return zoo_graph(word)
     if word.endswith(".json") or Path(word).exists():
         return load_graph(word)

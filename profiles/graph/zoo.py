@@ -1,4 +1,7 @@
-"""`zoo_graph`: the shipped graphs: the paper's models (Tables 6–8), BERT, Llama, and tiny ones that run anywhere.
+"""`zoo_graph`: the known graphs: Alpa's models (Tables 6–8), GraphPipe's of several branches, BERT, Llama, tiny ones.
+
+Graphs of several branches are built when asked for, with any number of branches (``mmt-2`` … ``mmt-16``); the others
+are shipped.
 
 ``python -m meshwright.profiles.graph.zoo`` writes the shipped files anew.
 """
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -14,16 +18,18 @@ from types import MappingProxyType
 from typing import Any
 
 from ...errors import InputError
+from .build_branches import candle_uno, case_study, dlrm, mmt
 from .build_language import bert, llama, moe
 from .build_transformer import Attention, gpt
 from .build_vision import mlp_net, resnet
 from .document import from_json
 from .graph import Graph
 
-__all__ = ["PAPER_PARAMS", "ZOO", "build_graph", "zoo_graph", "zoo_module"]
+__all__ = ["BRANCHES", "PAPER_PARAMS", "ZOO", "build_graph", "in_zoo", "zoo_graph", "zoo_module"]
 
 DATA = Path(__file__).parent / "data"
 ALPA = "Zheng et al., Alpa (OSDI 2022), "
+GRAPHPIPE = "GraphPipe (thesis chapter 3), "
 
 
 def _gpt(hidden: int, layers: int, heads: int) -> dict[str, Any]:
@@ -71,17 +77,34 @@ _SPECS: Mapping[str, dict[str, Any]] = MappingProxyType(
             "build": llama, "layers": 32, "hidden": 4096, "heads": 32, "ffn": 11008, "vocab": 32000, "seq": 2048,
             "source": "Touvron et al., LLaMA (2023), Table 2",
         },
+        "mmt": {"build": mmt, "branches": 4, "source": GRAPHPIPE + "§3.10.3"},
+        "dlrm": {"build": dlrm, "branches": 7, "source": GRAPHPIPE + "§3.10.3"},
+        "candle-uno": {"build": candle_uno, "branches": 7, "source": GRAPHPIPE + "§3.10.3"},
+        "case-study-3-7-4": {"build": case_study, "branches": 2, "source": GRAPHPIPE + "§3.7.4"},
         "tiny-gpt": {"build": gpt, **_TINY},
         "tiny-moe": {"build": moe, **_TINY, "experts": 4, "ffn": 64},
         "tiny-mlp": {"build": mlp_net, "layers": 4, "hidden": 32, "features": 16, "classes": 8},
         "tiny-resnet": {
             "build": resnet, "blocks": (1, 1), "base": 4, "width": 2, "image": 8, "classes": 8, "stem": 3,
         },
+        "tiny-mmt": {
+            "build": mmt, "branches": 2, "layers": 2, "hidden": 32, "heads": 4, "ffn": 64, "seq": 8, "classes": 8,
+        },
+        "tiny-dlrm": {
+            "build": dlrm, "branches": 2, "layers": 2, "hidden": 32, "rows": 64, "width": 8, "bag": 4, "post": 2,
+        },
+        "tiny-uno": {"build": candle_uno, "branches": 2, "layers": 3, "hidden": 32},
     }
 )  # fmt: skip
 
 ZOO: tuple[str, ...] = tuple(_SPECS)
-"""Names of the shipped graphs."""
+"""Names of the known graphs; those of several branches are known with ``-2`` … ``-16`` behind them, too."""
+
+BRANCHES: tuple[str, ...] = tuple(name for name, spec in _SPECS.items() if "branches" in spec)
+"""Names of the graphs whose number of branches can be asked for: ``mmt-8`` has eight."""
+
+_COUNTED = re.compile(rf"({'|'.join(map(re.escape, BRANCHES))})-(\d+)")
+MOST_BRANCHES = 16
 
 PAPER_PARAMS: Mapping[str, float] = MappingProxyType(
     {
@@ -101,7 +124,7 @@ def zoo_graph(name: str, batch: int = 1, *, attention: Attention = "matmuls") ->
     Parameters
     ----------
     name : str
-        One of `ZOO`.
+        One of `ZOO`, or one of `BRANCHES` with a number of branches, such as ``candle-uno-16``.
     batch : int
         Samples (sequences, images) of a microbatch.
     attention : {"matmuls", "fused"}
@@ -112,21 +135,38 @@ def zoo_graph(name: str, batch: int = 1, *, attention: Attention = "matmuls") ->
     InputError
         If there is no such graph; the message names the nearest.
     """
-    if name not in _SPECS:
-        near = difflib.get_close_matches(str(name).lower(), ZOO, n=3, cutoff=0.3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(ZOO)}"
-        raise InputError(f"unknown model {name!r}; {hint}")
+    spec = _spec(name)
     if attention != "matmuls":
         return build_graph(name, attention=attention).with_batch(batch)
-    return _shipped(name).with_batch(batch)
+    return (_built(name) if "branches" in spec else _shipped(name)).with_batch(batch)
+
+
+def in_zoo(name: str) -> bool:
+    """Whether `zoo_graph` knows a graph of this name."""
+    counted = _COUNTED.fullmatch(name)
+    return name in _SPECS or (counted is not None and 2 <= int(counted[2]) <= MOST_BRANCHES)
+
+
+def _spec(name: str) -> dict[str, Any]:
+    """How a graph is built: the function and its options."""
+    if name in _SPECS:
+        return dict(_SPECS[name])
+    counted = _COUNTED.fullmatch(str(name))
+    if counted is not None:
+        if not 2 <= int(counted[2]) <= MOST_BRANCHES:
+            raise InputError(f"model {name!r}: branches: expected 2 to {MOST_BRANCHES} (got {counted[2]})")
+        return {**_SPECS[counted[1]], "branches": int(counted[2])}
+    near = difflib.get_close_matches(str(name).lower(), ZOO, n=3, cutoff=0.3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(ZOO)}"
+    raise InputError(f"unknown model {name!r}; {hint}")
 
 
 def build_graph(name: str, *, attention: Attention = "matmuls") -> Graph:
     """A graph of the zoo at batch 1, built from its formulas instead of read."""
-    spec = dict(_SPECS[name])
+    spec = _spec(name)
     build = spec.pop("build")
     if attention != "matmuls":
-        if "heads" not in spec:
+        if "heads" not in spec and build not in (mmt, case_study):
             raise InputError(f"attention: {name} has none; leave the option out (got {attention!r})")
         spec["attention"] = attention
     return build(name, **({"source": "Meshwright, for tests"} | spec))
@@ -154,15 +194,20 @@ def zoo_module(name: str, *, attention: Attention = "matmuls", device: str = "cp
 
     from ...kernels import training
 
-    spec = {key: value for key, value in _SPECS[name].items() if key not in ("build", "dtype", "source")}
+    spec = {key: value for key, value in _spec(name).items() if key not in ("build", "dtype", "source")}
     kinds = {gpt: training.GPT, moe: training.MoE, resnet: training.ResNet, mlp_net: training.MlpNet}
-    kind = kinds.get(_SPECS[name]["build"])
+    kind = kinds.get(_spec(name)["build"])
     if kind is None:
         raise InputError(f"no torch module of {name}; there are modules of GPT, MoE, Wide-ResNet and MLP graphs")
     if "heads" in spec:
         spec["fused"] = attention == "fused"
     with torch.device(device):
         return kind(**spec)
+
+
+@lru_cache(maxsize=8)
+def _built(name: str) -> Graph:
+    return build_graph(name)
 
 
 @lru_cache(maxsize=8)
@@ -174,11 +219,12 @@ def _shipped(name: str) -> Graph:
 def _write() -> None:
     for name in ZOO:
         graph = build_graph(name)
-        path = DATA / f"{name}.json.gz"
-        path.write_bytes(gzip.compress(graph.to_json().encode(), mtime=0))
+        packed = gzip.compress(graph.to_json().encode(), mtime=0)
+        if name not in BRANCHES:
+            (DATA / f"{name}.json.gz").write_bytes(packed)
         paper = f"{PAPER_PARAMS[name] / 1e9:8.2f}" if name in PAPER_PARAMS else " " * 8
         print(f"{name:20} {len(graph.operators):5} operators {graph.params / 1e9:8.3f} B parameters (paper {paper})"
-              f" {graph.forward_flops / 1e12:9.3f} forward TFLOP {path.stat().st_size / 1024:6.1f} KiB")  # fmt: skip
+              f" {graph.forward_flops / 1e12:9.3f} forward TFLOP {len(packed) / 1024:6.1f} KiB")  # fmt: skip
 
 
 if __name__ == "__main__":
