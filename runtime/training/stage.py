@@ -126,7 +126,7 @@ class StageRunner:
         """Run an operator; `again`: for the second time, so that nothing needs to be made a third time."""
         import torch
 
-        run = self.layout.operators[i]
+        run = self.run_of(microbatch, i)
         drop = tape and not again and any(run.again)
         operands = [self._operand(kept, i, k, microbatch) for k in range(len(run.op.inputs))]
         leaves = [
@@ -146,14 +146,26 @@ class StageRunner:
 
     def _operand(self, kept: _Microbatch, i: int, k: int, microbatch: int) -> Tensor:
         """An operand as the operator reads it, a tensor of its own."""
-        run = self.layout.operators[i]
+        run = self.run_of(microbatch, i)
         first = run.twin if run.twin >= 0 else i
         if k == 0 and first in kept.copies:
             return kept.copies[first].detach()
-        x = run.operands[k].run(self.comm, self._value(kept, run.op.inputs[k], microbatch)).detach()
+        x = self._read(kept, run, k, microbatch).detach()
         if k == 0 and first in self._firsts:
             kept.copies[first] = x
         return x.detach()
+
+    def run_of(self, microbatch: int, i: int) -> OperatorRun:
+        """How an operator runs on a microbatch."""
+        return self.layout.operators[i]
+
+    def weight(self, microbatch: int) -> float:
+        """Share of a microbatch's loss in the iteration's."""
+        return 1.0 / self.microbatches
+
+    def _read(self, kept: _Microbatch, run: OperatorRun, k: int, microbatch: int) -> Tensor:
+        """An operand, brought to how the operator reads it."""
+        return run.operands[k].run(self.comm, self._value(kept, run.op.inputs[k], microbatch))
 
     def _value(self, kept: _Microbatch, name: str, microbatch: int) -> Tensor:
         if name in kept.values:
@@ -181,20 +193,19 @@ class StageRunner:
         kept = self._running[microbatch]
         found = dict(gradients)
         if self.loss in kept.values:
-            found[self.loss] = torch.full_like(kept.values[self.loss], 1.0 / self.microbatches)
+            found[self.loss] = torch.full_like(kept.values[self.loss], self.weight(microbatch))
         for i in range(len(self.layout.operators) - 1, -1, -1):
-            run = self.layout.operators[i]
+            run = self.run_of(microbatch, i)
             if i in self._redo and i not in kept.tape and any(run.wants):
                 for j in self._redo[i]:
                     self._operate(kept, j, microbatch, tape=True, again=True)
                 kept.copies.clear()
-            gradient = found.pop(run.op.name, None)
+            gradient = self._gradient_of(run.op.name, found, microbatch)
             taped = kept.tape.pop(i, None)
             if gradient is not None and taped is not None:
                 self._back(kept, i, taped, run.result.back(self.comm, gradient), found, weights, microbatch)
             if i in kept.shared:  # what operators that share the copy made of it, this one among them
-                g = run.back[0].run(self.comm, kept.shared.pop(i))
-                self._found(found, run.op.inputs[0], g)
+                self._hand_back(run, 0, kept.shared.pop(i), found, microbatch)
             kept.copies.pop(i, None)
         unread = [name for name in self.layout.received if name not in found]
         found |= {name: torch.zeros_like(kept.values[name]) for name in unread}
@@ -221,12 +232,20 @@ class StageRunner:
         now = of_values if split else [*of_values, *of_weights]
         for k, g in self._gradients(taped, now, gradient, split):
             if k in of_weights:
-                self._keep(run, k, g)
+                self._keep(run, k, g, microbatch)
             elif k == 0 and (run.twin >= 0 or i in self._firsts):
                 at = run.twin if run.twin >= 0 else i
                 kept.shared[at] = kept.shared[at] + g if at in kept.shared else g
             else:
-                self._found(found, run.op.inputs[k], run.back[k].run(self.comm, g))
+                self._hand_back(run, k, g, found, microbatch)
+
+    def _gradient_of(self, name: str, found: dict[str, Tensor], microbatch: int) -> Tensor | None:
+        """The gradient of a result, now that all that read it have had their turn."""
+        return found.pop(name, None)
+
+    def _hand_back(self, run: OperatorRun, k: int, gradient: Tensor, found: dict[str, Tensor], microbatch: int) -> None:
+        """Bring an operand's gradient to how its value lies, and add it to what was found of it."""
+        self._found(found, run.op.inputs[k], run.back[k].run(self.comm, gradient))
 
     @staticmethod
     def _found(found: dict[str, Tensor], name: str, gradient: Tensor) -> None:
@@ -265,9 +284,10 @@ class StageRunner:
             run = taped.run
             mine = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name in self.weights]
             for k, g in self._gradients(taped, mine, gradient, False):
-                self._keep(run, k, g)
+                self._keep(run, k, g, microbatch)
 
-    def _keep(self, run: OperatorRun, k: int, gradient: Tensor) -> None:
+    def _keep(self, run: OperatorRun, k: int, gradient: Tensor, microbatch: int) -> None:
+        """Add to what was found of a weight's gradient."""
         slot = (run.op.inputs[k], run.op.name, run.layouts[k], run.lacks[k])
         if slot in self._parts:
             self._parts[slot].add_(gradient)
