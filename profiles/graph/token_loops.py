@@ -16,7 +16,10 @@ from .operator import Operator
 
 __all__ = ["TokenLoops", "sequence_length", "sliced", "token_loops"]
 
-_MIXES = {"convolution": "convolves", "pool": "pools", "gate": "deals out to experts", "dispatch": "deals out"}
+_MIXES = {
+    "convolution": "convolves tokens", "pool": "pools tokens", "gate": "deals tokens out to experts",
+    "dispatch": "deals tokens out to experts",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ def _loops_of(graph: Graph, op: Operator, roles: Mapping[str, Mapping[int, str]]
 def _check(graph: Graph, op: Operator, loops: TokenLoops) -> None:
     where = f"graph {graph.name!r}: operator {op.name!r}"
     if loops.query and op.kind in _MIXES:
-        raise InputError(f"{where} {_MIXES[op.kind]} tokens, so that they cannot be computed slice by slice")
+        raise InputError(f"{where} {_MIXES[op.kind]}, so that they cannot be computed slice by slice")
     if loops.key and op.kind in ("softmax", "attention") and not op.attributes.get("causal"):
         raise InputError(f"{where}: attention is not causal: early tokens need later ones, which slices do not have")
     over_tokens = loops.query and (loops.query in op.parsed.reduced or op.loop(loops.query).split == "statistic")
