@@ -83,6 +83,21 @@ class Cluster:
         """Node that holds `device`."""
         return device // self.devices_per_node
 
+    @property
+    def devices_per_adapter(self) -> int:
+        """Adjacent devices of a node that share a network adapter."""
+        return min(self.spec.devices_per_adapter or self.devices_per_node, self.devices_per_node)
+
+    def adapter_of(self, device: int) -> int:
+        """Network adapter of `device`; adapters are numbered node by node."""
+        node, place = divmod(device, self.devices_per_node)
+        return node * self.adapters(self.devices_per_node) + place // self.devices_per_adapter
+
+    def adapters(self, devices: int, first: int = 0) -> int:
+        """Network adapters that `devices` adjacent devices of a node have between them, from its device `first` on."""
+        shared = self.devices_per_adapter
+        return (first + devices - 1) // shared - first // shared + 1
+
     def link(self, a: int, b: int) -> LinkSpec:
         """The class of link between two devices."""
         return self.spec.intra_node if self.node_of(a) == self.node_of(b) else self.spec.inter_node

@@ -164,8 +164,8 @@ class LogicalMesh:
     def link(self, axes: tuple[int, ...]) -> AxisLink:
         """The link along one axis, or along both.
 
-        A ring that stays in a node runs over the node's links. One that leaves it crosses every node's network
-        adapter once, and shares it with all other rings of the axis that do.
+        A ring that stays in a node runs over the node's links. The rings that leave it cross every node's network
+        adapters once: all of the mesh's, in equal shares.
         """
         spec, width = self.mesh.cluster.spec, self.mesh.devices
         n1, size = self.shape[1], self.size(axes)
@@ -173,8 +173,13 @@ class LogicalMesh:
         near, far = spec.intra_node, spec.inter_node
         if size == 1 or self.inside(axes):
             return AxisLink(size, near.bandwidth_bytes_per_s, near.latency_s)
-        shared = far.bandwidth_bytes_per_s / rings
+        shared = self._adapters * far.bandwidth_bytes_per_s / rings
         return AxisLink(size, min(near.bandwidth_bytes_per_s, shared), far.latency_s)
+
+    @property
+    def _adapters(self) -> int:
+        """Network adapters of the mesh's devices in one node."""
+        return self.mesh.cluster.adapters(self.mesh.devices, self.mesh.first_device)
 
     def seconds(self, collective: Collective, n_bytes: float, axes: tuple[int, ...]) -> float:
         """Seconds of a collective along these axes, all groups at once; see `COLLECTIVES` for what `n_bytes` counts."""
@@ -190,11 +195,12 @@ class LogicalMesh:
     def _scattered(self, axes: tuple[int, ...]) -> AxisLink:
         """The link of an all-to-all: no ring, every device sends its own pieces to each other node.
 
-        All devices of a node do at once, through its one adapter; a ring would cross it once for all of them.
+        All devices of a node do at once, through its adapters; a ring would cross them once for all of them.
         """
         link, width, n1 = self.link(axes), self.mesh.devices, self.shape[1]
         if link.size == 1 or self.inside(axes):
             return link
         near = max(1, width // n1) if set(axes) == {0} else min(width, link.size - 1)  # of a group, in one node
-        rate = self.mesh.cluster.spec.inter_node.bandwidth_bytes_per_s / (width * (link.size - near))
+        far = self._adapters * self.mesh.cluster.spec.inter_node.bandwidth_bytes_per_s
+        rate = far / (width * (link.size - near))
         return AxisLink(link.size, min(link.bandwidth_bytes_per_s, rate * (link.size - 1)), link.latency_s)

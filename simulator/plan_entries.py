@@ -54,6 +54,9 @@ class DeviceEntry(Entry):
     inter_node: tuple[float, float] = Field(description="bandwidth (bytes/s), latency (s)")
     source: str = ""
     price_per_hour: float = Field(default=0.0, ge=0)
+    devices_per_adapter: int = Field(
+        default=0, ge=0, description="adjacent devices of a node that share a network adapter; 0: all of them"
+    )
 
 
 class ClusterEntry(Entry):

@@ -54,8 +54,8 @@ def training_plan(
     """A configuration as a plan: pp x interleave stages on pp meshes of dp x tp devices, with the estimate's times.
 
     The plan can be simulated, drawn and explained. It names layers where plans of a graph name operators (0 the
-    embedding, 1 … the layers, last the output layer) and no shardings, so that it cannot be run or exported. Plans have
-    one network adapter per node; here it is all cards of the node together, at the rate that they reach.
+    embedding, 1 … the layers, last the output layer) and no shardings, so that it cannot be run or exported. Its
+    network adapters have the rate that they reach.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def training_plan(
         for s in hops
     )
     return TrainingPlan.of(
-        _one_adapter(cluster, kernels.rates),
+        _reached(cluster, kernels.rates),
         predicted={"seconds": whole.seconds, "peak_bytes": float(whole.peak_bytes), "mfu": whole.mfu},
         model=ModelEntry(name=name, dtype=DTYPES[dtype]),
         global_batch=global_batch,
@@ -150,11 +150,10 @@ def training_plan(
     )
 
 
-def _one_adapter(cluster: Cluster, rates: DeviceRates) -> Cluster:
-    """The cluster with all network cards of a node as one."""
+def _reached(cluster: Cluster, rates: DeviceRates) -> Cluster:
+    """The cluster with what its network adapters reach of their data sheet."""
     far = cluster.spec.inter_node
-    together = far.bandwidth_bytes_per_s * rates.network * cluster.devices_per_node
-    spec = replace(cluster.spec, inter_node=LinkSpec(together, far.latency_s))
+    spec = replace(cluster.spec, inter_node=LinkSpec(far.bandwidth_bytes_per_s * rates.network, far.latency_s))
     return Cluster(cluster.nodes, cluster.devices_per_node, spec)
 
 

@@ -21,8 +21,8 @@ class GroupLinks:
     """Links inside groups of devices, one group shape per row.
 
     Devices are numbered as Megatron does: tensor-parallel ranks next to each other, then data-parallel, then
-    pipeline ranks. A ring over several nodes enters and leaves a node through as many network cards as the group has
-    members there; each device has one card of the cluster's inter-node bandwidth.
+    pipeline ranks. A ring over several nodes enters and leaves a node through the network adapters of its members
+    there, and shares them with the rings of the other groups, which run at once.
 
     Parameters
     ----------
@@ -37,6 +37,8 @@ class GroupLinks:
         one message between nodes for every node but one, and one inside for every other step (its `tuning.cc`).
     inside : array of bool
         The whole group is in one node.
+    network_rate : array
+        Bytes per second of a message from each member to one in another node, while the whole stage sends.
     """
 
     size: Floats
@@ -45,16 +47,21 @@ class GroupLinks:
     latency: Floats
     ring_latency: Floats
     inside: NDArray[np.bool_]
+    network_rate: Floats
 
     @classmethod
-    def of(cls, cluster: Cluster, rates: DeviceRates, size: Any, stride: Any) -> GroupLinks:
-        """Groups of `size` devices that are `stride` apart."""
+    def of(cls, cluster: Cluster, rates: DeviceRates, size: Any, stride: Any, groups: Any = None) -> GroupLinks:
+        """Groups of `size` devices that are `stride` apart; `groups` of them lie side by side (by default `stride`)."""
         n, step = np.broadcast_arrays(np.asarray(size, dtype=float), np.asarray(stride, dtype=float))
         near, far = cluster.spec.intra_node, cluster.spec.inter_node
         per_node = cluster.devices_per_node
         members = np.clip(np.floor(per_node / step), 1, n)  # of one group, in one node
         inside = (n - 1) * step < per_node
-        outer = far.bandwidth_bytes_per_s * rates.network * members
+        beside = np.minimum(step if groups is None else np.asarray(groups, dtype=float), per_node)
+        card = far.bandwidth_bytes_per_s * rates.network
+        shared = cluster.devices_per_adapter
+        outer = card * np.ceil(np.minimum(beside * members, per_node) / shared) / beside
+        network = np.minimum(card * np.ceil(beside / shared) / beside, card)
         levels = np.ceil(np.log2(np.maximum(n, 1)))
         both: list[Floats] = []
         for shares in (rates.all_reduce, rates.half):
@@ -63,7 +70,7 @@ class GroupLinks:
         latency = levels * np.where(inside, near.latency_s, far.latency_s)
         nodes = np.ceil(n / members)
         ring = np.where(inside, latency, (nodes - 1) * far.latency_s + (n - nodes) * near.latency_s)
-        return cls(n, both[0], both[1], latency, ring, inside)
+        return cls(n, both[0], both[1], latency, ring, inside, network)
 
     def half(self, n_bytes: Any, messages: Any = 1) -> Floats:
         """A reduce-scatter or an all-gather of `n_bytes`: each sends ``(n - 1) / n`` of them. 0 in a group of one.
@@ -80,5 +87,5 @@ class GroupLinks:
         """One message to the next member, which is in another node unless the whole group is in one."""
         near, far, amount = cluster.spec.intra_node, cluster.spec.inter_node, np.asarray(n_bytes, dtype=float)
         by_link = near.latency_s + amount / (near.bandwidth_bytes_per_s * rates.half[0])
-        by_network = far.latency_s + amount / (far.bandwidth_bytes_per_s * rates.network)
+        by_network = far.latency_s + amount / self.network_rate
         return np.where(self.size > 1, np.where(self.inside, by_link, by_network), 0.0)

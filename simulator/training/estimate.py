@@ -59,7 +59,7 @@ def estimate(
     model : TransformerShape, mapping or object
         ``layers, hidden, heads, kv_heads, ffn, vocab, seq, gated`` (see `TransformerShape`).
     cluster : Cluster
-        Devices and links; its inter-node bandwidth is that of each device's own network card.
+        Devices and links; its inter-node bandwidth is that of one network adapter.
     tp, pp, dp : int
         Tensor-, pipeline- and data-parallel degrees; their product is the number of devices.
     microbatch, global_batch : int

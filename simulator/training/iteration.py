@@ -77,7 +77,8 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     per_param = gradient * 2 + 24 + size + (12 if kernels.dtype == "fp16" else 0)  # norm, Adam's three, casts
     tied = 0.0 * p
     if shape.tied:
-        ends_group = GroupLinks.of(cluster, kernels.rates, 2, c.tp * c.dp * np.maximum(c.pp - 1, 1))
+        stage = c.tp * c.dp
+        ends_group = GroupLinks.of(cluster, kernels.rates, 2, stage * np.maximum(c.pp - 1, 1), stage)
         volume = gradient * padded_vocab(shape, c.tp) * shape.hidden / c.tp
         tied = np.where(p > 1, ends_group.all_reduce(volume), 0.0)
 

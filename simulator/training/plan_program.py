@@ -118,16 +118,16 @@ def _kept(plan: TrainingPlan, stage: int, parameter: str) -> str:
 
 def _link(plan: TrainingPlan, source: int, target: int, ways: Iterable[Resharding]) -> Link:
     ways = list(ways)
-    nodes_out = sorted({n for way in ways for n in way.nodes_out})
-    nodes_in = sorted({n for way in ways for n in way.nodes_in})
+    out = sorted({n for way in ways for n in way.adapters_out})
+    into = sorted({n for way in ways for n in way.adapters_in})
     return Link(
         sum(way.seconds for way in ways),
         sum(way.gather_s for way in ways),
         (
             ("mesh out", plan.stages[source].mesh),
             ("mesh in", plan.stages[target].mesh),
-            *(("node out", n) for n in nodes_out),
-            *(("node in", n) for n in nodes_in),
+            *(("adapter out", n) for n in out),
+            *(("adapter in", n) for n in into),
         ),
     )
 

@@ -73,8 +73,8 @@ class Resharding:
         Of the messages: they go all at once, and the busiest device or network adapter decides.
     gather_s : float
         Of the gathers.
-    nodes_out, nodes_in : tuple of int
-        Nodes whose network adapters send and receive.
+    adapters_out, adapters_in : tuple of int
+        Network adapters that send and receive, as the cluster numbers them.
     exact : bool
         Whether no other choice of senders among replicas is faster, as far as could be shown.
     """
@@ -86,8 +86,8 @@ class Resharding:
     gathers: tuple[Gather, ...]
     seconds: float
     gather_s: float
-    nodes_out: tuple[int, ...]
-    nodes_in: tuple[int, ...]
+    adapters_out: tuple[int, ...]
+    adapters_in: tuple[int, ...]
     exact: bool
 
     @property
@@ -178,8 +178,7 @@ def reshard_across(
     )
     tile_bytes = n_bytes * need.fraction(target.shape)
     cluster = source.mesh.cluster
-    far = [(cluster.node_of(m.source), cluster.node_of(m.target)) for m in messages]
-    far = [(a, b) for a, b in far if a != b]
+    far = [(m.source, m.target) for m in messages if cluster.node_of(m.source) != cluster.node_of(m.target)]
     return Resharding(
         method=method,
         grid=tuple(grid),
@@ -188,8 +187,8 @@ def reshard_across(
         gathers=tuple(gathers),
         seconds=choice.seconds,
         gather_s=_gather_seconds(tile_bytes, target, need.repeating_axes, parts < copies) if gathers else 0.0,
-        nodes_out=tuple(sorted({a for a, _ in far})),
-        nodes_in=tuple(sorted({b for _, b in far})),
+        adapters_out=tuple(sorted({cluster.adapter_of(a) for a, _ in far})),
+        adapters_in=tuple(sorted({cluster.adapter_of(b) for _, b in far})),
         exact=choice.exact,
     )
 

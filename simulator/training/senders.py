@@ -38,7 +38,7 @@ def choose_senders(parts: Sequence[Candidate], cluster: Cluster) -> Choice:
     """Choose senders: greedily by load, largest part first, then by search where a better choice is not ruled out.
 
     All parts are under way at once. A device sends (and receives) one after the other, at the speed of the link; all
-    that crosses a node's network adapter shares it, in each direction.
+    that crosses a network adapter shares it, in each direction.
     """
     order = sorted(range(len(parts)), key=lambda k: (-parts[k].n_bytes, len(parts[k].senders), k))
     loads: Loads = {}
@@ -80,10 +80,10 @@ def _added(part: Candidate, sender: int, cluster: Cluster) -> list[tuple[Hashabl
         (("device out", sender), link.time(part.n_bytes)),
         (("device in", part.target), link.time(part.n_bytes)),
     ]
-    a, b = cluster.node_of(sender), cluster.node_of(part.target)
-    if a != b:
+    if cluster.node_of(sender) != cluster.node_of(part.target):
         crossing = part.n_bytes / link.bandwidth_bytes_per_s
-        added += [(("node out", a), crossing), (("node in", b), crossing)]
+        out, into = cluster.adapter_of(sender), cluster.adapter_of(part.target)
+        added += [(("adapter out", out), crossing), (("adapter in", into), crossing)]
     return added
 
 
@@ -98,19 +98,18 @@ def _bound(parts: Sequence[Candidate], cluster: Cluster) -> float:
     total = 0.0
     for part in parts:
         quickest = [dict(_added(part, s, cluster)) for s in part.senders]
-        for resource in {r for q in quickest for r in q if r[0] in ("device in", "node in")}:  # type: ignore[index]
+        for resource in {r for q in quickest for r in q if r[0] in ("device in", "adapter in")}:  # type: ignore[index]
             into[resource] = into.get(resource, 0.0) + min(q.get(resource, 0.0) for q in quickest)
         total += min(q["device out", s] for q, s in zip(quickest, part.senders, strict=True))
     senders = {s for part in parts for s in part.senders}
-    nodes: Loads = {}
+    adapters: Loads = {}
     for part in parts:
-        homes = {cluster.node_of(s) for s in part.senders}
-        if len(homes) == 1 and cluster.node_of(part.target) not in homes:
+        homes = {cluster.adapter_of(s) for s in part.senders}
+        if len(homes) == 1 and cluster.node_of(part.target) != cluster.node_of(part.senders[0]):
             (home,) = homes
-            nodes[home] = (
-                nodes.get(home, 0.0) + part.n_bytes / cluster.link(part.senders[0], part.target).bandwidth_bytes_per_s
-            )
-    return max([total / max(len(senders), 1), *into.values(), *nodes.values()], default=0.0)
+            link = cluster.link(part.senders[0], part.target)
+            adapters[home] = adapters.get(home, 0.0) + part.n_bytes / link.bandwidth_bytes_per_s
+    return max([total / max(len(senders), 1), *into.values(), *adapters.values()], default=0.0)
 
 
 def _search(

@@ -150,7 +150,7 @@ def test_inside_a_node_devices_send_side_by_side():
     a, b = Mesh(cluster, 1, 4).view((1, 4)), Mesh(cluster, 1, 4, 0, 4).view((1, 4))
     plan = reshard_across(4e6, a, "S1R", b, "S1R")
     assert plan.seconds == pytest.approx(NEAR.latency_s + 1e6 / NEAR.bandwidth_bytes_per_s)
-    assert plan.nodes_out == plan.nodes_in == ()
+    assert plan.adapters_out == plan.adapters_in == ()
     assert plan.gathers == ()
 
 

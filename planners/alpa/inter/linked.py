@@ -167,7 +167,7 @@ def submesh_link(
     """Bytes per second and latency from one stage's submesh to the next one's.
 
     Every byte goes over once (§6, local all-gather). Within a node each device sends its share; between nodes each
-    node's adapter carries what its devices send. Which nodes two submeshes will lie on is not known yet: parts of a
+    node's adapters carry what its devices send. Which nodes two submeshes will lie on is not known yet: parts of a
     node of one shape are laid side by side (`place_submeshes`) and count as neighbours, all others as on two nodes.
 
     Parameters
@@ -184,4 +184,5 @@ def submesh_link(
         near = one.spec.intra_node
         return near.bandwidth_bytes_per_s * min(devices, to_devices), near.latency_s
     far = min((one.spec.inter_node, other.spec.inter_node), key=lambda link: link.bandwidth_bytes_per_s)
-    return far.bandwidth_bytes_per_s * min(hosts, to_hosts), far.latency_s
+    adapters = min(hosts * one.adapters(devices), to_hosts * other.adapters(to_devices))
+    return far.bandwidth_bytes_per_s * adapters, far.latency_s
