@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -93,7 +93,7 @@ class SingleRun:
 
 def single_device(
     graph: Graph, *, seed: int, microbatches: int, iterations: int = 1, dtype: str = "float32",
-    optimizer: Optimizer | None = None,
+    optimizer: Optimizer | None = None, samples: Sequence[int] = (),
 ) -> SingleRun:  # fmt: skip
     """Train on one device.
 
@@ -109,9 +109,13 @@ def single_device(
         Of everything that is no index, whatever the graph says.
     optimizer : Optimizer, optional
         Adam by default.
+    samples : sequence of int, optional
+        Of each microbatch where they differ: it counts as much as its samples.
     """
     import torch
 
+    sizes = tuple(samples) or (graph.batch,) * microbatches
+    graphs = {n: graph.with_batch(n) for n in set(sizes)}
     step = optimizer or Optimizer()
     parameters = {p.name: make_parameter(graph, p.name, seed, dtype) for p in graph.parameters}
     trained = {p.name: parameters[p.name].requires_grad_() for p in graph.parameters if p.trainable}
@@ -121,10 +125,11 @@ def single_device(
     for iteration in range(iterations):
         total = 0.0
         gradients = {name: torch.zeros_like(value) for name, value in trained.items()}
-        for microbatch in range(microbatches):
-            inputs = {x.name: make_input(graph, x.name, seed, iteration, microbatch, dtype) for x in graph.inputs}
-            values = evaluate(graph.operators, {**parameters, **inputs})
-            loss = values[graph.operators[-1].name] / microbatches
+        for microbatch, size in enumerate(sizes):
+            small = graphs[size]
+            inputs = {x.name: make_input(small, x.name, seed, iteration, microbatch, dtype) for x in small.inputs}
+            values = evaluate(small.operators, {**parameters, **inputs})
+            loss = values[graph.operators[-1].name] * (size / sum(sizes))
             found = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
             for name, gradient in zip(trained, found, strict=True):
                 if gradient is not None:
