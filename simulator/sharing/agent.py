@@ -1,0 +1,195 @@
+"""What an app's agent says of itself: finish time and finish-time fairness ρ for GPUs that it has or might have.
+
+Themis §4.3, Equations 1 and 2: ρ(G) = T_sh(G)/T_id, with G taken as held until the app is done.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ...errors import InputError
+from .app import App
+from .cluster import Level, SharedCluster
+from .split import RunningJob
+
+__all__ = ["AppView", "Convention", "Shape"]
+
+Convention = Literal["fluid", "slowest"]
+"""How a phase's time is estimated. ``fluid``: its work divided over all GPUs that its jobs can use, as Table 3 does;
+``slowest``: when its last job ends, as Equation 2 says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How GPUs lie: what an estimate depends on beside their number.
+
+    Parameters
+    ----------
+    machines : tuple of int
+        GPUs on each machine that has any, most first.
+    racks : int
+        Racks that they are in.
+    """
+
+    machines: tuple[int, ...]
+    racks: int = 1
+
+    @classmethod
+    def of(cls, cluster: SharedCluster, gpus: Iterable[int]) -> Shape:
+        """The shape of some GPUs."""
+        ids = list(gpus)
+        counts = Counter(cluster.machine_of[ids].tolist())
+        return cls(tuple(sorted(counts.values(), reverse=True)), len(set(cluster.rack_of[ids].tolist())))
+
+    @classmethod
+    def grouped(cls, n: int, group: int, racks: int = 1) -> Shape:
+        """`n` GPUs of which `group` at a time are on a machine."""
+        whole, rest = divmod(n, group)
+        return cls((group,) * whole + ((rest,) if rest else ()), racks)
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return sum(self.machines)
+
+    def level(self, each: int, jobs: int) -> Level:
+        """The widest link inside any of `jobs` jobs that take `each` GPUs: whether machines hold them whole."""
+        if each <= 1:
+            return Level.SLOT
+        if sum(m // each for m in self.machines) >= jobs:
+            return Level.MACHINE
+        return Level.RACK if self.racks <= 1 else Level.CLUSTER
+
+
+@dataclass(frozen=True)
+class AppView:
+    """An app as it stands at an instant: what policies decide by.
+
+    Parameters
+    ----------
+    index : int
+        Its number.
+    app : App
+        What it is.
+    now_s : float
+        The instant. Views are made by whoever owns the clock.
+    phase : int
+        The phase that it is in.
+    jobs : tuple of RunningJob
+        Its jobs that are not done.
+    held : tuple of int
+        GPUs that it keeps: not on offer.
+    lapsed : tuple of int
+        GPUs that it has and whose lease is over: on offer.
+    attained_s : float
+        GPU seconds that it had so far.
+    contention : float
+        N_avg: mean number of apps in the cluster since it arrived; at its arrival the present number.
+    cluster_gpus : int
+        R_C.
+    convention : {"fluid", "slowest"}
+        How phases are estimated.
+    """
+
+    index: int
+    app: App
+    now_s: float
+    phase: int
+    jobs: tuple[RunningJob, ...]
+    held: tuple[int, ...]
+    lapsed: tuple[int, ...]
+    attained_s: float
+    contention: float
+    cluster_gpus: int
+    convention: Convention = "fluid"
+
+    @property
+    def wanted(self) -> int:
+        """GPUs that it could use beside those that it keeps."""
+        return max(0, sum(j.cap for j in self.jobs) - len(self.held))
+
+    @property
+    def gang(self) -> int:
+        """The fewest GPUs with which any of its jobs runs."""
+        return min(j.gang for j in self.jobs)
+
+    @cached_property
+    def ideal_s(self) -> float:
+        """T_id: alone on 1/N_avg of the cluster, no slowdown."""
+        return self.contention * self.app.total_work_s / min(self.cluster_gpus, self.app.max_gpus)
+
+    @cached_property
+    def left_s(self) -> float:
+        """GPU seconds that it believes are left, all phases."""
+        return sum(self._phase_works())
+
+    def rho(self, shape: Shape) -> float:
+        """ρ if it had GPUs of this shape until it is done; infinite where it could not run."""
+        return (self.now_s - self.app.arrival_s + self.remaining_s(shape)) / self.ideal_s
+
+    def remaining_s(self, shape: Shape) -> float:
+        """Seconds until it is done with GPUs of this shape (Equations 1 and 2)."""
+        n = shape.gpus
+        if n < self.gang:
+            return math.inf
+        total = 0.0
+        for k, work in enumerate(self._phase_works()):
+            jobs, cap = self._phase_jobs(k)
+            running = min(jobs, max(n // max(self.gang, 1), 1))
+            each = min(cap, max(n // running, 1))
+            slowdown = self.app.slowdown.levels[shape.level(each, running)]
+            if self.convention == "fluid":
+                seconds = work / min(n, jobs * cap)
+            elif k == 0:
+                seconds = _last_job([j.left_s for j in self.jobs], n, cap)
+            else:
+                seconds = _last_job([work / jobs] * jobs, n, cap)
+            total += seconds * slowdown
+        return total
+
+    def _phase_works(self) -> list[float]:
+        """GPU seconds of the present phase and of those to come, as the agent believes."""
+        app = self.app
+        if app.kind == "curve":
+            # The most optimistic curve overstates; what it overstates by shrinks with the work that is left.
+            whole = app.phases[self.phase]
+            sizes = dict(zip(whole.jobs, whole.iterations, strict=True))
+            excess = {
+                j.job: (app.jobs[j.job].optimism - 1.0) * j.left_s / (sizes[j.job] * app.jobs[j.job].iteration_s)
+                for j in self.jobs
+            }
+            return [sum(j.left_s * (1.0 + excess[j.job]) for j in self.jobs)]
+        works = [sum(j.left_s for j in self.jobs)]
+        for p in app.phases[self.phase + 1 :]:
+            median = float(np.median([app.jobs[j].iteration_s for j in app.phases[self.phase].jobs]))
+            works.append(sum(p.iterations) * median)
+        return works
+
+    def _phase_jobs(self, ahead: int) -> tuple[int, int]:
+        """Number of jobs and GPUs that each can use, `ahead` phases from now."""
+        if ahead == 0:
+            return len(self.jobs), max(j.cap for j in self.jobs)
+        p = self.app.phases[self.phase + ahead]
+        return len(p.jobs), max(self.app.cap(self.phase + ahead, j) for j in p.jobs)
+
+
+def _last_job(works: Sequence[float], n: int, cap: int) -> float:
+    """When the last of some jobs is done on `n` GPUs: dealt out evenly, or one GPU each and the longest first."""
+    if n <= 0:
+        raise InputError(f"agent: expected at least one GPU (got {n})")
+    if n >= len(works):
+        base, more = divmod(n, len(works))
+        ranked = sorted(works, reverse=True)
+        return max(w / min(cap, base + (k < more)) for k, w in enumerate(ranked))
+    ends = [0.0] * n
+    for w in sorted(works, reverse=True):
+        heapq.heapreplace(ends, ends[0] + w)
+    return max(ends)

@@ -1,0 +1,88 @@
+"""`Policy`: who gets the GPUs that are free. Clock-free: whoever owns the time asks, and is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .agent import AppView
+from .cluster import SharedCluster
+from .nearness import pick
+
+__all__ = ["Greedy", "Policy", "grants"]
+
+
+class Policy(Protocol):
+    """A sharing policy. The simulator and the real arbiter drive these very objects."""
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        ...
+
+    @property
+    def preempts(self) -> bool:
+        """Whether GPUs are leased and offered again when the lease is over; if not, an app keeps them while it can
+        use them."""
+        ...
+
+    def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
+        """Give GPUs on offer to apps.
+
+        Parameters
+        ----------
+        cluster : SharedCluster
+            The cluster.
+        offered : sequence of int
+            GPUs that are free or whose lease is over, ascending.
+        apps : sequence of AppView
+            Every app in the cluster, by its number, ascending.
+
+        Returns
+        -------
+        mapping of int to int
+            GPU -> number of the app; what is missing stays free.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """Apps in order of a key, each given all that it can use, as near as can be had.
+
+    Parameters
+    ----------
+    name : str
+        What results call it.
+    key : callable
+        What apps are sorted by, smallest first; ties to the lower number.
+    preempts : bool
+        Whether GPUs are leased.
+    """
+
+    name: str
+    key: Callable[[AppView], float]
+    preempts: bool = True
+
+    def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
+        """See `Policy.assign`."""
+        pool, given = set(offered), dict[int, int]()
+        for view in sorted(apps, key=lambda v: (self.key(v), v.index)):
+            if not pool:
+                break
+            mine = grants(cluster, pool, view, view.wanted)
+            given.update(dict.fromkeys(mine, view.index))
+            pool.difference_update(mine)
+        return given
+
+
+def grants(cluster: SharedCluster, pool: set[int], view: AppView, n: int) -> tuple[int, ...]:
+    """Up to `n` GPUs of the pool for an app: those that it had first, then the nearest; none if no job of it could
+    run with them."""
+    n = min(n, len(pool))
+    if n + len(view.held) < view.gang:
+        return ()
+    kept = tuple(g for g in view.lapsed if g in pool)[:n]
+    more = pick(cluster, pool.difference(kept), n - len(kept), (*view.held, *kept))
+    return tuple(sorted((*kept, *more)))

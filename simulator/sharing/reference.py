@@ -1,0 +1,297 @@
+"""The SimPy model of a shared cluster: readable, every event visible.
+
+At one instant: jobs that are done, then failures and repairs, then arrivals, then leases that are over; then each app
+whose GPUs or jobs changed divides its GPUs anew, the policy is asked once if any GPU is on offer, and the winners
+divide theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+import simpy
+
+from .agent import AppView
+from .policy import Policy
+from .result import AppRecord, Grant, SharingResult
+from .split import RunningJob, rate, split
+from .world import SharingWorld
+
+__all__ = ["simulate_reference"]
+
+LAST = 2
+"""Priority in SimPy's queue of what settles an instant: after everything else that happens in it."""
+
+
+class _Job:
+    """A job of the present phase. Work is done from `resumes` on at `rate`."""
+
+    def __init__(self, number: int, left_s: float, cap: int, gang: int) -> None:
+        self.number, self.left_s, self.cap, self.gang = number, left_s, cap, gang
+        self.gpus: tuple[int, ...] = ()
+        self.rate, self.resumes = 0.0, 0.0
+        self.ran = False
+        self.process: simpy.Process | None = None
+
+    def left(self, now: float) -> float:
+        """GPU seconds that are left at an instant."""
+        return self.left_s if now <= self.resumes else max(self.left_s - (now - self.resumes) * self.rate, 0.0)
+
+
+class _App:
+    """An app in the cluster."""
+
+    def __init__(self, index: int, integral: float) -> None:
+        self.index, self.integral = index, integral  # of the number of apps, up to its arrival
+        self.phase = -1
+        self.jobs: dict[int, _Job] = {}
+        self.gpus: set[int] = set()
+        self.attained_s, self.since = 0.0, 0.0
+        self.started = math.nan
+
+
+class _Simulation:
+    def __init__(self, world: SharingWorld, policy: Policy) -> None:
+        self.world, self.policy, self.cluster = world, policy, world.cluster
+        self.env = simpy.Environment()
+        self.active: dict[int, _App] = {}
+        self.owner = [-1] * self.cluster.n_gpus
+        self.lapsed: set[int] = set()
+        self.down: set[int] = set()  # GPUs of machines that are gone
+        self.grant_number = [0] * self.cluster.n_gpus
+        self.done: list[tuple[int, int]] = []
+        self.failed: list[int] = []
+        self.arrived: list[int] = []
+        self.machines: list[tuple[int, bool]] = []
+        self.waking = False
+        self.integral, self.counted_at = 0.0, 0.0
+        self.records: dict[int, AppRecord] = {}
+        self.granted: list[Grant] = []
+
+    # ---- what happens by itself
+
+    def arrivals(self) -> Generator[Any, Any, None]:
+        for index, app in enumerate(self.world.apps):
+            yield self.env.timeout(app.arrival_s - self.env.now)
+            self.arrived.append(index)
+            self.wake()
+
+    def machine_failure(self, machine: int, at_s: float, repair_s: float) -> Generator[Any, Any, None]:
+        yield self.env.timeout(at_s)
+        self.machines.append((machine, False))
+        self.wake()
+        yield self.env.timeout(repair_s)
+        self.machines.append((machine, True))
+        self.wake()
+
+    def app_failure(self, app: int, at_s: float) -> Generator[Any, Any, None]:
+        yield self.env.timeout(at_s)
+        self.failed.append(app)
+        self.wake()
+
+    def job(self, app: _App, job: _Job) -> Generator[Any, Any, None]:
+        try:
+            yield self.env.timeout(job.resumes + job.left_s / job.rate - self.env.now)
+            self.done.append((app.index, job.number))
+            self.wake()
+        except simpy.Interrupt:
+            pass  # its GPUs changed
+
+    def lease(self, gpus: tuple[int, ...], number: int) -> Generator[Any, Any, None]:
+        yield self.env.timeout(self.world.lease_s)
+        self.lapsed.update(g for g in gpus if self.grant_number[g] == number and self.owner[g] >= 0)
+        self.wake()
+
+    def wake(self) -> None:
+        """Settle this instant once everything in it has happened."""
+        if not self.waking:
+            self.waking = True
+            event = self.env.event()
+            event._ok, event._value = True, None  # as simpy.Timeout does; `succeed` would take no priority
+            event.callbacks.append(lambda _: self.settle())  # type: ignore[union-attr]
+            self.env.schedule(event, priority=LAST)  # type: ignore[arg-type]
+
+    # ---- an instant
+
+    def settle(self) -> None:
+        self.waking = False
+        now = self.env.now
+        self.count(now)
+        changed: set[int] = set()
+        for index, number in sorted(self.done):
+            if index in self.active and number in self.active[index].jobs:
+                self.finish_job(self.active[index], number, now)
+                changed.add(index)
+        for machine, up in self.machines:
+            changed |= self.switch(machine, up, now)
+        for index in sorted(self.failed):
+            if index in self.active:
+                self.leave(self.active[index], now, completed=False)
+        for index in self.arrived:
+            self.active[index] = app = _App(index, self.integral)
+            app.since = now
+            self.next_phase(app)
+        self.done, self.machines, self.failed, self.arrived = [], [], [], []
+        for index in sorted(changed & self.active.keys()):
+            self.divide(self.active[index], now)
+        self.decide(now)
+
+    def count(self, now: float) -> None:
+        self.integral += len(self.active) * (now - self.counted_at)
+        self.counted_at = now
+
+    def finish_job(self, app: _App, number: int, now: float) -> None:
+        del app.jobs[number]
+        if app.jobs:
+            return
+        if app.phase + 1 == len(self.world.apps[app.index].phases):
+            self.leave(app, now, completed=True)
+        else:
+            self.next_phase(app)
+
+    def next_phase(self, app: _App) -> None:
+        app.phase += 1
+        spec = self.world.apps[app.index]
+        phase = spec.phases[app.phase]
+        for number, iterations in zip(phase.jobs, phase.iterations, strict=True):
+            work = iterations * spec.jobs[number].iteration_s
+            app.jobs[number] = _Job(number, work, spec.cap(app.phase, number), spec.jobs[number].gang)
+
+    def switch(self, machine: int, up: bool, now: float) -> set[int]:
+        gpus = [g for g in range(self.cluster.n_gpus) if self.cluster.machine_of[g] == machine]
+        if up:
+            self.down.difference_update(gpus)
+            return set()
+        self.down.update(gpus)
+        owners = {self.owner[g] for g in gpus} - {-1}
+        for index in owners:
+            self.take(self.active[index], [g for g in gpus if self.owner[g] == index], now)
+        return owners
+
+    def leave(self, app: _App, now: float, *, completed: bool) -> None:
+        self.take(app, list(app.gpus), now)
+        for job in app.jobs.values():
+            self.stop(job)
+        del self.active[app.index]
+        contention = self.contention(app, now)
+        self.records[app.index] = AppRecord(app.index, app.started, now, completed, app.attained_s, contention)
+
+    def contention(self, app: _App, now: float) -> float:
+        lived = now - self.world.apps[app.index].arrival_s
+        return (self.integral - app.integral) / lived if lived > 0 else float(max(len(self.active), 1))
+
+    # ---- GPUs
+
+    def take(self, app: _App, gpus: list[int], now: float) -> None:
+        self.account(app, now)
+        for g in gpus:
+            self.owner[g] = -1
+            self.lapsed.discard(g)
+            app.gpus.discard(g)
+
+    def account(self, app: _App, now: float) -> None:
+        app.attained_s += len(app.gpus) * (now - app.since)
+        app.since = now
+
+    def decide(self, now: float) -> None:
+        lapsed = sorted(self.lapsed)
+        free = [g for g in range(self.cluster.n_gpus) if self.owner[g] < 0 and g not in self.down]
+        offered = sorted({*lapsed, *free})
+        if not offered or not self.active:
+            return
+        views = [self.view(app, now) for _, app in sorted(self.active.items())]
+        given = self.policy.assign(self.cluster, offered, views)
+        touched: set[int] = set()
+        for g in lapsed:
+            if given.get(g, -1) != self.owner[g]:
+                touched.add(self.owner[g])
+                self.take(self.active[self.owner[g]], [g], now)
+        winners: dict[int, list[int]] = {}
+        for g, index in sorted(given.items()):
+            winners.setdefault(index, []).append(g)
+        for index, gpus in sorted(winners.items()):
+            app = self.active[index]
+            self.account(app, now)
+            for g in gpus:
+                if self.owner[g] != index:
+                    touched.add(index)
+                self.owner[g] = index
+                app.gpus.add(g)
+            if math.isnan(app.started):
+                app.started = now
+            self.bind(tuple(gpus))
+            self.granted.append(Grant(now, index, tuple(sorted(app.gpus))))
+        for index in sorted(touched):
+            self.divide(self.active[index], now)
+
+    def bind(self, gpus: tuple[int, ...]) -> None:
+        """Lease GPUs; whoever had a lease on them has it no more."""
+        number = max(self.grant_number) + 1
+        for g in gpus:
+            self.grant_number[g] = number
+            self.lapsed.discard(g)
+        if self.policy.preempts and math.isfinite(self.world.lease_s):
+            self.env.process(self.lease(gpus, number))
+
+    def view(self, app: _App, now: float) -> AppView:
+        self.account(app, now)
+        jobs = tuple(self.running(j, now) for _, j in sorted(app.jobs.items()))
+        kept = tuple(sorted(app.gpus - self.lapsed))
+        return AppView(
+            app.index, self.world.apps[app.index], now, app.phase, jobs, kept, tuple(sorted(app.gpus & self.lapsed)),
+            app.attained_s, self.contention(app, now), self.cluster.n_gpus, self.world.convention,
+        )  # fmt: skip
+
+    def running(self, job: _Job, now: float) -> RunningJob:
+        return RunningJob(job.number, job.left(now), job.cap, job.gang, job.gpus)
+
+    def divide(self, app: _App, now: float) -> None:
+        """Divide an app's GPUs over its jobs; what none of them can use goes back."""
+        world, spec = self.world, self.world.apps[app.index]
+        jobs = [self.running(j, now) for _, j in sorted(app.jobs.items())]
+        restart = world.checkpoint_s + world.container_s
+        shares = split(self.cluster, sorted(app.gpus), jobs, spec.slowdown, restart)
+        for number, gpus in shares.items():
+            job = app.jobs[number]
+            if gpus == job.gpus:
+                continue
+            left = job.left(now)
+            self.stop(job)
+            job.left_s, job.gpus = left, gpus
+            if gpus:
+                job.resumes = now + world.container_s + (world.checkpoint_s if job.ran else 0.0)
+                job.rate = rate(self.cluster, spec.slowdown, gpus, job.cap, job.gang)
+                job.ran = True
+                job.process = self.env.process(self.job(app, job))
+            else:
+                job.rate, job.resumes = 0.0, now
+        used = {g for gpus in shares.values() for g in gpus}
+        self.take(app, sorted(app.gpus - used), now)
+
+    @staticmethod
+    def stop(job: _Job) -> None:
+        if job.process is not None and job.process.is_alive:
+            job.process.interrupt()
+        job.process = None
+
+
+def simulate_reference(world: SharingWorld, policy: Policy) -> SharingResult:
+    """Simulate apps on a shared cluster, event by event.
+
+    Raises
+    ------
+    InputError
+        If an app has not ended when nothing can happen any more, or at the world's `max_s`.
+    """
+    simulation = _Simulation(world, policy)
+    env = simulation.env
+    env.process(simulation.arrivals())
+    for f in world.machine_failures:
+        env.process(simulation.machine_failure(f.machine, f.at_s, f.repair_s))
+    for a in world.app_failures:
+        env.process(simulation.app_failure(a.app, a.at_s))
+    while len(simulation.records) < len(world.apps) and env.peek() <= world.max_s and env.peek() < math.inf:
+        env.step()
+    return SharingResult.of(world, policy.name, simulation.records, simulation.granted)

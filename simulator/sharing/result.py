@@ -1,0 +1,107 @@
+"""`SharingResult`: what came out of sharing a cluster: a row per app, and the metrics on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from .world import SharingWorld
+
+__all__ = ["AppRecord", "Grant", "SharingResult"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class AppRecord(NamedTuple):
+    """What became of one app. Seconds; GPU seconds; mean number of apps in the cluster during its life."""
+
+    app: int
+    start_s: float
+    finish_s: float
+    completed: bool
+    gpu_s: float
+    contention: float
+
+
+class Grant(NamedTuple):
+    """An app's GPUs after a decision."""
+
+    at_s: float
+    app: int
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SharingResult:
+    """Columns per app, in their order.
+
+    Parameters
+    ----------
+    world : SharingWorld
+        What was simulated.
+    policy : str
+        Under which policy.
+    start, finish, gpu_seconds, contention : ndarray, shape (n_apps,)
+        When it first had a GPU and when it ended, seconds; GPU seconds that it held; N_avg.
+    completed : ndarray of bool, shape (n_apps,)
+        Whether its work was done; if not, it failed.
+    grants : tuple of Grant
+        What was decided, in time.
+    """
+
+    world: SharingWorld
+    policy: str
+    start: Floats
+    finish: Floats
+    gpu_seconds: Floats
+    contention: Floats
+    completed: npt.NDArray[np.bool_]
+    grants: tuple[Grant, ...]
+
+    @classmethod
+    def of(
+        cls, world: SharingWorld, policy: str, records: Mapping[int, AppRecord], grants: Sequence[Grant]
+    ) -> SharingResult:
+        """Put records together.
+
+        Raises
+        ------
+        InputError
+            If an app never ended.
+        """
+        endless = [i for i in range(len(world.apps)) if i not in records]
+        if endless:
+            raise InputError(
+                f"app {world.apps[endless[0]].name!r}: has not ended by {world.max_s:g} s under {policy}, nor have "
+                f"{len(endless) - 1} others; raise max_s, or look for work that no GPUs are given to"
+            )
+        rows = [records[i] for i in range(len(world.apps))]
+        start, finish, gpu, contention = (
+            np.array([getattr(r, name) for r in rows], dtype=np.float64)
+            for name in ("start_s", "finish_s", "gpu_s", "contention")
+        )
+        return cls(
+            world, policy, start, finish, gpu, contention, np.array([r.completed for r in rows], bool), tuple(grants)
+        )
+
+    @property
+    def completion_s(self) -> Floats:
+        """Seconds from arrival to end: T_sh."""
+        return self.finish - np.array([a.arrival_s for a in self.world.apps])
+
+    @property
+    def rho(self) -> Floats:
+        """Finish-time fairness of each app: T_sh/T_id; NaN of those that failed."""
+        n = self.world.cluster.n_gpus
+        ideal = self.contention * np.array([a.total_work_s / min(n, a.max_gpus) for a in self.world.apps])
+        return np.where(self.completed, self.completion_s / ideal, np.nan)
+
+    @property
+    def makespan_s(self) -> float:
+        """When the last app ended."""
+        return float(self.finish.max(initial=0.0))

@@ -1,0 +1,123 @@
+"""`SharingWorld`: what both engines are given: cluster, apps, leases, what a change of GPUs costs, what fails when."""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
+import math
+from dataclasses import dataclass, field
+
+from ...errors import InputError
+from .agent import Convention
+from .app import App
+from .cluster import SharedCluster
+
+__all__ = ["AppFailure", "MachineFailure", "SharingWorld"]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFailure:
+    """A machine that is gone for a while: its GPUs are taken from whoever has them.
+
+    Parameters
+    ----------
+    machine : int
+        Which.
+    at_s, repair_s : float
+        When, and for how long.
+    """
+
+    machine: int
+    at_s: float
+    repair_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AppFailure:
+    """An app that ends before its work is done.
+
+    Parameters
+    ----------
+    app : int
+        Which.
+    at_s : float
+        When.
+    """
+
+    app: int
+    at_s: float
+
+
+@dataclass(frozen=True)
+class SharingWorld:
+    """What is simulated, whatever the policy.
+
+    Parameters
+    ----------
+    cluster : SharedCluster
+        The GPUs.
+    apps : tuple of App
+        By arrival.
+    lease_s : float
+        How long a grant binds a policy that preempts.
+    checkpoint_s, container_s : float
+        A job that goes on with other GPUs is still for both; one that starts, for the second (Themis §6.2.3: 5–10 s,
+        35 s).
+    convention : {"fluid", "slowest"}
+        How agents estimate phases.
+    machine_failures, app_failures : tuple
+        What fails.
+    max_s : float
+        When an app that has not ended is called endless.
+
+    Raises
+    ------
+    InputError
+        If apps do not stand by arrival, a gang is larger than the cluster, or something is negative or unknown.
+    """
+
+    cluster: SharedCluster
+    apps: tuple[App, ...]
+    lease_s: float = 600.0
+    checkpoint_s: float = 7.5
+    container_s: float = 35.0
+    convention: Convention = "fluid"
+    machine_failures: tuple[MachineFailure, ...] = field(default=())
+    app_failures: tuple[AppFailure, ...] = field(default=())
+    max_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        for name in ("apps", "machine_failures", "app_failures"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not self.lease_s > 0:
+            raise InputError(f"SharingWorld.lease_s: expected seconds > 0 (got {self.lease_s})")
+        for name in ("checkpoint_s", "container_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(f"SharingWorld.{name}: expected finite seconds >= 0 (got {value})")
+        if not self.max_s > 0:
+            raise InputError(f"SharingWorld.max_s: expected seconds > 0 (got {self.max_s})")
+        last = 0.0
+        for i, app in enumerate(self.apps):
+            if app.arrival_s < last:
+                raise InputError(
+                    f"apps: {app.name!r} (number {i}) arrives at {app.arrival_s:g} s, before the one ahead of it at "
+                    f"{last:g} s; sort them by arrival"
+                )
+            last = app.arrival_s
+            for j, job in enumerate(app.jobs):
+                if job.gang > self.cluster.n_gpus:
+                    raise InputError(
+                        f"app {app.name!r}: job {j}: a gang of {job.gang} tasks is larger than the cluster of "
+                        f"{self.cluster.n_gpus} GPUs; make the gang smaller or the cluster larger"
+                    )
+        for f in self.machine_failures:
+            if not 0 <= f.machine < len(self.cluster.machines):
+                raise InputError(f"machine_failures: there are {len(self.cluster.machines)} machines (got {f.machine})")
+            if not (math.isfinite(f.at_s) and f.at_s >= 0 and f.repair_s > 0):
+                raise InputError(f"machine_failures: expected at_s >= 0 and repair_s > 0 (got {f})")
+        for a in self.app_failures:
+            if not 0 <= a.app < len(self.apps):
+                raise InputError(f"app_failures: there are {len(self.apps)} apps (got {a.app})")
+            if not (math.isfinite(a.at_s) and a.at_s >= 0):
+                raise InputError(f"app_failures: expected finite seconds >= 0 (got {a.at_s})")
