@@ -12,6 +12,7 @@ least sum S_b for b samples, a knapsack over S_b gives the batch, and `least_sum
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from ...errors import InfeasibleError, InputError
 from ..bottleneck import Bounded, least_sum_and_longest
 
-__all__ = ["Slice", "Slicing", "score_slices", "slice_tokens", "uniform_slices"]
+__all__ = ["Slice", "Slicing", "best_slices", "score_slices", "slice_tokens", "times_of", "uniform_slices"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -100,8 +101,6 @@ def slice_tokens(times: npt.ArrayLike, stages: int, batch: int = 1, *, epsilon: 
     InfeasibleError
         If impossible slices leave no slicing.
     """
-    from .slice_kernel import token_slices, token_totals
-
     table = _times(times)
     for name, value in (("stages", stages), ("batch", batch)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
@@ -111,23 +110,33 @@ def slice_tokens(times: npt.ArrayLike, stages: int, batch: int = 1, *, epsilon: 
     table = np.ascontiguousarray(table[:batch])
 
     def solve(threshold: float) -> Bounded[tuple[Slice, ...]] | None:
-        totals = token_totals(table, threshold)
-        groups = _knapsack(totals[:, -1], batch)
-        if not groups:
+        found = best_slices(table, batch, threshold)
+        if found is None:
             return None
-        cut: dict[int, Slice] = {}
-        longest = 0.0
-        for samples in sorted(set(groups)):
-            lengths, count = token_slices(table[samples - 1], totals[samples - 1], threshold)
-            cut[samples] = Slice(samples, tuple(int(x) for x in lengths[:count][::-1]))
-            longest = max(longest, *_slice_times(table, cut[samples]))
-        total = float(sum(totals[samples - 1, -1] for samples in groups))
-        return Bounded(total, longest, tuple(cut[samples] for samples in groups))
+        return Bounded(found[0], max(max(times_of(table, piece)) for piece in set(found[1])), found[1])
 
     best, solved = least_sum_and_longest(_thresholds(table, epsilon), stages - 1, solve)
     if best is None:
         raise InfeasibleError("slice_tokens: some tokens are in no possible slice; give finite times for them")
     return Slicing(best.plan, best.total, best.longest, stages, solved)
+
+
+def best_slices(table: Floats, batch: int, threshold: float = math.inf) -> tuple[float, tuple[Slice, ...]] | None:
+    """The least Σ t of slices that take no longer than a threshold, and these slices; None if there are none.
+
+    Algorithm 1 for each number of samples, and a knapsack over the samples.
+    """
+    from .slice_kernel import token_slices, token_totals
+
+    totals = token_totals(table, threshold)
+    groups = _knapsack(totals[:, -1], batch)
+    if not groups:
+        return None
+    cut: dict[int, Slice] = {}
+    for samples in sorted(set(groups)):
+        lengths, count = token_slices(table[samples - 1], totals[samples - 1], threshold)
+        cut[samples] = Slice(samples, tuple(int(x) for x in lengths[:count][::-1]))
+    return float(sum(totals[samples - 1, -1] for samples in groups)), tuple(cut[samples] for samples in groups)
 
 
 def uniform_slices(times: npt.ArrayLike, stages: int, batch: int, samples: int, slices: int) -> Slicing:
@@ -165,11 +174,12 @@ def score_slices(times: npt.ArrayLike, stages: int, slices: Sequence[Slice]) -> 
             raise InputError(f"slices[{at}]: times are given for 1 to {len(table)} samples (got {piece.samples})")
         if sum(piece.tokens) != n or min(piece.tokens, default=0) < 1:
             raise InputError(f"slices[{at}]: expected lengths >= 1 that sum to {n} (got {sum(piece.tokens)})")
-        every += _slice_times(table, piece)
+        every += times_of(table, piece)
     return Slicing(tuple(slices), float(sum(every)), max(every), stages)
 
 
-def _slice_times(table: Floats, piece: Slice) -> list[float]:
+def times_of(table: Floats, piece: Slice) -> list[float]:
+    """Entries of a grid for the token slices of a piece, first to last."""
     starts = np.cumsum((0, *piece.tokens[:-1]))
     return [
         float(table[piece.samples - 1, start, length - 1]) for start, length in zip(starts, piece.tokens, strict=True)

@@ -1,0 +1,135 @@
+r"""`slice_pipeline`: the best slicing of a pipeline whose cells differ, and whose directions have longest slices of their own.
+
+A pipeline that feeds all slices forward and then all of them backward takes in each direction, with equal cells,
+:math:`\sum t + (K - 1) \max t`. Both directions together are
+
+.. math:: \sum_i t_i + \max_i r^{fwd}_i + \max_i r^{bwd}_i
+
+where t is a slice's seconds on the slowest cell, both ways, and r what it takes on all others (K − 1 times as much with
+equal cells). `slice_tokens` minimises it with one maximum, as the paper does (t_fwd + t_bwd in place of t_fwd). That is
+a bound from below; where the slicing that reaches it has both maxima in one slice, it is the optimum. Otherwise one
+maximum is enumerated inside the other, both exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InfeasibleError
+from ..bottleneck import Bounded, least_sum_and_longest
+from .slicing import Slice, best_slices, times_of
+
+__all__ = ["PipelineSlicing", "score_pipeline", "slice_pipeline"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSlicing:
+    """Slices of a batch, and what a pipeline takes with them.
+
+    Parameters
+    ----------
+    slices : tuple of Slice
+        In the order in which they are fed; samples are those of one replica.
+    total_s : float
+        Σ t on the slowest cell, seconds.
+    fill_s : tuple of float
+        Largest r of each direction, seconds.
+    solved : int
+        Dynamic programmes that were solved.
+    """
+
+    slices: tuple[Slice, ...]
+    total_s: float
+    fill_s: tuple[float, ...]
+    solved: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """What was minimised."""
+        return self.total_s + sum(self.fill_s)
+
+
+def slice_pipeline(total: Floats, fills: Sequence[Floats], batch: int, *, epsilon: float = 0.0) -> PipelineSlicing:
+    """The slicing with the least Σ t + Σ max r.
+
+    Parameters
+    ----------
+    total : ndarray of float64, shape (b, n, n)
+        Seconds of a slice on the slowest cell, [samples − 1, context, length − 1]; inf: no such slices.
+    fills : sequence of ndarray, shape (b, n, n)
+        For each direction, seconds on the other cells.
+    batch : int
+        Samples of one replica.
+    epsilon : float
+        Seconds, 0: exact. Above: values of r this far apart are tried; the answer is at most one epsilon for each
+        direction above the optimum.
+
+    Raises
+    ------
+    InfeasibleError
+        If no slices make up the batch.
+    """
+    total = total[:batch]
+    fills = [fill[:batch] for fill in fills]
+    together: Floats = np.sum(fills, axis=0)
+    bound, solved = _least(total, [together], batch, epsilon)
+    if bound is None:
+        raise InfeasibleError("slices: no slices of the given lengths and samples make up the batch")
+    found = score_pipeline(total, fills, bound.plan, solved)
+    if found.seconds <= (bound.total + bound.longest) * (1 + 1e-12) or len(fills) < 2:
+        return found
+    best, more = _least(total, fills, batch, epsilon)
+    assert best is not None
+    return min(score_pipeline(total, fills, best.plan, solved + more), found, key=lambda x: x.seconds)
+
+
+def score_pipeline(total: Floats, fills: Sequence[Floats], slices: Sequence[Slice], solved: int = 0) -> PipelineSlicing:
+    """What given slices take."""
+    sums = float(sum(sum(times_of(total, x)) for x in slices))
+    most = tuple(max(max(times_of(fill, x)) for x in slices) for fill in fills)
+    return PipelineSlicing(tuple(slices), sums, most, solved)
+
+
+def _least(
+    total: Floats, fills: Sequence[Floats], batch: int, epsilon: float
+) -> tuple[Bounded[tuple[Slice, ...]] | None, int]:
+    """The best slices; its `longest` is the first direction's maximum, its `total` all the rest."""
+    first, rest = fills[0], fills[1:]
+    solved = 0
+
+    def solve(threshold: float) -> Bounded[tuple[Slice, ...]] | None:
+        nonlocal solved
+        allowed = np.where(first <= threshold, total, np.inf)
+        if rest:
+            inner, count = _least(allowed, rest, batch, epsilon)
+            solved += count
+            if inner is None:
+                return None
+            seconds, plan = inner.total + inner.longest, inner.plan
+        else:
+            solved += 1
+            found = best_slices(allowed, batch)
+            if found is None:
+                return None
+            seconds, plan = found
+        longest = max(max(times_of(first, x)) for x in plan)
+        return Bounded(seconds, longest, plan)
+
+    best, _ = least_sum_and_longest(_thresholds(first, total, epsilon), 1.0, solve)
+    return best, solved
+
+
+def _thresholds(fill: Floats, total: Floats, epsilon: float) -> Floats:
+    n = fill.shape[1]
+    possible = (np.add.outer(np.arange(n), np.arange(1, n + 1)) <= n) & np.isfinite(total) & np.isfinite(fill)
+    values = np.unique(fill[possible])
+    if epsilon == 0 or not len(values):
+        return values
+    cell = np.floor((values - values[0]) / epsilon)
+    return values[np.append(cell[1:] != cell[:-1], True)]
