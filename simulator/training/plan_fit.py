@@ -10,9 +10,9 @@ from ..plan_entries import Problem
 from ..sharding import ShardingSpec
 from .plan_entries import StageEntry, TransferEntry
 from .program_transfers import longest_paths
-from .schedule_orders import ORDERS, Pipeline, check_layout
+from .schedule_orders import ORDERS, SLICED, Pipeline, check_layout
 
-_COMING = ("kfkb", "explicit", "terapipe", "terapipe_1f1b")
+_COMING = SLICED
 
 __all__ = ["schedule_problems", "transfer_problems"]
 

@@ -42,10 +42,14 @@ def plan_program(plan: TrainingPlan) -> Program:
     return make_program(
         plan.schedule,
         len(plan.stages),
-        plan.microbatches,
+        plan.microbatches_of,
         mesh_of=[stage.mesh for stage in plan.stages],
         transfers=edges or None,
         tied=list(tied_stages(plan).values()),
+        k=[stage.k for stage in plan.stages],
+        warmup=[stage.warmup for stage in plan.stages],
+        order=[stage.order for stage in plan.stages],
+        slices=[len(entry.tokens) for entry in plan.slices for _ in range(entry.count)],
     )
 
 

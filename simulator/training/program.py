@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import InputError
+from . import program_kernels
 from .action_columns import Columns, columns_of
 
 __all__ = ["Action", "Op", "Program"]
@@ -30,6 +31,7 @@ class Op(StrEnum):
     UPDATE = "UPDATE"  # optimiser step, and the all-gather of updated shards where they are
 
 
+_compiled: Any = program_kernels  # numba functions have no types
 _OPS: tuple[Op, ...] = tuple(Op)
 _CODES = {str(op): code for code, op in enumerate(_OPS)}
 
@@ -45,8 +47,8 @@ class Action:
     stage : int
         The stage that it belongs to (several on one mesh where schedules interleave).
     microbatch : int
-        Which microbatch; −1 where it is once an iteration. A SEND_B and RECV_B of −1 carry the gradient of a parameter
-        that both stages keep.
+        Which of the stage's microbatches; −1 where it is once an iteration. A SEND_B and RECV_B of −1 carry the
+        gradient of a parameter that both stages keep. A message is of its sender's microbatch: a receive names that.
     peer : int
         The other stage of a transfer; −1 for none.
     slice : int
@@ -76,8 +78,8 @@ class Program:
         For each mesh.
     mesh_of : sequence of int
         For each stage, the mesh that it runs on.
-    microbatches : int
-        Microbatches of the iteration.
+    microbatches : int or sequence of int
+        Microbatches of the iteration: of every stage, or of each.
     schedule : str
         What emitted it.
 
@@ -88,67 +90,76 @@ class Program:
         wait for each other for ever is another question: `check_program`.
     """
 
-    __slots__ = ("_actions", "cache", "columns", "mesh_of", "microbatches", "schedule")
+    __slots__ = ("_actions", "cache", "columns", "mesh_of", "microbatches_of", "schedule")
 
     columns: Columns
     mesh_of: tuple[int, ...]
-    microbatches: int
+    microbatches_of: tuple[int, ...]  # of each stage
     schedule: str
     cache: dict[str, object]  # what engines derive from the columns, once
     _actions: tuple[tuple[Action, ...], ...] | None
 
     def __init__(
-        self, actions: Sequence[Sequence[Action]], mesh_of: Sequence[int], microbatches: int, schedule: str = ""
+        self,
+        actions: Sequence[Sequence[Action]],
+        mesh_of: Sequence[int],
+        microbatches: int | Sequence[int],
+        schedule: str = "",
     ) -> None:
         self._fill(columns_of(actions, _CODES), mesh_of, microbatches, schedule)
         object.__setattr__(self, "_actions", tuple(tuple(mine) for mine in actions))
 
     @classmethod
-    def of_columns(cls, columns: Columns, mesh_of: Sequence[int], microbatches: int, schedule: str = "") -> Program:
+    def of_columns(
+        cls, columns: Columns, mesh_of: Sequence[int], microbatches: int | Sequence[int], schedule: str = ""
+    ) -> Program:
         """A program whose actions stand in columns."""
         program = cls.__new__(cls)
         program._fill(columns, mesh_of, microbatches, schedule)
         return program
 
-    def _fill(self, columns: Columns, mesh_of: Sequence[int], microbatches: int, schedule: str) -> None:
+    def _fill(self, columns: Columns, mesh_of: Sequence[int], microbatches: int | Sequence[int], schedule: str) -> None:
+        homes = tuple(mesh_of)
         entries: dict[str, object] = {
             "columns": columns,
-            "mesh_of": tuple(mesh_of),
-            "microbatches": microbatches,
+            "mesh_of": homes,
+            "microbatches_of": (microbatches,) * len(homes) if isinstance(microbatches, int) else tuple(microbatches),
             "schedule": schedule,
             "cache": {},
             "_actions": None,
         }
         for name, value in entries.items():
             object.__setattr__(self, name, value)
-        homes = np.array(self.mesh_of, dtype=np.int32)
-        stage = columns.stage
-        inside = (stage >= 0) & (stage < len(homes))
-        inside &= homes[np.where(inside, stage, 0)] == columns.mesh if len(homes) else False
-        for row in np.flatnonzero(~inside)[:1]:
+        if len(self.microbatches_of) != len(homes):
             raise InputError(
-                f"program: mesh {columns.mesh[row]}: {self.action(int(row))} is of a stage on another mesh"
+                f"program: microbatches: expected a number for each of {len(homes)} stages "
+                f"(got {list(self.microbatches_of)})"
             )
-        known = (columns.microbatch >= -1) & (columns.microbatch < microbatches) & (columns.slice >= 0)
-        for row in np.flatnonzero(~known)[:1]:
-            raise InputError(
-                f"program: mesh {columns.mesh[row]}: {self.action(int(row))} of {microbatches} microbatches"
-            )
-        transfer = np.isin(columns.op, [_CODES[op] for op in ("RECV_F", "SEND_F", "RECV_B", "SEND_B")])
-        peer = columns.peer
-        another = (peer >= 0) & (peer < len(homes)) & (peer != stage)
-        met: npt.NDArray[np.bool_] = (transfer & another) | (~transfer & (peer == -1))
-        for row in np.flatnonzero(~met)[:1]:
-            raise InputError(
-                f"program: mesh {columns.mesh[row]}: {self.action(int(row))}: a transfer has another of the "
-                f"{len(homes)} stages as peer, any other action none"
-            )
+        row, wrong = _compiled.first_wrong(
+            columns.op, columns.stage, columns.microbatch, columns.peer, columns.slice, columns.offsets,
+            np.array(homes, dtype=np.int32), np.array(self.microbatches_of, dtype=np.int32),
+        )  # fmt: skip
+        if row >= 0:
+            raise InputError(f"program: mesh {columns.mesh[row]}: {self._said(wrong, self.action(row))}")
+
+    def _said(self, wrong: int, action: Action) -> str:
+        if wrong == program_kernels.ELSEWHERE:
+            return f"{action} is of a stage on another mesh"
+        if wrong == program_kernels.NO_PEER:
+            return f"{action}: a transfer has another of the {self.n_stages} stages as peer, any other action none"
+        producer = action.peer if action.op in (Op.RECV_F, Op.RECV_B) else action.stage
+        return f"{action} of {self.microbatches_of[producer]} microbatches"
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Program is immutable: cannot set {name}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Program.of_columns, (self.columns, self.mesh_of, self.microbatches, self.schedule)
+        return Program.of_columns, (self.columns, self.mesh_of, self.microbatches_of, self.schedule)
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches of the iteration; of the stage that has most, where stages have different numbers."""
+        return max(self.microbatches_of)
 
     @property
     def n_meshes(self) -> int:
@@ -190,7 +201,7 @@ class Program:
             return NotImplemented
         return (
             self.mesh_of == other.mesh_of
-            and self.microbatches == other.microbatches
+            and self.microbatches_of == other.microbatches_of
             and self.columns.equals(other.columns)
         )
 
@@ -198,7 +209,8 @@ class Program:
 
     def __repr__(self) -> str:
         what = f"{self.schedule or 'program'} of {self.n_stages} stages on {self.n_meshes} meshes"
-        return f"<Program: {what}, {self.microbatches} microbatches, {len(self)} actions>"
+        counts = " or ".join(map(str, sorted(set(self.microbatches_of))))
+        return f"<Program: {what}, {counts} microbatches, {len(self)} actions>"
 
     def __str__(self) -> str:
         return "\n".join(f"mesh {m}: {' '.join(map(str, mine))}" for m, mine in enumerate(self.actions))

@@ -28,7 +28,8 @@ def check_program(program: Program, transfers: Sequence[tuple[Any, ...]] = ()) -
     """Check a program before it is simulated or run.
 
     Every pass of a stage happens at most once, and forward comes before backward before the weights' half; every
-    forward has its backward, or none has; what is sent is received; what one mesh hands itself is made before it is
+    forward has its backward, or none has; the token slices of a microbatch go forward from the first on and backward
+    from the last on, once all went forward; what is sent is received; what one mesh hands itself is made before it is
     read (needs `transfers`, the edges between stages); and the meshes do not wait for each other for ever. Sends do
     not wait for their receives, so whether a program ends does not depend on how long anything takes.
 
@@ -46,6 +47,7 @@ def check_program(program: Program, transfers: Sequence[tuple[Any, ...]] = ()) -
     lost = (place[F] >= 0) & (place[B] < 0) & trained[:, None]
     for stage, unit in np.argwhere(lost)[:1]:
         raise InputError(f"program: {program.action(int(place[F][stage, unit]))} has no backward")
+    _sliced(program, place)
     for source, target, *gradient in transfers:
         if program.mesh_of[source] == program.mesh_of[target]:
             _handed(program, place[F], source, target)
@@ -95,9 +97,33 @@ def _in_order(
         )
 
 
+def _sliced(program: Program, place: dict[int, npt.NDArray[np.int64]]) -> None:
+    """A slice attends to what those before it left, whose gradient comes back from those after it."""
+    slices = place[F].shape[1] // program.microbatches
+    if slices == 1:
+        return
+    forward, backward = (place[op].reshape(program.n_stages, -1, slices) for op in (F, B))
+    wrong = (forward[:, :, 1:] >= 0) & ((forward[:, :, :-1] < 0) | (forward[:, :, :-1] > forward[:, :, 1:]))
+    for stage, microbatch, j in np.argwhere(wrong)[:1]:
+        raise InputError(
+            f"program: {program.action(int(forward[stage, microbatch, j + 1]))} comes before slice {j} went forward"
+        )
+    later = np.concatenate((backward[:, :, 1:], np.full_like(backward[:, :, :1], -1)), axis=2)
+    wrong = (backward >= 0) & ((later > backward) | (forward.max(axis=2, keepdims=True) > backward))
+    for stage, microbatch, j in np.argwhere(wrong)[:1]:
+        raise InputError(
+            f"program: {program.action(int(backward[stage, microbatch, j]))} comes before the slices after it are done"
+        )
+
+
 def _handed(program: Program, place: npt.NDArray[np.int64], source: int, target: int) -> None:
-    wrong = (place[target] >= 0) & (place[source] > place[target])
-    for unit in np.flatnonzero(wrong)[:1]:
-        early, late = (program.action(int(place[s][unit])) for s in (target, source))
+    """Whether a mesh makes what one of its stages reads before that one does."""
+    many, few = program.microbatches_of[source], program.microbatches_of[target]
+    slices = place.shape[1] // program.microbatches
+    made, read = (place[s, : n * slices].reshape(n, slices) for s, n in ((source, many), (target, few)))
+    # each of the smaller microbatches beside the larger one that it is a part of, shape (most, slices)
+    made, read = (np.repeat(rows, max(many, few) // len(rows), axis=0) for rows in (made, read))
+    for unit, piece in np.argwhere((read >= 0) & (made > read))[:1].tolist():
+        early, late = program.action(int(read[unit, piece])), program.action(int(made[unit, piece]))
         mesh = program.mesh_of[source]
         raise DeadlockError(f"program: deadlock: mesh {mesh} does {early} before {late}, whose result it needs")

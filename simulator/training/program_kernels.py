@@ -1,4 +1,4 @@
-"""Compiled loops over the actions of a program: orders, transfers put in, messages matched, the sweep without times."""
+"""Compiled loops over the actions of a program: transfers put in, messages matched, the sweep without times."""
 
 from __future__ import annotations
 
@@ -9,125 +9,94 @@ from .action_columns import RECV_B, RECV_F, SEND_B, SEND_F, B, F, W
 
 __all__ = [
     "COMPUTE",
+    "ELSEWHERE",
     "MESSAGE",
+    "NO_MICROBATCH",
+    "NO_PEER",
     "PAIR",
     "RECEIVE",
     "SEND",
-    "alternate",
     "expand",
+    "first_wrong",
     "match",
     "places",
     "sweep",
-    "there_and_back",
 ]
 
 COMPUTE, SEND, RECEIVE = range(3)
+ELSEWHERE, NO_PEER, NO_MICROBATCH = 1, 2, 3  # what `first_wrong` finds
 PAIR, MESSAGE = 34, 2**32 - 1  # a word is pair << PAIR | message << 2 | kind
 
 _JIT = {"cache": True, "nogil": True, "error_model": "numpy", "boundscheck": False}
 
 
 @numba.njit(**_JIT)
-def alternate(forward, backward, warmup, lag):
-    """Rows (op, stage, microbatch, slice): step k does forward k, backward k − warmup, and W k − warmup − lag.
-
-    Forward and backward passes are rows (stage, microbatch); a `lag` below 0 says that W is not split off.
-    """
-    n = len(forward)
-    rows = np.zeros(((2 if lag < 0 else 3) * n, 4), dtype=np.int32)
-    at = 0
-    for step in range(n + warmup + max(lag, 0)):
-        for op, passes, k in ((F, forward, step), (B, backward, step - warmup), (W, backward, step - warmup - lag)):
-            if 0 <= k < n and (op != W or lag >= 0):
-                rows[at, 0] = op
-                rows[at, 1] = passes[k, 0]
-                rows[at, 2] = passes[k, 1]
-                at += 1
-    return rows
-
-
-@numba.njit(**_JIT)
-def _do(rows, at, count, stages, side, op, limit):
-    """The next microbatch's `op` on one of a mesh's two stages; those from `limit` on are left out."""
-    k = count[op, side]
-    count[op, side] += 1
-    if k >= limit:
-        return at
-    rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = op, stages[side], k, 0
-    return at + 1
+def first_wrong(op, stage, microbatch, peer, piece, offsets, mesh_of, counts):
+    """The first row that cannot be, and why: another mesh's stage, no peer, no such microbatch; (−1, 0) for none."""
+    for mesh in range(len(offsets) - 1):
+        for row in range(offsets[mesh], offsets[mesh + 1]):
+            mine, other, code = stage[row], peer[row], op[row]
+            if mine < 0 or mine >= len(mesh_of) or mesh_of[mine] != mesh:
+                return row, ELSEWHERE
+            receives = code in (RECV_F, RECV_B)
+            if receives or code in (SEND_F, SEND_B):
+                if other < 0 or other >= len(mesh_of) or other == mine:
+                    return row, NO_PEER
+            elif other != -1:
+                return row, NO_PEER
+            if microbatch[row] < -1 or microbatch[row] >= counts[other if receives else mine] or piece[row] < 0:
+                return row, NO_MICROBATCH
+    return -1, 0
 
 
 @numba.njit(**_JIT)
-def there_and_back(r, p, microbatches):
-    """ZB-V's hand-made order for unit times of mesh r of p (Qi et al. 2023, §6); rows as in `alternate`."""
-    m = max(2 * p - 1, microbatches)
-    stages = (r, 2 * p - 1 - r)  # on the way down, and up
-    rows = np.empty((6 * microbatches, 4), dtype=np.int32)
-    count = np.zeros((9, 2), dtype=np.int64)
-    at = 0
-    for _ in range(2 * (p - r) - 1):
-        at = _do(rows, at, count, stages, 0, F, microbatches)
-    for _ in range(r):
-        for side in (1, 0):
-            at = _do(rows, at, count, stages, side, F, microbatches)
-    for _ in range(p - r):
-        for op in (F, B, W):
-            at = _do(rows, at, count, stages, 1, op, microbatches)
-    while count[F, 1] < count[F, 0] or count[F, 0] < m:
-        for side in (0, 1):
-            for op in (F, B, W):
-                if op != F or side == 1 or count[F, 0] < m:
-                    at = _do(rows, at, count, stages, side, op, microbatches)
-    for _ in range(r):
-        for side in (0, 1):
-            at = _do(rows, at, count, stages, side, B, microbatches)
-    for _ in range(p - r):
-        for op in (B, W):
-            at = _do(rows, at, count, stages, 0, op, microbatches)
-    for side in (1, 0):
-        while count[W, side] < count[B, side]:
-            at = _do(rows, at, count, stages, side, W, microbatches)
-    return rows
-
-
-@numba.njit(**_JIT)
-def expand(order, bounds, receives, sends, ends, end_bounds):
+def expand(order, bounds, receives, sends, ends, end_bounds, counts):
     """Columns (op, stage, microbatch, peer, slice), shape (5, n), and where each mesh's begin.
 
     Each F and B of `order` with its receives before and its sends after it, then the mesh's `ends`. `receives` and
-    `sends` are for F and for B, per stage: how many peers, and which.
+    `sends` are for F and for B, per stage: how many peers, and which; `counts` are the microbatches of each stage. A
+    message is of its sender's microbatch: before one of mine come all of a peer's that make it up, or that one of
+    which it is the first part.
     """
     n = len(bounds) - 1
+    upper = len(ends)
+    for k in range(len(order)):
+        upper += 1
+        if order[k, 0] != W:
+            way, stage = (0 if order[k, 0] == F else 1), order[k, 1]
+            upper += sends[way, stage, 0]
+            for j in range(receives[way, stage, 0]):
+                upper += max(1, counts[receives[way, stage, 1 + j]] // counts[stage])
+    out = np.empty((5, upper), dtype=np.int32)
+    here = np.zeros((2, len(counts), receives.shape[2], counts.max()), dtype=np.bool_)  # received: [way, stage, j, k]
     offsets = np.zeros(n + 1, dtype=np.int64)
+    at = 0
     for mesh in range(n):
-        size = end_bounds[mesh + 1] - end_bounds[mesh]
         for k in range(bounds[mesh], bounds[mesh + 1]):
-            size += 1
-            if order[k, 0] != W:
-                way = 0 if order[k, 0] == F else 1
-                size += receives[way, order[k, 1], 0] + sends[way, order[k, 1], 0]
-        offsets[mesh + 1] = offsets[mesh] + size
-    out = np.full((5, offsets[n]), -1, dtype=np.int32)
-    for mesh in range(n):
-        at = offsets[mesh]
-        for k in range(bounds[mesh], bounds[mesh + 1]):
-            op, stage = order[k, 0], order[k, 1]
+            op, stage, unit, piece = order[k, 0], order[k, 1], order[k, 2], order[k, 3]
             way = 0 if op == F else 1
-            before = receives[way, stage, 0] if op != W else 0
-            after = sends[way, stage, 0] if op != W else 0
-            for j in range(-before, after + 1):
-                code, peer = op, -1
-                if j < 0:
-                    code, peer = (RECV_F if way == 0 else RECV_B), receives[way, stage, 1 + before + j]
-                elif j > 0:
-                    code, peer = (SEND_F if way == 0 else SEND_B), sends[way, stage, j]
-                out[0, at], out[1, at], out[2, at] = code, stage, order[k, 2]
-                out[3, at], out[4, at] = peer, order[k, 3]
+            for j in range(receives[way, stage, 0] if op != W else 0):
+                peer = receives[way, stage, 1 + j]
+                many, few = counts[peer] // counts[stage], counts[stage] // counts[peer]
+                first = unit * many if few <= 1 else unit // few
+                if few > 1 and here[way, stage, j, first]:
+                    continue
+                here[way, stage, j, first] = True
+                for other in range(first, first + max(many, 1)):
+                    out[0, at], out[1, at], out[2, at] = (RECV_F if way == 0 else RECV_B), stage, other
+                    out[3, at], out[4, at] = peer, piece
+                    at += 1
+            out[0, at], out[1, at], out[2, at], out[3, at], out[4, at] = op, stage, unit, -1, piece
+            at += 1
+            for j in range(sends[way, stage, 0] if op != W else 0):
+                out[0, at], out[1, at], out[2, at] = (SEND_F if way == 0 else SEND_B), stage, unit
+                out[3, at], out[4, at] = sends[way, stage, 1 + j], piece
                 at += 1
         for k in range(end_bounds[mesh], end_bounds[mesh + 1]):
-            out[0, at], out[1, at], out[3, at], out[4, at] = ends[k, 0], ends[k, 1], ends[k, 2], 0
+            out[0, at], out[1, at], out[2, at], out[3, at], out[4, at] = ends[k, 0], ends[k, 1], -1, ends[k, 2], 0
             at += 1
-    return out, offsets
+        offsets[mesh + 1] = at
+    return out[:, :at], offsets
 
 
 @numba.njit(**_JIT)

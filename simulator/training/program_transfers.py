@@ -61,13 +61,16 @@ def with_transfers(
     transfers: Sequence[Transfer],
     *,
     tied: Sequence[Sequence[int]] = (),
+    counts: Sequence[int] | None = None,
 ) -> Columns:
     """Put transfers between stages of different meshes, gradient reduction and updates around what is computed.
 
     A stage receives right before it computes and sends right after: from its sources by stage number, to its targets
-    likewise. Once its backward passes are done, a mesh reduces the gradients of its stages, exchanges those of tied
-    parameters (every stage that keeps one sends its own to all others, and adds what it gets in the order of stages,
-    so that all end with the same sum), and updates.
+    likewise. A message is of its sender's microbatch: where the sender's are smaller, a stage receives all that make up
+    its own; where they are larger, once, before the first of its own that the sender's holds. Once its backward passes
+    are done, a mesh reduces the gradients of its stages, exchanges those of tied parameters (every stage that keeps one
+    sends its own to all others, and adds what it gets in the order of stages, so that all end with the same sum), and
+    updates.
 
     Parameters
     ----------
@@ -79,6 +82,8 @@ def with_transfers(
         Edges between stages.
     tied : sequence of sequence of int
         For each parameter that several stages keep, those stages.
+    counts : sequence of int, optional
+        Microbatches of each stage, where they differ; of two stages with a transfer one's divide the other's.
 
     Raises
     ------
@@ -86,11 +91,13 @@ def with_transfers(
         If an order holds something else.
     """
     n_stages = len(mesh_of)
-    for mesh, order in enumerate(orders):
-        for row in order[~np.isin(order[:, 0], (F, B, W)) | (order[:, 1] < 0) | (order[:, 1] >= n_stages)][:1]:
-            raise InputError(
-                f"orders: mesh {mesh}: expected F, B or W of one of {n_stages} stages (got {row.tolist()})"
-            )
+    every, bounds = np.concatenate(orders).astype(np.int32, copy=False), _bounds(orders)
+    known = (every[:, 0] == F) | (every[:, 0] == B) | (every[:, 0] == W)
+    for row in np.flatnonzero(~known | (every[:, 1] < 0) | (every[:, 1] >= n_stages))[:1].tolist():
+        mesh = int(np.searchsorted(bounds, row, side="right")) - 1
+        raise InputError(
+            f"orders: mesh {mesh}: expected F, B or W of one of {n_stages} stages (got {every[row].tolist()})"
+        )
     peers: dict[int, list[list[int]]] = {op: [[] for _ in range(n_stages)] for op in (RECV_F, SEND_F, RECV_B, SEND_B)}
     edges: dict[tuple[int, int], bool] = {}
     for source, target, *gradient in transfers:
@@ -107,12 +114,13 @@ def with_transfers(
         for mesh, order in enumerate(orders)
     ]
     (op, stage, microbatch, peer, piece), offsets = expand(
-        np.concatenate(orders).astype(np.int32, copy=False),
-        _bounds(orders),
+        every,
+        bounds,
         _peers(peers[RECV_F], peers[RECV_B]),
         _peers(peers[SEND_F], peers[SEND_B]),
         np.array([row for mine in ends for row in mine], dtype=np.int32).reshape(-1, 3),
         _bounds(ends),
+        np.array(counts if counts is not None else [1] * n_stages, dtype=np.int32),
     )
     return Columns(op.astype(np.int8), stage, microbatch, peer, piece, offsets)
 

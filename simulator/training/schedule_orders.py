@@ -24,58 +24,24 @@ ZB-H1 is ZB1P, ZB-H2 is ZB2P, ZB-V in §6). ZB-H2's two numbers follow from its 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
 from .action_columns import F
-from .program_kernels import alternate, there_and_back
+from .pipeline import Order, Pipeline
+from .schedule_kernels import alternate, there_and_back
+from .schedule_slices import terapipe, terapipe_1f1b
+from .schedule_uneven import explicit, kfkb
 
-__all__ = ["ORDERS", "Order", "Pipeline", "check_layout"]
+__all__ = ["ORDERS", "SLICED", "UNEVEN", "Order", "Pipeline", "check_layout"]
 
-Order = npt.NDArray[np.int32]
-"""What one mesh computes: rows (op, stage, microbatch, slice), shape (n, 4)."""
+SLICED = ("terapipe", "terapipe_1f1b")
+"""Schedules of token slices."""
 
-
-@dataclass(frozen=True)
-class Pipeline:
-    """What a schedule is given.
-
-    Parameters
-    ----------
-    stages : tuple of tuple of int
-        For each mesh, its stages, ascending; the mesh of the first stage first.
-    meshes : tuple of int
-        Which mesh each of these is.
-    microbatches : int
-        Microbatches of an iteration.
-    depth : tuple of int
-        For each stage, the stages on the longest path from it to a last stage, itself included.
-    """
-
-    stages: tuple[tuple[int, ...], ...]
-    meshes: tuple[int, ...]
-    microbatches: int
-    depth: tuple[int, ...]
-
-    @classmethod
-    def of(cls, mesh_of: Sequence[int], microbatches: int, depth: Sequence[int]) -> Pipeline:
-        """The pipeline of stages of which each is on a mesh; every mesh up to the last has one."""
-        mine: dict[int, list[int]] = {}
-        for stage, mesh in enumerate(mesh_of):
-            mine.setdefault(mesh, []).append(stage)
-        return cls(tuple(map(tuple, mine.values())), tuple(mine), microbatches, tuple(depth))
-
-    def by_mesh(self, orders: Sequence[Order]) -> list[Order]:
-        """Orders of the meshes by their numbers."""
-        return [order for _, order in sorted(zip(self.meshes, orders, strict=True), key=lambda pair: pair[0])]
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages."""
-        return len(self.depth)
+UNEVEN = ("gpipe", "kfkb", "explicit", "inference")
+"""Schedules of stages whose numbers of microbatches may differ."""
 
 
 def gpipe(pipeline: Pipeline) -> list[Order]:
@@ -143,6 +109,25 @@ def check_layout(schedule: str, pipeline: Pipeline) -> None:
     InputError
         If not; says how the stages must lie.
     """
+    counts = sorted(set(pipeline.counts))
+    if len(counts) > 1 and schedule not in UNEVEN:
+        raise InputError(
+            f"schedule {schedule}: as many microbatches on every stage are expected "
+            f"(got {', '.join(map(str, counts))}); take one of {', '.join(UNEVEN)} where they differ"
+        )
+    for a, b in pipeline.edges:
+        if max(pipeline.counts[a], pipeline.counts[b]) % min(pipeline.counts[a], pipeline.counts[b]):
+            raise InputError(
+                f"schedule {schedule}: stages {a} and {b} exchange {pipeline.counts[a]} and {pipeline.counts[b]} "
+                "microbatches, of which neither divides the other; take a multiple"
+            )
+    if pipeline.slices and schedule not in SLICED:
+        raise InputError(f"schedule {schedule}: runs no token slices; take one of {', '.join(SLICED)}")
+    if pipeline.slices and len(pipeline.slices) != pipeline.microbatches:
+        raise InputError(
+            f"schedule {schedule}: expected the number of slices of each of {pipeline.microbatches} microbatches "
+            f"(got {len(pipeline.slices)})"
+        )
     if schedule == "zb_v":
         _there_and_back(pipeline)
     elif schedule in ("interleaved_1f1b", "zb_h1"):
@@ -162,6 +147,10 @@ ORDERS: dict[str, Callable[[Pipeline], list[Order]]] = {
     "zb_h2": zb_h2,
     "zb_v": zb_v,
     "inference": inference,
+    "kfkb": kfkb,
+    "explicit": explicit,
+    "terapipe": terapipe,
+    "terapipe_1f1b": terapipe_1f1b,
 }
 """Schedule -> the order in which each mesh computes."""
 
@@ -193,8 +182,9 @@ def _there_and_back(pipeline: Pipeline) -> int:
 
 
 def _single(pipeline: Pipeline, r: int) -> tuple[Passes, Passes]:
-    m = pipeline.microbatches
-    passes = np.column_stack((np.full(m, pipeline.stages[r][0]), np.arange(m))).astype(np.int32)
+    stage = pipeline.stages[r][0]
+    m = pipeline.counts[stage]
+    passes = np.column_stack((np.full(m, stage), np.arange(m))).astype(np.int32)
     return passes, passes
 
 

@@ -9,7 +9,7 @@ from ...wording import nearest
 from .program import Program
 from .program_checks import check_program
 from .program_transfers import Transfer, chain, longest_paths, with_transfers
-from .schedule_orders import ORDERS, Pipeline
+from .schedule_orders import ORDERS, Pipeline, check_layout
 
 __all__ = ["SCHEDULES", "default_meshes", "make_program"]
 
@@ -20,12 +20,16 @@ SCHEDULES = tuple(ORDERS)
 def make_program(
     schedule: str,
     n_stages: int,
-    microbatches: int,
+    microbatches: int | Sequence[int],
     *,
     mesh_of: Sequence[int] | None = None,
     n_meshes: int | None = None,
     transfers: Sequence[Transfer] | None = None,
     tied: Sequence[Sequence[int]] = (),
+    k: int | Sequence[int] = 1,
+    warmup: int | Sequence[int] = -1,
+    order: Sequence[str] = (),
+    slices: Sequence[int] = (),
 ) -> Program:
     """The program of a pipeline.
 
@@ -33,9 +37,12 @@ def make_program(
     ----------
     schedule : str
         One of `SCHEDULES`: ``gpipe``, ``1f1b``, ``eager_1f1b``, ``interleaved_1f1b``, ``zb_h1``, ``zb_h2``, ``zb_v``,
-        ``inference``.
-    n_stages, microbatches : int
-        Size.
+        ``inference``, ``kfkb``, ``explicit``, ``terapipe``, ``terapipe_1f1b``.
+    n_stages : int
+        Stages.
+    microbatches : int or sequence of int
+        Microbatches of every stage, or of each (``gpipe``, ``kfkb``, ``explicit``, ``inference``): of two stages with a
+        transfer one's number divides the other's.
     mesh_of : sequence of int, optional
         For each stage, its mesh. By default as the schedule wants it for `n_meshes` meshes.
     n_meshes : int, optional
@@ -45,6 +52,13 @@ def make_program(
         a circle is possible; where edges skip stages, 1F1B's warm-up follows the longest path.
     tied : sequence of sequence of int
         For each parameter that several stages keep (such as a tied embedding), those stages.
+    k, warmup : int or sequence of int
+        ``kfkb``: of every stage, or of each, the passes in turn, and the forward passes before the first backward (−1:
+        as GraphPipe's Table 3.2 says).
+    order : sequence of str
+        ``explicit``: for each stage its passes, such as ``"4F 1B 1F 4B"``.
+    slices : sequence of int
+        ``terapipe``, ``terapipe_1f1b``: token slices of each microbatch; by default one each.
 
     Raises
     ------
@@ -57,9 +71,14 @@ def make_program(
         near = nearest(str(schedule), SCHEDULES)
         hint = f"did you mean {near!r}?" if near else f"known: {', '.join(SCHEDULES)}"
         raise InputError(f"schedule: unknown schedule {schedule!r}; {hint}")
-    for name, value in (("n_stages", n_stages), ("microbatches", microbatches)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"make_program: {name}: expected a positive integer (got {value!r})")
+    counts = (microbatches,) * (n_stages if _whole(n_stages) else 1) if isinstance(microbatches, int) else microbatches
+    for name, values in (("n_stages", (n_stages,)), ("microbatches", counts), ("slices", slices)):
+        for value in values:
+            if not _whole(value):
+                raise InputError(f"make_program: {name}: expected a positive integer (got {value!r})")
+    for name, values in (("microbatches", counts), ("k", k), ("warmup", warmup)):
+        if not isinstance(values, int) and len(values) != n_stages:
+            raise InputError(f"make_program: {name}: expected one for each of {n_stages} stages (got {len(values)})")
     homes = tuple(mesh_of) if mesh_of is not None else default_meshes(schedule, n_stages, n_meshes)
     if len(homes) != n_stages or set(homes) != set(range(max(homes) + 1)):
         raise InputError(
@@ -71,12 +90,21 @@ def make_program(
     for t in tied:
         if len(set(t)) != len(t) or not all(0 <= s < n_stages for s in t):
             raise InputError(f"make_program: tied: expected different ones of {n_stages} stages (got {list(t)})")
-    pipeline = Pipeline.of(homes, microbatches, depth)
+    pipeline = Pipeline.of(
+        homes, counts, depth, edges=[(a, b) for a, b, *_ in edges], k=k, warmup=warmup, order=order, slices=slices
+    )
+    check_layout(schedule, pipeline)
     orders = ORDERS[schedule](pipeline)
-    columns = with_transfers(pipeline.by_mesh(orders), homes, edges, tied=() if schedule == "inference" else tied)
-    program = Program.of_columns(columns, homes, microbatches, schedule)
+    columns = with_transfers(
+        pipeline.by_mesh(orders), homes, edges, tied=() if schedule == "inference" else tied, counts=counts
+    )
+    program = Program.of_columns(columns, homes, counts, schedule)
     check_program(program, edges)
     return program
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def default_meshes(schedule: str, n_stages: int, n_meshes: int | None = None) -> tuple[int, ...]:
