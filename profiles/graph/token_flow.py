@@ -1,9 +1,9 @@
 """`token_flow`: where the tokens of a sequence are in a graph's values, and which results later tokens read.
 
-A causal language model can be run a slice of its tokens at a time, first to last (TeraPipe, §2.3.2): an operator's token
-loop is cut to the slice, and where attention reads keys and values it reads those of all slices so far. A graph in
-which a token needs later ones cannot, and is refused. (`token_loops` counts what a slice costs; this is what running it
-needs to know.)
+A causal language model can be run a slice of its tokens at a time, first to last (TeraPipe, §2.3.2): an operator's
+token loop is cut to the slice, and where attention reads keys and values it reads those of all slices so far. A graph
+in which a token needs later ones cannot, and is refused. (`token_loops` counts what a slice costs; this is what running
+it needs to know.)
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def token_flow(graph: Graph) -> TokenFlow:
             own = values.get(name, {})
             if name in graph.index and len(own) == 1 and any(roles[x] == "key" for x in _of(dims, own)):
                 carried.add(name)
-        found = {d: roles[group[0]] for d, group in enumerate(op.parsed.result) if group and group[0] in roles}
+        found: dict[int, Role] = {
+            d: roles[group[0]] for d, group in enumerate(op.parsed.result) if group and group[0] in roles
+        }
         if found:
             values[op.name] = found
         if len(found) == 2 and _masks(op, masked):
@@ -119,7 +121,7 @@ def _pairs(graph: Graph) -> Mapping[str, Where]:
         for d, role in found.get(op.name, {}).items():
             roles[op.parsed.result[d][0]] = role
         for name, dims in zip(op.inputs, op.parsed.operands, strict=True):
-            mine = {d: roles[group[0]] for d, group in enumerate(dims) if group and group[0] in roles}
+            mine: dict[int, Role] = {d: roles[group[0]] for d, group in enumerate(dims) if group and group[0] in roles}
             if len(mine) == 2:
                 found.setdefault(name, mine)
     return found

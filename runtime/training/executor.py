@@ -31,6 +31,7 @@ class Span(NamedTuple):
     end: float
     cpu: float
     collective: float
+    slice: int = 0
 
 
 class Executor:
@@ -60,22 +61,20 @@ class Executor:
     ) -> None:  # fmt: skip
         mesh_of = [stage.mesh for stage in plan.stages]
         self.runners, self.actions, self.mailbox = runners, list(actions), mailbox
+        self.plan, self.rank, self.itemsize = plan, rank, itemsize
         self.forward: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
         self.backward: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
         self.tied: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
         for number, edge in enumerate(edges):
             if edge.source in runners or edge.target in runners:
                 key = edge.source, edge.target
-                there = Parcel(2 * number, edge.full, edge.made, edge.read, rank, crossing(plan, edge, itemsize))
-                self.forward.setdefault(key, []).append((edge.name, there))
+                self.forward.setdefault(key, []).append((edge.name, self._parcel(2 * number, edge)))
                 if edge.gradient:
-                    ways = crossing(plan, edge, itemsize, back=True)
-                    back = Parcel(2 * number + 1, edge.full, edge.read, edge.made, rank, ways)
+                    back = self._parcel(2 * number + 1, edge, back=True)
                     self.backward.setdefault((edge.target, edge.source), []).append((edge.name, back))
         for number, edge in enumerate(tied, start=2 * len(edges)):
             if edge.source in runners or edge.target in runners:
-                parcel = Parcel(number, edge.full, edge.made, edge.read, rank, crossing(plan, edge, itemsize))
-                self.tied.setdefault((edge.source, edge.target), []).append((edge.name, parcel))
+                self.tied.setdefault((edge.source, edge.target), []).append((edge.name, self._parcel(number, edge)))
         self.near = {(a, b) for a in runners for b in runners if a != b and mesh_of[a] == mesh_of[b]}
         self._values: dict[tuple[int, int], dict[str, Tensor]] = {}  # what came in, for (stage, microbatch)
         self._made: dict[tuple[int, int], dict[str, Tensor]] = {}
@@ -83,8 +82,18 @@ class Executor:
         self._returned: dict[tuple[int, int], dict[str, Tensor]] = {}
         self._readers: dict[tuple[int, int, str], int] = {}
         self._others: dict[tuple[str, int], dict[int, Tensor]] = {}  # (parameter, stage) -> other stage -> gradient
-        self._split = {(a.stage, a.microbatch) for a in self.actions if a.op == Op.W}
+        self._split = {(a.stage, self._turn(a)) for a in self.actions if a.op == Op.W}
         self._settled = False
+
+    def _parcel(self, number: int, edge: Edge, *, back: bool = False) -> Parcel:
+        """What brings the value of an edge there, or its gradient back."""
+        here, there = (edge.read, edge.made) if back else (edge.made, edge.read)
+        ways = crossing(self.plan, edge, self.itemsize, back=back)
+        return Parcel(number, edge.full, here, there, self.rank, ways)
+
+    def _turn(self, action: Action) -> int:
+        """Number of an action's microbatch, by which runners and messages know it."""
+        return action.microbatch
 
     def run(self, iteration: int, clock: Callable[[], float] = time.perf_counter) -> list[Span]:
         """Run an iteration; every action's times are returned."""
@@ -112,6 +121,7 @@ class Executor:
                     clock() - begin,
                     time.thread_time() - cpu,
                     spent,
+                    action.slice,
                 )
             )
         self.mailbox.settle()
@@ -127,7 +137,7 @@ class Executor:
         if action.microbatch < 0:
             return self.tied.get(key, []), 0
         table = self.forward if action.op in (Op.SEND_F, Op.RECV_F) else self.backward
-        return table.get(key, []), action.microbatch
+        return table.get(key, []), self._turn(action)
 
     def _post(self, action: Action) -> None:
         parcels, turn = self._parcels(action)
@@ -135,19 +145,20 @@ class Executor:
             self.mailbox.post(parcel, turn)
 
     def _do(self, action: Action, iteration: int) -> None:
-        runner, key = self.runners[action.stage], (action.stage, action.microbatch)
+        runner, turn = self.runners[action.stage], self._turn(action)
+        key = action.stage, turn
         if action.op == Op.F:
             self._near_receive(action, self.forward, self._values)
-            self._made[key] = runner.forward(action.microbatch, self._values.pop(key, {}))
+            self._made[key] = runner.forward(turn, self._values.pop(key, {}))
             self._near_send(action, self.forward, self._made)
         elif action.op == Op.B:
             self._near_receive(action, self.backward, self._gradients)
             self._made.pop(key, None)
             gradients = self._gradients.pop(key, {})
-            self._returned[key] = runner.backward(action.microbatch, gradients, weights=key not in self._split)
+            self._returned[key] = runner.backward(turn, gradients, weights=key not in self._split)
             self._near_send(action, self.backward, self._returned)
         elif action.op == Op.W:
-            runner.backward_weights(action.microbatch)
+            runner.backward_weights(turn)
         elif action.op == Op.REDUCE:
             runner.reduce()
         elif action.op == Op.UPDATE:
@@ -166,7 +177,7 @@ class Executor:
     def _outgoing(self, action: Action) -> Mapping[str, Tensor]:
         if action.microbatch < 0:
             return self.runners[action.stage].gradients
-        return (self._made if action.op == Op.SEND_F else self._returned)[action.stage, action.microbatch]
+        return (self._made if action.op == Op.SEND_F else self._returned)[action.stage, self._turn(action)]
 
     def _receive(self, action: Action) -> None:
         parcels, turn = self._parcels(action)
@@ -175,9 +186,9 @@ class Executor:
             if action.microbatch < 0:
                 self._others.setdefault((name, action.stage), {})[action.peer] = x
             elif action.op == Op.RECV_F:
-                self._values.setdefault((action.stage, action.microbatch), {})[name] = x
+                self._values.setdefault((action.stage, turn), {})[name] = x
             else:
-                self._add(self._gradients.setdefault((action.stage, action.microbatch), {}), name, x)
+                self._add(self._gradients.setdefault((action.stage, turn), {}), name, x)
 
     @staticmethod
     def _add(store: dict[str, Tensor], name: str, x: Tensor) -> None:
@@ -189,20 +200,22 @@ class Executor:
         self, action: Action, table: Mapping[tuple[int, int], list[tuple[str, Parcel]]],
         store: Mapping[tuple[int, int], Mapping[str, Tensor]],
     ) -> None:  # fmt: skip
+        turn = self._turn(action)
         for a, b in sorted(self.near):
             if a == action.stage:
                 for name, parcel in table.get((a, b), []):
-                    self.mailbox.send(parcel, action.microbatch, store[a, action.microbatch][name])
+                    self.mailbox.send(parcel, turn, store[a, turn][name])
 
     def _near_receive(
         self, action: Action, table: Mapping[tuple[int, int], list[tuple[str, Parcel]]],
         store: dict[tuple[int, int], dict[str, Tensor]],
     ) -> None:  # fmt: skip
+        turn = self._turn(action)
         for a, b in sorted(self.near):
             if b == action.stage:
                 for name, parcel in table.get((a, b), []):
-                    x = self.mailbox.receive(parcel, action.microbatch)
-                    self._add(store.setdefault((b, action.microbatch), {}), name, x)
+                    x = self.mailbox.receive(parcel, turn)
+                    self._add(store.setdefault((b, turn), {}), name, x)
 
     def _settle_tied(self) -> None:
         """Add up the gradients of parameters that several stages keep, in the order of stages, so that all agree."""

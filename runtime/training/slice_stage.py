@@ -70,7 +70,7 @@ class SliceStage(StageRunner):
             return turn.share
         if turn.microbatch not in self._counted:
             labels = self.inputs(loss.inputs[1], microbatch)
-            self._counted[turn.microbatch] = float((labels != loss.attributes["ignore_index"]).sum())
+            self._counted[turn.microbatch] = float(labels.ne(loss.attributes["ignore_index"]).sum())  # pyright: ignore[reportArgumentType, reportCallIssue]
         return turn.share / self._counted[turn.microbatch]
 
     # Forward: what later slices read is kept beside that of earlier ones.
