@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from .memory_timeline import in_flight
+from .plan_graph_words import stage_graph
 from .plan_layers import Block, blocks
+from .plan_program import plan_program
 
 if TYPE_CHECKING:
     from ...profiles.graph import Graph
     from .plan import StageEntry, TrainingPlan
 
-__all__ = ["bytes_text", "dominates", "explain", "in_flight", "operator_lines", "seconds_text", "stage_rows", "table"]
+__all__ = ["bytes_text", "dominates", "explain", "operator_lines", "seconds_text", "stage_rows", "table"]
 
 Row = dict[str, str]
 
@@ -21,8 +24,9 @@ def explain(plan: TrainingPlan, graph: Graph | None, *, operators: Literal["none
     who = plan.planner
     lines = [
         f"{who.name} {who.version}: {plan.model.name} on {plan.cluster_spec}",
-        f"global batch {plan.global_batch}: {plan.microbatches} microbatch(es) of {plan.microbatch}, "
-        f"{plan.schedule}, {plan.model.dtype}, {plan.model.optimizer}",
+        f"global batch {plan.global_batch}: {_batches(plan)}, {plan.schedule}, {plan.model.dtype}, "
+        f"{plan.model.optimizer}",
+        *stage_graph(plan).lines(),
         "",
         *table(stage_rows(plan, graph)),
         "",
@@ -49,22 +53,34 @@ def table(rows: list[Row]) -> list[str]:
     return [line({h: h for h in heads}), *(line(row) for row in rows)]
 
 
-TEXT = ("devices", "layers", "operators")
+TEXT = ("devices", "layers", "operators", "after")
+
+
+def _batches(plan: TrainingPlan) -> str:
+    """``8 microbatch(es) of 4``, or the range where stages differ."""
+    sizes = sorted({plan.microbatch_of(s) for s in range(len(plan.stages))})
+    if len(sizes) == 1:
+        return f"{plan.global_batch // sizes[0]} microbatch(es) of {sizes[0]}"
+    return f"microbatches of {sizes[0]} to {sizes[-1]} samples, stage by stage"
 
 
 def stage_rows(plan: TrainingPlan, graph: Graph | None = None) -> list[Row]:
     """A row for each stage: what it holds, where, how long, how much memory."""
     memory = plan.cluster_spec.spec.memory_bytes
     rows: list[Row] = []
+    before, together = stage_graph(plan).before, _flying(plan)
     for s, stage in enumerate(plan.stages):
-        flying = in_flight(plan, s)
+        flying = together[s]
         peak = None if flying is None else stage.state_bytes + flying * stage.activation_bytes + stage.work_bytes
         rows.append(
             {
                 "stage": str(s),
+                "after": ",".join(map(str, before[s])) or "-",
                 "layers": _layers(stage, graph),
                 "devices": _range(plan.mesh(s).device_ids),
                 "mesh": f"{stage.logical[0]}x{stage.logical[1]}",
+                "microbatch": str(plan.microbatch_of(s)),
+                "k": str(stage.k),
                 "forward": seconds_text(stage.forward_s),
                 "backward": seconds_text(stage.backward_input_s + stage.backward_weight_s),
                 "once": seconds_text(stage.reduce_s + stage.update_s),
@@ -74,19 +90,26 @@ def stage_rows(plan: TrainingPlan, graph: Graph | None = None) -> list[Row]:
                 "recompute": stage.recompute,
             }
         )
-    if all(row["recompute"] == "none" for row in rows):
-        for row in rows:
-            del row["recompute"]
-    return rows
+    uniform = len({row["microbatch"] for row in rows}) == 1
+    usual = {
+        "after": all(sources == ((s - 1,) if s else ()) for s, sources in enumerate(before)),
+        "microbatch": uniform,
+        "k": all(stage.k == 1 for stage in plan.stages),
+        "recompute": all(stage.recompute == "none" for stage in plan.stages),
+    }
+    hidden = {name for name, ordinary in usual.items() if ordinary}
+    return [{name: cell for name, cell in row.items() if name not in hidden} for row in rows]
 
 
-def in_flight(plan: TrainingPlan, stage: int) -> int | None:
-    """Microbatches whose activations a stage keeps at once (Alpa §5.2); None where only a simulation can say."""
+def _flying(plan: TrainingPlan) -> Sequence[int | None]:
+    """Microbatches whose activations each stage keeps at once (Alpa §5.2); None where only a simulation can say."""
     if plan.schedule == "gpipe":
-        return plan.microbatches
+        return plan.microbatches_of
     if plan.schedule in ("1f1b", "zb_h1"):
-        return min(plan.microbatches, len(plan.stages) - stage)
-    return None
+        return [min(n, d) for n, d in zip(plan.microbatches_of, stage_graph(plan).behind, strict=True)]
+    if plan.schedule in ("kfkb", "explicit"):
+        return in_flight(plan_program(plan)).tolist()
+    return [None] * len(plan.stages)
 
 
 def predicted_lines(plan: TrainingPlan) -> list[str]:
@@ -117,27 +140,32 @@ def dominates(plan: TrainingPlan) -> list[str]:
     """What the iteration's time is made of, by Alpa's Eq. 2: Σ t + (B − 1) · max t.
 
     t is a microbatch's forward and backward pass, and its share of what is done once an iteration. Where stages share
-    a mesh, the busiest mesh takes the slowest stage's place, and the first round of stages fills the pipeline.
+    a mesh, the busiest mesh takes the slowest stage's place, and the first round of stages fills the pipeline. Where
+    stages form a graph, Σ is over the longest path through the slowest stage, and each stage has its own B.
     """
-    b, n = plan.microbatches, len(plan.meshes)
-    micro = [s.forward_s + s.backward_input_s + s.backward_weight_s for s in plan.stages]
+    n, counts, graph = len(plan.meshes), plan.microbatches_of, stage_graph(plan)
+    micro = graph.weight
     once = [s.reduce_s + s.update_s for s in plan.stages]
-    whole = [m + o / b for m, o in zip(micro, once, strict=True)]
+    whole = [m + o / b for m, o, b in zip(micro, once, counts, strict=True)]
     if len(plan.stages) > n:
         mine = [[s for s, stage in enumerate(plan.stages) if stage.mesh == m] for m in range(n)]
         slow = max(mine, key=lambda stages: sum(whole[s] for s in stages))
         name, filling = f"mesh {mine.index(slow)}, the busiest", sum(whole[:n]) - max(whole[:n])
         balance = sum(whole) / n / sum(whole[s] for s in slow) if sum(whole) else 1.0
     else:
-        slow = [max(range(len(whole)), key=whole.__getitem__)]
-        name, filling = f"stage {slow[0]}, the slowest", sum(whole) - whole[slow[0]]
-        balance = sum(whole) / len(whole) / whole[slow[0]] if sum(whole) else 1.0
+        each = [w * b for w, b in zip(whole, counts, strict=True)]
+        slow = [max(range(len(each)), key=each.__getitem__)]
+        path = graph.path(slow[0])
+        name, filling = f"stage {slow[0]}, the slowest", sum(whole[s] for s in path) - whole[slow[0]]
+        balance = sum(each) / len(each) / each[slow[0]] if sum(each) else 1.0
+    b = counts[slow[0]]
     steady, ends = sum(micro[s] for s in slow), sum(once[s] for s in slow)
     total = b * steady + ends + filling
     if total <= 0:
         return ["all stages take no time"]
+    over = " over the longest path" if graph.branches else ""
     lines = [
-        f"Σ t + (B - 1) max t = {seconds_text(total)} an iteration:",
+        f"Σ t + (B - 1) max t{over} = {seconds_text(total)} an iteration:",
         f"  {b * steady / total:>6.1%}  {name}: {b} x {seconds_text(steady)}",
         f"  {ends / total:>6.1%}  its gradient reduction and update, once",
     ]
