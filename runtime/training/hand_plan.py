@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from ...simulator.training.plan import (
     MeshEntry,
     ModelEntry,
     OperatorEntry,
+    SliceEntry,
     StageEntry,
     TrainingPlan,
     TransferEntry,
@@ -63,6 +65,7 @@ def hand_plan(
     recompute: Literal["none", "selective", "full"] = "none",
     optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam",
     cluster: Cluster | None = None,
+    slices: Sequence[SliceEntry] = (),
 ) -> TrainingPlan:
     """A plan whose stages are equally many operators each. Its times are 0: see `calibrate`.
 
@@ -84,12 +87,18 @@ def hand_plan(
         Whether gradients and states (2) and weights too (3) are cut over axis 0.
     cluster : Cluster, optional
         Whose links to reckon with; a node of V100s for each mesh by default.
+    slices : sequence of SliceEntry, optional
+        Token slices of the microbatches, which say `microbatches` and `global_batch` then.
     """
     chosen = RULES[rule] if isinstance(rule, str) else rule
     n = len(meshes) * stages_per_mesh
-    if global_batch % microbatches:
+    if slices:
+        microbatches, global_batch = sum(x.count for x in slices), sum(x.samples * x.count for x in slices)
+    if not slices and global_batch % microbatches:
         raise InputError(f"plan: {microbatches} microbatches do not divide a global batch of {global_batch}")
-    small = graph.with_batch(global_batch // microbatches)
+    # What divides the samples of every microbatch may cut them; bytes are of a mean one.
+    small = graph.with_batch(math.gcd(*(x.samples for x in slices)) if slices else global_batch // microbatches)
+    mean = global_batch / microbatches / small.batch
     count = len(small.operators)
     bounds = tuple(cuts) if cuts is not None else tuple(round(i * count / n) for i in range(n + 1))
     turn = range(len(meshes))
@@ -106,7 +115,8 @@ def hand_plan(
         schedule=schedule,
         meshes=tuple(MeshEntry(hosts=1, devices=a * b, first_host=m) for m, (a, b) in enumerate(meshes)),
         stages=stages,
-        transfers=_transfers(small, stages),
+        transfers=_transfers(small, stages, mean),
+        slices=tuple(slices),
         overlap=True,
         planner=PlannerEntry(name="by hand"),
     )
@@ -158,8 +168,11 @@ class _Stage:
         )
 
 
-def _transfers(graph: Graph, stages: Sequence[StageEntry]) -> tuple[TransferEntry, ...]:
-    """Values, in the spec of the first operator that reads them, and parameters that several stages keep."""
+def _transfers(graph: Graph, stages: Sequence[StageEntry], samples: float) -> tuple[TransferEntry, ...]:
+    """Values, in the spec of the first operator that reads them, and parameters that several stages keep.
+
+    Values are of `samples` times the graph's samples.
+    """
     found: list[TransferEntry] = []
     owner: dict[str, int] = {}
     for t, stage in enumerate(stages):
@@ -170,7 +183,9 @@ def _transfers(graph: Graph, stages: Sequence[StageEntry]) -> tuple[TransferEntr
                     continue
                 seen.add(name)
                 at = graph.index.get(name, -1)
+                n_bytes = float(graph.bytes_of(name))
                 if 0 <= at < stage.first:
+                    n_bytes *= samples
                     source = next(s for s, x in enumerate(stages) if x.first <= at < x.last)
                     made = stages[source].operators[name].result
                 elif name in stage.parameters and owner.setdefault(name, t) != t:
@@ -182,7 +197,7 @@ def _transfers(graph: Graph, stages: Sequence[StageEntry]) -> tuple[TransferEntr
                         source=source,
                         target=t,
                         value=name,
-                        bytes=float(graph.bytes_of(name)),
+                        bytes=n_bytes,
                         source_spec=made,
                         target_spec=text,
                     )

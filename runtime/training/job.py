@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,8 @@ from .mailbox import Mailbox
 from .optimizer import Optimizer
 from .recompute import redone
 from .single import make_input, make_parameter
+from .slice_job import slice_executor, slice_stages
+from .slice_turns import microbatch_samples
 from .stage import StageRunner
 from .stage_layout import StageLayout
 
@@ -37,17 +40,19 @@ class _Inputs:
     graph: Graph
     seed: int
     dtype: str
-    iteration: int = 0
+    samples: tuple[int, ...]
+    """Of each microbatch."""
 
     def __post_init__(self) -> None:
+        self._graphs = {n: self.graph.with_batch(n) for n in set(self.samples)}
         self._made: dict[tuple[str, int], Tensor] = {}
 
-    def prepare(self, iteration: int, names: set[str], microbatches: int) -> None:
+    def prepare(self, iteration: int, names: set[str]) -> None:
         """Make those that are read here."""
         self._made = {
-            (name, m): make_input(self.graph, name, self.seed, iteration, m, self.dtype)
+            (name, m): make_input(self._graphs[n], name, self.seed, iteration, m, self.dtype)
             for name in names
-            for m in range(microbatches)
+            for m, n in enumerate(self.samples)
         }
 
     def __call__(self, name: str, microbatch: int) -> Tensor:
@@ -78,30 +83,30 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     graph = from_json(job["graph"]).with_batch(plan.microbatch)
     ranks = mesh_ranks(plan)
     optimizer = Optimizer(**job["optimizer"])
-    inputs = _Inputs(graph, job["seed"], job["dtype"])
-    runners: dict[int, StageRunner] = {}
-    comms: list[MeshComm] = []
-    for number, entry in enumerate(plan.stages):
-        comm = MeshComm.create(ranks[entry.mesh], entry.logical, rank, timeout)
-        if comm is not None:
-            comms.append(comm)
-            layout = StageLayout.of(plan, graph, number, comm)
-            runners[number] = StageRunner(
-                layout, comm, inputs=inputs,
-                parameter=lambda name: make_parameter(graph, name, job["seed"], job["dtype"]),
-                optimizer=optimizer, microbatches=plan.microbatches, loss=graph.operators[-1].name,
-                redo=redone(layout, entry.recompute),
-            )  # fmt: skip
+    inputs = _Inputs(graph, job["seed"], job["dtype"], microbatch_samples(plan))
+    every = [MeshComm.create(ranks[s.mesh], s.logical, rank, timeout) for s in plan.stages]
+    comms = {number: comm for number, comm in enumerate(every) if comm is not None}
+
+    def parameter(name: str) -> Tensor:
+        return make_parameter(graph, name, job["seed"], job["dtype"])
+
     mesh = next((m for m, mine in enumerate(ranks) if rank in mine), -1)
     everyone: Any = dist.new_group(list(range(sum(map(len, ranks)))), timeout=timeout)
     answer: dict[str, Any] = {"rank": rank, "mesh": mesh, "seconds": [], "spans": [], "losses": []}
     if mesh < 0:
         return answer
     actions = [Action(Op(op), *rest) for op, *rest in job["program"][mesh]]
-    executor = Executor(
-        runners, actions, edges_of(plan, graph), tied_edges(plan, graph), plan, rank,
-        Mailbox(getattr(torch, job["dtype"]), plan.microbatches), getattr(torch, job["dtype"]).itemsize,
-    )  # fmt: skip
+    dtype = getattr(torch, job["dtype"])
+    if plan.slices:
+        stages = slice_stages(plan, graph, comms, inputs=inputs, parameter=parameter, optimizer=optimizer)
+        runners: Mapping[int, StageRunner] = stages
+        executor: Executor = slice_executor(plan, graph, stages, actions, rank, dtype)
+    else:
+        runners = _stages(plan, graph, comms, inputs, parameter, optimizer)
+        executor = Executor(
+            runners, actions, edges_of(plan, graph), tied_edges(plan, graph), plan, rank,
+            Mailbox(dtype, plan.microbatches), dtype.itemsize,
+        )  # fmt: skip
     names = {
         name for runner in runners.values() for run in runner.layout.operators for name in run.op.inputs
         if name in {x.name for x in graph.inputs}
@@ -109,7 +114,7 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     gc.collect()
     gc.disable()
     for iteration in range(job["iterations"]):
-        inputs.prepare(iteration, names, plan.microbatches)
+        inputs.prepare(iteration, names)
         dist.barrier(everyone)
         if job["audit"]:
             from torch.distributed.tensor.debug import CommDebugMode
@@ -121,20 +126,35 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
             spans = executor.run(iteration)
         answer["spans"].append(spans)
         answer["seconds"].append(max((span.end for span in spans), default=0.0))
-        losses = [x for runner in runners.values() for x in runner.losses.values()]
-        answer["losses"].append(sum(losses) / plan.microbatches if losses else None)
+        losses = [x * runner.weight(m) for runner in runners.values() for m, x in runner.losses.items()]
+        answer["losses"].append(sum(losses) if losses else None)
     dist.barrier(everyone)  # nobody leaves while another still reads
     gc.enable()
     answer["counts"] = {str(number): dict(runner.counts) for number, runner in runners.items()}
     if job["keep"]:
         answer["arrays"] = _save(Path(job["arrays"]), rank, runners)
     dist.destroy_process_group(everyone)
-    for comm in comms:
+    for comm in comms.values():
         comm.destroy()
     return answer
 
 
-def _save(folder: Path, rank: int, runners: dict[int, StageRunner]) -> str:
+def _stages(
+    plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], inputs: _Inputs,
+    parameter: Callable[[str], Tensor], optimizer: Optimizer,
+) -> dict[int, StageRunner]:  # fmt: skip
+    """Runners of this rank's stages."""
+    made: dict[int, StageRunner] = {}
+    for number, comm in comms.items():
+        layout = StageLayout.of(plan, graph, number, comm)
+        made[number] = StageRunner(
+            layout, comm, inputs=inputs, parameter=parameter, optimizer=optimizer, microbatches=plan.microbatches,
+            loss=graph.operators[-1].name, redo=redone(layout, plan.stages[number].recompute),
+        )  # fmt: skip
+    return made
+
+
+def _save(folder: Path, rank: int, runners: Mapping[int, StageRunner]) -> str:
     """Gradients and weights of this rank, each with its place in the whole."""
     import numpy as np
 

@@ -21,6 +21,7 @@ from .edges import edges_of, mesh_ranks, tied_groups
 from .executor import Span
 from .optimizer import Optimizer
 from .session import TrainingSession
+from .slice_turns import checked_tokens, microbatch_samples
 
 if TYPE_CHECKING:
     from .single import SingleRun
@@ -163,6 +164,8 @@ def run_training(
         raise InputError(f"run: dtype: expected float32 or float64 (got {dtype!r})")
     small = graph.with_batch(plan.microbatch)
     check_graph(plan, small)
+    if plan.slices:
+        checked_tokens(plan, small)
     needed = sum(map(len, mesh_ranks(plan)))
     have = session.processes if session is not None else processes
     if have is not None and have < needed:
@@ -185,8 +188,9 @@ def run_training(
     from .single import single_device
 
     single = single_device(
-        small, seed=seed, microbatches=plan.microbatches, iterations=iterations, dtype=dtype, optimizer=optimizer
-    )
+        small, seed=seed, microbatches=plan.microbatches, iterations=iterations, dtype=dtype, optimizer=optimizer,
+        samples=microbatch_samples(plan),
+    )  # fmt: skip
     return TrainingRun(**{**vars(run), "difference": _difference(run, single)})
 
 
@@ -223,10 +227,14 @@ def _derived(plan: TrainingPlan, graph: Graph) -> Program:
     return make_program(
         plan.schedule,
         len(plan.stages),
-        plan.microbatches,
+        plan.microbatches_of,
         mesh_of=[stage.mesh for stage in plan.stages],
         transfers=[(a, b, gradient) for (a, b), gradient in sorted(pairs.items())],
         tied=[stages for _, stages in tied_groups(plan, graph)],
+        k=[stage.k for stage in plan.stages],
+        warmup=[stage.warmup for stage in plan.stages],
+        order=[stage.order for stage in plan.stages],
+        slices=[len(entry.tokens) for entry in plan.slices for _ in range(entry.count)],
     )
 
 

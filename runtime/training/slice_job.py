@@ -1,0 +1,61 @@
+"""What a rank of a sliced plan sets up: runners of its stages by slices, and their executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...profiles.graph import Graph
+from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.program import Action
+from .comm import MeshComm
+from .optimizer import Optimizer
+from .recompute import redone
+from .slice_executor import SliceExecutor
+from .slice_layout import SliceLayout
+from .slice_stage import SliceStage
+from .slice_turns import checked_tokens, microbatch_samples, turns_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["slice_executor", "slice_stages"]
+
+
+def slice_stages(
+    plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], *, inputs: Callable[[str, int], Tensor],
+    parameter: Callable[[str], Tensor], optimizer: Optimizer,
+) -> dict[int, SliceStage]:  # fmt: skip
+    """Runners of this rank's stages.
+
+    Parameters
+    ----------
+    plan, graph : TrainingPlan, Graph
+        What is run.
+    comms : mapping
+        Stage of this rank -> its mesh.
+    inputs, parameter, optimizer
+        As in `SliceStage`.
+
+    Raises
+    ------
+    InputError
+        If the graph cannot be run by slices, or not on these meshes.
+    """
+    tokens, turns = checked_tokens(plan, graph), turns_of(plan)
+    made: dict[int, SliceStage] = {}
+    for number, comm in comms.items():
+        layout = SliceLayout.of(plan, graph, number, comm, tokens, microbatch_samples(plan))
+        made[number] = SliceStage(
+            layout, turns, comm, inputs=inputs, parameter=parameter, optimizer=optimizer,
+            loss=graph.operators[-1].name, redo=redone(layout.any, plan.stages[number].recompute),
+        )  # fmt: skip
+    return made
+
+
+def slice_executor(
+    plan: TrainingPlan, graph: Graph, runners: Mapping[int, SliceStage], actions: Sequence[Action], rank: int,
+    dtype: Any,
+) -> SliceExecutor:  # fmt: skip
+    """What runs them."""
+    return SliceExecutor(runners, actions, plan, graph, checked_tokens(plan, graph), turns_of(plan), rank, dtype)
