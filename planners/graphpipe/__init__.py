@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from .pipedream import pipedream
+from .sequential import SequentialOptions
 from .stage_costs import SetCosts, StageCosts, stage_mesh
+from .stage_plan import ChosenStage, stage_plan
+from .stage_units import group_operators, unit_edges
 
-__all__ = ["SetCosts", "StageCosts", "stage_mesh"]
+__all__ = [
+    "ChosenStage", "SequentialOptions", "SetCosts", "StageCosts", "group_operators", "pipedream", "stage_mesh",
+    "stage_plan", "unit_edges",
+]  # fmt: skip

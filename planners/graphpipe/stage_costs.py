@@ -33,10 +33,13 @@ Bools = npt.NDArray[np.bool_]
 
 
 def stage_mesh(cluster: Cluster, devices: int) -> tuple[int, int] | None:
-    """(hosts, devices in each) of a stage: a power of two within a node, or whole nodes; None for other numbers."""
+    """(hosts, devices in each) of a stage: a power of two that divides a node, or whole nodes; None for other numbers.
+
+    Such stages always find their places beside each other (`stage_plan`).
+    """
     width = cluster.devices_per_node
     if devices < width:
-        return (1, devices) if devices & (devices - 1) == 0 else None
+        return (1, devices) if devices & (devices - 1) == 0 and width % devices == 0 else None
     return (devices // width, width) if devices % width == 0 and devices // width <= cluster.nodes else None
 
 
@@ -260,12 +263,12 @@ class StageCosts:
     def transfer_s(self, sets: SetCosts, microbatch: int, devices: int) -> Floats:
         """Seconds in which a stage sends results forward and gradients back, one microbatch.
 
-        Its devices send at once, each its own samples; where the cluster has several nodes, over the adapters of the
-        nodes that they fill, as if every neighbour were in another node: where stages will lie is not known yet.
+        Its devices send at once, each its own samples; where the cluster has several nodes, over their network
+        adapters, as if every neighbour were in another node: where stages will lie is not known yet.
         """
-        spec, one = self.cluster.spec, self.cluster.nodes == 1
+        spec, one, shape = self.cluster.spec, self.cluster.nodes == 1, stage_mesh(self.cluster, devices)
         link = spec.intra_node if one else spec.inter_node
-        lanes = devices if one else -(-devices // self.cluster.devices_per_node)
+        lanes = devices if one or shape is None else shape[0] * self.cluster.adapters(shape[1])
         sent = [(bytes_, (bytes_ > 0) * link.latency_s) for bytes_ in (sets.sent_bytes, sets.returned_bytes)]
         return sum((m * microbatch / (link.bandwidth_bytes_per_s * lanes) + s for m, s in sent), 0 * sets.sent_bytes)
 

@@ -1,0 +1,291 @@
+"""Sequential pipelines (PipeDream, Piper) on GraphPipe's stage costs: the least bottleneck, exactly.
+
+min over pipelines of max over stages TPS, as Eq. 3.1 of the paper has it, under synchronous 1F1B: the s-th stage from
+the end holds the activations of s microbatches. The published programmes carry the best bottleneck for every number
+of devices. Here the bottleneck is bisected over the values that it can take, and the programme only counts devices:
+one dimension less, and stages that are too slow drop out at once. What is found is the same, for the bottleneck is one
+of these values.
+"""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give; compiled functions have no types.
+# pyright: reportUnnecessaryIsInstance=false, reportUnknownVariableType=false
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InfeasibleError, InputError
+from ...profiles.graph import CostModel, Graph
+from ...profiles.graph.memory import OPTIMIZERS
+from ...simulator.cluster import Cluster
+from ...simulator.plan_entries import PlannerEntry
+from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.simulate import simulate_training
+from ...wording import nearest
+from .sequential_kernel import fewest_devices, shortest_sum
+from .stage_costs import SetCosts, StageCosts, stage_mesh
+from .stage_plan import ChosenStage, stage_plan
+from .stage_units import Granularity, group_operators
+
+__all__ = ["SequentialOptions", "Stages", "least_bottleneck", "plan_sequential"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+GIB = 2**30
+_MANY = 2**40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialOptions:
+    """Options of the sequential planners.
+
+    Parameters
+    ----------
+    granularity : {"layer", "heavy", "operator"}
+        What stages are made of; see `group_operators`.
+    microbatches : tuple of int, optional
+        Samples of a microbatch that are tried; by default all powers of two that divide the global batch.
+    devices : tuple of int, optional
+        Data-parallel degrees; by default all powers of two that form a mesh.
+    memory_fraction : float
+        Share of a device's memory that a plan may fill.
+    optimizer : str
+        Decides the bytes of a parameter's state.
+    overlap : bool
+        Whether transfers run beside computation.
+    max_states : int
+        Piper: downsets at most. More are refused; 40,000 is where the authors' program stops, too.
+
+    Raises
+    ------
+    InputError
+        On a value that an option does not have.
+    """
+
+    granularity: Granularity = "layer"
+    microbatches: tuple[int, ...] | None = None
+    devices: tuple[int, ...] | None = None
+    memory_fraction: float = 0.9
+    optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
+    overlap: bool = False
+    max_states: int = 40_000
+
+    def __post_init__(self) -> None:
+        for name, known in (("granularity", ("layer", "heavy", "operator")), ("optimizer", tuple(OPTIMIZERS))):
+            if getattr(self, name) not in known:
+                raise InputError(f"{name}: expected one of {', '.join(known)} (got {getattr(self, name)!r})")
+        if not 0 < self.memory_fraction <= 1:
+            raise InputError(f"memory_fraction: expected a number above 0, at most 1 (got {self.memory_fraction!r})")
+        if self.max_states < 2:
+            raise InputError(f"max_states: expected at least 2 (got {self.max_states!r})")
+        for name in ("microbatches", "devices"):
+            value = getattr(self, name)
+            if value is not None:
+                numbers = tuple(value)
+                if not numbers or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in numbers):
+                    raise InputError(f"{name}: expected positive integers (got {value!r})")
+                object.__setattr__(self, name, numbers)
+
+    @classmethod
+    def of(cls, options: SequentialOptions | Mapping[str, Any] | None) -> SequentialOptions:
+        """Options from a mapping.
+
+        Raises
+        ------
+        InputError
+            On an unknown name; the nearest one is named.
+        """
+        if options is None or isinstance(options, SequentialOptions):
+            return options or cls()
+        known = [f.name for f in fields(cls)]
+        for name in options:
+            if name not in known:
+                near = nearest(name, known)
+                raise InputError(
+                    f"unknown option {name!r}; " + (f"did you mean {near!r}?" if near else f"known: {', '.join(known)}")
+                )
+        return cls(**options)
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """All stages that a pipeline may have, as pairs of states (see `sequential_kernel`).
+
+    Parameters
+    ----------
+    low : ndarray of int64, shape (n_pairs,)
+        Lower state of each.
+    start : ndarray of int64, shape (n_states + 1,)
+        Where the pairs of each higher state begin.
+    costs : SetCosts, arrays of shape (n_pairs,)
+        What each costs.
+    units : callable
+        Pair -> its units, in order.
+    """
+
+    low: Ints
+    start: Ints
+    costs: SetCosts
+    units: Callable[[int], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best pipeline for one microbatch size."""
+
+    bottleneck_s: float
+    stages: tuple[ChosenStage, ...] = field(repr=False)
+
+
+def least_bottleneck(
+    costs: StageCosts, stages: Stages, microbatch: int, memory_bytes: float, n_devices: int
+) -> Found | None:
+    """The pipeline with the least bottleneck; of those, the least Σ of stage times (the shortest warm-up).
+
+    Parameters
+    ----------
+    costs : StageCosts
+        Prices.
+    stages : Stages
+        Candidates.
+    microbatch : int
+        b of all stages.
+    memory_bytes : float
+        What a device may hold.
+    n_devices : int
+        Devices; a plan may leave some idle.
+    """
+    count = costs.global_batch // microbatch
+    degrees = [d for d in costs.devices if d <= n_devices and costs.column(microbatch, d) >= 0]
+    if not degrees:
+        return None
+    seconds = np.stack([costs.tps(stages.costs, microbatch, d) for d in degrees], axis=1)
+    held = np.stack([_held(stages.costs, microbatch, d, memory_bytes) for d in degrees], axis=1)
+    usable = held >= 1
+    values = np.unique(seconds[usable & np.isfinite(seconds)])
+    rest = (stages.low, stages.start, seconds, held, np.array(degrees))
+    bounds = (n_devices, min(n_devices, costs.n_units), count)
+    if not values.size or not fewest_devices(values[-1], *rest, *bounds):
+        return None
+    first, last = 0, len(values) - 1
+    while first < last:
+        middle = (first + last) // 2
+        first, last = (first, middle) if fewest_devices(values[middle], *rest, *bounds) else (middle + 1, last)
+    pairs, chosen = shortest_sum(values[last], *rest, *bounds)
+    return Found(
+        float(values[last]),
+        tuple(ChosenStage(stages.units(int(p)), degrees[k], microbatch) for p, k in zip(pairs, chosen, strict=True)),
+    )
+
+
+def plan_sequential(
+    graph: Graph, cluster: Cluster, *, global_batch: int, options: SequentialOptions, costs: CostModel | None,
+    name: str, candidates: Callable[[StageCosts], Stages], progress: Callable[[str], None] | None = None,
+) -> TrainingPlan:  # fmt: skip
+    """Try every microbatch size, and keep the plan whose simulated iteration is the shortest.
+
+    Parameters
+    ----------
+    graph, cluster, global_batch
+        What is planned.
+    options : SequentialOptions
+        What may be chosen.
+    costs : CostModel, optional
+        Seconds of operators; by default a roofline of the cluster's devices.
+    name : str
+        Of the planner, in the plan and in errors.
+    candidates : callable
+        Stage costs -> the stages that this planner considers.
+    progress : callable, optional
+        Told what is being done.
+
+    Raises
+    ------
+    InputError
+        On a batch that the graph cannot be scaled to.
+    InfeasibleError
+        If nothing fits in memory.
+    """
+    started = time.perf_counter()
+    sizes = options.microbatches or _powers(global_batch)
+    degrees = options.devices or [
+        d for d in _powers(1 << cluster.n_devices.bit_length()) if d <= cluster.n_devices and stage_mesh(cluster, d)
+    ]
+    priced = StageCosts.of(
+        graph, cluster, global_batch=global_batch, microbatches=sizes, devices=degrees,
+        units=group_operators(graph, options.granularity), costs=costs, optimizer=options.optimizer,
+        overlap=options.overlap,
+    )  # fmt: skip
+    stages = candidates(priced)
+    memory = cluster.spec.memory_bytes * options.memory_fraction
+    plans: list[TrainingPlan] = []
+    for b in priced.microbatches:
+        found = least_bottleneck(priced, stages, b, memory, cluster.n_devices)
+        if found is None:
+            continue
+        if progress is not None:
+            progress(f"{name}: microbatches of {b}: {len(found.stages)} stages, {found.bottleneck_s:.4g} s per sample")
+        record = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(options).items()}
+        entry = PlannerEntry(name=name, options=record | {"microbatch": b}, evaluations=len(stages.low), seconds=0.0)
+        made = stage_plan(priced, found.stages, planner=entry, sequential=True, predicted={"tps": found.bottleneck_s})
+        plans.append(_timed(made, found))
+    if not plans:
+        raise InfeasibleError(_why(graph, cluster, priced, stages, memory, name))
+    best = min(plans, key=lambda plan: plan.predicted["seconds"])
+    spent = time.perf_counter() - started
+    return best.model_copy(update={"planner": best.planner.model_copy(update={"seconds": spent})})
+
+
+def _held(sets: SetCosts, microbatch: int, devices: int, memory_bytes: float) -> Ints:
+    """Microbatches whose activations fit; −1 where not even the state does."""
+    share = microbatch / devices
+    room = memory_bytes - sets.state_bytes - sets.work_bytes * share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fit = np.floor(room / (sets.activation_bytes * share) * (1 + 1e-12))
+    fit = np.where(sets.activation_bytes > 0, np.minimum(fit, _MANY), _MANY)
+    return np.where(room >= 0, fit, -1).astype(np.int64)
+
+
+def _powers(n: int) -> tuple[int, ...]:
+    """Powers of two that divide n."""
+    return tuple(2**k for k in range(n.bit_length()) if n % 2**k == 0)
+
+
+def _timed(plan: TrainingPlan, found: Found) -> TrainingPlan:
+    result = simulate_training(plan)
+    said = {
+        "tps": found.bottleneck_s,
+        "seconds": result.seconds,
+        "samples_per_s": plan.global_batch / result.seconds,
+        "stages": float(len(plan.stages)),
+        "depth": float(len(plan.stages)),
+    }
+    return plan.model_copy(update={"predicted": said})
+
+
+def _why(graph: Graph, cluster: Cluster, costs: StageCosts, stages: Stages, memory: float, name: str) -> str:
+    """Why nothing fits: the least that the heaviest unit needs on a device."""
+    masks = np.eye(costs.n_units, dtype=bool)
+    b, d = min(((b, d) for b in costs.microbatches for d in costs.devices if costs.column(b, d) >= 0), key=_ratio)
+    each = costs.memory(costs.of_sets(masks), b, d, b)
+    heavy = int(each.argmax())
+    first = graph.operators[costs.units[heavy][0]].name
+    if each[heavy] > memory:
+        return (
+            f"{name}: {graph.name!r} does not fit on {cluster}: the unit of {first!r} needs {each[heavy] / GIB:.4g} "
+            f"GiB on a device, which may use {memory / GIB:.4g} GiB; use devices with more memory, or finer units"
+        )
+    total = float(costs.of_sets(np.ones((1, costs.n_units), bool)).state_bytes[0])
+    return (
+        f"{name}: no pipeline of {graph.name!r} on {cluster} fits the memory: its state is {total / GIB:.4g} GiB, a "
+        f"device may use {memory / GIB:.4g} GiB beside activations; use more devices, or devices with more memory"
+    )
+
+
+def _ratio(pair: tuple[int, int]) -> tuple[float, int]:
+    return pair[0] / pair[1], pair[0]

@@ -1,0 +1,111 @@
+"""Compiled loops of the sequential pipelines' dynamic programme: stages are pairs of states, smaller and larger.
+
+A *state* is what the stages from some stage to the last one hold: state 0 nothing, the last state everything. States
+are numbered so that a smaller set comes first. A pair (low, high) is the stage that leads from one to the other.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["fewest_devices", "shortest_sum"]
+
+FAR = np.int64(1) << 40
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def fewest_devices(threshold, low, start, seconds, held, degrees, n_devices, most_stages, microbatches):
+    """The fewest stages with which all states are covered in time, or 0.
+
+    Parameters
+    ----------
+    threshold : float
+        No stage takes longer per sample.
+    low : ndarray of int64, shape (n_pairs,)
+        Lower state of each pair; pairs stand by their higher state.
+    start : ndarray of int64, shape (n_states + 1,)
+        Where the pairs of each higher state begin.
+    seconds : ndarray of float64, shape (n_pairs, n_degrees)
+        Per sample, for each data-parallel degree.
+    held : ndarray of int64, shape (n_pairs, n_degrees)
+        Microbatches that fit in memory; the s-th stage from the end holds min(s, microbatches).
+    degrees : ndarray of int64
+        Ascending.
+    n_devices, most_stages, microbatches : int
+        Devices, stages at most, microbatches of an iteration.
+    """
+    n_states = len(start) - 1
+    before = np.full(n_states, FAR)
+    before[0] = 0
+    now = np.empty(n_states, np.int64)
+    for s in range(1, most_stages + 1):
+        need = min(s, microbatches)
+        now[0] = FAR
+        some = False
+        for high in range(1, n_states):
+            best = FAR
+            for p in range(start[high], start[high + 1]):
+                rest = before[low[p]]
+                if rest + degrees[0] >= best or rest >= n_devices:
+                    continue
+                for k in range(len(degrees)):
+                    if seconds[p, k] <= threshold and held[p, k] >= need:
+                        best = min(best, rest + degrees[k])
+                        break
+            now[high] = best if best <= n_devices else FAR
+            some = some or best <= n_devices
+        if now[n_states - 1] <= n_devices:
+            return s
+        if not some:
+            return 0
+        before, now = now, before
+    return 0
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def shortest_sum(threshold, low, start, seconds, held, degrees, n_devices, most_stages, microbatches):
+    """Of all pipelines whose stages keep the threshold, the one with the least Σ seconds of its stages.
+
+    Returns
+    -------
+    pairs, chosen : ndarray of int64
+        Pair and degree (by index) of each stage, first stage first; empty if there is none.
+    """
+    n_states, n_degrees = len(start) - 1, len(degrees)
+    before = np.full((n_states, n_devices + 1), np.inf)
+    before[0] = 0.0
+    pair = np.full((most_stages + 1, n_states, n_devices + 1), -1, np.int32)
+    degree = np.zeros((most_stages + 1, n_states, n_devices + 1), np.int8)
+    best, stages = np.inf, 0
+    for s in range(1, most_stages + 1):
+        need = min(s, microbatches)
+        now = np.full((n_states, n_devices + 1), np.inf)
+        for high in range(1, n_states):
+            row = now[high]
+            for p in range(start[high], start[high + 1]):
+                rest = before[low[p]]
+                if rest[n_devices] == np.inf:
+                    continue
+                for k in range(n_degrees):
+                    t = seconds[p, k]
+                    if not t <= threshold or held[p, k] < need:
+                        continue
+                    d = degrees[k]
+                    for m in range(d, n_devices + 1):
+                        value = rest[m - d] + t
+                        if value < row[m]:
+                            row[m] = value
+                            pair[s, high, m] = p
+                            degree[s, high, m] = k
+        if now[n_states - 1, n_devices] < best:
+            best, stages = now[n_states - 1, n_devices], s
+        before = now
+    pairs, chosen = np.empty(stages, np.int64), np.empty(stages, np.int64)
+    state, m = n_states - 1, n_devices
+    for s in range(stages, 0, -1):
+        at = stages - s
+        pairs[at], chosen[at] = pair[s, state, m], degree[s, state, m]
+        m -= degrees[chosen[at]]
+        state = low[pairs[at]]
+    return pairs, chosen

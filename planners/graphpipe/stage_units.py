@@ -1,0 +1,70 @@
+"""`group_operators`: neighbouring operators that no stage separates, so that planners search over few units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ...profiles.graph import Graph
+
+__all__ = ["Granularity", "group_operators", "unit_edges"]
+
+Granularity = Literal["layer", "heavy", "operator"]
+"""A unit is a `layer` of the graph's tags, one heavy operator with the light ones around it, or one operator."""
+
+
+def group_operators(graph: Graph, granularity: Granularity = "layer") -> tuple[tuple[int, ...], ...]:
+    """Runs of neighbouring operators, in the graph's order: any run of a topological order is convex.
+
+    Operators of one `layer` tag form one unit (not under "heavy"). Others form units around a heavy operator each:
+    a light one joins the unit before it where it reads from it, and a heavy one joins light ones that it reads from.
+    A unit is entered at one place only, so that branches stay apart: what reads two other units begins one, as a
+    concatenation does, but for residual sums, whose other operand has been read by the unit already.
+
+    Parameters
+    ----------
+    graph : Graph
+        The model.
+    granularity : {"layer", "heavy", "operator"}
+        How fine.
+    """
+    if granularity == "operator":
+        return tuple((i,) for i in range(len(graph.operators)))
+    units: list[list[int]] = []
+    entered: list[set[str]] = []  # results of earlier units that each unit reads
+    unit_of: list[int] = []
+    heavy: list[bool] = []
+    for i, op in enumerate(graph.operators):
+        made = [name for name in op.inputs if name in graph.index]
+        last = len(units) - 1
+        outside = {name for name in made if unit_of[graph.index[name]] != last}
+        tagged = op.layer >= 0 and granularity == "layer"
+        if last < 0:
+            joins = False
+        elif tagged or (granularity == "layer" and graph.operators[units[last][-1]].layer >= 0):
+            joins = tagged and graph.operators[units[last][-1]].layer == op.layer
+        else:
+            reads = any(unit_of[graph.index[name]] == last for name in made)
+            joins = reads and outside <= entered[last] and not (op.heavy and heavy[last])
+        if not joins:
+            units.append([])
+            entered.append(set())
+            heavy.append(False)
+            outside = set(made)
+        units[-1].append(i)
+        unit_of.append(len(units) - 1)
+        entered[-1] |= outside
+        heavy[-1] |= op.heavy
+    return tuple(map(tuple, units))
+
+
+def unit_edges(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    """(making unit, reading unit), each once, ascending: the graph of units."""
+    unit_of = {i: u for u, group in enumerate(units) for i in group}
+    found = {
+        (unit_of[graph.index[name]], unit_of[i])
+        for i, op in enumerate(graph.operators)
+        for name in op.inputs
+        if name in graph.index
+    }
+    return tuple(sorted((a, b) for a, b in found if a != b))

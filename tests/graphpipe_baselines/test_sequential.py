@@ -1,0 +1,146 @@
+"""PipeDream and Piper on our costs: brute force over all pipelines, memory kept, order imposed, clear refusals."""
+
+import itertools
+
+import numpy as np
+import pytest
+from meshwright.errors import InfeasibleError, InputError
+from meshwright.planners.graphpipe import StageCosts, group_operators, pipedream, unit_edges
+from meshwright.planners.graphpipe.pipedream import runs
+from meshwright.planners.graphpipe.sequential import least_bottleneck
+from meshwright.profiles.graph import zoo_graph
+from meshwright.simulator.cluster import Cluster
+from meshwright.simulator.training.plan import TrainingPlan
+from meshwright.simulator.training.plan_graph import check_graph
+from meshwright.simulator.training.simulate import simulate_training
+
+CLUSTER = Cluster(1, 8, "v100-16gb")
+
+
+def priced(name, granularity="layer", batch=16, microbatches=(2, 4), devices=(1, 2, 4)):
+    graph = zoo_graph(name)
+    return StageCosts.of(
+        graph, CLUSTER, global_batch=batch, microbatches=microbatches, devices=devices,
+        units=group_operators(graph, granularity),
+    )  # fmt: skip
+
+
+def chains(n):
+    """All ways to cut n units of a line into runs."""
+    for cuts in itertools.product((False, True), repeat=n - 1):
+        bounds = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), n]
+        yield [tuple(range(a, b)) for a, b in itertools.pairwise(bounds)]
+
+
+def value(costs, pipeline, degrees, b, memory):
+    """(bottleneck, sum) of a pipeline, each stage priced by itself; None where it does not fit."""
+    masks = np.zeros((len(pipeline), costs.n_units), bool)
+    for row, units in enumerate(pipeline):
+        masks[row, list(units)] = True
+    sets, times = costs.of_sets(masks), []
+    for s, d in enumerate(degrees):
+        held = min(len(pipeline) - s, costs.global_batch // b) * b
+        if b % d or costs.memory(sets, b, d, held)[s] > memory:
+            return None
+        times.append(float(costs.tps(sets, b, d)[s]))
+    return max(times), sum(times)
+
+
+def brute(costs, pipelines, b, memory, n_devices):
+    found = []
+    for pipeline in pipelines:
+        for degrees in itertools.product(costs.devices, repeat=len(pipeline)):
+            if sum(degrees) <= n_devices:
+                found.append(value(costs, pipeline, degrees, b, memory))
+    found = [x for x in found if x is not None]
+    if not found:
+        return None
+    least = min(x for x, _ in found)
+    return least, min(y for x, y in found if x <= least * (1 + 1e-12))
+
+
+def tight(costs, b):
+    """Memories from too little for anything to plenty."""
+    whole = costs.of_sets(np.ones((1, costs.n_units), bool))
+    plenty = float(costs.memory(whole, b, 1, costs.global_batch)[0])
+    return [plenty * share for share in (0.05, 0.2, 0.3, 0.4, 0.6, 1.0)]
+
+
+@pytest.mark.parametrize(("name", "granularity"), [("tiny-uno", "layer"), ("tiny-mmt", "layer"), ("tiny-gpt", "layer")])
+def test_the_chain_programme_is_brute_force(name, granularity):
+    costs = priced(name, granularity)
+    bottlenecks = set()
+    for n_devices, b in ((3, 2), (6, 4)):
+        for memory in tight(costs, b):
+            found = least_bottleneck(costs, runs(costs), b, memory, n_devices)
+            expected = brute(costs, chains(costs.n_units), b, memory, n_devices)
+            assert (found is None) == (expected is None)
+            if found is None or expected is None:
+                continue
+            assert found.bottleneck_s == pytest.approx(expected[0], rel=1e-12)
+            again = value(costs, [s.units for s in found.stages], [s.devices for s in found.stages], b, memory)
+            assert again == pytest.approx(expected)
+            bottlenecks.add(found.bottleneck_s)
+    assert len(bottlenecks) > 2  # memory and devices mattered
+
+
+def test_a_plan_fits_and_keeps_the_line(tmp_path):
+    graph = zoo_graph("tiny-uno")
+    plan = pipedream(graph, CLUSTER, global_batch=16, options={"microbatches": (2,), "devices": (1,)})
+    result = simulate_training(plan)
+    assert result.fits
+    assert plan.predicted["seconds"] == result.seconds
+    edges = {(t.source, t.target) for t in plan.transfers}
+    n = len(plan.stages)
+    assert n > 2
+    assert {(s, s + 1) for s in range(n - 1)} <= edges  # branches wait for each other, as a line has it
+    assert {s.last for s in plan.stages[:-1]} == {s.first for s in plan.stages[1:]}
+    check_graph(plan, graph.with_batch(2))
+    assert TrainingPlan.load(plan.save(tmp_path / "plan.json")) == plan
+
+
+def test_ordering_transfers_carry_nothing_and_cost_a_message_at_most():
+    """What is read crosses with its bytes; the order of neighbours that read nothing of each other with none."""
+    graph = zoo_graph("tiny-uno")
+    plan = pipedream(graph, CLUSTER, global_batch=16, options={"microbatches": (2,), "devices": (1,)})
+    stage_of = {op.name: s for s, x in enumerate(plan.stages) for op in graph.operators[x.first : x.last]}
+    read = {
+        (stage_of[name], stage_of[op.name]) for op in graph.operators for name in op.inputs
+        if name in stage_of and stage_of[name] != stage_of[op.name]
+    }  # fmt: skip
+    carried = {(t.source, t.target) for t in plan.transfers if t.bytes > 0}
+    assert carried == read
+    assert all(t.target == t.source + 1 for t in plan.transfers if t.bytes == 0)
+
+
+def test_units_are_runs_and_branches_stay_apart():
+    for name in ("tiny-mmt", "tiny-dlrm", "tiny-uno", "tiny-gpt", "tiny-moe", "tiny-resnet", "bert-large"):
+        graph = zoo_graph(name)
+        for granularity in ("layer", "heavy", "operator"):
+            units = group_operators(graph, granularity)
+            assert [i for unit in units for i in unit] == list(range(len(graph.operators)))
+            assert all(a < b for a, b in unit_edges(graph, units))
+    graph = zoo_graph("tiny-uno")
+    edges = unit_edges(graph, group_operators(graph))
+    assert sum(b == max(e[1] for e in edges) for _, b in edges) == 2  # the concatenation reads two branches
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"granularty": "layer"}, "did you mean 'granularity'"),
+        ({"granularity": "layers"}, "granularity: expected one of"),
+        ({"memory_fraction": 0}, "memory_fraction"),
+        ({"microbatches": (3,)}, "do not divide the global batch of 16"),
+        ({"devices": ()}, "devices: expected positive integers"),
+    ],
+)
+def test_bad_options_are_one_line(options, said):
+    with pytest.raises(InputError, match=said) as error:
+        pipedream(zoo_graph("tiny-uno"), CLUSTER, global_batch=16, options=options)
+    assert "\n" not in str(error.value)
+
+
+def test_too_large_a_model_is_refused():
+    with pytest.raises(InfeasibleError, match=r"'gpt3-39b' .*GiB"):
+        pipedream(zoo_graph("gpt3-39b"), CLUSTER, global_batch=8, options={"microbatches": (1,)})
