@@ -1,24 +1,24 @@
-"""The series–parallel tree that the partitioner works on: units in series and in parallel, equal branches recognised.
-
-A set of units is in *series* at a place of its topological order where all that come before precede all that come after;
-it is *parallel* where it falls apart into parts without any order between them. A set that is neither is made a
-series–parallel one by adding dependencies (§3.5: "an arithmetically identical one"): its units are taken level by level.
-"""
+"""The series–parallel tree that the partitioner works on: units in series and in parallel, equal branches recognised."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass
 
 from ...profiles.graph import Graph
+from ...profiles.graph.series_parallel import Leaf, SPTree, operators_of, sp_tree
+from ...profiles.graph.series_parallel import Parallel as PlainParallel
+from ...profiles.graph.series_parallel import Series as PlainSeries
 
-__all__ = ["Branch", "Parallel", "Series", "chain_of", "collapsed", "decompose", "grouped"]
+__all__ = ["Branch", "Parallel", "Series", "Units", "chain_of", "grouped", "planning_tree"]
 
-Bools = npt.NDArray[np.bool_]
+MOST_COUNTS = 512
+"""Ways of counting branches of each class that are searched; with more, stages do not hold whole branches of both
+halves of them."""
+
+Units = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,9 @@ class Series:
     ----------
     children : tuple
         Units (int) and `Parallel` parts.
-    converted : bool
-        Whether dependencies were added to make it a series.
     """
 
     children: tuple[int | Parallel, ...]
-    converted: bool = False
 
     @property
     def units(self) -> tuple[int, ...]:
@@ -73,108 +70,46 @@ class Parallel:
         return tuple(u for b in self.branches for m in b.members for u in m.units)
 
 
-def decompose(after: Bools) -> Series:
-    """The tree of units 0 … n − 1 in topological order, with every branch in a class of its own.
-
-    Parameters
-    ----------
-    after : ndarray of bool, shape (n, n)
-        [u, v]: v comes after u, transitively closed.
-    """
-    related = after | after.T
-    np.fill_diagonal(related, True)
-    return _series(list(range(len(after))), after, related)
-
-
-def _series(units: list[int], after: Bools, related: Bools) -> Series:
-    if len(units) == 1:
-        return Series((units[0],))
-    here = np.array(units)
-    inside = after[np.ix_(here, here)]
-    before_all = np.concatenate(([0], np.cumsum(inside.sum(axis=1))))  # pairs whose first is among the first i
-    n = len(units)
-    within = np.array([inside[:i, :i].sum() for i in range(n + 1)])
-    cuts = [i for i in range(1, n) if before_all[i] - within[i] == i * (n - i)]
-    if cuts:
-        parts = [units[a:b] for a, b in zip([0, *cuts], [*cuts, n], strict=True)]
-        children: list[int | Parallel] = []
-        converted = False
-        for part in parts:
-            if len(part) == 1:
-                children.append(part[0])
-                continue
-            made = _series(part, after, related)
-            children += made.children  # a part that has no cut is one parallel child, or was converted
-            converted |= made.converted
-        return Series(tuple(children), converted)
-    parts = _components(units, related)
-    if len(parts) > 1:
-        return Series((Parallel(tuple(Branch((_series(part, after, related),)) for part in parts)),))
-    return Series(tuple(_levels(units, inside)), True)
-
-
-def _components(units: list[int], related: Bools) -> list[list[int]]:
-    left, parts = set(units), list[list[int]]()
-    while left:
-        found, stack = set[int](), [min(left)]
-        while stack:
-            u = stack.pop()
-            if u in found:
-                continue
-            found.add(u)
-            stack += [v for v in left if related[u, v] and v not in found]
-        parts.append(sorted(found))
-        left -= found
-    return sorted(parts)
-
-
-def _levels(units: list[int], inside: Bools) -> list[int | Parallel]:
-    """Longest-path levels; the units of one level do not depend on each other."""
-    level = np.zeros(len(units), np.int64)
-    for i in range(len(units)):
-        level[i] = max((int(level[j]) + 1 for j in np.flatnonzero(inside[:, i])), default=0)
-    children: list[int | Parallel] = []
-    for k in range(int(level.max()) + 1):
-        mine = [units[i] for i in np.flatnonzero(level == k)]
-        one = Parallel(tuple(Branch((Series((u,)),)) for u in mine)) if len(mine) > 1 else mine[0]
-        children.append(one)
-    return children
-
-
-def collapsed(tree: Series, keep: Callable[[Parallel], bool]) -> tuple[Series, tuple[tuple[int, ...], ...]]:
-    """The tree whose parallel parts that are not worth planning are one unit each.
-
-    Returns
-    -------
-    (Series, tuple of tuple of int)
-        The tree over new units, and the old units of each, in the tree's order.
-    """
-    groups: list[tuple[int, ...]] = []
-
-    def new(units: Sequence[int]) -> int:
-        groups.append(tuple(units))
-        return len(groups) - 1
-
-    def walk(node: Series) -> Series:
-        children: list[int | Parallel] = []
-        for child in node.children:
-            if isinstance(child, int):
-                children.append(new((child,)))
-            elif keep(child):
-                children.append(Parallel(tuple(Branch(tuple(walk(m) for m in b.members)) for b in child.branches)))
-            else:
-                children.append(new(child.units))
-        return replace(node, children=tuple(children))
-
-    return walk(tree), tuple(groups)
-
-
 def chain_of(n: int) -> Series:
     """Sequential pipelines: all units one after the other."""
     return Series(tuple(range(n)))
 
 
-def grouped(tree: Series, graph: Graph, units: Sequence[Sequence[int]]) -> Series:
+def planning_tree(
+    graph: Graph, groups: Sequence[Sequence[int]], keep: Callable[[tuple[int, ...]], bool]
+) -> tuple[Series, Units]:
+    """The tree of a graph whose operators are in groups, every branch in a class of its own.
+
+    Graphs that are not series-parallel are given more precedence (`sp_tree`): they compute the same.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    groups : sequence of sequence of int
+        Operators that no stage boundary separates.
+    keep : callable
+        Whether a parallel part of these operators is worth planning; if not, it is one unit.
+
+    Returns
+    -------
+    (Series, tuple of tuple of int)
+        The tree, and the operators of each of its units, in the tree's order: a topological one.
+    """
+    units: list[tuple[int, ...]] = []
+
+    def walk(node: SPTree) -> tuple[int | Parallel, ...]:
+        if isinstance(node, PlainSeries):
+            return tuple(c for child in node.children for c in walk(child))
+        if isinstance(node, PlainParallel) and keep(operators_of(node)):
+            return (Parallel(tuple(Branch((Series(walk(child)),)) for child in node.children)),)
+        units.append(node.operators if isinstance(node, Leaf) else tuple(sorted(operators_of(node))))
+        return (len(units) - 1,)
+
+    return Series(walk(sp_tree(graph, groups=[list(g) for g in groups]))), tuple(units)
+
+
+def grouped(tree: Series, graph: Graph, units: Units) -> Series:
     """The same tree with equal branches in one class each."""
 
     def walk(node: Series) -> Series:
@@ -187,13 +122,22 @@ def grouped(tree: Series, graph: Graph, units: Sequence[Sequence[int]]) -> Serie
             for branch in child.branches:
                 for member in branch.members:
                     classes.setdefault(_signature(graph, units, member), []).append(walk(member))
-            children.append(Parallel(tuple(Branch(tuple(members)) for members in classes.values())))
-        return replace(node, children=tuple(children))
+            children.append(_nested(tuple(Branch(tuple(members)) for members in classes.values())))
+        return Series(tuple(children))
 
     return walk(tree)
 
 
-def _signature(graph: Graph, units: Sequence[Sequence[int]], branch: Series) -> str:
+def _nested(branches: tuple[Branch, ...]) -> Parallel:
+    """One parallel part, or two halves beside each other where there are too many ways of counting branches."""
+    ways = math.prod(len(b.members) + 1 for b in branches)
+    if ways <= MOST_COUNTS or len(branches) == 1:
+        return Parallel(branches)
+    half = len(branches) // 2
+    return Parallel(tuple(Branch((Series((_nested(part),)),)) for part in (branches[:half], branches[half:])))
+
+
+def _signature(graph: Graph, units: Units, branch: Series) -> str:
     """Hash that is the same for the same computation with the same surroundings under other names."""
     turn = {u: n for n, u in enumerate(branch.units)}
     place: dict[str, str] = {}
