@@ -31,21 +31,21 @@ def run_compiled(program: Program, costs: Prepared) -> ActionTimes:
     finish = costs.duration.copy()
     arrived = np.full(messages.n_messages, np.nan)
     at = offsets[:-1].copy()
-    links = (costs.seconds, costs.gather_s, costs.resources, np.zeros(costs.n_resources), costs.overlap)
+    links = (costs.seconds, costs.gather_s, costs.each, costs.resources, np.zeros(costs.n_resources), costs.overlap)
     _run(messages.word, offsets, links, at, finish, arrived)
     if np.any(at < offsets[1:]):
         raise deadlock(program, at)
     start = np.empty_like(finish)  # of the next action when the last one ends
     start[1:] = finish[:-1]
     start[offsets[:-1][offsets[:-1] < len(start)]] = 0.0
-    sent = arrived - np.repeat(costs.seconds, messages.units)
+    sent = arrived - (costs.seconds if costs.each else np.repeat(costs.seconds, messages.units))
     return ActionTimes(start, finish, sent, arrived)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
 def _run(word, offsets, links, at, finish, arrived):
     """`finish` holds durations at first. A message's arrival is NaN, then −1 − mesh while that mesh waits for it."""
-    seconds, gather, resources, free, overlap = links
+    seconds, gather, each, resources, free, overlap = links
     n = len(offsets) - 1
     clock = np.zeros(n)
     leaves = 1
@@ -82,7 +82,7 @@ def _run(word, offsets, links, at, finish, arrived):
                     if not ready >= 0.0:
                         arrived[m] = -1.0 - mesh
                         break
-                    g = gather[what >> PAIR]
+                    g = gather[m if each else what >> PAIR]
                     now = max(now, ready + g) if overlap else max(now, ready) + g
                 finish[row] = now
                 row += 1
@@ -111,7 +111,7 @@ def _run(word, offsets, links, at, finish, arrived):
             r = resources[pair, k]
             if r >= 0:
                 begin = max(begin, free[r])
-        end = begin + seconds[pair]
+        end = begin + seconds[m if each else pair]
         for k in range(resources.shape[1]):
             r = resources[pair, k]
             if r >= 0:

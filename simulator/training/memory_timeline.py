@@ -74,12 +74,13 @@ def memory_timeline(
     activation_bytes: Sequence[float],
     work_bytes: Sequence[float],
     limit_bytes: float,
+    share: Floats | None = None,
 ) -> MemoryTimeline:
     """Memory over time of one iteration.
 
-    The activations of a microbatch live from the start of its forward to the end of its backward, or of the weights'
-    half where that is split off (of its forward, where nothing is trained). Work lives while something is computed.
-    Buffers of messages under way are not counted.
+    The activations of a microbatch, or of a token slice of it, live from the start of its forward to the end of its
+    backward, or of the weights' half where that is split off (of its forward, where nothing is trained). Work lives
+    while something is computed. Buffers of messages under way are not counted.
 
     Parameters
     ----------
@@ -88,9 +89,11 @@ def memory_timeline(
     start, finish : ndarray, shape (n,)
         When.
     state_bytes, activation_bytes, work_bytes : sequence of float
-        For each stage, on one device: always, per microbatch, while it computes.
+        For each stage, on one device: always, per microbatch of its own, while it computes.
     limit_bytes : float
         What a device has.
+    share : ndarray, shape (n_microbatches, n_slices), optional
+        What each token slice is of the microbatch that `activation_bytes` are of.
     """
     c = program.columns
     kept, work = np.asarray(activation_bytes, dtype=np.float64), np.asarray(work_bytes, dtype=np.float64)
@@ -102,9 +105,10 @@ def memory_timeline(
         rows = np.arange(int(c.offsets[mesh]), int(c.offsets[mesh + 1]))
         rows = rows[np.isin(c.op[rows], (F, B, W))]
         stage = c.stage[rows]
+        bytes_kept = kept[stage] if share is None else kept[stage] * share[c.microbatch[rows], c.slice[rows]]
         steps = np.empty(2 * len(rows))  # at each start and each finish, in this order: a mesh does one thing at a time
-        steps[0::2] = np.where(c.op[rows] == F, kept[stage], 0.0) + work[stage]
-        steps[1::2] = -work[stage] - np.where(freeing[rows], kept[stage], 0.0)
+        steps[0::2] = np.where(c.op[rows] == F, bytes_kept, 0.0) + work[stage]
+        steps[1::2] = -work[stage] - np.where(freeing[rows], bytes_kept, 0.0)
         at = np.column_stack((start[rows], finish[rows])).reshape(-1)
         times.append(np.concatenate(([0.0], at)))
         sizes.append(np.concatenate(([state[mesh]], state[mesh] + np.cumsum(steps))))
@@ -112,7 +116,7 @@ def memory_timeline(
 
 
 def in_flight(program: Program) -> npt.NDArray[np.int64]:
-    """For each stage, most microbatches (or slices) whose activations are kept at once."""
+    """For each stage, most of its own microbatches (or token slices) whose activations are kept at once."""
     c, freeing = program.columns, _frees(program)
     rows = np.flatnonzero(np.isin(c.op, (F, B, W)))
     rows = rows[np.argsort(c.stage[rows], kind="stable")]  # stage by stage, each in its order

@@ -60,7 +60,8 @@ class TrainingPlan(SparseEntry):
     @model_validator(mode="after")
     def _consistent(self) -> TrainingPlan:
         batch = (self.global_batch, self.microbatches)
-        problems = contradictions(self.cluster, self.meshes, self.stages, self.transfers, batch, self.schedule)
+        entries = (self.cluster, self.meshes, self.stages, self.transfers)
+        problems = contradictions(*entries, batch, self.schedule, self.slices, self.model.order)
         if problems:
             raise ValueError(_said(problems))
         return self
@@ -175,6 +176,7 @@ def _between(data: Mapping[str, Any]) -> list[Problem]:
     """What is wrong between the entries of a file, as far as they can be read."""
     batch = [data.get(key) for key in ("global_batch", "microbatches")]
     schedule = data.get("schedule", "1f1b")
+    model = piece(ModelEntry, data.get("model"))
     counts = [x for x in batch if isinstance(x, int) and not isinstance(x, bool)]
     return contradictions(
         piece(ClusterEntry, data.get("cluster")),
@@ -183,6 +185,8 @@ def _between(data: Mapping[str, Any]) -> list[Problem]:
         [piece(TransferEntry, x) for x in _list(data.get("transfers"))],
         (counts[0], counts[1]) if len(counts) == 2 else None,
         schedule if isinstance(schedule, str) else None,
+        [piece(SliceEntry, x) for x in _list(data.get("slices"))],
+        () if model is None else model.order,
     )
 
 

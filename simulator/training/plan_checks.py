@@ -9,8 +9,9 @@ from ..cluster import Cluster
 from ..mesh import Mesh
 from ..plan_build import cluster_of
 from ..plan_entries import ClusterEntry, Problem
-from .plan_entries import MeshEntry, StageEntry, TransferEntry
+from .plan_entries import MeshEntry, SliceEntry, StageEntry, TransferEntry
 from .plan_fit import schedule_problems, transfer_problems
+from .plan_passes import microbatch_problems, slice_problems
 
 __all__ = ["contradictions"]
 
@@ -22,6 +23,8 @@ def contradictions(
     transfers: Sequence[TransferEntry | None],
     batch: tuple[int, int] | None,
     schedule: str | None = None,
+    slices: Sequence[SliceEntry | None] = (),
+    order: Sequence[int] = (),
 ) -> list[Problem]:
     """Where something is wrong, and what. Entries that could not be read are None, and what needs them is not checked.
 
@@ -33,10 +36,16 @@ def contradictions(
         Global batch and microbatches.
     schedule : str, optional
         The schedule; whether the stages fit it is checked where nothing else is wrong.
+    slices : sequence of SliceEntry, optional
+        Token slices.
+    order : sequence of int, optional
+        The order of operators that stages count in.
     """
-    problems: list[Problem] = []
-    if batch is not None and batch[1] > 0 and batch[0] % batch[1]:
-        problems.append((("microbatches",), f"{batch[1]} do not divide the global batch of {batch[0]}"))
+    problems = microbatch_problems(batch, stages, transfers, bool(slices))
+    problems += slice_problems(batch, slices, stages)
+    if sorted(order) != list(range(len(order))):
+        said = f"expected each of 0 … {len(order) - 1} once; an order holds every operator of the graph"
+        problems.append((("model", "order"), said))
     try:
         where = None if cluster is None else cluster_of(cluster)
     except InputError as error:  # a link without bandwidth, less memory than is usable
@@ -54,7 +63,7 @@ def contradictions(
         and not problems
         and (len(whole[0]) == len(stages) and len(whole[1]) == len(transfers))
     ):
-        problems += schedule_problems(schedule, batch[1], whole[1], whole[0], len(meshes))
+        problems += schedule_problems(schedule, batch, whole[1], whole[0], len(meshes), bool(slices))
     return problems
 
 

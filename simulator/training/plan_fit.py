@@ -9,10 +9,10 @@ from ...wording import nearest
 from ..plan_entries import Problem
 from ..sharding import ShardingSpec
 from .plan_entries import StageEntry, TransferEntry
+from .plan_passes import stage_pass_problems
 from .program_transfers import longest_paths
-from .schedule_orders import ORDERS, SLICED, Pipeline, check_layout
-
-_COMING = SLICED
+from .schedule_orders import ORDERS, Pipeline, check_layout
+from .schedules import make_program
 
 __all__ = ["schedule_problems", "transfer_problems"]
 
@@ -45,10 +45,29 @@ def transfer_problems(transfers: Sequence[TransferEntry | None], stages: Sequenc
 
 
 def schedule_problems(
-    schedule: str, microbatches: int, transfers: Sequence[TransferEntry], stages: Sequence[StageEntry], n_meshes: int
+    schedule: str,
+    batch: tuple[int, int],
+    transfers: Sequence[TransferEntry],
+    stages: Sequence[StageEntry],
+    n_meshes: int,
+    sliced: bool = False,
 ) -> list[Problem]:
-    """Whether stages that are each right can be run by a schedule."""
-    if schedule not in (*ORDERS, *_COMING):
+    """Whether stages that are each right can be run by a schedule.
+
+    Parameters
+    ----------
+    schedule : str
+        Its name.
+    batch : (int, int)
+        Global batch and microbatches.
+    transfers, stages : sequence
+        The plan's.
+    n_meshes : int
+        Meshes.
+    sliced : bool
+        Whether microbatches are cut into token slices.
+    """
+    if schedule not in ORDERS:
         near = nearest(schedule, list(ORDERS))
         hint = f"did you mean {near!r}?" if near else f"known: {', '.join(ORDERS)}"
         return [(("schedule",), f"unknown schedule {schedule!r}; {hint}")]
@@ -62,10 +81,17 @@ def schedule_problems(
         depth = longest_paths(len(stages), edges)
     except InputError as error:
         return [(("transfers",), str(error).removeprefix("transfers: "))]
-    if schedule in _COMING:
-        return []
+    counts = [batch[0] // stage.microbatch if stage.microbatch else batch[1] for stage in stages]
+    problems = stage_pass_problems(schedule, counts, stages, sliced)
+    if problems:
+        return problems
     try:
-        check_layout(schedule, Pipeline.of(homes, microbatches, depth))
+        check_layout(schedule, Pipeline.of(homes, counts, depth, edges=edges))
+        if schedule in ("kfkb", "explicit"):  # the others never wait for ever
+            make_program(
+                schedule, len(stages), counts, mesh_of=homes, transfers=edges or None, k=[s.k for s in stages],
+                warmup=[s.warmup for s in stages], order=[s.order for s in stages],
+            )  # fmt: skip
     except InputError as error:
-        return [(("schedule",), str(error))]
+        return [(("schedule",), str(error).removeprefix("program: "))]
     return []

@@ -63,11 +63,11 @@ class _Network:
         pair = message // costs.messages.units
         way = [r for r in costs.resources[pair].tolist() if r >= 0]
         begin = max([clock.now, *(self.free[r] for r in way)])
-        end = begin + float(costs.seconds[pair])
+        end = begin + float(costs.seconds[message if costs.each else pair])
         for r in way:
             self.free[r] = end
         self.times.sent[message], self.times.arrived[message] = begin, end
-        gathered = end + float(costs.gather_s[pair])
+        gathered = end + float(costs.gather_s[message if costs.each else pair])
         clock.at(self.usable[message], gathered if costs.overlap else end)
         clock.at(done, clock.now if costs.overlap else end)
 
@@ -87,7 +87,7 @@ def _mesh(
         elif kind[row] == RECEIVE:
             yield network.usable[message]
             if not costs.overlap:
-                yield clock.until(clock.now + float(costs.gather_s[message // costs.messages.units]))
+                yield clock.until(clock.now + float(costs.gathering_s(number[row])))
         else:
             yield clock.until(clock.now + float(costs.duration[row]))
         times.finish[row] = clock.now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -11,9 +12,11 @@ import numpy.typing as npt
 
 from ..timeline import Timeline
 from .action_columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, F, W
+from .closed_form import closed_form
 from .memory_timeline import MemoryTimeline, in_flight, memory_timeline
-from .plan import TrainingPlan
-from .plan_program import PlanLinks
+from .plan import StageEntry, TrainingPlan
+from .plan_links import PlanLinks
+from .plan_program import slice_share
 from .program import Program
 from .run_words import explain
 from .timing import ActionTimes, Prepared
@@ -92,13 +95,13 @@ class TrainingResult:
     @property
     def model_flops(self) -> float:
         """FLOPs of one iteration: of the forward passes, and twice as many backward; what is done again not counted."""
-        forward = sum(s.flops for s in self.plan.stages) * self.plan.microbatches
+        forward = self._forward_flops(self.plan.stages)
         return forward * (3.0 if self._trained else 1.0)
 
     @property
     def hardware_flops(self) -> float:
         """`model_flops`, and the forward passes that stages with full recomputation do again."""
-        again = sum(s.flops for s in self.plan.stages if s.recompute == "full") * self.plan.microbatches
+        again = self._forward_flops([s if s.recompute == "full" else None for s in self.plan.stages])
         return self.model_flops + (again if self._trained else 0.0)
 
     @property
@@ -134,18 +137,13 @@ class TrainingResult:
 
     @cached_property
     def in_flight(self) -> npt.NDArray[np.int64]:
-        """For each stage, most microbatches whose activations are kept at once."""
+        """For each stage, most of its own microbatches (or token slices) whose activations are kept at once."""
         return in_flight(self.program)
 
-    @property
+    @cached_property
     def pipeline_s(self) -> float:
-        """Alpa's Eq. 2, Σ t + (B − 1) · max t with what is done once an iteration spread over B; no communication."""
-        m = self.plan.microbatches
-        t = [
-            s.forward_s + s.backward_input_s + s.backward_weight_s + (s.reduce_s + s.update_s) / m
-            for s in self.plan.stages
-        ]
-        return sum(t) + (m - 1) * max(t)
+        """A planner's closed form for this pipeline, without communication; see `closed_form`."""
+        return closed_form(self.plan)
 
     def memory(self) -> MemoryTimeline:
         """Memory over time."""
@@ -158,6 +156,7 @@ class TrainingResult:
             [s.activation_bytes for s in stages],
             [s.work_bytes for s in stages],
             self.memory_bytes,
+            slice_share(self.plan),
         )
 
     def timeline(self) -> Timeline:
@@ -173,7 +172,7 @@ class TrainingResult:
         lane, name = c.mesh[shown], number[c.op[shown]]
         name[np.isin(c.op[shown], (RECV_F, RECV_B))] = len(kinds)
         sends = np.flatnonzero(np.isin(c.op, (SEND_F, SEND_B)))
-        sends = sends[self.costs.seconds[messages.message[sends] // messages.units] > 0] if len(sends) else sends
+        sends = sends[self.costs.sending_s(messages.message[sends]) > 0] if len(sends) else sends
         sent = messages.message[sends]
         n = self.program.n_meshes
         return Timeline(
@@ -194,6 +193,10 @@ class TrainingResult:
     def __str__(self) -> str:
         return self.explain()
 
+    def _forward_flops(self, stages: Sequence[StageEntry | None]) -> float:
+        counts = self.plan.microbatches_of
+        return sum(s.flops * n for s, n in zip(stages, counts, strict=True) if s is not None)
+
     @property
     def _trained(self) -> bool:
         return bool(np.any(self.program.columns.op == B))
@@ -205,7 +208,7 @@ class TrainingResult:
         spent = np.where(np.isin(c.op, (SEND_F, SEND_B)), self.times.finish - self.times.start, 0.0)
         if not costs.overlap and len(costs.gather_s):
             receives = np.isin(c.op, (RECV_F, RECV_B))
-            spent[receives] = costs.gather_s[costs.messages.message[receives] // costs.messages.units]
+            spent[receives] = costs.gathering_s(costs.messages.message[receives])
         return spent
 
     def _per_mesh(self, seconds: Floats) -> Floats:

@@ -18,7 +18,7 @@ def explain(result: TrainingResult) -> str:
     """What `TrainingResult.explain` gives."""
     plan = result.plan
     lines = [
-        f"{plan.model.name}, {plan.schedule}, {plan.microbatches} microbatches on {len(plan.meshes)} mesh(es), "
+        f"{plan.model.name}, {plan.schedule}, {_fed(result)} on {len(plan.meshes)} mesh(es), "
         f"{int(result.devices.sum())} devices: {result.seconds:.4g} s an iteration ({result.engine})",
         f"{result.samples_per_s:.4g} samples/s, {result.pflops:.4g} PFLOP/s, MFU {result.mfu:.1%}, "
         f"bubble {result.bubble:.1%}",
@@ -36,7 +36,8 @@ def explain(result: TrainingResult) -> str:
         )
     if result.seconds > 0:
         share = result.pipeline_s / result.seconds
-        lines += ["", f"Eq. 2 (no communication): {result.pipeline_s:.4g} s, {share:.1%} of it"]
+        name = "Σ t + (K - 1) max t over slices" if plan.slices else "Eq. 2"
+        lines += ["", f"{name} (no communication): {result.pipeline_s:.4g} s, {share:.1%} of it"]
     predicted = plan.predicted.get("seconds")
     if predicted and result.seconds > 0:
         lines.append(f"the plan predicted {predicted:.4g} s ({predicted / result.seconds - 1:+.1%})")
@@ -48,6 +49,14 @@ def explain(result: TrainingResult) -> str:
         )
     lines += _crossing(result)
     return "\n".join(lines)
+
+
+def _fed(result: TrainingResult) -> str:
+    """How many microbatches, and slices of them."""
+    counts = sorted(set(result.program.microbatches_of))
+    said = f"{' to '.join(map(str, (counts[0], counts[-1])[: len(counts)]))} microbatches"
+    slices = sum(len(entry.tokens) * entry.count for entry in result.plan.slices)
+    return f"{said} in {slices} slices" if slices else said
 
 
 def _parts(result: TrainingResult) -> tuple[np.ndarray, ...]:
@@ -68,11 +77,13 @@ def _crossing(result: TrainingResult) -> list[str]:
         sent = sum(way.sent_bytes for _, way in ways)
         once = " once an iteration" if what == "tied" else ""
         methods = "/".join(dict.fromkeys(way.method for _, way in ways))
+        seconds, gather_s = float(np.max(link.seconds)), float(np.max(link.gather_s))
+        sliced = ", a slice up to" if np.ndim(link.seconds) else ","
         rows.append(
             (
-                link.seconds + link.gather_s,
-                f"  stage {a} -> {b} {what}: {n_bytes / 2**20:.4g} MiB as {sent / 2**20:.4g} MiB sent{once}, "
-                f"{link.seconds * 1e3:.3g} ms + {link.gather_s * 1e3:.3g} ms gathering ({methods})",
+                seconds + gather_s,
+                f"  stage {a} -> {b} {what}: {n_bytes / 2**20:.4g} MiB as {sent / 2**20:.4g} MiB sent{once}{sliced} "
+                f"{seconds * 1e3:.3g} ms + {gather_s * 1e3:.3g} ms gathering ({methods})",
             )
         )
     rows.sort(key=lambda row: -row[0])

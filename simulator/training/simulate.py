@@ -6,7 +6,8 @@ from typing import Literal, get_args
 
 from ...errors import InputError
 from .plan import TrainingPlan
-from .plan_program import plan_links, plan_program, plan_timing
+from .plan_links import plan_links, plan_timing
+from .plan_program import plan_program
 from .resharding import Method
 from .run_result import TrainingResult
 from .timing import prepared

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from .action_columns import REDUCE, UPDATE, B, F, W
+from . import timing_kernels
 from .program import Program
 from .program_messages import Messages, Pair, messages_of
 
 __all__ = ["ActionTimes", "Link", "Prepared", "Timing", "prepared"]
+
+_compiled: Any = timing_kernels  # numba functions have no types
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,17 +28,17 @@ class Link:
 
     Parameters
     ----------
-    seconds : float
-        From when the link is free to when the last byte has arrived.
-    gather_s : float
-        What the receiving mesh then does to have its shards (the local all-gather), seconds.
+    seconds : float or array_like, shape (n_microbatches, n_slices)
+        From when the link is free to when the last byte has arrived; of each message, where they differ.
+    gather_s : float or array_like
+        What the receiving mesh then does to have its shards (the local all-gather), seconds; likewise.
     resources : tuple
         What the message occupies meanwhile, by any names: a mesh's ports, a node's network adapters. Messages that
         share one go one after the other, first asked first served.
     """
 
-    seconds: float = 0.0
-    gather_s: float = 0.0
+    seconds: float | Floats = 0.0
+    gather_s: float | Floats = 0.0
     resources: tuple[Hashable, ...] = ()
 
 
@@ -45,8 +48,10 @@ class Timing:
 
     Parameters
     ----------
-    forward_s, backward_input_s, backward_weight_s : array_like, shape (n_stages,) or (n_stages, n_slices)
-        One microbatch (or slice of one). A backward whose weights' half is not split off takes the sum of both.
+    forward_s, backward_input_s, backward_weight_s : array_like
+        Shape (n_stages,), (n_stages, n_slices) or (n_stages, n_microbatches, n_slices). One microbatch of the stage, or
+        slice of one. A backward whose weights' half is not split off takes the sum of both. What a stage has fewer of
+        than another is not read.
     reduce_s, update_s : array_like, shape (n_stages,)
         Once an iteration.
     links : mapping, optional
@@ -75,7 +80,7 @@ class Timing:
             if not np.all(np.isfinite(values) & (values >= 0)):
                 raise InputError(f"Timing.{name}: expected finite seconds >= 0 (got {values.tolist()})")
         for pair, link in self.links.items():
-            if not all(np.isfinite(x) and x >= 0 for x in (link.seconds, link.gather_s)):
+            if not all(np.all(np.isfinite(x) & (np.asarray(x) >= 0)) for x in (link.seconds, link.gather_s)):
                 raise InputError(f"Timing.links: {pair}: expected finite seconds >= 0 (got {link})")
 
 
@@ -89,8 +94,8 @@ class Prepared:
         Which send each receive waits for.
     duration : ndarray, shape (n,)
         Seconds of each computation; 0 for sends and receives.
-    seconds, gather_s : ndarray, shape (n_pairs,)
-        Of each message of a pair.
+    seconds, gather_s : ndarray, shape (n_pairs,) or (n_messages,)
+        Of each message of a pair; or of each message, where they differ.
     resources : ndarray of int32, shape (n_pairs, most)
         What each pair's messages occupy, −1 for nothing.
     n_resources : int
@@ -106,6 +111,19 @@ class Prepared:
     resources: npt.NDArray[np.int32]
     n_resources: int
     overlap: bool
+
+    def sending_s(self, message: npt.NDArray[np.int64]) -> Floats:
+        """Seconds of messages, by their numbers."""
+        return self.seconds[message if self.each else message // self.messages.units]
+
+    def gathering_s(self, message: npt.NDArray[np.int64]) -> Floats:
+        """Seconds for which the receiver of messages gathers, by their numbers."""
+        return self.gather_s[message if self.each else message // self.messages.units]
+
+    @property
+    def each(self) -> bool:
+        """Whether the messages of a pair differ."""
+        return len(self.seconds) != len(self.messages.pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,42 +154,63 @@ def prepared(program: Program, timing: Timing) -> Prepared:
     """
     c, messages = program.columns, messages_of(program)
     slices = int(c.slice.max(initial=0)) + 1
-    table = np.zeros((9, program.n_stages, slices))
-    for op, name in ((F, "forward_s"), (B, "backward_input_s"), (W, "backward_weight_s")):
-        table[op] = _shaped(getattr(timing, name), (program.n_stages, slices), name)
-    for op, name in ((REDUCE, "reduce_s"), (UPDATE, "update_s")):
-        table[op] = _shaped(getattr(timing, name), (program.n_stages, 1), name)
-    flat = table.reshape(-1)
-    at = c.op.astype(np.int64) * (program.n_stages * slices) + c.stage * slices + c.slice
-    duration = flat[at]
-    if np.any(table[W]):
-        whole = np.flatnonzero((c.op == B) & ~_split(program, slices))
-        duration[whole] += table[W][c.stage[whole], c.slice[whole]]
+    shape = (program.n_stages, program.microbatches, slices)
+    passes: list[Floats] = []
+    steps = np.zeros((3, 4), dtype=np.int64)
+    for which, name in enumerate(("forward_s", "backward_input_s", "backward_weight_s")):
+        table, apart = _shaped(getattr(timing, name), shape, name)
+        steps[which] = (sum(map(len, passes)), *apart)
+        passes.append(table)
+    once = np.empty((2, program.n_stages))
+    for which, name in enumerate(("reduce_s", "update_s")):
+        table, (apart, *_) = _shaped(getattr(timing, name), (program.n_stages, 1, 1), name)
+        once[which] = table if apart else table[0]
+    duration: Floats = _compiled.durations(c.op, c.stage, c.microbatch, c.slice, np.concatenate(passes), steps, once)
     links = [timing.links.get(pair, Link()) for pair in messages.pairs]
     names = {name: k for k, name in enumerate(dict.fromkeys(name for link in links for name in link.resources))}
     most = max((len(link.resources) for link in links), default=0)
     resources = np.full((len(links), most), -1, dtype=np.int32)
     for k, link in enumerate(links):
         resources[k, : len(link.resources)] = [names[name] for name in link.resources]
-    seconds = np.array([link.seconds for link in links], dtype=np.float64)
-    gather_s = np.array([link.gather_s for link in links], dtype=np.float64)
+    each = any(np.ndim(x) for link in links for x in (link.seconds, link.gather_s))
+    seconds, gather_s = (
+        _of_messages([getattr(link, name) for link in links], messages, slices, name, each)
+        for name in ("seconds", "gather_s")
+    )
     return Prepared(messages, duration, seconds, gather_s, resources, len(names), timing.overlap)
 
 
-def _shaped(values: npt.ArrayLike, shape: tuple[int, int], name: str) -> Floats:
+def _of_messages(values: Sequence[float | Floats], messages: Messages, slices: int, name: str, each: bool) -> Floats:
+    """Seconds by pair; or if `each` by message, of which a pair has `units`: of no microbatch, then of each."""
+    if not each:
+        return np.array(values, dtype=np.float64)
+    table = np.zeros((len(values), messages.units // slices, slices))
+    for k, value in enumerate(values):
+        array = np.asarray(value, dtype=np.float64)
+        whole = array.ndim == 0 or messages.pairs[k][0] == "tied"
+        rows = table[k] if whole else table[k, 1 : 1 + array.shape[0]]
+        try:
+            rows[...] = array
+        except ValueError:
+            raise InputError(
+                f"Timing.links: {messages.pairs[k]}: {name}: expected at most {table.shape[1] - 1} microbatches x "
+                f"{slices} slices (got {array.shape})"
+            ) from None
+    return table.reshape(-1)
+
+
+def _shaped(values: npt.ArrayLike, shape: tuple[int, int, int], name: str) -> tuple[Floats, tuple[int, int, int]]:
+    """The values flat, and how far apart those of two stages, microbatches and slices are: 0 where they are equal."""
     array = np.asarray(values, dtype=np.float64)
-    if array.ndim == 1:
-        array = array[:, None]
-    try:
-        return np.broadcast_to(array, shape)
-    except ValueError:
-        raise InputError(f"Timing.{name}: expected {shape[0]} stages, or stages x slices (got {array.shape})") from None
-
-
-def _split(program: Program, slices: int) -> npt.NDArray[np.bool_]:
-    """For each action, whether the weights' half of its stage, microbatch and slice is an action of its own."""
-    c = program.columns
-    unit = (c.stage.astype(np.int64) * program.microbatches + c.microbatch) * slices + c.slice
-    split = np.zeros(program.n_stages * program.microbatches * slices, dtype=bool)
-    split[unit[c.op == W]] = True
-    return split[unit]
+    if array.ndim in (1, 2):
+        array = array[:, None, :] if array.ndim == 2 else array[:, None, None]
+    elif array.ndim == 0:
+        array = array[None, None, None]
+    if array.ndim != 3 or any(have not in (1, want) for have, want in zip(array.shape, shape, strict=True)):
+        raise InputError(
+            f"Timing.{name}: expected {shape[0]} stages, or stages x {shape[2]} slices, or stages x {shape[1]} "
+            f"microbatches x slices (got {np.shape(values)})"
+        )
+    stages, rows, columns = array.shape
+    apart = (rows * columns if stages > 1 else 0, columns if rows > 1 else 0, 1 if columns > 1 else 0)
+    return np.ascontiguousarray(array).reshape(-1), apart
