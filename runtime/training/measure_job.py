@@ -27,7 +27,7 @@ from .stage_layout import StageLayout
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["measure_job"]
+__all__ = ["measure_job", "transfer_seconds"]
 
 COLLECTIVE_REPEATS = 8
 TRANSFER_BYTES = (4096, 1 << 20)
@@ -74,7 +74,7 @@ def measure_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[s
         answer["collectives"] = _collectives(plan, comms, calls)
         dist.barrier(everyone)
         if sum(map(len, ranks)) > 1:
-            answer["transfers"] = _transfers(rank, job["repeats"])
+            answer["transfers"] = transfer_seconds(rank, job["repeats"])
         dist.barrier(everyone)
         dist.destroy_process_group(everyone)
     for comm in comms:
@@ -173,7 +173,7 @@ def _collectives(plan: TrainingPlan, comms: list[MeshComm | None], calls: dict[i
     return found
 
 
-def _transfers(rank: int, repeats: int) -> list[list[Any]]:
+def transfer_seconds(rank: int, repeats: int) -> list[list[Any]]:
     """Half of what a message from rank 0 to rank 1 and back takes."""
     import torch
     import torch.distributed as dist

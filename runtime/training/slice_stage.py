@@ -94,6 +94,12 @@ class SliceStage(StageRunner):
             self._carry(turn, name, x)
         return super().forward(microbatch, received)
 
+    def recall(self, microbatch: int, values: Mapping[str, Tensor]) -> None:
+        """Take values of whole sequences for those that earlier slices left: to run a slice alone."""
+        for name, x in values.items():
+            key = self.turns[microbatch].microbatch, name
+            self._carried[key], self._due[key] = x, x.new_zeros(x.shape)
+
     def _operate(self, kept: _Microbatch, i: int, microbatch: int, *, tape: bool, again: bool = False) -> None:
         super()._operate(kept, i, microbatch, tape=tape, again=again)
         name = self.layout.operators[i].op.name

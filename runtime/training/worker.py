@@ -32,8 +32,12 @@ def main(arguments: list[str]) -> None:
 
     from .job import run_job
     from .measure_job import measure_job
+    from .measure_slices_job import measure_sliced_job, measure_slices_job
 
-    kinds = {"run": run_job, "measure": measure_job}
+    kinds = {
+        "run": run_job, "measure": measure_job, "measure_sliced": measure_sliced_job,
+        "measure_slices": measure_slices_job,
+    }  # fmt: skip
 
     torch.set_num_threads(1)
     timeout = timedelta(seconds=hello["timeout_s"])
