@@ -6,13 +6,14 @@ from pathlib import Path
 
 from ...errors import InputError
 from ...profiles.graph import Graph, load_graph, zoo_graph
+from ...profiles.graph.structure import reordered
 from .plan import TrainingPlan
 
-__all__ = ["check_graph", "planned_graph"]
+__all__ = ["check_graph", "in_plan_order", "planned_graph"]
 
 
 def planned_graph(plan: TrainingPlan, path: str | Path | None = None) -> Graph:
-    """The graph of a plan, at the plan's microbatch size.
+    """The graph of a plan, at the plan's microbatch size, its operators in the plan's order.
 
     Parameters
     ----------
@@ -27,20 +28,56 @@ def planned_graph(plan: TrainingPlan, path: str | Path | None = None) -> Graph:
         If there is no such graph, or it is not the one that was planned.
     """
     graph = load_graph(_place(plan.model.graph, path)) if plan.model.graph else zoo_graph(plan.model.name)
-    graph = graph.with_batch(plan.microbatch)
+    graph = in_plan_order(plan, graph.with_batch(plan.microbatch))
     check_graph(plan, graph)
     return graph
 
 
+def in_plan_order(plan: TrainingPlan, graph: Graph) -> Graph:
+    """The graph with its operators in the order that the plan's stages count in (`ModelEntry.order`).
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        The plan.
+    graph : Graph
+        The graph that was planned, in its own order; one that is in the plan's order already comes back as it is.
+
+    Raises
+    ------
+    InputError
+        If the plan's order is none of this graph's operators.
+    """
+    order = plan.model.order
+    if not order or (plan.model.digest and _own_digest(plan, graph) == plan.model.digest != graph.digest):
+        return graph
+    try:
+        return reordered(graph, order)
+    except InputError as error:
+        raise InputError(f"plan: model.{error}") from None
+
+
+def _own_digest(plan: TrainingPlan, graph: Graph) -> str:
+    """Digest of a graph in the plan's order, as it was in its own."""
+    order = plan.model.order
+    if len(order) != len(graph.operators):
+        return graph.digest
+    place = sorted(range(len(order)), key=order.__getitem__)
+    try:
+        return reordered(graph, place).digest
+    except InputError:  # it is in no such order
+        return graph.digest
+
+
 def check_graph(plan: TrainingPlan, graph: Graph) -> None:
-    """Refuse a graph that is not the one that was planned.
+    """Refuse a graph that is not the one that was planned, in the plan's order (`in_plan_order`).
 
     Raises
     ------
     InputError
         If its digest is another, stages leave operators out or run them twice, or name operators that it has not.
     """
-    if plan.model.digest and plan.model.digest != graph.digest:
+    if plan.model.digest and plan.model.digest != _own_digest(plan, graph):
         raise InputError(
             f"plan: was made for another graph {plan.model.name!r} (digest {plan.model.digest[:12]}, this one has "
             f"{graph.digest[:12]}); plan again, or give the graph that was planned"
