@@ -1,0 +1,187 @@
+"""`proportionally_fair`: the disjoint allocation that maximises the product of 1/ρ, exactly (Themis §3.3.1, line 6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from ...simulator.sharing.cluster import SharedCluster
+from .bids import Bid, Place, Row, check_bids
+
+__all__ = ["Allocation", "Market", "proportionally_fair"]
+
+STARVED = -1e4
+"""log 1/ρ of an app that could not run: so low that no products make up for one app more that runs (`bids` gap 3)."""
+
+STATES = 1 << 16
+STEPS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Who gets what.
+
+    Parameters
+    ----------
+    rows : mapping of int to Row
+        App -> the row of its bid.
+    items : mapping of int to tuple of (int, int)
+        App -> (machine or rack, GPUs) of each group; () where they may be anywhere.
+    value : float
+        Σ log 1/ρ over the apps that run.
+    running : int
+        Apps that run: with ρ < ∞.
+    gap : float
+        By how much Σ log 1/ρ of a better allocation could be higher; 0 where this is proven the best.
+    steps : int
+        Of the search.
+    """
+
+    rows: Mapping[int, Row]
+    items: Mapping[int, tuple[tuple[int, int], ...]]
+    value: float
+    running: int
+    gap: float
+    steps: int
+
+    def logs(self) -> dict[int, float]:
+        """log 1/ρ of each app; −∞ where it does not run."""
+        return {app: -math.log(row.rho) if row.rho < math.inf else -math.inf for app, row in self.rows.items()}
+
+
+@dataclass(frozen=True)
+class Market:
+    """Free GPUs and bids for them, laid out for the search.
+
+    Parameters
+    ----------
+    cluster : SharedCluster
+        The cluster.
+    offered : tuple of int
+        GPUs on offer.
+    bids : tuple of Bid
+        A bid for each app.
+
+    Raises
+    ------
+    InputError
+        If an app bids twice or a region is none of the cluster's.
+    """
+
+    cluster: SharedCluster
+    offered: tuple[int, ...]
+    bids: tuple[Bid, ...]
+
+    def __post_init__(self) -> None:
+        check_bids(self.bids)
+        racks = 1 + max(m.rack for m in self.cluster.machines)
+        for bid in self.bids:
+            for row in bid.rows:
+                top = racks if row.place == Place.RACK else len(self.cluster.machines)
+                if row.region >= top:
+                    what = "racks" if row.place == Place.RACK else "machines"
+                    raise InputError(f"bid of app {bid.app}: region: there are {top} {what} (got {row.region})")
+
+    @cached_property
+    def tables(self) -> tuple[tuple[tuple[Row, ...], ...], dict[str, npt.NDArray[np.int64]], npt.NDArray[np.float64]]:
+        """Rows worth looking at of each bid, their columns, and log 1/ρ of each."""
+        free = np.bincount(self.cluster.machine_of[list(self.offered)], minlength=len(self.cluster.machines))
+        position = np.empty(len(self.order), dtype=np.int64)
+        position[self.order] = np.arange(len(self.order))
+        total, largest = int(free.sum()), int(free.max(initial=0))
+        rows: list[tuple[Row, ...]] = []
+        for bid in self.bids:
+            fits = [
+                r for r in bid.undominated() if r.gpus <= total and (r.place != Place.MACHINES or r.group <= largest)
+            ]
+            rows.append(tuple(fits))
+        flat = [r for mine in rows for r in mine]
+        columns = {
+            "start": np.cumsum([0, *(len(mine) for mine in rows)]),
+            "gpus": np.array([r.gpus for r in flat]),
+            "place": np.array([int(r.place) for r in flat]),
+            "group": np.array([r.group for r in flat]),
+            "region": np.array(
+                [position[r.region] if r.place == Place.MACHINES and r.region >= 0 else r.region for r in flat]
+            ),
+            "free": free[self.order],
+        }
+        return tuple(rows), {k: v.astype(np.int64) for k, v in columns.items()}, np.array([_log(r) for r in flat])
+
+    @cached_property
+    def order(self) -> npt.NDArray[np.int64]:
+        """Machines rack by rack, within a rack those with the fewest free GPUs first: small groups go there."""
+        free = np.bincount(self.cluster.machine_of[list(self.offered)], minlength=len(self.cluster.machines))
+        return np.lexsort(np.array([free, [m.rack for m in self.cluster.machines]]))
+
+    def best(self, without: int | None = None, *, steps: int = STEPS) -> Allocation:
+        """The proportionally fair allocation, of all bids or of all but one app's.
+
+        Parameters
+        ----------
+        without : int, optional
+            App that does not take part.
+        steps : int
+            After so many the search stops; what it may have missed is the allocation's `gap`.
+        """
+        from .allocation_kernel import bounds, search
+
+        rows, columns, value = self.tables
+        start, free = columns["start"], columns["free"]
+        taking = [a for a, bid in enumerate(self.bids) if bid.app != without]
+        # Those who gain the most choose first: what they lose by another row soon exceeds the bound.
+        order = np.array(sorted(taking, key=lambda a: (-value[start[a]], a)), dtype=np.int64)
+        racks = np.array([self.cluster.machines[m].rack for m in self.order], dtype=np.int64)
+        n_racks = int(racks.max()) + 1
+        first = np.searchsorted(racks, np.arange(n_racks + 1)).astype(np.int64)
+        machine_colour = np.zeros(len(self.order), dtype=np.int64)
+        rack_colour = np.zeros(n_racks, dtype=np.int64)
+        named = columns["region"] >= 0
+        for place, colour in ((Place.MACHINES, machine_colour), (Place.RACK, rack_colour)):
+            asked = np.unique(columns["region"][named & (columns["place"] == place)])
+            colour[asked] = 1 + asked
+        table = bounds(order, start, columns["gpus"], value, int(free.sum()))
+        bound = float(table[0, -1])
+        found, taken, chosen, places = search(
+            order, start, columns["gpus"], columns["place"], columns["group"], columns["region"], value, free, first,
+            machine_colour, rack_colour, table, -1e17, steps,
+            np.zeros(STATES, dtype=np.uint64), np.zeros(STATES),
+        )  # fmt: skip
+        picked: dict[int, Row] = {}
+        items: dict[int, tuple[tuple[int, int], ...]] = {}
+        for k, a in enumerate(order.tolist()):
+            row = rows[a][int(chosen[k]) - int(start[a])]
+            picked[self.bids[a].app] = row
+            items[self.bids[a].app] = self._items(row, places[k])
+        running = [row for row in picked.values() if row.rho < math.inf]
+        gap = max(0.0, bound - float(found)) if taken > steps else 0.0
+        return Allocation(picked, items, sum(-math.log(r.rho) for r in running), len(running), gap, int(taken))
+
+    def _items(self, row: Row, places: npt.NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+        if row.gpus == 0 or row.place == Place.ANYWHERE:
+            return ()
+        if row.place == Place.RACK:
+            return ((int(places[0]), row.gpus),)
+        sizes = [min(row.group, row.gpus - at) for at in range(0, row.gpus, row.group)]
+        return tuple((int(self.order[p]), size) for p, size in zip(places.tolist(), sizes, strict=False))
+
+
+def proportionally_fair(cluster: SharedCluster, offered: Sequence[int], bids: Sequence[Bid]) -> Allocation:
+    """The allocation that maximises the product of 1/ρ over disjoint allocations; first of all, of apps that run.
+
+    Raises
+    ------
+    InputError
+        On bids that contradict the cluster or each other.
+    """
+    return Market(cluster, tuple(offered), tuple(bids)).best()
+
+
+def _log(row: Row) -> float:
+    return -math.log(row.rho) if row.rho < math.inf else STARVED
