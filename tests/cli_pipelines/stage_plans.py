@@ -1,4 +1,4 @@
-"""A plan of a stage graph by hand: two branches of two stages each that meet in a fifth, one device a stage."""
+"""Plans by hand: a graph of stages (two branches of two that meet in a fifth, one device each), and token slices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import Any
 
 from meshwright.simulator import Cluster
 from meshwright.simulator.plan import PlannerEntry
-from meshwright.simulator.training.plan import MeshEntry, ModelEntry, StageEntry, TrainingPlan, TransferEntry
+from meshwright.simulator.training.plan import (
+    MeshEntry,
+    ModelEntry,
+    SliceEntry,
+    StageEntry,
+    TrainingPlan,
+    TransferEntry,
+)
 
 EDGES = ((0, 1), (2, 3), (1, 4), (3, 4))
 
@@ -30,3 +37,15 @@ def branched_plan(*of_stages: dict[str, Any], **changes: Any) -> TrainingPlan:
         "planner": PlannerEntry(name="hand"),
     } | changes  # fmt: skip
     return TrainingPlan.of(Cluster(1, 8), **said)
+
+
+def sliced_plan(**changes: Any) -> TrainingPlan:
+    """Eight microbatches of four, each cut into token slices of 48 and 16, through a chain of two stages (TeraPipe)."""
+    slices = {"slice_forward_s": ((0.006, 0.004),), "slice_backward_s": ((0.012, 0.008),)}
+    said: dict[str, Any] = {
+        "schedule": "terapipe", "slices": (SliceEntry(samples=4, tokens=(48, 16), count=8),),
+        "meshes": tuple(MeshEntry(hosts=1, devices=1, first_device=s) for s in range(2)),
+        "stages": tuple(stage(s, **slices) for s in range(2)),
+        "transfers": (TransferEntry(source=0, target=1, value="x0", bytes=4e6),),
+    } | changes  # fmt: skip
+    return branched_plan(**said)
