@@ -1,4 +1,4 @@
-"""The series–parallel tree that the partitioner works on: units in series and in parallel, equal branches recognised."""
+"""The tree that the partitioner works on: units in series and in parallel, equal branches recognised."""
 
 from __future__ import annotations
 

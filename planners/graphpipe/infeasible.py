@@ -1,0 +1,53 @@
+"""Why no plan fits, and the smallest change that would make one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...errors import InfeasibleError
+from ..alpa.inter.infeasible import least_memory
+from .candidates import candidates_of
+from .configs import Configs
+from .search import Search
+from .stage_costs import StageCosts
+from .tree import Series
+
+__all__ = ["why_infeasible"]
+
+GIB = 2**30
+
+
+def why_infeasible(tree: Series, costs: StageCosts, ks: Sequence[int], memory_bytes: float) -> InfeasibleError:
+    """The error where no plan was found.
+
+    Parameters
+    ----------
+    tree, costs, ks
+        What was searched.
+    memory_bytes : float
+        What a plan may use on one device.
+    """
+    cluster, name = costs.cluster, costs.graph.name
+    configs = Configs.of(costs.microbatches, ks, costs.microbatches)
+
+    def fits(bytes_: float) -> bool:
+        return Search(candidates_of(tree, costs, bytes_), configs, cluster.n_devices).fits(np.inf)
+
+    needed = least_memory(fits, memory_bytes)
+    what = f"graphpipe: no plan of {name!r} on {cluster}"
+    if needed is None:
+        least = min(costs.devices)
+        return InfeasibleError(
+            f"{what}: no microbatch of {list(costs.microbatches)} samples can be cut over {least} devices, "
+            f"the fewest that a stage may have; allow stages of one device"
+        )
+    state = float(costs.of_sets(np.ones((1, costs.n_units), bool)).state_bytes[0])
+    more = max(math.ceil(cluster.n_devices * needed / memory_bytes), math.ceil(state / memory_bytes))
+    return InfeasibleError(
+        f"{what} fits the memory: a device may use {memory_bytes / GIB:.4g} GiB, and the least with which there is a "
+        f"plan is {math.ceil(needed / GIB * 100) / 100:.4g} GiB (weights, gradients and optimiser states of the whole "
+        f"model are {state / GIB:.4g} GiB); use devices with that much, or more devices (about {more})"
+    )

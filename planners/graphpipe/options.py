@@ -1,0 +1,147 @@
+"""`GraphPipeOptions`: what the planner may choose from."""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from ...errors import InputError
+from ...profiles.graph.memory import OPTIMIZERS
+from ...wording import nearest
+from .stage_units import Granularity
+
+__all__ = ["GraphPipeOptions"]
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "granularity": ("layer", "heavy", "operator"),
+    "schedule": ("1f1b", "kfkb", "greedy"),
+    "topology": ("graph", "chain"),
+    "objective": ("iteration", "tps"),
+    "optimizer": tuple(OPTIMIZERS),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphPipeOptions:
+    """Options of `planners.graphpipe.plan`.
+
+    Parameters
+    ----------
+    granularity : {"layer", "heavy", "operator"}
+        What stages are made of; see `group_operators`.
+    microbatches : tuple of int, optional
+        Samples of a microbatch that stages may take; by default all powers of two that divide the global batch.
+    devices : tuple of int, optional
+        Data-parallel degrees; by default all powers of two that form a mesh.
+    same_microbatch : bool
+        Whether all stages of a plan take microbatches of one size.
+    schedule : {"1f1b", "kfkb", "greedy"}
+        1F1B; k forward and k backward passes in turn, k chosen per stage; or stages chosen for 1F1B whose passes
+        Algorithm 4 then orders.
+    ks : tuple of int
+        k of kFkB.
+    topology : {"graph", "chain"}
+        Chain: the operators stand in one line and each stage waits for the one before it (sequential pipelines), all
+        else being equal.
+    objective : {"iteration", "tps"}
+        Tps: the least bottleneck for each largest microbatch, and of equals the fewest samples in flight, as the paper
+        has it. Iteration: plans with fewer in flight and a slower bottleneck are considered, too. Either way the
+        plan with the shortest simulated iteration is taken.
+    least_parallel : float
+        Parallel parts of the graph that have less work than this share of a device's even part are not cut.
+    simulated : int
+        Plans at most that are simulated, the most promising first.
+    memory_fraction : float
+        Share of a device's memory that a plan may fill.
+    optimizer : str
+        Decides the bytes of a parameter's state.
+    overlap : bool
+        Whether transfers run beside computation.
+
+    Raises
+    ------
+    InputError
+        On a value that an option does not have.
+    """
+
+    granularity: Granularity = "layer"
+    microbatches: tuple[int, ...] | None = None
+    devices: tuple[int, ...] | None = None
+    same_microbatch: bool = False
+    schedule: Literal["1f1b", "kfkb", "greedy"] = "1f1b"
+    ks: tuple[int, ...] = (1, 2, 4, 8)
+    topology: Literal["graph", "chain"] = "graph"
+    objective: Literal["iteration", "tps"] = "iteration"
+    least_parallel: float = 1.0
+    simulated: int = 4
+    memory_fraction: float = 0.9
+    optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
+    overlap: bool = False
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in known:
+                near = nearest(str(value), known)
+                hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+                raise InputError(f"graphpipe: {name}: unknown value {value!r}; {hint}")
+        for name in ("same_microbatch", "overlap"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"graphpipe: {name}: expected true or false (got {getattr(self, name)!r})")
+        for name in ("microbatches", "devices", "ks"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _numbers(name, value))
+        if isinstance(self.simulated, bool) or not isinstance(self.simulated, int) or self.simulated < 1:
+            raise InputError(f"graphpipe: simulated: expected a positive integer (got {self.simulated!r})")
+        for name, most in (("memory_fraction", 1.0), ("least_parallel", math.inf)):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            if not number or not 0 <= value <= most or (name == "memory_fraction" and value == 0):
+                raise InputError(f"graphpipe: {name}: expected a number from 0 to {most} (got {value!r})")
+        if self.schedule == "kfkb" and 1 not in self.ks:
+            raise InputError(f"graphpipe: ks: expected 1 among them (got {list(self.ks)})")
+
+    @classmethod
+    def of(cls, options: GraphPipeOptions | Mapping[str, Any] | None) -> GraphPipeOptions:
+        """Options from a mapping.
+
+        Raises
+        ------
+        InputError
+            On an unknown name; the nearest one is named.
+        """
+        if options is None or isinstance(options, GraphPipeOptions):
+            return options or cls()
+        known = [f.name for f in fields(cls)]
+        for name in options:
+            if name not in known:
+                near = nearest(str(name), known)
+                hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+                raise InputError(f"graphpipe: unknown option {name!r}; {hint}")
+        return cls(**options)
+
+    def to_json(self) -> dict[str, Any]:
+        """What a plan records, by name."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+
+def _numbers(name: str, value: Any) -> tuple[int, ...]:
+    try:
+        numbers = tuple(value)
+    except TypeError:
+        numbers = ()
+    if not numbers or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in numbers):
+        raise InputError(f"graphpipe: {name}: expected positive integers (got {value!r})")
+    if any(n & (n - 1) for n in numbers) and name != "devices":
+        # Table 3.2 is stated for powers of two times one number, and of two sizes one must divide the other.
+        odd = {n // (n & -n) for n in numbers}
+        if len(odd) > 1 or name == "ks":
+            raise InputError(
+                f"graphpipe: {name}: expected powers of two, or these times one odd number (got {list(numbers)})"
+            )
+    return tuple(sorted(set(numbers)))

@@ -1,0 +1,223 @@
+"""From a solved search back to its stages: who reached what was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .candidates import Join, ParallelNode, SeriesNode
+from .in_flight import Config
+from .search import ParallelState, Search, SeriesState
+
+__all__ = ["Stage", "rebuild"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a partition.
+
+    Parameters
+    ----------
+    units : tuple of int
+        What it computes.
+    config : Config
+        Its microbatch and k.
+    devices : int
+        Data-parallel degree.
+    in_flight : int
+        Samples in flight, by Table 3.2; see `in_flight.held_samples`.
+    tps : float
+        Seconds per sample.
+    """
+
+    units: tuple[int, ...]
+    config: Config
+    devices: int
+    in_flight: int
+    tps: float
+
+
+First = tuple[int, int]  # number of the configuration, samples in flight
+
+
+class _Builder:
+    def __init__(self, search: Search) -> None:
+        self.search, self.stages = search, list[Stage]()
+        self.found, self.configs = search.candidates, search.configs
+
+    def series(self, node: SeriesNode, state: SeriesState, q: int, d: int, y: int, need: int) -> list[First]:
+        """Stages of the first q parts on d devices before a stage of configuration y with `need` samples in flight.
+
+        Returns
+        -------
+        list of (int, int)
+            Configuration and samples in flight of the stages that the source of the series feeds.
+        """
+        if q == 0:
+            return [(y, need)]
+        for s in range(self.configs.end):
+            own = need + int(self.configs.offset[s, y])
+            if state.made[q, s, d] >= own:
+                return self._stage(node, state, q, d, s, own)
+        for source, devices, after in state.forks.get(q - 1, []):
+            for before in devices:
+                if before <= d and after.exits[0, y, d - before] >= need:
+                    branches = node.parallel[q - 1]
+                    firsts = self._branches(branches, after, branches.every, d - before, y, need)
+                    return self._source(node, state, q - 1, before, source.exit, source.config, firsts)
+        raise RuntimeError("graphpipe: a plan that was found could not be rebuilt")
+
+    def _source(
+        self, node: SeriesNode, state: SeriesState, q: int, d: int, is_exit: bool, x: int, firsts: Sequence[First]
+    ) -> list[First]:
+        if x < 0:
+            return list(firsts)
+        if is_exit:
+            return self.series(node, state, q, d, x, max(need for _, need in firsts))
+        need = max(need + int(self.configs.offset[x, y]) for y, need in firsts)
+        return self._stage(node, state, q, d, x, need)
+
+    def _stage(self, node: SeriesNode, state: SeriesState, q: int, d: int, s: int, own: int) -> list[First]:
+        """A stage of configuration s that ends at cut q, and what is before it; the quickest of those that may be."""
+        found, size = self.found, int(self.configs.sizes[s])
+        options, places = node.ends[q]
+        best: tuple[float, int, int, int] | None = None
+        limit, budget = self.search.bounds
+        for o, (candidate, place) in enumerate(zip(options, places, strict=True)):
+            for g, n in enumerate(found.degrees):
+                tps, holds = found.tps[candidate, g, size], min(found.holds[candidate, g, size], budget)
+                if n <= d and tps <= limit and holds >= own and state.reached[place, s, d - n] >= own:
+                    best = min(best or (np.inf, 0, 0, 0), (float(tps), o, int(n), int(place)))
+        if best is None:
+            raise RuntimeError("graphpipe: a stage that was found could not be rebuilt")
+        tps, o, n, place = best
+        if place <= node.n:
+            units = _units(node, place, q)
+            self.stages.append(Stage(units, self.configs.all[s], n, own, tps))
+            return self.series(node, state, place, d - n, s, own)
+        part, join = node.joins[place]
+        return self._join(node, state, part, join, q, d - n, s, own, n, tps)
+
+    def _join(
+        self, node: SeriesNode, state: SeriesState, part: int, join: Join, q: int, d: int, s: int, own: int, n: int,
+        tps: float,
+    ) -> list[First]:  # fmt: skip
+        branches = node.parallel[part]
+        at = 1 + branches.joins.index(join)
+        for source, devices, after in state.forks[part]:
+            for before in devices:
+                if before <= d and after.exits[at, s, d - before] >= own:
+                    taken = _Dealer(branches)
+                    whole = taken.take(join.whole)
+                    cut = taken.one(join.branch) if join.branch >= 0 else None
+                    units = tuple(u for m in whole for u in m.series.units)
+                    units += () if cut is None else _units(cut, join.cut, cut.n)
+                    units += _units(node, part + 1, q)
+                    self.stages.append(Stage(units, self.configs.all[s], n, own, tps))
+                    firsts = self._rest(branches, after, join, taken, cut, d - before, s, own)
+                    firsts += [(s, own)] if join.whole else []
+                    return self._source(node, state, part, before, source.exit, source.config, firsts)
+        raise RuntimeError("graphpipe: a join that was found could not be rebuilt")
+
+    def _rest(
+        self, branches: ParallelNode, after: ParallelState, join: Join, taken: _Dealer, cut: SeriesNode | None, d: int,
+        s: int, own: int,
+    ) -> list[First]:  # fmt: skip
+        rest = branches.every - join.whole
+        if cut is None:
+            return self._branches(branches, after, rest, d, s, own, taken)
+        rest -= branches.stride[join.branch]
+        state = after.classes[join.branch]
+        for e in range(d + 1):
+            if state.reached[join.cut, s, e] >= own and after.products[rest, s, d - e] >= own:
+                firsts = self.series(cut, state, join.cut, e, s, own)
+                return firsts + self._branches(branches, after, rest, d - e, s, own, taken)
+        raise RuntimeError("graphpipe: branches that were found could not be rebuilt")
+
+    def _branches(
+        self, node: ParallelNode, after: ParallelState, number: int, d: int, y: int, need: int,
+        dealer: _Dealer | None = None,
+    ) -> list[First]:  # fmt: skip
+        """So many branches on d devices before a stage y with `need` in flight."""
+        taken, firsts, stride = dealer or _Dealer(node), list[First](), node.stride
+        while number:
+            counts = node.counts(number)
+            first = next(c for c, count in enumerate(counts) if count)
+            step = self._step(node, after, number, counts, first, d, y, need)
+            if step is None:
+                raise RuntimeError("graphpipe: branches that were found could not be rebuilt")
+            used, e = step
+            if used == stride[first]:
+                firsts += self.series(taken.one(first), after.classes[first], node.classes[first].n, e, y, need)
+            else:
+                firsts.append(self._group(node, after, used, e, y, need, taken))
+            number, d = number - used, d - e
+        return firsts
+
+    def _step(
+        self, node: ParallelNode, after: ParallelState, number: int, counts: Sequence[int], first: int, d: int, y: int,
+        need: int,
+    ) -> tuple[int, int] | None:  # fmt: skip
+        """(branches that are dealt next, their devices); the split with the least uneven use of devices first."""
+        single = node.stride[first]
+        ways = [(single, after.single[first])]
+        for number_of in range(1, number + 1):
+            inside = all(a <= b for a, b in zip(node.counts(number_of), counts, strict=True))
+            if inside and number_of != single and node.counts(number_of)[first] and node.groups[number_of] >= 0:
+                ways.append((number_of, after.group[number_of]))
+        total = sum(counts)
+        found: list[tuple[float, int, int]] = []
+        for used, table in ways:
+            share = d * sum(node.counts(used)) / total
+            for e in range(d + 1):
+                if table[y, e] >= need and after.products[number - used, y, d - e] >= need:
+                    found.append((abs(e - share), used, e))
+        return min(found)[1:] if found else None
+
+    def _group(
+        self, node: ParallelNode, after: ParallelState, used: int, e: int, y: int, need: int, taken: _Dealer
+    ) -> First:
+        found, candidate = self.found, int(node.groups[used])
+        g = int(np.flatnonzero(found.degrees == e)[0])
+        limit, budget = self.search.bounds
+        ways: list[tuple[float, int, int]] = []
+        for s in range(self.configs.end):
+            own, size = need + int(self.configs.offset[s, y]), int(self.configs.sizes[s])
+            tps, holds = float(found.tps[candidate, g, size]), min(int(found.holds[candidate, g, size]), budget)
+            if tps <= limit and min(holds, int(after.source[s])) >= own:
+                ways.append((tps, s, own))
+        tps, s, own = min(ways)
+        units = tuple(u for m in taken.take(used) for u in m.series.units)
+        self.stages.append(Stage(units, self.configs.all[s], e, own, tps))
+        return s, own
+
+
+class _Dealer:
+    """Hands out the equal branches of each class, one after the other."""
+
+    def __init__(self, node: ParallelNode) -> None:
+        self.node, self.at = node, [0] * len(node.classes)
+
+    def one(self, branch: int) -> SeriesNode:
+        self.at[branch] += 1
+        return self.node.members[branch][self.at[branch] - 1]
+
+    def take(self, number: int) -> list[SeriesNode]:
+        return [self.one(c) for c, count in enumerate(self.node.counts(number)) for _ in range(count)]
+
+
+def _units(node: SeriesNode, first: int, last: int) -> tuple[int, ...]:
+    return tuple(u for c in node.series.children[first:last] for u in ((c,) if isinstance(c, int) else c.units))
+
+
+def rebuild(search: Search, limit: float, budget: int) -> tuple[Stage, ...] | None:
+    """The stages of a plan under a threshold and a budget of samples in flight, in any order; None: none."""
+    state, root, end = search.solve(limit, budget), search.candidates.root, search.configs.end
+    devices = search.devices_of(state)
+    if not devices:
+        return None
+    builder = _Builder(search)
+    builder.series(root, state, root.n, devices, end, 0)
+    return tuple(builder.stages)

@@ -1,0 +1,220 @@
+"""`Search`: whether stages exist under a threshold of seconds per sample (Algorithm 2's SEARCHSTAGEGRAPH and DP).
+
+The paper's DP goes backwards and asks, for each number of samples that the next stage has in flight, how few the first
+stage can have. It is turned round here: what is computed, front to back, is how many the next stage *may* have
+(`kernels`). That is one number where the paper has a table over samples in flight, and nothing is lost: Table 3.2 adds
+the same to whatever is in flight, so that a plan of the stages before a cut fits if and only if this number is reached.
+
+What a fork's branches are given is the tolerance of the very stage before it, whatever their own configurations are;
+the paper wants these to be equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from .candidates import Candidates, ParallelNode, SeriesNode
+from .configs import Configs
+from .kernels import ANY, NONE, after_stage, count_products, end_stages, joined, stage_totals
+
+__all__ = ["ParallelState", "Search", "SeriesState", "Source"]
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stage before a fork.
+
+    Parameters
+    ----------
+    exit : bool
+        False: a stage of this configuration. True: branches come before the fork, and the first stages after it all
+        have this configuration.
+    config : int
+        Number of the configuration; −1: nothing comes before.
+    tolerance : int
+        What it tolerates: samples in flight of itself, or of the first stages after the fork.
+    """
+
+    exit: bool
+    config: int
+    tolerance: int
+
+
+@dataclass(eq=False)
+class ParallelState:
+    """Branches after one source under one threshold.
+
+    Parameters
+    ----------
+    source : ndarray, shape (n_configs + 1,)
+        What their first stages may have in flight.
+    classes : list of SeriesState
+        One branch of each class.
+    single, group, products : ndarray
+        See `kernels.count_products`.
+    exits : ndarray, shape (1 + n_joins, n_configs + 1, n_devices + 1)
+        Tolerance of what follows all branches, and of each join.
+    """
+
+    source: Ints
+    classes: list[SeriesState]
+    single: Ints
+    group: Ints
+    products: Ints
+    exits: Ints
+
+
+@dataclass(eq=False)
+class SeriesState:
+    """A series after one source under one threshold.
+
+    Parameters
+    ----------
+    reached : ndarray, shape (n_places, n_configs + 1, n_devices + 1)
+        Tolerance of the next stage.
+    made : ndarray, shape (n_cuts, n_configs, n_devices + 1)
+        Tolerance of a last stage that ends at a cut.
+    forks : dict
+        Part -> (source, devices before it) and its branches, in the order tried.
+    """
+
+    reached: Ints
+    made: Ints
+    forks: dict[int, list[tuple[Source, list[int], ParallelState]]] = field(
+        default_factory=dict[int, list[tuple[Source, list[int], ParallelState]]]
+    )
+
+
+class Search:
+    """All plans of a tree with some configurations, under any threshold.
+
+    Parameters
+    ----------
+    candidates : Candidates
+        Stages.
+    configs : Configs
+        Configurations that they may have.
+    n_devices : int
+        Devices; a plan may leave some idle.
+    """
+
+    def __init__(self, candidates: Candidates, configs: Configs, n_devices: int) -> None:
+        self.candidates, self.configs, self.n_devices = candidates, configs, n_devices
+        self.solved = 0
+        self._known: dict[tuple[int, bytes], SeriesState] = {}
+        self._limit, self._budget = 0.0, ANY
+
+    def fits(self, limit: float, budget: int = ANY) -> bool:
+        """Whether there is a plan whose stages take at most `limit` seconds per sample, with at most `budget` samples
+        in flight on each."""
+        return self.devices_of(self.solve(limit, budget)) > 0
+
+    def devices_of(self, state: SeriesState) -> int:
+        """Devices that a plan of the whole tree uses, as many as can be; 0: there is no plan."""
+        return int(np.flatnonzero(state.reached[self.candidates.root.n, self.configs.end] >= 0).max(initial=0))
+
+    @property
+    def bounds(self) -> tuple[float, int]:
+        """Threshold and budget of the last solution."""
+        return self._limit, self._budget
+
+    def solve(self, limit: float, budget: int = ANY) -> SeriesState:
+        """The state of the whole tree."""
+        self._known.clear()
+        self._limit, self._budget = limit, budget
+        self.solved += 1
+        start = np.full(self.configs.end + 1, ANY, np.int64)
+        start[-1] = NONE
+        return self._series(self.candidates.root, start)
+
+    def _series(self, node: SeriesNode, source: Ints) -> SeriesState:
+        key = (id(node), source.tobytes())
+        if key in self._known:
+            return self._known[key]
+        found, configs, top = self.candidates, self.configs, self.n_devices + 1
+        reached = np.full((node.n_places, configs.end + 1, top), NONE, np.int64)
+        reached[0, :, 0] = source
+        made = np.full((node.n + 1, configs.end, top), NONE, np.int64)
+        state = self._known[key] = SeriesState(reached, made)
+        for q in range(1, node.n + 1):
+            end_stages(
+                reached, *node.ends[q], found.tps, found.holds, configs.sizes, found.degrees, self._limit,
+                self._budget, made[q],
+            )  # fmt: skip
+            after_stage(made[q], configs.offset, configs.least, reached[q])
+            if q - 1 in node.parallel:
+                self._fork(node, q - 1, state)
+        return state
+
+    def _fork(self, node: SeriesNode, part: int, state: SeriesState) -> None:
+        """Branches after all that may come before them."""
+        branches, forks = node.parallel[part], list[tuple[Source, list[int], ParallelState]]()
+        for source, first, devices in self._sources(node, part, state):
+            after = self._parallel(branches, first)
+            forks.append((source, devices, after))
+            places = [part + 1, *(join.place for join in branches.joins)]
+            for d in devices:
+                have = state.reached[places, :, d:]
+                state.reached[places, :, d:] = np.maximum(have, after.exits[:, :, : self.n_devices + 1 - d])
+        state.forks[part] = forks
+
+    def _sources(self, node: SeriesNode, part: int, state: SeriesState) -> list[tuple[Source, Ints, list[int]]]:
+        """What may come before a fork: source, what the first stages after it may have in flight, devices used."""
+        configs = self.configs
+        if part == 0:
+            start = state.reached[0, :, 0].copy()
+            return [(Source(False, -1, ANY), start, [0])] if (start >= 0).any() else []
+        ways: dict[Source, list[int]] = {}
+        for x, d in np.argwhere(state.made[part] > 0):
+            ways.setdefault(Source(False, int(x), int(state.made[part, x, d])), []).append(int(d))
+        found: list[tuple[Source, Ints, list[int]]] = []
+        for source, devices in ways.items():
+            first = source.tolerance - configs.offset[source.config]
+            first = np.where(first >= configs.least, first, NONE)
+            first[-1] = NONE
+            found.append((source, first, devices))
+        if part - 1 in node.parallel:
+            exits: dict[Source, list[int]] = {}
+            for _, devices, before in state.forks[part - 1]:
+                for d in devices:
+                    for y, e in np.argwhere(before.exits[0][:-1] >= 0):
+                        if d + e <= self.n_devices:
+                            source = Source(True, int(y), int(before.exits[0][y, e]))
+                            exits.setdefault(source, []).append(int(d + e))
+            for source, devices in exits.items():
+                first = np.full(configs.end + 1, NONE, np.int64)
+                first[source.config] = source.tolerance
+                found.append((source, first, sorted(set(devices))))
+        return found
+
+    def _parallel(self, node: ParallelNode, source: Ints) -> ParallelState:
+        found, configs, top = self.candidates, self.configs, self.n_devices + 1
+        classes = [self._series(c, source) for c in node.classes]
+        single = np.stack([s.reached[c.n] for s, c in zip(classes, node.classes, strict=True)])
+        shape = (node.every + 1, configs.end + 1, top)
+        group, possible = np.full(shape, NONE, np.int64), np.zeros(shape[0], np.int64)
+        for number, candidate in enumerate(node.groups):
+            if candidate >= 0:
+                possible[number] = stage_totals(
+                    source, int(candidate), found.tps, found.holds, configs.sizes, found.degrees, self._limit,
+                    self._budget, configs.offset, configs.least, group[number],
+                )  # fmt: skip
+        products = np.empty(shape, np.int64)
+        count_products(single, group, possible, node.radix, products)
+        exits = np.full((1 + len(node.joins), *shape[1:]), NONE, np.int64)
+        exits[0] = products[node.every]
+        stride = node.stride
+        for at, join in enumerate(node.joins, 1):
+            rest = node.every - join.whole - (stride[join.branch] if join.branch >= 0 else 0)
+            if join.branch >= 0:
+                joined(classes[join.branch].reached[join.cut], products[rest], exits[at])
+            else:
+                exits[at] = products[rest]
+            if join.whole:  # what comes before the fork feeds the join as well
+                exits[at] = np.minimum(exits[at], source[:, None])
+        return ParallelState(source, classes, single, group, products, exits)
