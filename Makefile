@@ -11,7 +11,8 @@ demo: $(VENV)/.torch
 	$(BIN)/meshwright demo --out demo-out
 
 test: $(VENV)/.dev lint types gate
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2 -m 'not alone'
+	$(BIN)/python -m pytest -q -m alone
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
