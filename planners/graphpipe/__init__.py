@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from .checks import check_stage_graph
+from .in_flight import in_flight
+from .options import GraphPipeOptions
 from .pipedream import pipedream
+from .planner import plan
 from .sequential import SequentialOptions
 from .stage_costs import SetCosts, StageCosts, stage_mesh
 from .stage_plan import ChosenStage, stage_plan
 from .stage_units import group_operators, unit_edges
 
 __all__ = [
-    "ChosenStage", "SequentialOptions", "SetCosts", "StageCosts", "group_operators", "pipedream", "stage_mesh",
-    "stage_plan", "unit_edges",
+    "ChosenStage", "GraphPipeOptions", "SequentialOptions", "SetCosts", "StageCosts", "check_stage_graph",
+    "group_operators", "in_flight", "pipedream", "plan", "stage_mesh", "stage_plan", "unit_edges",
 ]  # fmt: skip
