@@ -1,4 +1,4 @@
-r"""`slice_pipeline`: the best slicing of a pipeline whose cells differ, and whose directions have longest slices of their own.
+r"""`slice_pipeline`: the best slices for a pipeline whose cells differ, with a longest slice in each direction.
 
 A pipeline that feeds all slices forward and then all of them backward takes in each direction, with equal cells,
 :math:`\sum t + (K - 1) \max t`. Both directions together are

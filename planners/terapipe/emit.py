@@ -1,0 +1,150 @@
+"""`emit`: a layout with chosen slices as a `TrainingPlan`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal
+
+from ...profiles.graph import Graph
+from ...simulator.cluster import Cluster
+from ...simulator.plan_entries import PlannerEntry
+from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.plan_entries import ModelEntry, SliceEntry, StageEntry
+from ..alpa.inter.assemble import transfers
+from ..alpa.inter.intra_pricer import stage_plan
+from ..alpa.inter.pricer import Recompute
+from .cells import Cell
+from .choose import Chosen
+from .options import TeraPipeOptions
+from .pipeline import Pipeline
+from .slicing import Slice
+
+__all__ = ["emit", "stage_bytes"]
+
+Schedule = Literal["terapipe", "terapipe_1f1b"]
+
+
+def stage_bytes(pipeline: Pipeline, slices: Sequence[Slice], schedule: Schedule) -> list[tuple[float, float]]:
+    """Bytes on one device of each stage: kept for good with temporaries, and activations in flight at most.
+
+    Under "terapipe" the activations of the whole batch. Under "terapipe_1f1b" those of the microbatches that are on
+    their way: K − s of stage s. Beside its temporaries a stage adds up the gradients of a microbatch's keys and values.
+    """
+    most = max(x.samples for x in slices)
+    found: list[tuple[float, float]] = []
+    held = dict.fromkeys(slices, 0.0)
+    for s, cell in enumerate(pipeline.cells):
+        for x in held:
+            held[x] = x.samples * cell.activation_bytes(x.tokens)
+        kept = [held[x] for x in slices]
+        flying = len(kept) if schedule == "terapipe" else min(len(kept), len(pipeline.cells) - s)
+        window = max(sum(kept[k : k + flying]) for k in range(len(kept) - flying + 1))
+        work = most * (cell.plan.work_bytes + cell.carried_bytes)
+        found.append((cell.plan.state_bytes + work, window))
+    return found
+
+
+def emit(
+    graph: Graph,
+    cluster: Cluster,
+    pipeline: Pipeline,
+    chosen: Chosen,
+    options: TeraPipeOptions,
+    *,
+    cells: Sequence[Cell],
+    schedule: Schedule,
+    recompute: Recompute,
+    planner: str,
+    started: float,
+    evaluations: int,
+    source: str,
+    record: Mapping[str, Any],
+) -> TrainingPlan:
+    """The plan.
+
+    Parameters
+    ----------
+    graph : Graph
+        The model with one sample on each replica.
+    pipeline, chosen
+        The stages, and their slices.
+    cells : sequence of Cell
+        Each stage's own.
+    schedule, recompute
+        Of all stages.
+    planner, started, evaluations, source, record
+        What the plan records.
+    """
+    layout, slices = pipeline.layout, chosen.slices
+    data = layout.data
+    entries = tuple(
+        SliceEntry(samples=x.samples * data, tokens=x.tokens, count=len(list(same)))
+        for x, same in groupby(slices)
+    )  # fmt: skip
+    count = len(slices)
+    mean = sum(x.samples for x in slices) / count
+    stages: list[StageEntry] = []
+    for s, (cell, bounds) in enumerate(zip(cells, layout.bounds, strict=True)):
+        plan = stage_plan(cell.plan)
+        each = {x: pipeline.slice_seconds(s, x) for x in dict.fromkeys(slices)}
+        forward = sum(f for x in slices for f, _ in each[x]) / count
+        backward = sum(b for x in slices for _, b in each[x]) / count
+        whole = plan.backward_input_s + plan.backward_weight_s
+        weights = backward * (plan.backward_weight_s / whole if whole else 0.0)
+        kept = sum(x.samples * cell.activation_bytes(x.tokens) for x in slices) / count
+        most = max(x.samples for x in slices)
+        first, last = bounds
+        stages.append(
+            StageEntry(
+                mesh=s,
+                logical=(data, layout.op),
+                first=first,
+                last=last,
+                forward_s=forward,
+                backward_input_s=backward - weights,
+                backward_weight_s=weights,
+                reduce_s=plan.reduce_s,
+                update_s=plan.update_s,
+                state_bytes=plan.state_bytes,
+                activation_bytes=kept,
+                work_bytes=most * (plan.work_bytes + cell.carried_bytes),
+                flops=mean * sum(op.flops for op in graph.operators[first:last]),
+                recompute=recompute,
+                operators=dict(plan.operators),
+                parameters=dict(plan.parameters),
+                optimizer_states=dict(plan.optimizer_states),
+                collectives=dict(plan.collectives),
+                slice_forward_s=tuple(tuple(f for f, _ in each[x]) for x, _ in groupby(slices)),
+                slice_backward_s=tuple(tuple(b for _, b in each[x]) for x, _ in groupby(slices)),
+            )
+        )
+    between = transfers(graph, stages, [stage_plan(cell.plan) for cell in cells])
+    parameters = {t.name for t in graph.parameters}
+    sized = tuple(
+        t if t.value in parameters else t.model_copy(update={"bytes": t.bytes * mean}) for t in between
+    )  # fmt: skip
+    dtypes = [t.dtype for t in graph.parameters]
+    return TrainingPlan.of(
+        cluster,
+        model=ModelEntry(
+            name=graph.name, digest=graph.digest, dtype=dtypes[0] if dtypes else graph.operators[0].dtype,
+            optimizer=options.optimizer,
+        ),
+        global_batch=data * sum(x.samples for x in slices),
+        microbatches=count,
+        schedule=schedule,
+        resharding=options.resharding,
+        overlap=options.overlap,
+        meshes=layout.meshes,
+        stages=tuple(stages),
+        transfers=sized,
+        slices=entries,
+        planner=PlannerEntry(
+            name=planner, options=options.to_json() | dict(record), seconds=time.perf_counter() - started,
+            evaluations=evaluations,
+        ),
+        cost_source=source,
+        predicted={},
+    )  # fmt: skip
