@@ -9,6 +9,7 @@ from .memory_timeline import in_flight
 from .plan_graph_words import stage_graph
 from .plan_layers import Block, blocks
 from .plan_program import plan_program
+from .plan_slice_words import slice_dominates, slice_lines
 
 if TYPE_CHECKING:
     from ...profiles.graph import Graph
@@ -28,9 +29,10 @@ def explain(plan: TrainingPlan, graph: Graph | None, *, operators: Literal["none
         f"{plan.model.optimizer}",
         *stage_graph(plan).lines(),
         "",
+        *slice_lines(plan),
         *table(stage_rows(plan, graph)),
         "",
-        *dominates(plan),
+        *(slice_dominates(plan) if plan.slices else dominates(plan)),
     ]
     lines += predicted_lines(plan)
     if plan.cost_source:
@@ -103,7 +105,7 @@ def stage_rows(plan: TrainingPlan, graph: Graph | None = None) -> list[Row]:
 
 def _flying(plan: TrainingPlan) -> Sequence[int | None]:
     """Microbatches whose activations each stage keeps at once (Alpa §5.2); None where only a simulation can say."""
-    if plan.schedule == "gpipe":
+    if plan.schedule in ("gpipe", "terapipe"):
         return plan.microbatches_of
     if plan.schedule in ("1f1b", "zb_h1"):
         return [min(n, d) for n, d in zip(plan.microbatches_of, stage_graph(plan).behind, strict=True)]
