@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...profiles.graph import Graph
+from ...simulator.plan_entries import ClusterEntry
 from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.plan_graph import check_graph
 from ...simulator.training.program import Op
@@ -18,7 +19,7 @@ from .optimizer import Optimizer
 from .run import program_of, rank_names
 from .session import TrainingSession
 
-__all__ = ["Calibration", "calibrate_training", "typical"]
+__all__ = ["Calibration", "calibrate_training", "measured_link", "typical"]
 
 OWN = 0.98
 """Share of a measurement in which its thread must have had its core, or waited in a collective, for it to count. What
@@ -158,12 +159,17 @@ def _put_together(plan: TrainingPlan, answers: list[dict[str, Any]]) -> Calibrat
     update: dict[str, Any] = {"stages": tuple(stages), "cost_source": "measured on this machine", "overlap": True}
     transfers = answers[0]["transfers"]
     if transfers:
-        link = _link(transfers)
-        device = plan.cluster.device.model_copy(
-            update={"name": "this-machine", "intra_node": link, "inter_node": link, "source": "measured"}
-        )
-        update["cluster"] = plan.cluster.model_copy(update={"device": device})
+        update["cluster"] = measured_link(plan, transfers)
     return Calibration(plan.model_copy(update=update), tuple(compute), tuple(collective), min(shares))
+
+
+def measured_link(plan: TrainingPlan, transfers: list[list[Any]]) -> ClusterEntry:
+    """The plan's cluster with links as messages between ranks were found to be."""
+    link = _link(transfers)
+    device = plan.cluster.device.model_copy(
+        update={"name": "this-machine", "intra_node": link, "inter_node": link, "source": "measured"}
+    )
+    return plan.cluster.model_copy(update={"device": device})
 
 
 def _link(transfers: list[list[Any]]) -> tuple[float, float]:

@@ -107,6 +107,9 @@ def hand_plan(
         _Stage(small, bounds[s], bounds[s + 1], meshes[homes[s]], chosen, zero).entry(homes[s], recompute)
         for s in range(n)
     )
+    if slices:
+        zeros = tuple((0.0,) * len(x.tokens) for x in slices)
+        stages = tuple(s.model_copy(update={"slice_forward_s": zeros, "slice_backward_s": zeros}) for s in stages)
     return TrainingPlan.of(
         cluster or Cluster(nodes=len(meshes), devices_per_node=max(a * b for a, b in meshes)),
         model=ModelEntry(name=graph.name, digest=graph.digest, dtype="float32", optimizer=optimizer),

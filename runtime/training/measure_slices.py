@@ -79,12 +79,13 @@ def measure_slices(
     dtype: str = "float32",
     processes: int = 1,
     session: TrainingSession | None = None,
+    together: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> SliceMeasurements:
     """Time slices forward and backward, as a stage of a pipeline runs them.
 
-    Every process measures the same at the same time, as the stages of a pipeline compute at the same time: cores share
-    caches and memory. Keys and values of the context are there, as earlier slices left them.
+    Every process measures at the same time, as the stages of a pipeline compute at the same time: cores share caches
+    and memory. Keys and values of the context are there, as earlier slices left them.
 
     Parameters
     ----------
@@ -104,6 +105,8 @@ def measure_slices(
         Cores that measure at once.
     session : TrainingSession, optional
         Processes that are up already.
+    together : bool
+        Whether each process measures a part of its own, all parts at once; else all measure the same, part after part.
     progress : callable, optional
         Called with a line that says what is being done.
 
@@ -122,33 +125,39 @@ def measure_slices(
                              f"(got {first} to {last})")  # fmt: skip
     if not parts or repeats < 1 or not samples or min(samples) < 1:
         raise InputError("measure: expected parts, repeats >= 1 and samples >= 1")
+    count = session.processes if session is not None else processes
+    if together and count < len(parts):
+        raise InputError(f"measure: {len(parts)} parts at once need as many processes (got {count})")
     cases = [(b, i, j) for b in samples for i, j in pairs]
     found: dict[str, SliceTimes] = {}
     shares: list[float] = []
 
+    turns = [list(parts)] if together else [[name] for name in parts]
+
     def measured(session: TrainingSession) -> None:
-        for name, (first, last) in parts.items():
+        for names in turns:
             if progress is not None:
-                progress(f"{name}: {len(cases)} slices")
+                progress(f"{', '.join(names)}: {len(cases)} slices")
             job = {
-                "kind": "measure_slices", "graph": graph.to_json(), "first": first, "last": last, "cases": cases,
-                "repeats": repeats, "seed": seed, "dtype": dtype,
+                "kind": "measure_slices", "graph": graph.to_json(), "parts": [parts[name] for name in names],
+                "cases": cases, "repeats": repeats, "seed": seed, "dtype": dtype,
             }  # fmt: skip
             answers = session.run(job)
-            times = np.array([answer["times"] for answer in answers])  # rank, repeat, case, direction, (wall, CPU, …)
-            shares.append(float(min(1.0, times[..., 1].sum() / times[..., 0].sum())))
             b, i, j = np.array(cases, dtype=np.int64).T
-            forward, backward = (
-                np.array([undisturbed(times[:, :, k, way]) for k in range(len(cases))]) for way in (0, 1)
-            )
-            found[name] = SliceTimes(b, i, j, forward, backward)
+            for number, name in enumerate(names):
+                mine = answers[number :: len(names)]
+                times = np.array([answer["times"] for answer in mine])  # rank, repeat, case, direction, (wall, CPU, …)
+                shares.append(float(min(1.0, times[..., 1].sum() / times[..., 0].sum())))
+                forward, backward = (
+                    np.array([undisturbed(times[:, :, k, way]) for k in range(len(cases))]) for way in (0, 1)
+                )
+                found[name] = SliceTimes(b, i, j, forward, backward)
 
     if session is not None:
         measured(session)
     else:
         with TrainingSession(processes) as mine:
             measured(mine)
-    count = session.processes if session is not None else processes
     return SliceMeasurements(found, min(shares), count, repeats, dtype)
 
 

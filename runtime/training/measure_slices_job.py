@@ -43,7 +43,7 @@ def measure_slices_job(job: dict[str, Any], *, rank: int, timeout: timedelta) ->
     import torch.distributed as dist
 
     graph, cases = from_json(job["graph"]), [tuple(case) for case in job["cases"]]
-    first, last = job["first"], job["last"]
+    first, last = job["parts"][rank % len(job["parts"])]
     cuts = sorted({0, first, last, len(graph.operators)})
     plan = hand_plan(graph, meshes=[(1, 1)] * (len(cuts) - 1), cuts=cuts, global_batch=1, microbatches=1)
     turns = [

@@ -1,0 +1,126 @@
+"""`calibrate_slices`: a sliced training plan with the times that its stages' slices really take on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...profiles.graph import Graph
+from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.plan_graph import check_graph
+from .calibrate import Calibration, Times, measured_link, typical
+from .edges import mesh_ranks
+from .optimizer import Optimizer
+from .run import rank_names
+from .session import TrainingSession
+from .slice_turns import checked_tokens
+
+__all__ = ["calibrate_slices", "with_slice_times"]
+
+
+def calibrate_slices(
+    plan: TrainingPlan, graph: Graph, session: TrainingSession, *, repeats: int = 5, seed: int = 0,
+    dtype: str = "float32",
+) -> Calibration:  # fmt: skip
+    """Measure the slices of a plan's stages and its messages on processes of this machine.
+
+    The slices of one microbatch of each entry of `plan.slices` are run as the program runs them, forward first to last
+    and backward last to first, on all meshes at once.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        What to measure; it has slices.
+    graph : Graph
+        What was planned.
+    session : TrainingSession
+        Processes, as many as the plan has devices.
+    repeats : int
+        How often each pass is timed.
+    seed, dtype
+        As in `run_training`.
+
+    Raises
+    ------
+    InputError
+        If the session has too few processes, or the plan cannot be run or has no slices.
+    RunError
+        If a rank fails.
+    """
+    small = graph.with_batch(plan.microbatch)
+    check_graph(plan, small)
+    if not plan.slices:
+        raise InputError("calibrate: the plan has no token slices; calibrate_training measures it")
+    checked_tokens(plan, small)
+    needed = sum(map(len, mesh_ranks(plan)))
+    if session.processes < needed or repeats < 1:
+        raise InputError(
+            f"calibrate: expected {needed} processes and at least one repeat (got {session.processes}, {repeats})"
+        )
+    job = {
+        "kind": "measure_sliced", "plan": plan.to_json(), "graph": small.to_json(), "repeats": repeats, "seed": seed,
+        "dtype": dtype, "optimizer": asdict(Optimizer(plan.model.optimizer)),
+    }  # fmt: skip
+    answers = session.run(job, rank_names(plan))[:needed]
+    stages: list[Any] = []
+    compute, collective, shares = list[float](), list[float](), list[float]()
+    for number in range(len(plan.stages)):
+        mine = [a["stages"][str(number)] for a in answers if str(number) in a["stages"]]
+        forward, backward = (
+            tuple(
+                tuple(_seconds([m[way][e][j] for m in mine]) for j in range(len(entry.tokens)))
+                for e, entry in enumerate(plan.slices)
+            )
+            for way in ("forward", "backward")
+        )
+        every = np.array([t for m in mine for t in _flat(m)])
+        shares.append(float(min(1.0, every[:, 1:].sum() / every[:, 0].sum())))
+        collective.append(float(every[:, 2].sum() / len(mine) / repeats))
+        stages.append(
+            with_slice_times(plan, number, forward, backward).model_copy(
+                update={name: _seconds([m[name[:-2]] for m in mine]) for name in ("reduce_s", "update_s")}
+            )
+        )
+        compute.append(sum(map(sum, forward)) + sum(map(sum, backward)) - collective[-1])
+    update: dict[str, Any] = {"stages": tuple(stages), "cost_source": "measured on this machine", "overlap": True}
+    transfers = answers[0]["transfers"]
+    if transfers:
+        update["cluster"] = measured_link(plan, transfers)
+    return Calibration(plan.model_copy(update=update), tuple(compute), tuple(collective), min(shares))
+
+
+def with_slice_times(
+    plan: TrainingPlan, number: int, forward: Sequence[Sequence[float]], backward: Sequence[Sequence[float]]
+) -> Any:
+    """A stage of a plan with seconds of its slices, and those of an average microbatch."""
+    counts = [entry.count for entry in plan.slices]
+
+    def mean(times: Sequence[Sequence[float]]) -> float:
+        return sum(n * sum(t) for n, t in zip(counts, times, strict=True)) / sum(counts)
+
+    return plan.stages[number].model_copy(
+        update={
+            "slice_forward_s": tuple(tuple(t) for t in forward),
+            "slice_backward_s": tuple(tuple(t) for t in backward),
+            "forward_s": mean(forward),
+            "backward_input_s": mean(backward),
+            "backward_weight_s": 0.0,
+        }
+    )
+
+
+def _seconds(ranks: Sequence[Times]) -> float:
+    """Median seconds of a pass on the slowest rank; where others held too many up, what ranks had of their cores."""
+    found = typical(ranks)
+    if found is not None:
+        return found
+    return max(float(np.median([cpu + within for _, cpu, within in times])) for times in ranks)
+
+
+def _flat(stage: dict[str, Any]) -> list[list[float]]:
+    slices = [t for way in ("forward", "backward") for entry in stage[way] for times in entry for t in times]
+    return [*slices, *stage["reduce"], *stage["update"]]
