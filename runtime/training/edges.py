@@ -14,7 +14,10 @@ from .layout import Layout, natural, parse_layout, whole
 from .messages import Message, Place, messages
 from .stage_layout import differentiable
 
-__all__ = ["Edge", "crossing", "edges_of", "mesh_ranks", "tied_edges", "tied_groups"]
+__all__ = ["SIGNAL", "Edge", "crossing", "edges_of", "mesh_ranks", "signals_of", "tied_edges", "tied_groups"]
+
+SIGNAL = ""
+"""Name of an edge that carries no tensor of the graph: its reader only waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,21 @@ def edges_of(plan: TrainingPlan, graph: Graph) -> tuple[Edge, ...]:
             )
         )
     return tuple(edges)
+
+
+def signals_of(plan: TrainingPlan, graph: Graph) -> tuple[Edge, ...]:
+    """Edges of a plan's transfers between stages of which one reads nothing of the other: a pipeline in one line."""
+    tied = {name for name, _ in tied_groups(plan, graph)}
+    have = {(e.source, e.target) for e in edges_of(plan, graph)}
+    pairs: dict[tuple[int, int], bool] = {}
+    for t in plan.transfers:
+        pair = t.source, t.target
+        if pair not in have and t.value not in tied and plan.stages[t.source].mesh != plan.stages[t.target].mesh:
+            pairs[pair] = pairs.get(pair, False) or t.gradient
+    return tuple(
+        Edge(a, b, SIGNAL, (1,), _place(plan, a, whole(1)), _place(plan, b, whole(1)), gradient)
+        for (a, b), gradient in sorted(pairs.items())
+    )
 
 
 def _made(plan: TrainingPlan, graph: Graph, stage: int, name: str) -> Layout:

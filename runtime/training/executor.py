@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.program import Action, Op
-from .edges import Edge, crossing
+from .edges import SIGNAL, Edge, crossing
 from .mailbox import Mailbox, Parcel
 from .stage import StageRunner
 
@@ -84,6 +84,7 @@ class Executor:
         self._others: dict[tuple[str, int], dict[int, Tensor]] = {}  # (parameter, stage) -> other stage -> gradient
         self._split = {(a.stage, self._turn(a)) for a in self.actions if a.op == Op.W}
         self._settled = False
+        self._token: Any = mailbox.token()
 
     def _parcel(self, number: int, edge: Edge, *, back: bool = False) -> Parcel:
         """What brings the value of an edge there, or its gradient back."""
@@ -172,7 +173,7 @@ class Executor:
     def _send(self, action: Action) -> None:
         parcels, turn = self._parcels(action)
         for name, parcel in parcels:
-            self.mailbox.send(parcel, turn, self._outgoing(action)[name])
+            self.mailbox.send(parcel, turn, self._token if name == SIGNAL else self._outgoing(action)[name])
 
     def _outgoing(self, action: Action) -> Mapping[str, Tensor]:
         if action.microbatch < 0:
@@ -182,13 +183,18 @@ class Executor:
     def _receive(self, action: Action) -> None:
         parcels, turn = self._parcels(action)
         for name, parcel in parcels:
-            x = self.mailbox.receive(parcel, turn)
-            if action.microbatch < 0:
-                self._others.setdefault((name, action.stage), {})[action.peer] = x
-            elif action.op == Op.RECV_F:
-                self._values.setdefault((action.stage, turn), {})[name] = x
-            else:
-                self._add(self._gradients.setdefault((action.stage, turn), {}), name, x)
+            self._keep(action, name, turn, self.mailbox.receive(parcel, turn))
+
+    def _keep(self, action: Action, name: str, turn: int, x: Tensor) -> None:
+        """Put what a transfer brought where it is read."""
+        if action.microbatch < 0:
+            self._others.setdefault((name, action.stage), {})[action.peer] = x
+        elif name == SIGNAL:
+            return
+        elif action.op == Op.RECV_F:
+            self._values.setdefault((action.stage, turn), {})[name] = x
+        else:
+            self._add(self._gradients.setdefault((action.stage, turn), {}), name, x)
 
     @staticmethod
     def _add(store: dict[str, Tensor], name: str, x: Tensor) -> None:

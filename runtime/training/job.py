@@ -16,9 +16,11 @@ from ...profiles.graph.document import from_json
 from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.program import Action, Op
 from .comm import MeshComm
-from .edges import edges_of, mesh_ranks, tied_edges
+from .edges import edges_of, mesh_ranks, signals_of, tied_edges
 from .executor import Executor
+from .graph_job import SampleInputs, graph_executor, graph_stages
 from .mailbox import Mailbox
+from .microbatch_parts import is_uneven
 from .optimizer import Optimizer
 from .recompute import redone
 from .single import make_input, make_parameter
@@ -83,9 +85,9 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     graph = from_json(job["graph"]).with_batch(plan.microbatch)
     ranks = mesh_ranks(plan)
     optimizer = Optimizer(**job["optimizer"])
-    inputs = _Inputs(graph, job["seed"], job["dtype"], microbatch_samples(plan))
     every = [MeshComm.create(ranks[s.mesh], s.logical, rank, timeout) for s in plan.stages]
     comms = {number: comm for number, comm in enumerate(every) if comm is not None}
+    inputs: Any = _Inputs(graph, job["seed"], job["dtype"], microbatch_samples(plan))
 
     def parameter(name: str) -> Tensor:
         return make_parameter(graph, name, job["seed"], job["dtype"])
@@ -101,10 +103,14 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
         stages = slice_stages(plan, graph, comms, inputs=inputs, parameter=parameter, optimizer=optimizer)
         runners: Mapping[int, StageRunner] = stages
         executor: Executor = slice_executor(plan, graph, stages, actions, rank, dtype)
+    elif is_uneven(plan):
+        inputs = SampleInputs(plan, graph, job["seed"], job["dtype"], [plan.microbatch_of(s) for s in comms])
+        runners = graph_stages(plan, graph, comms, inputs=inputs, parameter=parameter, optimizer=optimizer)
+        executor = graph_executor(plan, graph, runners, actions, rank, dtype)
     else:
         runners = _stages(plan, graph, comms, inputs, parameter, optimizer)
         executor = Executor(
-            runners, actions, edges_of(plan, graph), tied_edges(plan, graph), plan, rank,
+            runners, actions, [*edges_of(plan, graph), *signals_of(plan, graph)], tied_edges(plan, graph), plan, rank,
             Mailbox(dtype, plan.microbatches), dtype.itemsize,
         )  # fmt: skip
     names = {

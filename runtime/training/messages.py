@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .layout import Layout, pieces
 
-__all__ = ["Message", "Place", "messages", "region"]
+__all__ = ["Message", "Place", "Region", "messages", "messages_to", "region"]
 
 Region = tuple[tuple[int, int], ...]
 """For each dimension of the whole tensor, first index and one past the last."""
@@ -64,13 +65,17 @@ def region(full: tuple[int, ...], place: Place, device: int) -> Region:
 
 def messages(full: tuple[int, ...], source: Place, target: Place) -> tuple[Message, ...]:
     """Every device of the target gets what it holds from devices of the source; replicas take turns to send."""
+    return messages_to(full, source, {rank: region(full, target, device) for device, rank in enumerate(target.ranks)})
+
+
+def messages_to(full: tuple[int, ...], source: Place, wants: Mapping[int, Region]) -> tuple[Message, ...]:
+    """Every rank gets the part that it wants from devices of the source; replicas take turns to send."""
     holders: dict[Region, list[int]] = {}
     for device, rank in enumerate(source.ranks):
         holders.setdefault(region(full, source, device), []).append(rank)
     found: list[Message] = []
     turn = itertools.count()
-    for device, rank in enumerate(target.ranks):
-        want = region(full, target, device)
+    for rank, want in wants.items():
         for have, ranks in holders.items():
             part = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(want, have, strict=True))
             if all(a < b for a, b in part):

@@ -12,13 +12,14 @@ import numpy as np
 from ...errors import InputError
 from ...profiles.graph import Graph
 from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.plan_graph import check_graph
+from ...simulator.training.plan_graph import check_graph, in_plan_order
 from ...simulator.training.plan_program import plan_program
 from ...simulator.training.program import Op, Program
 from ...simulator.training.schedules import make_program
 from .arrays import assemble
 from .edges import edges_of, mesh_ranks, tied_groups
 from .executor import Span
+from .microbatch_parts import check_separable, is_uneven, reference_samples
 from .optimizer import Optimizer
 from .session import TrainingSession
 from .slice_turns import checked_tokens, microbatch_samples
@@ -71,8 +72,8 @@ class TrainingRun:
         Mesh of each rank.
     collectives : mapping
         Stage -> '<pass>.<collective>' -> number on its first rank, all iterations together.
-    microbatches : int
-        Of an iteration.
+    microbatches : tuple of int
+        Of an iteration, for each stage.
     gradients, weights : mapping
         Parameter -> whole array, of the last iteration; empty if they were not asked for.
     difference : Difference, optional
@@ -86,7 +87,7 @@ class TrainingRun:
     spans: tuple[tuple[tuple[Span, ...], ...], ...]
     mesh_of_rank: tuple[int, ...]
     collectives: Mapping[int, Mapping[str, int]]
-    microbatches: int
+    microbatches: tuple[int, ...]
     gradients: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     weights: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     difference: Difference | None = None
@@ -102,7 +103,7 @@ class TrainingRun:
         n = len(self.seconds)
         once = ("reduce.", "update.")
         return {
-            name: count / n / (1 if name.startswith(once) else self.microbatches)
+            name: count / n / (1 if name.startswith(once) else self.microbatches[stage])
             for name, count in sorted(self.collectives[stage].items())
         }
 
@@ -162,10 +163,12 @@ def run_training(
         raise InputError(f"run: iterations: expected a positive integer (got {iterations!r})")
     if dtype not in ("float32", "float64"):
         raise InputError(f"run: dtype: expected float32 or float64 (got {dtype!r})")
-    small = graph.with_batch(plan.microbatch)
+    small = in_plan_order(plan, graph.with_batch(plan.microbatch))
     check_graph(plan, small)
     if plan.slices:
         checked_tokens(plan, small)
+    elif is_uneven(plan):
+        check_separable(small)
     needed = sum(map(len, mesh_ranks(plan)))
     have = session.processes if session is not None else processes
     if have is not None and have < needed:
@@ -189,7 +192,7 @@ def run_training(
 
     single = single_device(
         small, seed=seed, microbatches=plan.microbatches, iterations=iterations, dtype=dtype, optimizer=optimizer,
-        samples=microbatch_samples(plan),
+        samples=reference_samples(plan) if is_uneven(plan) else microbatch_samples(plan),
     )  # fmt: skip
     return TrainingRun(**{**vars(run), "difference": _difference(run, single)})
 
@@ -286,7 +289,7 @@ def _collect(plan: TrainingPlan, answers: list[dict[str, Any]]) -> TrainingRun:
         spans,
         tuple(a["mesh"] for a in mine),
         collectives,
-        plan.microbatches,
+        plan.microbatches_of,
         gradients,
         weights,
         heard={a["rank"]: a["heard"] for a in mine if "heard" in a},
