@@ -12,7 +12,7 @@ from ...errors import InputError
 from ...profiles.graph import Graph
 from ...simulator.plan_entries import ClusterEntry
 from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.plan_graph import check_graph
+from ...simulator.training.plan_graph import check_graph, in_plan_order
 from ...simulator.training.program import Op
 from .edges import mesh_ranks
 from .optimizer import Optimizer
@@ -81,7 +81,7 @@ def calibrate_training(
     RunError
         If a rank fails.
     """
-    small = graph.with_batch(plan.microbatch)
+    small = in_plan_order(plan, graph.with_batch(plan.microbatch))
     check_graph(plan, small)
     needed = sum(map(len, mesh_ranks(plan)))
     if session.processes < needed or repeats < 1:

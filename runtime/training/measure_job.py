@@ -62,9 +62,10 @@ def measure_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[s
                 stage = mine[number]
                 comm = comms[stage]
                 assert comm is not None
-                times, calls[stage] = _stage(plan, graph, stage, comm, job, everyone)
+                own = graph.with_batch(plan.microbatch_of(stage))
+                times, calls[stage] = _stage(plan, own, stage, comm, job, everyone)
                 mute = MuteComm(comm.ranks, comm.shape, rank)
-                muted, _ = _stage(plan, graph, stage, mute, job, everyone)
+                muted, _ = _stage(plan, own, stage, mute, job, everyone)
                 listed = [[*call, n] for call, n in sorted(calls[stage].items())]
                 answer["stages"][str(stage)] = {"times": times, "muted": muted, "calls": listed}
             else:
@@ -101,8 +102,8 @@ def _stage(
     runner = StageRunner(
         layout, comm, inputs=lambda name, _: inputs[name],
         parameter=lambda name: make_parameter(graph, name, job["seed"], job["dtype"]),
-        optimizer=Optimizer(**job["optimizer"]), microbatches=plan.microbatches, loss=graph.operators[-1].name,
-        redo=redone(layout, entry.recompute),
+        optimizer=Optimizer(**job["optimizer"]), microbatches=plan.microbatches_of[number],
+        loss=graph.operators[-1].name, redo=redone(layout, entry.recompute),
     )  # fmt: skip
     generator = torch.Generator().manual_seed(job["seed"])
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -69,6 +69,8 @@ class TrainingSession:
         Ranks.
     timeout_s : float
         Longest wait of a rank for another, and longest silence at start-up, seconds.
+    cores : sequence of int, optional
+        For each rank its core, counted among those of this process; several ranks may share one.
 
     Raises
     ------
@@ -78,14 +80,16 @@ class TrainingSession:
         If a worker does not start.
     """
 
-    def __init__(self, processes: int, *, timeout_s: float = 60.0) -> None:
+    def __init__(self, processes: int, *, timeout_s: float = 60.0, cores: Sequence[int] | None = None) -> None:
         if importlib.util.find_spec("torch") is None:
             raise InputError("run: torch is not installed; running needs it: pip install 'meshwright[torch]'")
         if isinstance(processes, bool) or processes < 1:
             raise InputError(f"run: processes: expected a positive integer (got {processes!r})")
         if not timeout_s > 0:
             raise InputError(f"run: timeout_s: expected positive seconds (got {timeout_s!r})")
-        self.processes, self.timeout_s = processes, timeout_s
+        if cores is not None and (len(cores) != processes or min(cores) < 0):
+            raise InputError(f"run: cores: expected one for each of {processes} processes (got {list(cores)})")
+        self.processes, self.timeout_s, self.cores = processes, timeout_s, cores
         self._ranks: list[_Rank] = []
         self._lifeline: list[int] = []
         self._folder = tempfile.TemporaryDirectory(prefix="meshwright-training-")
@@ -100,7 +104,7 @@ class TrainingSession:
     def __enter__(self) -> TrainingSession:
         try:
             self._lifeline = list(os.pipe())
-            cores = _cores(self.processes)
+            cores = _cores(self.processes, self.cores)
             for rank in range(self.processes):
                 self._ranks.append(self._start(rank, cores[rank]))
             self._answers({}, "start-up")
@@ -239,9 +243,11 @@ def _blame(failures: list[RankFailure], silent: list[int], names: Mapping[int, s
     return f"run: rank {worst.rank}{what} {verb} during {during}: {worst.text}"
 
 
-def _cores(processes: int) -> list[int | None]:
-    """A core for each rank where there are enough; else the system shares them out."""
+def _cores(processes: int, asked: Sequence[int] | None = None) -> list[int | None]:
+    """A core for each rank: those asked for, or one each where there are enough; else the system shares them out."""
     if not hasattr(os, "sched_getaffinity"):
         return [None] * processes
     mine = sorted(os.sched_getaffinity(0))
+    if asked is not None:
+        return [mine[core % len(mine)] for core in asked]
     return [mine[rank] if processes <= len(mine) else None for rank in range(processes)]
