@@ -5,13 +5,14 @@ from __future__ import annotations
 from .agent import AppView, Convention, Shape
 from .app import App, Job, LossCurve, Phase, Slowdown
 from .cluster import Level, Machine, SharedCluster, themis_168, themis_256, themis_testbed
+from .policies import BASELINES, baseline
 from .policy import Greedy, Policy
 from .reference import simulate_reference
 from .result import SharingResult
 from .world import AppFailure, MachineFailure, SharingWorld
 
 __all__ = [
-    "App", "AppFailure", "AppView", "Convention", "Greedy", "Job", "Level", "LossCurve", "Machine", "MachineFailure",
-    "Phase", "Policy", "Shape", "SharedCluster", "SharingResult", "SharingWorld", "Slowdown", "simulate_reference",
-    "themis_168", "themis_256", "themis_testbed",
+    "BASELINES", "App", "AppFailure", "AppView", "Convention", "Greedy", "Job", "Level", "LossCurve", "Machine",
+    "MachineFailure", "Phase", "Policy", "Shape", "SharedCluster", "SharingResult", "SharingWorld", "Slowdown",
+    "baseline", "simulate_reference", "themis_168", "themis_256", "themis_testbed",
 ]  # fmt: skip

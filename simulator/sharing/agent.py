@@ -155,6 +155,21 @@ class AppView:
             total += seconds * slowdown
         return total
 
+    def speed(self, shape: Shape) -> float:
+        """GPU seconds of work that the present phase does per second with GPUs of this shape."""
+        n = shape.gpus
+        if n < self.gang:
+            return 0.0
+        jobs, cap = self._phase_jobs(0)
+        running = min(jobs, max(n // max(self.gang, 1), 1))
+        each = min(cap, max(n // running, 1))
+        return min(n, jobs * cap) / self.app.slowdown.levels[shape.level(each, running)]
+
+    def job_work_s(self, job: int) -> float:
+        """GPU seconds of a job's whole share of the present phase."""
+        phase = self.app.phases[self.phase]
+        return phase.iterations[phase.jobs.index(job)] * self.app.jobs[job].iteration_s
+
     def _phase_works(self) -> list[float]:
         """GPU seconds of the present phase and of those to come, as the agent believes."""
         app = self.app

@@ -1,0 +1,212 @@
+"""The schedulers that Themis is compared with (Themis §6.1), each reduced to what decides who gets free GPUs.
+
+=============  =========================================================================  =========
+policy         who is next                                                                leases
+=============  =========================================================================  =========
+fifo           the first to arrive                                                        no
+drf            the smallest share of the cluster at the moment, GPU by GPU                no
+tiresias       the least GPU time so far (LAS)                                            yes
+tiresias-2q    queues by GPU time so far, first to arrive within a queue                  yes
+gandiva        the best placement score that the free GPUs allow                          yes
+optimus        the largest gain in throughput by one GPU more                             yes
+slaq           the largest fall of its loss within a lease                                yes
+srtf           the shortest remaining time with the free GPUs                             yes
+srsf           the least remaining GPU time, GPU by GPU                                   yes
+finish-time    the largest ρ (the straw man of §3.3, which lying pays off under)          yes
+=============  =========================================================================  =========
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ...errors import InputError
+from ...wording import nearest
+from .agent import AppView, Shape
+from .cluster import SharedCluster
+from .policy import Greedy, Policy, grants
+
+__all__ = ["BASELINES", "BestOffer", "GpuByGpu", "baseline"]
+
+TIRESIAS_QUEUE_S = 3250.0
+"""GPU seconds after which Tiresias moves a job to its second queue (the first limit of its public simulator)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuByGpu:
+    """GPUs one by one (a gang at once where a job needs one to start), each to the app that is first by a key now.
+
+    Parameters
+    ----------
+    name : str
+        What results call it.
+    key : callable
+        (view, GPUs that it has by then) -> what apps are sorted by, smallest first; ties to the lower number.
+    preempts : bool
+        Whether GPUs are leased.
+    """
+
+    name: str
+    key: Callable[[SharedCluster, AppView, tuple[int, ...]], float]
+    preempts: bool = True
+
+    def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
+        """See `Policy.assign`."""
+        pool, given = set(offered), dict[int, int]()
+        have = {v.index: v.held for v in apps}
+        able = {v.index: v for v in apps if v.wanted > 0}
+        while pool and able:
+            view = min(able.values(), key=lambda v: (self.key(cluster, v, have[v.index]), v.index))
+            got = len(have[view.index]) - len(view.held)
+            n = 1 if len(have[view.index]) >= view.gang else view.gang - len(have[view.index])
+            mine = _more(cluster, pool, view, have[view.index], n) if got + n <= view.wanted else ()
+            if not mine:
+                del able[view.index]
+                continue
+            pool.difference_update(mine)
+            given.update(dict.fromkeys(mine, view.index))
+            have[view.index] = tuple(sorted((*have[view.index], *mine)))
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class BestOffer:
+    """Each app says what the free GPUs are worth to it; the highest takes them, and the rest is offered again.
+
+    Parameters
+    ----------
+    name : str
+        What results call it.
+    score : callable
+        (cluster, view, all GPUs that it would have) -> score, largest first; ties to more GPUs, then the lower number.
+    preempts : bool
+        Whether GPUs are leased.
+    """
+
+    name: str
+    score: Callable[[SharedCluster, AppView, tuple[int, ...]], float]
+    preempts: bool = True
+
+    def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
+        """See `Policy.assign`."""
+        pool, given = set(offered), dict[int, int]()
+        able = {v.index: v for v in apps if v.wanted > 0}
+        offers: dict[int, tuple[float, tuple[int, ...]]] = {}
+        while pool and able:
+            for index, view in list(able.items()):
+                if index not in offers:
+                    mine = grants(cluster, pool, view, view.wanted)
+                    if not mine:
+                        del able[index]
+                        continue
+                    offers[index] = self.score(cluster, view, (*view.held, *mine)), mine
+            if not able:
+                break
+            best = max(able, key=lambda i: (offers[i][0], len(offers[i][1]), -i))
+            mine = offers[best][1]
+            pool.difference_update(mine)
+            given.update(dict.fromkeys(mine, best))
+            del able[best]
+            taken = set(mine)
+            offers = {i: offer for i, offer in offers.items() if i != best and not taken.intersection(offer[1])}
+        return given
+
+
+def _more(cluster: SharedCluster, pool: set[int], view: AppView, have: tuple[int, ...], n: int) -> tuple[int, ...]:
+    """`n` more GPUs beside those that it has: its own of before first; none if there are fewer."""
+    from .nearness import pick
+
+    if len(pool) < n:
+        return ()
+    kept = tuple(g for g in view.lapsed if g in pool)[:n]
+    return (*kept, *pick(cluster, pool.difference(kept), n - len(kept), (*have, *kept)))
+
+
+def _speed(cluster: SharedCluster, view: AppView, gpus: Sequence[int]) -> float:
+    """GPU seconds of work that the app's phase does per second."""
+    shape = Shape.of(cluster, gpus) if gpus else Shape(())
+    return view.speed(shape)
+
+
+def _placement_score(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    usable = min(len(gpus), sum(j.cap for j in view.jobs))
+    return _speed(cluster, view, gpus) / usable if usable else 0.0
+
+
+def _gain(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    """New throughput over old by one GPU more, on the best place for it; infinite for the first (negative: a key)."""
+    now = _speed(cluster, view, gpus)
+    if now == 0:
+        return -math.inf
+    n = len(gpus)
+    return -(min(n + 1, n + view.wanted) / n) if n else -math.inf
+
+
+def _loss_fall(lease_s: float) -> Callable[[SharedCluster, AppView, tuple[int, ...]], float]:
+    def fall(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+        left = sum(j.left_s for j in view.jobs)
+        done = min(1.0, _speed(cluster, view, gpus) * lease_s / left) if left else 1.0
+        total = 0.0
+        for j in view.jobs:
+            whole = view.job_work_s(j.job)
+            before = 1.0 - j.left_s / whole
+            curve = view.app.jobs[j.job].loss
+            total += curve.at(before) - curve.at(before + done * (1.0 - before))
+        return total
+
+    return fall
+
+
+def _remaining(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    return -view.remaining_s(Shape.of(cluster, gpus))
+
+
+def _tiresias_queue(view: AppView) -> float:
+    """Queue, then arrival: arrivals stay below the step between queues."""
+    return float(view.attained_s >= TIRESIAS_QUEUE_S) * 1e12 + view.app.arrival_s
+
+
+def baselines(lease_s: float = 600.0) -> Mapping[str, Policy]:
+    """The policies by name.
+
+    Parameters
+    ----------
+    lease_s : float
+        Within which SLAQ looks at the loss, seconds.
+    """
+    made: tuple[Policy, ...] = (
+        Greedy("fifo", lambda v: v.app.arrival_s, preempts=False),
+        GpuByGpu("drf", lambda c, v, gpus: float(len(gpus)), preempts=False),
+        Greedy("tiresias", lambda v: v.attained_s),
+        Greedy("tiresias-2q", _tiresias_queue),
+        BestOffer("gandiva", _placement_score),
+        GpuByGpu("optimus", _gain),
+        BestOffer("slaq", _loss_fall(lease_s)),
+        BestOffer("srtf", _remaining),
+        GpuByGpu("srsf", lambda c, v, gpus: v.left_s),
+        BestOffer("finish-time", lambda c, v, gpus: v.rho(Shape.of(c, (*v.held, *v.lapsed)))),
+    )
+    return MappingProxyType({policy.name: policy for policy in made})
+
+
+BASELINES = tuple(baselines())
+"""Names of the policies."""
+
+
+def baseline(name: str, lease_s: float = 600.0) -> Policy:
+    """A policy by name.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name; the nearest is named.
+    """
+    known = baselines(lease_s)
+    if name not in known:
+        near = nearest(name, tuple(known))
+        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+        raise InputError(f"policy: unknown sharing policy {name!r}; {hint}")
+    return known[name]

@@ -1,0 +1,88 @@
+"""Baseline policies on markets small enough to decide by hand."""
+
+from __future__ import annotations
+
+import pytest
+from meshwright.errors import InputError
+from meshwright.simulator.sharing import BASELINES, App, AppView, Job, SharedCluster, Slowdown, baseline
+from meshwright.simulator.sharing.split import RunningJob
+
+FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
+VGG16 = Slowdown(1.0, 1.0, 103.6 / 80.4, 103.6 / 80.4)  # Table 1
+
+
+def view(
+    index: int, *, left_s: float = 1000.0, cap: int = 4, gang: int = 1, held: tuple[int, ...] = (),
+    attained_s: float = 0.0, arrival_s: float = 0.0, slowdown: Slowdown = FLAT, now_s: float = 100.0,
+) -> AppView:  # fmt: skip
+    app = App.single(f"app {index}", arrival_s, 1000.0, gpus=cap, gang=gang, slowdown=slowdown)
+    return AppView(index, app, now_s, 0, (RunningJob(0, left_s, cap, gang),), held, (), attained_s, 2.0, 16)
+
+
+def counts(given: dict[int, int]) -> dict[int, int]:
+    return {app: list(given.values()).count(app) for app in sorted(set(given.values()))}
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("fifo", {"arrival_s": 1.0}),
+        ("tiresias", {"attained_s": 10.0}),
+        ("tiresias-2q", {"arrival_s": 1.0, "attained_s": 3000.0}),
+        ("srsf", {"left_s": 500.0}),
+        ("srtf", {"left_s": 500.0}),
+    ],
+)
+def test_who_is_first_gets_all_that_it_can_use(name: str, first: dict[str, float]) -> None:
+    cluster = SharedCluster.uniform(1, 4)
+    other = view(0, arrival_s=2.0, attained_s=4000.0, left_s=900.0)
+    assert counts(baseline(name).assign(cluster, range(4), [other, view(1, **first)])) == {1: 4}  # type: ignore[arg-type]
+
+
+def test_dominant_shares_are_evened_out() -> None:
+    cluster = SharedCluster.uniform(2, 4)
+    views = [view(0, held=(0, 1)), view(1), view(2)]
+    assert counts(baseline("drf").assign(cluster, range(2, 8), views)) == {0: 1, 1: 3, 2: 2}  # 3, 3, 2
+    assert counts(baseline("drf").assign(cluster, range(4, 8), views)) == {1: 2, 2: 2}
+
+
+def test_optimus_gives_the_first_gpus_before_the_second() -> None:
+    cluster = SharedCluster.uniform(2, 4)
+    assert counts(baseline("optimus").assign(cluster, range(4), [view(i) for i in range(4)])) == dict.fromkeys(
+        range(4), 1
+    )
+    # 1 -> 2 doubles the throughput, 3 -> 4 adds a third
+    assert counts(baseline("optimus").assign(cluster, (4,), [view(0, held=(0, 1, 2)), view(1, held=(3,))])) == {1: 1}
+
+
+def test_gandiva_serves_who_is_well_placed_first() -> None:
+    """Two GPUs of a machine and two of another: the app that distance costs nothing takes them; Figure 5's other
+    app, which would lose 29 %, waits."""
+    cluster = SharedCluster.uniform(2, 2)
+    given = baseline("gandiva").assign(cluster, range(4), [view(0, slowdown=VGG16), view(1)])
+    assert counts(given) == {1: 4}
+
+
+def test_slaq_serves_the_loss_that_falls_fastest() -> None:
+    cluster = SharedCluster.uniform(1, 4)
+    given = baseline("slaq").assign(cluster, range(4), [view(0, left_s=100.0), view(1, left_s=1000.0)])
+    assert counts(given) == {1: 4}  # the first has most of its fall behind it
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_nobody_gets_what_it_cannot_use(name: str) -> None:
+    cluster = SharedCluster.uniform(2, 4)
+    views = [view(0, cap=2), view(1, gang=4), view(2, cap=1, held=(0,))]
+    given = baseline(name).assign(cluster, range(1, 8), views)
+    got = counts(given)
+    assert got.get(0, 0) <= 2
+    assert got.get(1, 0) in (0, 4)
+    assert 2 not in got
+    # all GPUs that somebody can use are given: no policy idles
+    assert sum(got.values()) == 6
+
+
+def test_an_unknown_policy_is_named_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean 'gandiva'"):
+        baseline("gandva")
+    assert App("x", 0.0, (Job(1.0),), App.single("y", 0.0, 1.0).phases).total_work_s == 1
