@@ -108,22 +108,33 @@ def _times(run: TrainingRun, stage: int, op: str) -> list[float]:
     ]
 
 
-def _measured(run: TrainingRun, stage: int) -> dict[str, float]:
-    """Median seconds of what a stage does."""
+def _measured(plan: TrainingPlan, run: TrainingRun, s: int) -> dict[str, float]:
+    """Median seconds of what a stage does; of a sliced microbatch, the sum of its slices'."""
     import numpy as np
 
-    return {
-        op: float(np.median(t)) if (t := _times(run, stage, op)) else 0.0 for op in ("F", "B", "W", "REDUCE", "UPDATE")
+    found = {
+        op: float(np.median(t)) if (t := _times(run, s, op)) else 0.0 for op in ("F", "B", "W", "REDUCE", "UPDATE")
     }
+    if plan.slices:
+        stage = with_measured(plan, run).stages[s]
+        found |= {"F": stage.forward_s, "B": stage.backward_input_s}
+    return found
 
 
 def with_measured(plan: TrainingPlan, run: TrainingRun) -> TrainingPlan:
     """The plan with every stage's times as they were measured: what is left to the simulation is who waits for whom."""
+    import numpy as np
+
+    from ..runtime.training.calibrate_slices import slice_seconds, with_slice_times
+
     stages: list[Any] = []
     for s, stage in enumerate(plan.stages):
-        t = _measured(run, s)
-        times = {"forward_s": t["F"], "backward_input_s": t["B"], "backward_weight_s": t["W"], "reduce_s": t["REDUCE"],
-                 "update_s": t["UPDATE"]}  # fmt: skip
+        names = {"forward_s": "F", "backward_input_s": "B", "backward_weight_s": "W", "reduce_s": "REDUCE",
+                 "update_s": "UPDATE"}  # fmt: skip
+        if plan.slices:
+            stage = with_slice_times(plan, s, slice_seconds(plan, run, s, "F"), slice_seconds(plan, run, s, "B"))
+            names = {"reduce_s": "REDUCE", "update_s": "UPDATE"}
+        times = {name: float(np.median(t)) if (t := _times(run, s, op)) else 0.0 for name, op in names.items()}
         stages.append(stage.model_copy(update=times))
     return plan.model_copy(update={"stages": tuple(stages), "predicted": {}})
 
@@ -141,7 +152,7 @@ def _document(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, a
         if apart is None
         else {"loss": apart.loss, "gradient": apart.gradient, "worst": apart.worst, "weight": apart.weight},
         "stages": [
-            {"stage": s, "planned_s": _planned(plan, s), "measured_s": _measured(run, s),
+            {"stage": s, "planned_s": _planned(plan, s), "measured_s": _measured(plan, run, s),
              "planned_collectives": dict(stage.collectives), "collectives": run.collectives_of(s)}
             for s, stage in enumerate(plan.stages)
         ],
@@ -157,8 +168,9 @@ def _planned(plan: TrainingPlan, s: int) -> dict[str, float]:
 def _print(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, again: TrainingResult) -> None:
     from ..simulator.training.plan_words import seconds_text, table
 
+    cut = f" in {sum(len(x.tokens) * x.count for x in plan.slices)} token slices" if plan.slices else ""
     typer.echo(
-        f"{plan.model.name}: {len(run.mesh_of_rank)} processes, {plan.microbatches} microbatches, {plan.schedule}"
+        f"{plan.model.name}: {len(run.mesh_of_rank)} processes, {plan.microbatches} microbatches{cut}, {plan.schedule}"
     )
     losses = ", ".join(f"{x:.6g}" for x in run.losses[:5]) + (", …" if len(run.losses) > 5 else "")
     typer.echo(f"losses: {losses}")
@@ -171,7 +183,7 @@ def _print(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, agai
         )
     rows: list[dict[str, str]] = []
     for s in range(len(plan.stages)):
-        t, p = _measured(run, s), _planned(plan, s)
+        t, p = _measured(plan, run, s), _planned(plan, s)
         row = {"stage": str(s)}
         for name, op in (("forward", "F"), ("backward", "B"), ("reduce", "REDUCE"), ("update", "UPDATE")):
             value = t[op] + (t["W"] if op == "B" else 0.0)
@@ -188,11 +200,11 @@ def _print(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, agai
 
 def _rows(run: TrainingRun) -> str:
     """Every action as CSV."""
-    lines = ["iteration,rank,op,stage,microbatch,start,end,cpu,collective"]
+    lines = ["iteration,rank,op,stage,microbatch,slice,start,end,cpu,collective"]
     for i, ranks in enumerate(run.spans):
         for rank, spans in enumerate(ranks):
             lines += [
-                f"{i},{rank},{x.op},{x.stage},{x.microbatch},{x.start!r},{x.end!r},{x.cpu!r},{x.collective!r}"
+                f"{i},{rank},{x.op},{x.stage},{x.microbatch},{x.slice},{x.start!r},{x.end!r},{x.cpu!r},{x.collective!r}"
                 for x in spans
             ]
     return "\n".join(lines) + "\n"

@@ -15,11 +15,11 @@ from ...simulator.training.plan_graph import check_graph
 from .calibrate import Calibration, Times, measured_link, typical
 from .edges import mesh_ranks
 from .optimizer import Optimizer
-from .run import rank_names
+from .run import TrainingRun, rank_names
 from .session import TrainingSession
-from .slice_turns import checked_tokens
+from .slice_turns import checked_tokens, turns_of
 
-__all__ = ["calibrate_slices", "with_slice_times"]
+__all__ = ["calibrate_slices", "slice_seconds", "with_slice_times"]
 
 
 def calibrate_slices(
@@ -110,6 +110,21 @@ def with_slice_times(
             "backward_input_s": mean(backward),
             "backward_weight_s": 0.0,
         }
+    )
+
+
+def slice_seconds(plan: TrainingPlan, run: TrainingRun, stage: int, op: str) -> tuple[tuple[float, ...], ...]:
+    """Median seconds of a stage's passes in a run, for each entry of a plan's slices and each of its slices.
+
+    The first iteration does not count where there are others.
+    """
+    entry_of = {t.microbatch: t.entry for t in turns_of(plan)}
+    found: dict[tuple[int, int], list[float]] = {}
+    for iteration in run.spans[1:] or run.spans:
+        for span in (span for rank in iteration for span in rank if span.stage == stage and span.op == op):
+            found.setdefault((entry_of[span.microbatch], span.slice), []).append(span.end - span.start)
+    return tuple(
+        tuple(float(np.median(found[e, j])) for j in range(len(entry.tokens))) for e, entry in enumerate(plan.slices)
     )
 
 
