@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ..mesh import LogicalMesh
 from .plan import TrainingPlan
 from .plan_program import is_tied, slice_share, tied_stages
 from .program_messages import Pair
-from .resharding import Method, Resharding, reshard_across
+from .resharding import Method, Resharding
+from .resharding_reuse import Reshardings
 from .timing import Link, Timing
 
 __all__ = ["PlanLinks", "plan_links", "plan_timing"]
@@ -62,55 +61,27 @@ def plan_links(plan: TrainingPlan, method: Method | None = None) -> PlanLinks:
     sizes = {t.value: t.bytes for t in plan.transfers}
     for name, stages in tied_stages(plan).items():
         for a, b in ((a, b) for a in stages for b in stages if a != b):
-            across = (name, sizes[name], _kept(plan, a, name), _kept(plan, b, name))
-            tensors.setdefault(("tied", a, b), []).append(across)
+            kept = (name, sizes[name], _kept(plan, a, name), _kept(plan, b, name))
+            tensors.setdefault(("tied", a, b), []).append(kept)
     links: dict[Pair, Link] = {}
     reshardings: dict[Pair, tuple[tuple[str, Resharding], ...]] = {}
-    known: dict[tuple[float, int, str, int, str], Resharding] = {}
+    across = Reshardings(method)
     share = slice_share(plan)
-    slices = None if share is None else _Slices(share, method)
+    parts, where = np.unique(np.zeros(0) if share is None else share, return_inverse=True)
+    where = where if share is None else where.reshape(share.shape)
     for pair, carried in tensors.items():
         source, target = pair[1:]
         if plan.stages[source].mesh == plan.stages[target].mesh:
             continue  # the mesh has it
-        ways: list[tuple[str, Resharding]] = []
-        for name, n_bytes, have, need in carried:
-            key = (n_bytes, source, have, target, need)
-            if key not in known:
-                known[key] = reshard_across(n_bytes, views[source], have, views[target], need, method=method)
-            ways.append((name, known[key]))
-        links[pair] = _link(plan, source, target, [way for _, way in ways])
-        if slices is not None and pair[0] != "tied":
-            seconds, gather_s = slices.seconds(views[source], views[target], [x[1:] for x in carried])
+        asked = [(n_bytes, views[source], have, views[target], need) for _, n_bytes, have, need in carried]
+        ways = [across(*one) for one in asked]
+        links[pair] = _link(plan, source, target, ways)
+        if share is not None and pair[0] != "tied":  # the seconds of each slice's message
+            each = [across.scaled(*one, parts) for one in asked]
+            seconds, gather_s = (np.sum([of[which] for of in each], axis=0)[where] for which in (0, 1))
             links[pair] = Link(seconds, gather_s, links[pair].resources)
-        reshardings[pair] = tuple(ways)
+        reshardings[pair] = tuple((name, way) for (name, *_), way in zip(carried, ways, strict=True))
     return PlanLinks(links, reshardings)
-
-
-class _Slices:
-    """Seconds of each token slice's message. Meshes that lie to each other as others do take the same."""
-
-    def __init__(self, share: npt.NDArray[np.float64], method: Method) -> None:
-        self.method: Method = method
-        self.shares, where = np.unique(share, return_inverse=True)
-        self.where = where.reshape(share.shape)
-        self.known: dict[object, npt.NDArray[np.float64]] = {}
-
-    def seconds(
-        self, source: LogicalMesh, target: LogicalMesh, tensors: Sequence[tuple[float, str, str]]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Of sending and of gathering, shape (n_microbatches, n_slices)."""
-        a, b = source.mesh, target.mesh
-        seat = (a.hosts, a.devices, a.first_device, source.shape, b.hosts, b.devices, b.first_device, target.shape)
-        key = (seat, b.first_host - a.first_host, tuple(tensors))
-        if key not in self.known:
-            ways = [
-                [reshard_across(n * x, source, have, target, need, method=self.method) for n, have, need in tensors]
-                for x in self.shares.tolist()
-            ]
-            self.known[key] = np.array([[sum(w.seconds for w in m), sum(w.gather_s for w in m)] for m in ways])
-        table = self.known[key][self.where]
-        return np.ascontiguousarray(table[..., 0]), np.ascontiguousarray(table[..., 1])
 
 
 def _kept(plan: TrainingPlan, stage: int, parameter: str) -> str:

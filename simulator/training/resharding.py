@@ -19,7 +19,7 @@ from ..mesh import LogicalMesh
 from ..sharding import ShardingSpec
 from .senders import Candidate, Choice, choose_senders
 
-__all__ = ["Box", "Gather", "Message", "Method", "Resharding", "reshard_across"]
+__all__ = ["Box", "Gather", "Message", "Method", "Resharding", "gather_seconds", "reshard_across"]
 
 Method = Literal["send_recv", "scatter_gather", "local_all_gather"]
 
@@ -191,6 +191,16 @@ def reshard_across(
         adapters_in=tuple(sorted({cluster.adapter_of(b) for _, b in far})),
         exact=choice.exact,
     )
+
+
+def gather_seconds(way: Resharding, n_bytes: float, target: LogicalMesh, target_spec: ShardingSpec | str) -> float:
+    """Seconds of a resharding's gathers where the whole tensor has `n_bytes`."""
+    if not way.gathers:
+        return 0.0
+    need = ShardingSpec.parse(target_spec) if isinstance(target_spec, str) else target_spec
+    need = need if need.rank else ShardingSpec.replicated(len(way.grid))
+    spread = len(way.gathers[0].parts) < len(way.gathers[0].devices)
+    return _gather_seconds(n_bytes * need.fraction(target.shape), target, need.repeating_axes, spread)
 
 
 def _tiles(spec: ShardingSpec, mesh: LogicalMesh, grid: Sequence[int]) -> dict[Box, tuple[int, ...]]:

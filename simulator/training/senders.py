@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..cluster import Cluster
 
-__all__ = ["Candidate", "Choice", "choose_senders", "phase_seconds"]
+__all__ = ["Candidate", "Choice", "choose_senders", "loads_of", "phase_seconds"]
 
 SEARCHED, SEARCHED_PARTS = 5_000, 100
 """Partial choices that are looked at before the search gives up (a few hundredths of a second); parts it takes on."""
@@ -67,10 +67,15 @@ def choose_senders(parts: Sequence[Candidate], cluster: Cluster) -> Choice:
 
 def phase_seconds(parts: Sequence[Candidate], senders: Sequence[int], cluster: Cluster) -> float:
     """Seconds until all parts have arrived."""
+    return max(loads_of(parts, senders, cluster).values(), default=0.0)
+
+
+def loads_of(parts: Sequence[Candidate], senders: Sequence[int], cluster: Cluster) -> Loads:
+    """Seconds for which each device and adapter is busy with all parts."""
     loads: Loads = {}
     for part, sender in zip(parts, senders, strict=True):
         _add(loads, _added(part, sender, cluster), 1.0)
-    return max(loads.values(), default=0.0)
+    return loads
 
 
 def _added(part: Candidate, sender: int, cluster: Cluster) -> list[tuple[Hashable, float]]:

@@ -101,10 +101,14 @@ def two_stages(bx, kx, by, ky, warmup, *, backward):
     return times.finish.max(), in_flight(program).tolist()
 
 
-def fewest(bx, kx, by, ky, *, backward):
-    """The fewest microbatches in flight on the first stage with which the iteration is as short as it can be."""
+def fewest(bx, kx, by, ky, near, *, backward):
+    """The fewest microbatches in flight on the first stage with which the iteration is as short as it can be.
+
+    All fewer than `near`, some more, and all of them are tried.
+    """
     found = {}
-    for warmup in range(min(kx, BATCH // bx), BATCH // bx + 1):
+    most = BATCH // bx
+    for warmup in sorted({*range(min(kx, most), min(near + 4, most)), most}):
         try:
             seconds, (first, _) = two_stages(bx, kx, by, ky, warmup, backward=backward)
         except DeadlockError:  # the second stage waits for more than the first one lets go
@@ -122,7 +126,7 @@ def test_fewest_in_flight_by_brute_force():
         program = make_program("kfkb", 2, [BATCH // bx, BATCH // by], k=[kx, ky])
         assert in_flight(program).tolist() == [min(table, BATCH // bx), min(ky, BATCH // by)]
         for backward in agree:
-            agree[backward] += fewest(bx, kx, by, ky, backward=backward) == table
+            agree[backward] += fewest(bx, kx, by, ky, table, backward=backward) == table
     assert agree == {1.0: 81, 2.0: 78}
 
 
