@@ -2,7 +2,7 @@
 
 ``python -m meshwright.runtime.training.compare`` measures a small GPT by three plans on two processes, and says whether
 the simulated iteration time is within 10 % for each and in the right order. With ``--slices`` the plans are token
-slices of a pipeline: `compare_slices`.
+slices of a pipeline: `compare_slices`; with ``--graph`` those of two branches at once: `compare_graph`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -136,6 +136,7 @@ def compare_training(
     iterations: int = 4,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
+    cores: Sequence[int] | None = None,
 ) -> TrainingComparison:
     """Calibrate, simulate and run plans in turn, so that a machine that gets slower or faster does so for all alike.
 
@@ -153,6 +154,8 @@ def compare_training(
         Of parameters and data.
     progress : callable, optional
         Called with a line that says what is being done.
+    cores : sequence of int, optional
+        For each rank its core, as `TrainingSession` takes them.
 
     Raises
     ------
@@ -170,7 +173,7 @@ def compare_training(
     runs: dict[str, list[TrainingRun]] = {name: [] for name in plans}
     found: dict[str, Calibration] = {}
     needed = max(sum(m.hosts * m.devices for m in plan.meshes) for plan in plans.values())
-    with TrainingSession(needed) as session:
+    with TrainingSession(needed, cores=cores) as session:
         for turn in range(rounds):
             for name, plan in plans.items():
                 tell(f"round {turn + 1} of {rounds}: {name}")
@@ -239,6 +242,10 @@ def main(arguments: list[str]) -> int:
         from .compare_slices import main as compare_slices
 
         return compare_slices([x for x in arguments if x != "--slices"])
+    if "--graph" in arguments:
+        from .compare_graph import main as compare_graph
+
+        return compare_graph([x for x in arguments if x != "--graph"])
     parser = argparse.ArgumentParser(description=__doc__)
     sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 4}
     for name, value in (sizes | {"rounds": 6, "iterations": 4, "seed": 0}).items():

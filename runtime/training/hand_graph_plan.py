@@ -77,7 +77,7 @@ def stage_graph_plan(
     unit = math.gcd(*samples)
     plan = hand_plan(
         reordered(graph, order), meshes=meshes, microbatches=global_batch // unit, global_batch=global_batch,
-        schedule="gpipe", cuts=cuts, **options,
+        schedule="gpipe" if schedule in ("kfkb", "explicit") else schedule, cuts=cuts, **options,
     )  # fmt: skip
     entries = list(plan.stages)
     for s, size in enumerate(samples):
