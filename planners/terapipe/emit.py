@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
+import numpy as np
+
 from ...profiles.graph import Graph
 from ...simulator.cluster import Cluster
 from ...simulator.plan_entries import PlannerEntry
@@ -29,18 +31,19 @@ Schedule = Literal["terapipe", "terapipe_1f1b"]
 def stage_bytes(pipeline: Pipeline, slices: Sequence[Slice], schedule: Schedule) -> list[tuple[float, float]]:
     """Bytes on one device of each stage: kept for good with temporaries, and activations in flight at most.
 
-    Under "terapipe" the activations of the whole batch. Under "terapipe_1f1b" those of the microbatches that are on
-    their way: K − s of stage s. Beside its temporaries a stage adds up the gradients of a microbatch's keys and values.
+    Under "terapipe" the activations of the whole batch. Under "terapipe_1f1b" those of as many slices as stage s feeds
+    before its first backward pass: those of a microbatch, and one for each later stage. Beside its temporaries a stage
+    adds up the gradients of a microbatch's keys and values.
     """
     most = max(x.samples for x in slices)
+    longest = max(len(x.tokens) for x in slices)
     found: list[tuple[float, float]] = []
-    held = dict.fromkeys(slices, 0.0)
     for s, cell in enumerate(pipeline.cells):
-        for x in held:
-            held[x] = x.samples * cell.activation_bytes(x.tokens)
-        kept = [held[x] for x in slices]
-        flying = len(kept) if schedule == "terapipe" else min(len(kept), len(pipeline.cells) - s)
-        window = max(sum(kept[k : k + flying]) for k in range(len(kept) - flying + 1))
+        each = {x: x.samples * cell.activation_bytes(x.tokens) for x in dict.fromkeys(slices)}
+        kept = [each[x] * i / sum(x.tokens) for x in slices for i in x.tokens]
+        flying = len(kept) if schedule == "terapipe" else min(len(kept), longest + len(pipeline.cells) - 1 - s)
+        sums = np.concatenate(([0.0], np.cumsum(kept)))
+        window = float((sums[flying:] - sums[: len(sums) - flying]).max())
         work = most * (cell.plan.work_bytes + cell.carried_bytes)
         found.append((cell.plan.state_bytes + work, window))
     return found
