@@ -8,13 +8,13 @@ not told apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from .kernels import ANY
-from .stage_costs import StageCosts
+from .stage_costs import SetCosts, StageCosts
 from .tree import Parallel, Series
 
 __all__ = ["Candidates", "Join", "ParallelNode", "SeriesNode", "candidates_of"]
@@ -133,6 +133,9 @@ class Candidates:
         Seconds per sample; inf where it cannot be had.
     holds : ndarray of int64, the same shape
         Samples in flight that fit beside the rest; 0: none, `ANY`: the whole global batch.
+    seconds : ndarray, shape (4, n, n_degrees, n_sizes)
+        Of a microbatch forward and backward, each with half of the messages that it sends; of messages that arrive; and
+        of what comes once an iteration.
     degrees : ndarray of int64
         Devices of a stage.
     microbatches : tuple of int
@@ -143,6 +146,7 @@ class Candidates:
     units: list[tuple[int, ...]]
     tps: Floats
     holds: Ints
+    seconds: Floats
     degrees: Ints
     microbatches: tuple[int, ...]
 
@@ -180,14 +184,26 @@ def candidates_of(tree: Series, costs: StageCosts, memory_bytes: float) -> Candi
         masks[row, list(units)] = True
     sets = costs.of_sets(masks)
     shape = (len(register.sets), len(costs.devices), len(costs.microbatches))
-    tps, holds = np.full(shape, np.inf), np.zeros(shape, np.int64)
+    tps, holds, seconds = np.full(shape, np.inf), np.zeros(shape, np.int64), np.full((4, *shape), np.inf)
     for g, d in enumerate(costs.devices):
         for s, b in enumerate(costs.microbatches):
             tps[:, g, s] = costs.tps(sets, b, d)
             free = costs.memory(sets, b, d, 0)
             each = (costs.memory(sets, b, d, b) - free) / b
-            holds[:, g, s] = _held((memory_bytes - free), each, b, costs.global_batch)
-    return Candidates(root, register.sets, tps, holds, np.array(costs.devices, np.int64), costs.microbatches)
+            holds[:, g, s] = _held(memory_bytes - free, each, b, costs.global_batch)
+            column = costs.column(b, d)
+            if column >= 0:
+                moved = 0.0 if costs.overlap else costs.transfer_s(sets, b, d) / 2
+                seconds[0, :, g, s] = sets.forward_s[:, column] + moved
+                seconds[1, :, g, s] = sets.backward_input_s[:, column] + sets.backward_weight_s[:, column] + moved
+                seconds[2, :, g, s] = costs.transfer_s(_mirrored(sets), b, d)
+                seconds[3, :, g, s] = np.add(*costs.iteration_s(sets, d))
+    return Candidates(root, register.sets, tps, holds, seconds, np.array(costs.devices, np.int64), costs.microbatches)
+
+
+def _mirrored(sets: SetCosts) -> SetCosts:
+    """What is received in place of what is sent; gradients come back of what was sent."""
+    return replace(sets, sent_bytes=sets.received_bytes, returned_bytes=sets.sent_bytes)
 
 
 def _held(room: Floats, each: Floats, microbatch: int, global_batch: int) -> Ints:

@@ -72,7 +72,7 @@ def greedy_schedules(
 def greedy_orders(stages: StageGraph) -> list[str]:
     """The passes of every stage of a plan, as `StageEntry.order` says them."""
     b = np.array([s.config.microbatch for s in stages.stages], np.int64)
-    seconds = np.column_stack((stages.forward_s, stages.backward_s))
+    seconds = np.array([s.seconds[:2] for s in stages.stages])
     return [order_text(passes) for passes in greedy_schedules(stages.global_batch, b, seconds, stages.successors)]
 
 

@@ -20,6 +20,7 @@ from .checks import check_stage_graph
 from .greedy import greedy_orders
 from .infeasible import why_infeasible
 from .options import GraphPipeOptions
+from .outline import outline
 from .partitioner import Partition
 from .stage_costs import StageCosts, stage_mesh
 from .stage_graph import StageGraph, stage_graph
@@ -84,13 +85,14 @@ def plan(
     )  # fmt: skip
     if not ways:
         raise why_infeasible(task.tree, task.costs, task.ks, memory_bytes)
-    plans: list[TrainingPlan] = []
+    best_way, least = ways[0], float("inf")
     for way in _promising(ways, chosen.simulated):
-        made = task.emit(way, solved)
+        seconds = task.simulated_s(way)
         if progress is not None:
-            progress(f"graphpipe: {len(made.stages)} stages, simulated {made.predicted['seconds']:.6g} s")
-        plans.append(made)
-    best = min(plans, key=lambda made: made.predicted["seconds"])
+            progress(f"graphpipe: {len(way.partition.stages)} stages, simulated {seconds:.6g} s")
+        if seconds < least:
+            best_way, least = way, seconds
+    best = task.emit(best_way, solved)
     check_stage_graph(best, graph, memory_bytes=memory_bytes)
     spent = time.perf_counter() - started
     return best.model_copy(update={"planner": best.planner.model_copy(update={"seconds": spent})})
@@ -159,19 +161,20 @@ class Task:
 
     def graph_of(self, partition: Partition) -> StageGraph:
         """The stages as a graph."""
-        return stage_graph(self.costs, partition.stages, self.edges, self.options.topology == "chain")
+        sequential = self.options.topology == "chain"
+        return stage_graph(partition.stages, self.edges, self.costs.global_batch, sequential)
 
     def about_s(self, partition: Partition) -> float:
         """Estimated seconds of an iteration."""
         return self.graph_of(partition).about_s
 
-    def emit(self, way: Way, solved: int) -> TrainingPlan:
-        """The plan, simulated."""
+    def in_words(self, way: Way) -> tuple[StageGraph, list[ChosenStage], str]:
+        """The stages, in a plan's words, and the plan's schedule."""
         stages = self.graph_of(way.partition)
-        sizes, ks = {s.config.microbatch for s in stages.stages}, {s.config.k for s in stages.stages}
-        orders = greedy_orders(stages) if self.options.schedule == "greedy" else [""] * len(stages.stages)
-        plain = len(sizes) == 1 and ks == {1}
-        schedule = "explicit" if self.options.schedule == "greedy" else "1f1b" if plain else "kfkb"
+        plain = len({s.config for s in stages.stages}) == 1 and stages.stages[0].config.k == 1
+        greedy = self.options.schedule == "greedy"
+        schedule = "explicit" if greedy else "1f1b" if plain else "kfkb"
+        orders = greedy_orders(stages) if greedy else [""] * len(stages.stages)
         chosen = [
             ChosenStage(
                 stage.units, stage.devices, stage.config.microbatch, stage.config.k,
@@ -179,6 +182,15 @@ class Task:
             )
             for stage, held, order in zip(stages.stages, stages.held, orders, strict=True)
         ]  # fmt: skip
+        return stages, chosen, schedule
+
+    def simulated_s(self, way: Way) -> float:
+        """Seconds of a simulated iteration."""
+        return simulate_training(outline(self.costs, *self.in_words(way), self.options.topology == "chain")).seconds
+
+    def emit(self, way: Way, solved: int) -> TrainingPlan:
+        """The plan, simulated."""
+        stages, chosen, schedule = self.in_words(way)
         entry = PlannerEntry(
             name="graphpipe" if self.options.topology == "graph" else "graphpipe-chain",
             options=self.options.to_json() | {"largest_microbatch": way.microbatch},
@@ -232,16 +244,19 @@ def _sizes(graph: Graph, global_batch: int) -> tuple[int, ...]:
     InputError
         If there are none.
     """
-    found: list[int] = []
-    for b in _powers(global_batch):
-        try:
-            graph.with_batch(b)
-        except InputError:
-            continue
-        if global_batch % b == 0:
-            found.append(b)
+    found = tuple(b for b in _powers(global_batch) if global_batch % b == 0)
+    if not _scales(graph, 1):  # else to any
+        found = tuple(b for b in found if _scales(graph, b))
     if not found:
         raise InputError(
             f"graphpipe: global_batch: no power of two divides {global_batch} to which {graph.name!r} can be scaled"
         )
-    return tuple(found)
+    return found
+
+
+def _scales(graph: Graph, batch: int) -> bool:
+    try:
+        graph.with_batch(batch)
+    except InputError:
+        return False
+    return True

@@ -30,6 +30,8 @@ class Stage:
         Samples in flight, by Table 3.2; see `in_flight.held_samples`.
     tps : float
         Seconds per sample.
+    seconds : (float, float, float, float)
+        See `Candidates.seconds`.
     """
 
     units: tuple[int, ...]
@@ -37,6 +39,7 @@ class Stage:
     devices: int
     in_flight: int
     tps: float
+    seconds: tuple[float, float, float, float]
 
 
 First = tuple[int, int]  # number of the configuration, samples in flight
@@ -83,27 +86,38 @@ class _Builder:
         """A stage of configuration s that ends at cut q, and what is before it; the quickest of those that may be."""
         found, size = self.found, int(self.configs.sizes[s])
         options, places = node.ends[q]
-        best: tuple[float, int, int, int] | None = None
+        best: tuple[float, int, int] | None = None
         limit, budget = self.search.bounds
         for o, (candidate, place) in enumerate(zip(options, places, strict=True)):
-            for g, n in enumerate(found.degrees):
+            for g, n in enumerate(found.degrees.tolist()):
                 tps, holds = found.tps[candidate, g, size], min(found.holds[candidate, g, size], budget)
                 if n <= d and tps <= limit and holds >= own and state.reached[place, s, d - n] >= own:
-                    best = min(best or (np.inf, 0, 0, 0), (float(tps), o, int(n), int(place)))
+                    best = min(best or (np.inf, 0, 0), (float(tps), o, g))
         if best is None:
             raise RuntimeError("graphpipe: a stage that was found could not be rebuilt")
-        tps, o, n, place = best
+        _, o, g = best
+        place, d = int(places[o]), d - int(found.degrees[g])
         if place <= node.n:
-            units = _units(node, place, q)
-            self.stages.append(Stage(units, self.configs.all[s], n, own, tps))
-            return self.series(node, state, place, d - n, s, own)
-        part, join = node.joins[place]
-        return self._join(node, state, part, join, q, d - n, s, own, n, tps)
+            self._add(_units(node, place, q), int(options[o]), g, s, own)
+            return self.series(node, state, place, d, s, own)
+        units, firsts = self._join(node, state, *node.joins[place], q, d, s, own)
+        self._add(units, int(options[o]), g, s, own)
+        return firsts
+
+    def _add(self, units: tuple[int, ...], candidate: int, g: int, s: int, own: int) -> None:
+        at = (candidate, g, int(self.configs.sizes[s]))
+        forward, backward, received, once = (float(table[at]) for table in self.found.seconds)
+        self.stages.append(
+            Stage(
+                units, self.configs.all[s], int(self.found.degrees[g]), own, float(self.found.tps[at]),
+                (forward, backward, received, once),
+            )
+        )  # fmt: skip
 
     def _join(
-        self, node: SeriesNode, state: SeriesState, part: int, join: Join, q: int, d: int, s: int, own: int, n: int,
-        tps: float,
-    ) -> list[First]:  # fmt: skip
+        self, node: SeriesNode, state: SeriesState, part: int, join: Join, q: int, d: int, s: int, own: int
+    ) -> tuple[tuple[int, ...], list[First]]:
+        """Units of the stage in which branches meet, and what its branches' sources feed."""
         branches = node.parallel[part]
         at = 1 + branches.joins.index(join)
         for source, devices, after in state.forks[part]:
@@ -115,10 +129,9 @@ class _Builder:
                     units = tuple(u for m in whole for u in m.series.units)
                     units += () if cut is None else _units(cut, join.cut, cut.n)
                     units += _units(node, part + 1, q)
-                    self.stages.append(Stage(units, self.configs.all[s], n, own, tps))
                     firsts = self._rest(branches, after, join, taken, cut, d - before, s, own)
                     firsts += [(s, own)] if join.whole else []
-                    return self._source(node, state, part, before, source.exit, source.config, firsts)
+                    return units, self._source(node, state, part, before, source.exit, source.config, firsts)
         raise RuntimeError("graphpipe: a join that was found could not be rebuilt")
 
     def _rest(
@@ -188,9 +201,9 @@ class _Builder:
             tps, holds = float(found.tps[candidate, g, size]), min(int(found.holds[candidate, g, size]), budget)
             if tps <= limit and min(holds, int(after.source[s])) >= own:
                 ways.append((tps, s, own))
-        tps, s, own = min(ways)
+        _, s, own = min(ways)
         units = tuple(u for m in taken.take(used) for u in m.series.units)
-        self.stages.append(Stage(units, self.configs.all[s], e, own, tps))
+        self._add(units, candidate, g, s, own)
         return s, own
 
 

@@ -6,11 +6,8 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from .in_flight import Successor, held_samples, in_flight, last_in_flight
 from .rebuild import Stage
-from .stage_costs import StageCosts
 
 __all__ = ["StageGraph", "stage_graph"]
 
@@ -25,17 +22,12 @@ class StageGraph:
         With what their true successors want in flight.
     successors : tuple of tuple of int
         Of each.
-    forward_s, backward_s, once_s : tuple of float
-        Seconds of a microbatch with its messages, and of what comes once an iteration.
     global_batch : int
         B.
     """
 
     stages: tuple[Stage, ...]
     successors: tuple[tuple[int, ...], ...]
-    forward_s: tuple[float, ...]
-    backward_s: tuple[float, ...]
-    once_s: tuple[float, ...]
     global_batch: int
 
     @property
@@ -55,37 +47,36 @@ class StageGraph:
     def about_s(self) -> float:
         """Seconds of an iteration if no stage waits once it has begun, but for the slowest of the way in and out.
 
-        Each stage begins when the first samples have come down the longest path to it, works without a break, and ends
-        when its last gradients have gone back up the longest path: the longest of these.
+        Each stage begins when the first samples have come down the longest path to it, works without a break (or as
+        fast as its messages arrive), and ends when its last gradients have gone back up the longest path: the longest
+        of these.
         """
         turns = [self.global_batch // s.config.microbatch for s in self.stages]
         arrive, drain = [0.0] * len(turns), [0.0] * len(turns)
         for x, after in enumerate(self.successors):
             for y in after:  # y's first pass wants as many samples as its microbatch has
                 passes = max(1, self.stages[y].config.microbatch // self.stages[x].config.microbatch)
-                arrive[y] = max(arrive[y], arrive[x] + passes * self.forward_s[x])
-                drain[y] = max(drain[y], drain[x] + passes * self.backward_s[x])
+                arrive[y] = max(arrive[y], arrive[x] + passes * self.stages[x].seconds[0])
+                drain[y] = max(drain[y], drain[x] + passes * self.stages[x].seconds[1])
         return max(
-            a + n * (f + b) + d + once
-            for a, n, f, b, d, once in zip(
-                arrive, turns, self.forward_s, self.backward_s, drain, self.once_s, strict=True
-            )
+            a + n * max(stage.seconds[0] + stage.seconds[1], stage.seconds[2]) + d + stage.seconds[3]
+            for a, n, stage, d in zip(arrive, turns, self.stages, drain, strict=True)
         )
 
 
 def stage_graph(
-    costs: StageCosts, stages: Sequence[Stage], edges: Sequence[tuple[int, int]], sequential: bool = False
+    stages: Sequence[Stage], edges: Sequence[tuple[int, int]], global_batch: int, sequential: bool = False
 ) -> StageGraph:
     """Order stages, and work out what each must have in flight for its true successors.
 
     Parameters
     ----------
-    costs : StageCosts
-        Prices.
     stages : sequence of Stage
         In any order.
     edges : sequence of (int, int)
         Units that read what others make.
+    global_batch : int
+        B.
     sequential : bool
         Whether each stage waits for the one before it.
     """
@@ -119,29 +110,8 @@ def stage_graph(
             for y in (_successor(placed[t]) for t in successors[n])
         ]
         placed[n] = replace(placed[n], in_flight=max(needed, default=last_in_flight(config)))
-    return StageGraph(
-        tuple(placed), tuple(tuple(sorted(s)) for s in successors), *_seconds(costs, placed), costs.global_batch
-    )
+    return StageGraph(tuple(placed), tuple(tuple(sorted(s)) for s in successors), global_batch)
 
 
 def _successor(stage: Stage) -> Successor:
     return Successor(stage.config.microbatch, stage.config.k, stage.in_flight)
-
-
-def _seconds(
-    costs: StageCosts, stages: Sequence[Stage]
-) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    masks = np.zeros((len(stages), costs.n_units), bool)
-    for row, stage in enumerate(stages):
-        masks[row, list(stage.units)] = True
-    sets = costs.of_sets(masks)
-    forward, backward, once = list[float](), list[float](), list[float]()
-    for row, stage in enumerate(stages):
-        one, b, d = sets.at(slice(row, row + 1)), stage.config.microbatch, stage.devices
-        column = costs.column(b, d)
-        moved = 0.0 if costs.overlap else float(costs.transfer_s(one, b, d)[0])
-        reduce, step = costs.iteration_s(one, d)
-        forward.append(float(one.forward_s[0, column]) + moved / 2)
-        backward.append(float(one.backward_input_s[0, column] + one.backward_weight_s[0, column]) + moved / 2)
-        once.append(float(reduce[0] + step[0]))
-    return tuple(forward), tuple(backward), tuple(once)
