@@ -6,6 +6,7 @@ from .checks import check_stage_graph
 from .in_flight import in_flight
 from .options import GraphPipeOptions
 from .pipedream import pipedream
+from .piper import piper
 from .planner import plan
 from .sequential import SequentialOptions
 from .stage_costs import SetCosts, StageCosts, stage_mesh
@@ -14,5 +15,5 @@ from .stage_units import group_operators, unit_edges
 
 __all__ = [
     "ChosenStage", "GraphPipeOptions", "SequentialOptions", "SetCosts", "StageCosts", "check_stage_graph",
-    "group_operators", "in_flight", "pipedream", "plan", "stage_mesh", "stage_plan", "unit_edges",
+    "group_operators", "in_flight", "pipedream", "piper", "plan", "stage_mesh", "stage_plan", "unit_edges",
 ]  # fmt: skip

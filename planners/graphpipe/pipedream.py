@@ -55,9 +55,16 @@ def pipedream(
         If nothing fits in memory.
     """
     chosen = SequentialOptions.of(options)
+    known: list[Stages] = []
+
+    def candidates(priced: StageCosts, _microbatch: int) -> tuple[Stages, float]:
+        if not known:
+            known.append(runs(priced))
+        return known[0], np.inf
+
     return plan_sequential(
         graph, cluster, global_batch=global_batch, options=chosen, costs=costs, name="pipedream",
-        candidates=runs, progress=progress,
+        candidates=candidates, progress=progress,
     )  # fmt: skip
 
 
@@ -68,9 +75,8 @@ def runs(costs: StageCosts) -> Stages:
     high = np.repeat(np.arange(1, n + 1), np.arange(1, n + 1))
     low = np.concatenate([np.arange(s) for s in range(1, n + 1)])
     first, last = n - high, n - low - 1
-    start = np.concatenate([[0, 0], np.cumsum(np.arange(1, n + 1))])
 
-    def units(pair: int) -> tuple[int, ...]:
-        return tuple(range(int(first[pair]), int(last[pair]) + 1))
+    def units(pairs: list[int]) -> list[tuple[int, ...]]:
+        return [tuple(range(int(first[p]), int(last[p]) + 1)) for p in pairs]
 
-    return Stages(low, start, ranges.at((first, last)), units)
+    return Stages(low, high, n + 1, ranges.at((first, last)), units)

@@ -27,7 +27,7 @@ from ...simulator.plan_entries import PlannerEntry
 from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.simulate import simulate_training
 from ...wording import nearest
-from .sequential_kernel import fewest_devices, shortest_sum
+from .sequential_kernel import fewest_devices, fewest_stages, shortest_sum
 from .stage_costs import SetCosts, StageCosts, stage_mesh
 from .stage_plan import ChosenStage, stage_plan
 from .stage_units import Granularity, group_operators
@@ -118,20 +118,24 @@ class Stages:
 
     Parameters
     ----------
-    low : ndarray of int64, shape (n_pairs,)
-        Lower state of each.
-    start : ndarray of int64, shape (n_states + 1,)
-        Where the pairs of each higher state begin.
+    low, high : ndarray of int64, shape (n_pairs,)
+        States of each; ascending by the higher one.
+    n_states : int
+        States.
     costs : SetCosts, arrays of shape (n_pairs,)
         What each costs.
     units : callable
-        Pair -> its units, in order.
+        Pairs of a pipeline, first stage first -> the units of each stage, in order.
     """
 
     low: Ints
-    start: Ints
+    high: Ints
+    n_states: int
     costs: SetCosts
-    units: Callable[[int], tuple[int, ...]]
+    units: Callable[[list[int]], list[tuple[int, ...]]]
+
+
+Candidates = Callable[[StageCosts, int], tuple[Stages, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +147,10 @@ class Found:
 
 
 def least_bottleneck(
-    costs: StageCosts, stages: Stages, microbatch: int, memory_bytes: float, n_devices: int
+    costs: StageCosts, stages: Stages, microbatch: int, memory_bytes: float, n_devices: int, known_s: float = np.inf
 ) -> Found | None:
-    """The pipeline with the least bottleneck; of those, the least Σ of stage times (the shortest warm-up).
+    """The pipeline with the least bottleneck; of those the ones with the fewest stages, and of those the one with the
+    least Σ of stage times (the shortest warm-up).
 
     Parameters
     ----------
@@ -159,6 +164,8 @@ def least_bottleneck(
         What a device may hold.
     n_devices : int
         Devices; a plan may leave some idle.
+    known_s : float
+        A bottleneck that some pipeline of these stages has; inf: none is known.
     """
     count = costs.global_batch // microbatch
     degrees = [d for d in costs.devices if d <= n_devices and costs.column(microbatch, d) >= 0]
@@ -166,26 +173,39 @@ def least_bottleneck(
         return None
     seconds = np.stack([costs.tps(stages.costs, microbatch, d) for d in degrees], axis=1)
     held = np.stack([_held(stages.costs, microbatch, d, memory_bytes) for d in degrees], axis=1)
-    usable = held >= 1
-    values = np.unique(seconds[usable & np.isfinite(seconds)])
-    rest = (stages.low, stages.start, seconds, held, np.array(degrees))
-    bounds = (n_devices, min(n_devices, costs.n_units), count)
-    if not values.size or not fewest_devices(values[-1], *rest, *bounds):
+    usable = (held >= 1) & (seconds <= known_s * (1 + 1e-9)) & np.isfinite(seconds)
+    rows = np.flatnonzero(usable.any(axis=1))
+    start = np.searchsorted(stages.high[rows], np.arange(stages.n_states + 1))
+    rest = (stages.low[rows], start, seconds[rows], held[rows], np.array(degrees), n_devices)
+    bounds = (min(n_devices, costs.n_units), count)
+
+    def feasible(threshold: float) -> bool:
+        if fewest_devices(threshold, *rest, 1) > n_devices:
+            return False  # not even if every stage were the last
+        enough = fewest_devices(threshold, *rest, min(bounds)) <= n_devices  # even if every stage were the first
+        return enough or fewest_stages(threshold, *rest, *bounds) > 0
+
+    each = costs.seconds.sum(axis=0)[:, [costs.column(microbatch, d) for d in degrees]] / microbatch
+    least = float((each * np.array(degrees, float)).min(axis=1).sum()) / n_devices  # all devices busy, nothing else
+    values = np.unique(seconds[usable & (seconds >= least * (1 - 1e-9))])
+    if not values.size or not feasible(values[-1]):
         return None
     first, last = 0, len(values) - 1
     while first < last:
         middle = (first + last) // 2
-        first, last = (first, middle) if fewest_devices(values[middle], *rest, *bounds) else (middle + 1, last)
-    pairs, chosen = shortest_sum(values[last], *rest, *bounds)
+        first, last = (first, middle) if feasible(values[middle]) else (middle + 1, last)
+    number = fewest_stages(values[last], *rest, *bounds)
+    pairs, chosen = shortest_sum(values[last], *rest, number, count)
+    units = stages.units(rows[pairs].tolist())
     return Found(
         float(values[last]),
-        tuple(ChosenStage(stages.units(int(p)), degrees[k], microbatch) for p, k in zip(pairs, chosen, strict=True)),
+        tuple(ChosenStage(u, degrees[k], microbatch) for u, k in zip(units, chosen, strict=True)),
     )
 
 
 def plan_sequential(
     graph: Graph, cluster: Cluster, *, global_batch: int, options: SequentialOptions, costs: CostModel | None,
-    name: str, candidates: Callable[[StageCosts], Stages], progress: Callable[[str], None] | None = None,
+    name: str, candidates: Candidates, progress: Callable[[str], None] | None = None,
 ) -> TrainingPlan:  # fmt: skip
     """Try every microbatch size, and keep the plan whose simulated iteration is the shortest.
 
@@ -200,7 +220,8 @@ def plan_sequential(
     name : str
         Of the planner, in the plan and in errors.
     candidates : callable
-        Stage costs -> the stages that this planner considers.
+        Stage costs, samples of a microbatch -> the stages that this planner considers, and a bottleneck that is known
+        to be possible (inf: none).
     progress : callable, optional
         Told what is being done.
 
@@ -221,24 +242,27 @@ def plan_sequential(
         units=group_operators(graph, options.granularity), costs=costs, optimizer=options.optimizer,
         overlap=options.overlap,
     )  # fmt: skip
-    stages = candidates(priced)
     memory = cluster.spec.memory_bytes * options.memory_fraction
     plans: list[TrainingPlan] = []
+    evaluated = 0
     for b in priced.microbatches:
-        found = least_bottleneck(priced, stages, b, memory, cluster.n_devices)
+        stages, known = candidates(priced, b)
+        evaluated += len(stages.low)
+        found = least_bottleneck(priced, stages, b, memory, cluster.n_devices, known)
         if found is None:
             continue
         if progress is not None:
             progress(f"{name}: microbatches of {b}: {len(found.stages)} stages, {found.bottleneck_s:.4g} s per sample")
-        record = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(options).items()}
-        entry = PlannerEntry(name=name, options=record | {"microbatch": b}, evaluations=len(stages.low), seconds=0.0)
+        record = {key: v if isinstance(v, (str, float, int)) else v and list(v) for key, v in asdict(options).items()}
+        entry = PlannerEntry(name=name, options=record | {"microbatch": b}, evaluations=0, seconds=0.0)
         made = stage_plan(priced, found.stages, planner=entry, sequential=True, predicted={"tps": found.bottleneck_s})
         plans.append(_timed(made, found))
     if not plans:
-        raise InfeasibleError(_why(graph, cluster, priced, stages, memory, name))
+        raise InfeasibleError(_why(graph, cluster, priced, memory, name))
     best = min(plans, key=lambda plan: plan.predicted["seconds"])
     spent = time.perf_counter() - started
-    return best.model_copy(update={"planner": best.planner.model_copy(update={"seconds": spent})})
+    entry = best.planner.model_copy(update={"seconds": spent, "evaluations": evaluated})
+    return best.model_copy(update={"planner": entry})
 
 
 def _held(sets: SetCosts, microbatch: int, devices: int, memory_bytes: float) -> Ints:
@@ -268,7 +292,7 @@ def _timed(plan: TrainingPlan, found: Found) -> TrainingPlan:
     return plan.model_copy(update={"predicted": said})
 
 
-def _why(graph: Graph, cluster: Cluster, costs: StageCosts, stages: Stages, memory: float, name: str) -> str:
+def _why(graph: Graph, cluster: Cluster, costs: StageCosts, memory: float, name: str) -> str:
     """Why nothing fits: the least that the heaviest unit needs on a device."""
     masks = np.eye(costs.n_units, dtype=bool)
     b, d = min(((b, d) for b in costs.microbatches for d in costs.devices if costs.column(b, d) >= 0), key=_ratio)

@@ -9,13 +9,35 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["fewest_devices", "shortest_sum"]
+__all__ = ["fewest_devices", "fewest_stages", "shortest_sum"]
 
 FAR = np.int64(1) << 40
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def fewest_devices(threshold, low, start, seconds, held, degrees, n_devices, most_stages, microbatches):
+def fewest_devices(threshold, low, start, seconds, held, degrees, n_devices, need):
+    """The fewest devices of a pipeline of any number of stages, each of which can hold `need` microbatches; `FAR`:
+    more than there are. See `fewest_stages` for the rest."""
+    n_states = len(start) - 1
+    fewest = np.full(n_states, FAR)
+    fewest[0] = 0
+    for high in range(1, n_states):
+        best = np.int64(n_devices + 1)
+        for p in range(start[high], start[high + 1]):
+            rest = fewest[low[p]]
+            if rest + degrees[0] >= best:
+                continue
+            for k in range(len(degrees)):
+                if seconds[p, k] <= threshold and held[p, k] >= need:
+                    best = min(best, rest + degrees[k])
+                    break
+        if best <= n_devices:
+            fewest[high] = best
+    return fewest[n_states - 1]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def fewest_stages(threshold, low, start, seconds, held, degrees, n_devices, most_stages, microbatches):
     """The fewest stages with which all states are covered in time, or 0.
 
     Parameters
@@ -64,21 +86,20 @@ def fewest_devices(threshold, low, start, seconds, held, degrees, n_devices, mos
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def shortest_sum(threshold, low, start, seconds, held, degrees, n_devices, most_stages, microbatches):
-    """Of all pipelines whose stages keep the threshold, the one with the least Σ seconds of its stages.
+def shortest_sum(threshold, low, start, seconds, held, degrees, n_devices, stages, microbatches):
+    """Of all pipelines of so many stages that keep the threshold, the one with the least Σ seconds of its stages.
 
     Returns
     -------
     pairs, chosen : ndarray of int64
-        Pair and degree (by index) of each stage, first stage first; empty if there is none.
+        Pair and degree (by index) of each stage, first stage first.
     """
     n_states, n_degrees = len(start) - 1, len(degrees)
     before = np.full((n_states, n_devices + 1), np.inf)
     before[0] = 0.0
-    pair = np.full((most_stages + 1, n_states, n_devices + 1), -1, np.int32)
-    degree = np.zeros((most_stages + 1, n_states, n_devices + 1), np.int8)
-    best, stages = np.inf, 0
-    for s in range(1, most_stages + 1):
+    pair = np.full((stages + 1, n_states, n_devices + 1), -1, np.int32)
+    degree = np.zeros((stages + 1, n_states, n_devices + 1), np.int8)
+    for s in range(1, stages + 1):
         need = min(s, microbatches)
         now = np.full((n_states, n_devices + 1), np.inf)
         for high in range(1, n_states):
@@ -98,8 +119,6 @@ def shortest_sum(threshold, low, start, seconds, held, degrees, n_devices, most_
                             row[m] = value
                             pair[s, high, m] = p
                             degree[s, high, m] = k
-        if now[n_states - 1, n_devices] < best:
-            best, stages = now[n_states - 1, n_devices], s
         before = now
     pairs, chosen = np.empty(stages, np.int64), np.empty(stages, np.int64)
     state, m = n_states - 1, n_devices

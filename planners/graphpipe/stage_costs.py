@@ -77,6 +77,11 @@ class SetCosts:
         """Some of the sets."""
         return SetCosts(**{name: getattr(self, name)[index] for name in _FIELDS})
 
+    @classmethod
+    def joined(cls, parts: Sequence[SetCosts]) -> SetCosts:
+        """Several arrays of sets, one after another."""
+        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in _FIELDS})
+
 
 _FIELDS = tuple(SetCosts.__dataclass_fields__)
 
@@ -104,7 +109,8 @@ class StageCosts:
     seconds : ndarray, shape (3, n_units, n_samples)
         Forward, backward to inputs, backward to weights, per microbatch.
     parameters : ndarray of bool, shape (n_parameters, n_units)
-        Which units read each parameter, and `parameter_sizes` (3, n_parameters): state, gradient and update bytes.
+        Which units read each parameter (those that the same units read are one, here and below), and
+        `parameter_sizes` (3, n_parameters): state, gradient and update bytes.
     kept : ndarray of bool, shape (n_values, n_units)
         Which units keep each value for the backward pass, and `kept_sizes` (n_values,): bytes of one sample.
     makers, readers : ndarray of bool, shape (n_results, n_units)
@@ -314,7 +320,7 @@ def _parameters(graph: Graph, unit_of: npt.NDArray[np.int64], n: int, optimizer:
         # Gradient and states are read, states and weights written; a master copy is a state, else weights are read too.
         moved = gradient + (weight if weight == 2 else 2 * weight) + 2 * state
         sizes[:, p] = tensor.elements * np.array([weight + gradient + state, gradient, moved])
-    return read, sizes
+    return _merged(read, sizes)
 
 
 def _kept(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[Bools, Floats]:
@@ -329,7 +335,8 @@ def _kept(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[Bools, Floats]:
     table = np.zeros((len(rows), len(units)), bool)
     for v, at in enumerate(rows.values()):
         table[v, at] = True
-    return table, np.array([graph.bytes_of(name) / graph.batch for name in rows])
+    merged, sizes = _merged(table, np.array([[graph.bytes_of(name) / graph.batch for name in rows]]))
+    return merged, sizes[0]
 
 
 def _results(graph: Graph, unit_of: npt.NDArray[np.int64], n: int) -> tuple[Bools, Bools, Floats]:
@@ -345,7 +352,18 @@ def _results(graph: Graph, unit_of: npt.NDArray[np.int64], n: int) -> tuple[Bool
         readers.append(np.isin(np.arange(n), at) & ~makers[-1])
         sizes.append((op.bytes / graph.batch, op.bytes / graph.batch if op.name in reached else 0.0))
     shape = (len(makers), n)
-    return np.array(makers).reshape(shape), np.array(readers).reshape(shape), np.array(sizes).reshape(-1, 2).T
+    both = np.concatenate([np.array(makers).reshape(shape), np.array(readers).reshape(shape)], axis=1).astype(bool)
+    both, total = _merged(both, np.array(sizes).reshape(-1, 2).T)
+    return both[:, :n], both[:, n:], total
+
+
+def _merged(table: Bools, sizes: Floats) -> tuple[Bools, Floats]:
+    """Rows that are the same, added up."""
+    rows, place = np.unique(table, axis=0, return_inverse=True)
+    total = np.zeros((len(sizes), len(rows)))
+    for k, each in enumerate(sizes):
+        np.add.at(total[k], place.reshape(-1), each)
+    return rows, total
 
 
 def _work(graph: Graph, units: Sequence[Sequence[int]]) -> Floats:

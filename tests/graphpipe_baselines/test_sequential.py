@@ -5,10 +5,13 @@ import itertools
 import numpy as np
 import pytest
 from meshwright.errors import InfeasibleError, InputError
-from meshwright.planners.graphpipe import StageCosts, group_operators, pipedream, unit_edges
+from meshwright.planners.graphpipe import StageCosts, group_operators, pipedream, piper, unit_edges
+from meshwright.planners.graphpipe.downsets import count_downsets, downsets
 from meshwright.planners.graphpipe.pipedream import runs
+from meshwright.planners.graphpipe.piper import differences, twins
 from meshwright.planners.graphpipe.sequential import least_bottleneck
-from meshwright.profiles.graph import zoo_graph
+from meshwright.profiles.graph import reordered, zoo_graph
+from meshwright.seeds import generator
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.training.plan import TrainingPlan
 from meshwright.simulator.training.plan_graph import check_graph
@@ -47,16 +50,16 @@ def value(costs, pipeline, degrees, b, memory):
 
 
 def brute(costs, pipelines, b, memory, n_devices):
+    """Least bottleneck; of those the fewest stages; of those the least sum."""
     found = []
     for pipeline in pipelines:
         for degrees in itertools.product(costs.devices, repeat=len(pipeline)):
-            if sum(degrees) <= n_devices:
-                found.append(value(costs, pipeline, degrees, b, memory))
-    found = [x for x in found if x is not None]
+            if sum(degrees) <= n_devices and (each := value(costs, pipeline, degrees, b, memory)) is not None:
+                found.append((each[0], len(pipeline), each[1]))
     if not found:
         return None
-    least = min(x for x, _ in found)
-    return least, min(y for x, y in found if x <= least * (1 + 1e-12))
+    least = min(x for x, _, _ in found)
+    return least, *min((n, y) for x, n, y in found if x <= least * (1 + 1e-12))
 
 
 def tight(costs, b):
@@ -77,11 +80,97 @@ def test_the_chain_programme_is_brute_force(name, granularity):
             assert (found is None) == (expected is None)
             if found is None or expected is None:
                 continue
-            assert found.bottleneck_s == pytest.approx(expected[0], rel=1e-12)
-            again = value(costs, [s.units for s in found.stages], [s.devices for s in found.stages], b, memory)
-            assert again == pytest.approx(expected)
+            agrees(costs, found, expected, b, memory)
             bottlenecks.add(found.bottleneck_s)
     assert len(bottlenecks) > 2  # memory and devices mattered
+
+
+def agrees(costs, found, expected, b, memory):
+    assert found.bottleneck_s == pytest.approx(expected[0], rel=1e-12)
+    assert len(found.stages) == expected[1]
+    again = value(costs, [s.units for s in found.stages], [s.devices for s in found.stages], b, memory)
+    assert again == pytest.approx((expected[0], expected[2]))
+
+
+def lines(n, edges):
+    """All lines of stages that keep the order: from the end, any set whose successors have been taken."""
+    after = {v: {b for a, b in edges if a == v} for v in range(n)}
+
+    def rest(taken):
+        if len(taken) == n:
+            yield []
+            return
+        left = [v for v in range(n) if v not in taken]
+        for size in range(1, len(left) + 1):
+            for stage in itertools.combinations(left, size):
+                both = taken | set(stage)
+                if all(after[v] <= both for v in stage):
+                    for others in rest(both):
+                        yield [*others, stage]
+
+    return rest(frozenset())
+
+
+@pytest.mark.parametrize("name", ["tiny-uno", "tiny-mmt"])
+def test_the_programme_over_downsets_is_brute_force(name):
+    costs = priced(name, devices=(1, 2))
+    edges = unit_edges(costs.graph, costs.units)
+    groups = twins(costs, edges)
+    assert [len(group) for group in groups] == [2]  # two branches that are alike
+    plain = downsets(costs.n_units, edges, 1000, name)
+    folded = downsets(costs.n_units, edges, 1000, name, groups)
+    assert len(np.unique(folded.representative)) < len(plain.members)
+    everything = list(lines(costs.n_units, edges))
+    better = 0
+    for n_devices, b in ((3, 2), (4, 4)):
+        for memory in tight(costs, b):
+            expected = brute(costs, everything, b, memory, n_devices)
+            chain = least_bottleneck(costs, runs(costs), b, memory, n_devices)
+            known = np.inf if chain is None else chain.bottleneck_s
+            for states in (plain, folded):
+                found = least_bottleneck(costs, differences(costs, states, b, known), b, memory, n_devices, known)
+                assert (found is None) == (expected is None)
+                if found is not None:
+                    agrees(costs, found, expected, b, memory)
+            better += expected is not None and expected[0] < known * (1 - 1e-9)
+    assert better  # stages across branches are worth something
+
+
+def test_downsets_are_counted_before_they_are_made():
+    rng = generator(11, "dags")
+    for _ in range(30):
+        n = int(rng.integers(1, 9))
+        edges = [(a, b) for b in range(n) for a in range(b) if rng.random() < 0.3]
+        closed = [
+            s for s in range(2**n) if all(s >> b & 1 for a, b in edges if s >> a & 1)
+        ]  # fmt: skip
+        assert count_downsets(n, edges, 10**6) == (len(closed), True)
+        assert len(downsets(n, edges, 10**6, "it").members) == len(closed)
+    branches, length = 7, 4  # CANDLE-Uno: 5^7 and the state that has the concatenation alone
+    chains_of = [(k * length + i, k * length + i + 1) for k in range(branches) for i in range(length - 1)]
+    joined = [*chains_of, *((k * length + length - 1, branches * length) for k in range(branches))]
+    assert count_downsets(branches * length + 1, joined, 100) == (5**7 + 1, True)
+
+
+def test_too_many_downsets_are_refused_with_their_number():
+    with pytest.raises(InfeasibleError, match=r"'candle-uno' has 78,126 downsets, above the limit of 40,000"):
+        piper(zoo_graph("candle-uno"), Cluster(1, 4), global_batch=64)
+    with pytest.raises(InfeasibleError, match=r"'dlrm' has 10,000,006 downsets"):
+        piper(zoo_graph("dlrm"), Cluster(1, 4), global_batch=64)
+
+
+def test_pipers_plan_is_no_slower_than_pipedreams_and_runs_in_its_order():
+    graph = zoo_graph("tiny-uno")
+    options = {"microbatches": (4,)}
+    chain = pipedream(graph, CLUSTER, global_batch=16, options=options)
+    plan = piper(graph, CLUSTER, global_batch=16, options=options)
+    assert plan.predicted["tps"] <= chain.predicted["tps"] * (1 + 1e-12)
+    assert simulate_training(plan).fits
+    assert plan.planner.name == "piper"
+    again = graph if not plan.model.order else reordered(graph, plan.model.order)
+    assert sum(len(s.operators) for s in plan.stages) == len(again.operators)
+    for s in plan.stages:
+        assert set(s.operators) == {op.name for op in again.operators[s.first : s.last]}
 
 
 def test_a_plan_fits_and_keeps_the_line(tmp_path):

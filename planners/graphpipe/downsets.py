@@ -1,0 +1,270 @@
+"""Downsets of a directed acyclic graph: how many there are, and the states and stages of Piper's programme.
+
+As in Piper, what a pipeline's last stages hold is closed under successors: states are grown from the end.
+"""
+
+from __future__ import annotations
+
+# Compiled functions have no types.
+# pyright: reportUnknownVariableType=false
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InfeasibleError
+from .downsets_kernel import stage_pairs
+
+__all__ = ["Downsets", "alike", "count_downsets", "downsets"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Edges = Sequence[tuple[int, int]]
+MOST_PAIRS = 40_000_000
+"""Stages that are kept: 16 bytes each, and some hundred when they are priced."""
+
+
+@dataclass(frozen=True, eq=False)
+class Downsets:
+    """All states, smaller ones first: number 0 is empty, the last one holds all nodes.
+
+    Parameters
+    ----------
+    members : ndarray of bool, shape (n_states, n_nodes)
+        What each holds.
+    start, smaller : ndarray of int64
+        Of state s, ``smaller[start[s]:start[s + 1]]`` are the states with one node less.
+    twins : tuple of (tuple of (tuple of int))
+        Groups of branches that are alike: nodes of each branch, place by place. States that only differ in which of
+        them holds what cost the same to complete.
+    """
+
+    members: npt.NDArray[np.bool_]
+    start: Ints
+    smaller: Ints
+    twins: tuple[tuple[tuple[int, ...], ...], ...] = ()
+
+    @cached_property
+    def number(self) -> dict[bytes, int]:
+        """Members -> state."""
+        return {row.tobytes(): s for s, row in enumerate(self.members)}
+
+    def sorting(self, state: int) -> list[int]:
+        """For each node of the state's representative, the node of the state that it stands for."""
+        turn = list(range(self.members.shape[1]))
+        for group in self.twins:
+            filled = sorted(group, key=lambda nodes: (*self.members[state, list(nodes)], nodes))
+            for place, real in zip(group, filled, strict=True):
+                for a, b in zip(place, real, strict=True):
+                    turn[a] = b
+        return turn
+
+    @cached_property
+    def representative(self) -> Ints:
+        """For each state, the one that stands for all states that differ from it by an exchange of twins."""
+        if not self.twins:
+            return np.arange(len(self.members))
+        found = [self.number[self.members[s, self.sorting(s)].tobytes()] for s in range(len(self.members))]
+        return np.array(found, np.int64)
+
+    def pairs(
+        self, seconds: Floats, work: Floats, degrees: Sequence[int], threshold: float, n_devices: int
+    ) -> tuple[Ints, Ints]:
+        """Pairs (low, high) of states that can be a stage of a pipeline that keeps a threshold; by their high state.
+
+        The high states are representatives. Left out is what certainly is no stage: what takes longer by its computing
+        alone, or leaves too few devices for all other nodes.
+
+        Parameters
+        ----------
+        seconds : ndarray, shape (n_nodes, n_degrees)
+            Least seconds per sample of each node, for each data-parallel degree.
+        work : ndarray, shape (n_nodes,)
+            Least device-seconds per sample of each node.
+        degrees : sequence of int
+            Ascending.
+        threshold : float
+            Seconds per sample; inf: all pairs.
+        n_devices : int
+            Devices of all stages.
+
+        Raises
+        ------
+        InfeasibleError
+            If there are more than `MOST_PAIRS`.
+        """
+        held = self.members.astype(np.float64)
+        heads = np.unique(self.representative)[1:]
+        low, high = stage_pairs(
+            self.start, self.smaller, heads, held @ seconds, held @ work, np.array(degrees, np.int64),
+            threshold * (1 + 1e-9), n_devices, MOST_PAIRS,
+        )  # fmt: skip
+        if len(low) > MOST_PAIRS:
+            raise InfeasibleError(
+                f"{len(self.members):,} downsets have more than {MOST_PAIRS:,} differences that may be stages; use "
+                "coarser units, or a planner that works along branches (graphpipe)"
+            )
+        return low, high
+
+
+def downsets(
+    n_nodes: int, edges: Edges, limit: int, what: str, twins: Sequence[tuple[tuple[int, ...], ...]] = ()
+) -> Downsets:
+    """All downsets of a graph whose nodes are numbered in a topological order.
+
+    Parameters
+    ----------
+    n_nodes : int
+        Nodes.
+    edges : sequence of (int, int)
+        (from, to), from < to.
+    limit : int
+        Downsets at most.
+    what : str
+        The graph, in the error.
+    twins : sequence
+        See `Downsets`.
+
+    Raises
+    ------
+    InfeasibleError
+        If there are more; the message names how many.
+    """
+    count, exact = count_downsets(n_nodes, edges, limit)
+    if count > limit:
+        said = f"{count:,}" if exact else f"more than {limit:,}"
+        raise InfeasibleError(
+            f"{what} has {said} downsets, above the limit of {limit:,}: they multiply with every parallel branch; "
+            "use fewer or coarser units, a larger limit, or a planner that works along branches (graphpipe)"
+        )
+    after = [0] * n_nodes
+    for a, b in edges:
+        after[a] |= 1 << b
+    number: dict[int, int] = {0: 0}
+    found: list[int] = [0]
+    level: list[int] = [0]
+    links: list[tuple[int, int]] = []
+    while level:
+        following: list[int] = []
+        for state in level:
+            here = number[state]
+            for v in range(n_nodes):
+                if not state >> v & 1 and after[v] & ~state == 0:
+                    more = state | 1 << v
+                    if more not in number:
+                        number[more] = len(found)
+                        found.append(more)
+                        following.append(more)
+                    links.append((here, number[more]))
+        level = following
+    width = (n_nodes + 7) // 8
+    raw = np.frombuffer(b"".join(state.to_bytes(width, "little") for state in found), np.uint8)
+    members = np.unpackbits(raw.reshape(len(found), width), axis=1, count=n_nodes, bitorder="little").astype(bool)
+    joined = np.array(sorted((b, a) for a, b in links), np.int64).reshape(-1, 2)
+    start = np.concatenate([[0], np.cumsum(np.bincount(joined[:, 0], minlength=len(found)))])
+    return Downsets(members, start.astype(np.int64), joined[:, 1].copy(), tuple(twins))
+
+
+def count_downsets(n_nodes: int, edges: Edges, limit: int) -> tuple[int, bool]:
+    """How many downsets there are, the empty one and the whole among them.
+
+    Parts without order between them multiply, parts of which one comes before all of the other add up (less the one
+    state that both count). A part that is neither is counted one by one, up to the limit.
+
+    Returns
+    -------
+    count : int
+        Exact, or a lower bound above the limit.
+    exact : bool
+        Which of them.
+    """
+    before, after = _order(n_nodes, edges)
+
+    def count(nodes: list[int]) -> tuple[int, bool]:
+        if len(nodes) == 1:
+            return 2, True
+        mask = sum(1 << v for v in nodes)
+        parts = _components(nodes, [(before[v] | after[v]) & mask for v in nodes])
+        if len(parts) > 1:
+            product, exact = 1, True
+            for part in parts:
+                each, known = count(part)
+                product, exact = product * each, exact and known
+            return product, exact
+        seen = 0
+        for k in range(1, len(nodes)):
+            seen |= 1 << nodes[k - 1]
+            if all(before[v] & seen == seen for v in nodes[k:]):
+                (a, known), (b, also) = count(nodes[:k]), count(nodes[k:])
+                return a + b - 1, known and also
+        return _one_by_one(nodes, {v: after[v] & mask for v in nodes}, limit)
+
+    return count(list(range(n_nodes)))
+
+
+def alike(n_nodes: int, edges: Edges) -> list[list[list[int]]]:
+    """Groups of branches, found by splitting in series and in parallel, that have as many nodes."""
+    before, after = _order(n_nodes, edges)
+    found: list[list[list[int]]] = []
+
+    def split(nodes: list[int]) -> None:
+        mask = sum(1 << v for v in nodes)
+        parts = _components(nodes, [(before[v] | after[v]) & mask for v in nodes])
+        if len(parts) > 1:
+            sizes: dict[int, list[list[int]]] = {}
+            for part in parts:
+                sizes.setdefault(len(part), []).append(part)
+                split(part)
+            found.extend(group for group in sizes.values() if len(group) > 1)
+            return
+        seen = 0
+        for k in range(1, len(nodes)):
+            seen |= 1 << nodes[k - 1]
+            if all(before[v] & seen == seen for v in nodes[k:]):
+                split(nodes[:k])
+                split(nodes[k:])
+                return
+
+    split(list(range(n_nodes)))
+    return found
+
+
+def _order(n_nodes: int, edges: Edges) -> tuple[list[int], list[int]]:
+    """Of every node, as bits: the nodes before it and after it."""
+    before, after = [0] * n_nodes, [0] * n_nodes
+    for a, b in sorted(edges, key=lambda e: e[1]):  # all that come before `a` are known
+        before[b] |= before[a] | 1 << a
+    for a, b in sorted(edges, key=lambda e: -e[0]):
+        after[a] |= after[b] | 1 << b
+    return before, after
+
+
+def _components(nodes: list[int], related: list[int]) -> list[list[int]]:
+    """Parts without any order between them."""
+    left = dict(zip(nodes, related, strict=True))
+    parts: list[list[int]] = []
+    while left:
+        stack, part = [next(iter(left))], set[int]()
+        while stack:
+            v = stack.pop()
+            if v in left:
+                near = left.pop(v)
+                part.add(v)
+                stack += [u for u in nodes if near >> u & 1 and u in left]
+        parts.append(sorted(part))
+    return parts
+
+
+def _one_by_one(nodes: list[int], after: dict[int, int], limit: int) -> tuple[int, bool]:
+    seen, stack = {0}, [0]
+    while stack:
+        state = stack.pop()
+        for v in nodes:
+            if not state >> v & 1 and after[v] & ~state == 0 and (more := state | 1 << v) not in seen:
+                seen.add(more)
+                stack.append(more)
+                if len(seen) > limit:
+                    return len(seen), False
+    return len(seen), True

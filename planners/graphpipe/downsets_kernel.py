@@ -1,0 +1,71 @@
+"""Compiled loops over downsets."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["stage_pairs"]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def stage_pairs(start, smaller, heads, seconds, work, degrees, threshold, n_devices, most):
+    """Pairs of states whose difference can be a stage; see `Downsets.pairs`. One more than `most` if there are more.
+
+    Parameters
+    ----------
+    start, smaller : ndarray of int64
+        States with one node less.
+    heads : ndarray of int64
+        Higher states, ascending.
+    seconds : ndarray of float64, shape (n_states, n_degrees)
+        Σ of the nodes of each state.
+    work : ndarray of float64, shape (n_states,)
+        Likewise.
+    degrees : ndarray of int64
+        Ascending.
+    threshold : float
+        Seconds per sample.
+    n_devices, most : int
+        Devices; pairs at most.
+    """
+    n_states = len(start) - 1
+    all_work = work[n_states - 1]
+    seen = np.full(n_states, -1, np.int64)
+    stack = np.empty(n_states, np.int64)
+    room = max(1024, 4 * n_states)
+    low, high, count = np.empty(room, np.int64), np.empty(room, np.int64), 0
+    for head in heads:
+        stack[0], depth = head, 1
+        while depth > 0:
+            depth -= 1
+            state = stack[depth]
+            if state != head:
+                needed = 0
+                for k in range(len(degrees)):
+                    if seconds[head, k] - seconds[state, k] <= threshold:
+                        needed = degrees[k]
+                        break
+                if needed == 0:
+                    continue  # what has more nodes takes longer still
+                rest = (all_work - work[head] + work[state]) / threshold * (1 - 1e-9)
+                if needed + rest <= n_devices:
+                    if count == room:
+                        room *= 2
+                        more = np.empty(room, np.int64)
+                        more[:count] = low
+                        low = more
+                        other = np.empty(room, np.int64)
+                        other[:count] = high
+                        high = other
+                    low[count], high[count] = state, head
+                    count += 1
+                    if count > most:
+                        return low[:count].copy(), high[:count].copy()
+            for at in range(start[state], start[state + 1]):
+                following = smaller[at]
+                if seen[following] != head:
+                    seen[following] = head
+                    stack[depth] = following
+                    depth += 1
+    return low[:count].copy(), high[:count].copy()
