@@ -56,13 +56,12 @@ def slice_problems(
     known = [entry for entry in slices if entry is not None]
     whole = len(known) == len(slices)
     if slices and whole and batch is not None:
-        for key, have, want in (
-            ("samples of all microbatches", sum(e.samples * e.count for e in known), batch[0]),
-            ("count", sum(e.count for e in known), batch[1]),
+        for what, total, have, want in (
+            ("samples of all microbatches", "the global batch", sum(e.samples * e.count for e in known), batch[0]),
+            ("counts", "microbatches", sum(e.count for e in known), batch[1]),
         ):
             if have != want:
-                total = "the global batch" if want is batch[0] and key != "count" else "microbatches"
-                problems.append((("slices",), f"{key} sum to {have}, {total} to {want}"))
+                problems.append((("slices",), f"{what} sum to {have}, {total} is {want}"))
     for e, entry in enumerate(slices):
         length = next((sum(x.tokens) for x in known), 0)
         if entry is not None and sum(entry.tokens) != length:

@@ -160,7 +160,10 @@ class TrainingResult:
         )
 
     def timeline(self) -> Timeline:
-        """What each mesh did and what it had under way; `Timeline.to_chrome` writes it for Perfetto."""
+        """What each mesh did and what it had under way; `Timeline.to_chrome` writes it for Perfetto.
+
+        Spans are numbered by their microbatch; where microbatches are cut into token slices, by slice as they are fed.
+        """
         c, times, messages = self.program.columns, self.times, self.costs.messages
         kinds = list(_NAMES)
         names = [*_NAMES.values(), _GATHER]
@@ -180,7 +183,7 @@ class TrainingResult:
             np.concatenate((begin[shown], times.sent[sent])),
             np.concatenate((times.finish[shown], times.arrived[sent])),
             np.concatenate((name, number[c.op[sends]])).astype(np.int32),
-            np.concatenate((c.microbatch[shown], c.microbatch[sends])).astype(np.int64),
+            self._fed[np.concatenate((shown, sends))],
             [*(f"mesh {m}" for m in range(n)), *(f"mesh {m} sends" for m in range(n))],
             names,
             [self._devices_text(m % n) for m in range(2 * n)],
@@ -210,6 +213,14 @@ class TrainingResult:
             receives = np.isin(c.op, (RECV_F, RECV_B))
             spent[receives] = costs.gathering_s(costs.messages.message[receives])
         return spent
+
+    @cached_property
+    def _fed(self) -> npt.NDArray[np.int64]:
+        """For each action its microbatch, or the number of its slice among all as they are fed; −1 for none."""
+        c = self.program.columns
+        before = np.cumsum([0, *(len(e.tokens) for e in self.plan.slices for _ in range(e.count))])
+        first = before[c.microbatch] if self.plan.slices else c.microbatch
+        return np.where(c.microbatch < 0, -1, first + c.slice).astype(np.int64)
 
     def _per_mesh(self, seconds: Floats) -> Floats:
         sums = np.bincount(self.program.columns.mesh, weights=seconds, minlength=self.program.n_meshes)

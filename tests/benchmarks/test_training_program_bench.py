@@ -11,6 +11,7 @@ from meshwright.simulator.training.compiled import run_compiled
 from meshwright.simulator.training.timing import prepared
 
 STAGES, MICROBATCHES = 96, 512
+SLICES = 8
 
 
 @numba.njit
@@ -31,21 +32,30 @@ def fastest(call, times=5):
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_h2", "zb_v"])
+@pytest.mark.parametrize(
+    "schedule",
+    ["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_h2", "zb_v", "kfkb", "terapipe", "terapipe_1f1b"],
+)
 def test_one_iteration(schedule, overlap, benchmark):
     meshes = {"interleaved_1f1b": STAGES // 2, "zb_v": STAGES // 2}.get(schedule, STAGES)
     microbatches = MICROBATCHES - MICROBATCHES % meshes if schedule == "interleaved_1f1b" else MICROBATCHES
 
+    slices = [SLICES] * (microbatches // SLICES) if schedule.startswith("terapipe") else ()
+    size = [microbatches // 2 if schedule == "kfkb" and s % 2 else microbatches for s in range(STAGES)]
+    size = len(slices) if slices else size
+
     def build():
-        return make_program(schedule, STAGES, microbatches, n_meshes=meshes)
+        return make_program(schedule, STAGES, size, n_meshes=meshes, slices=slices)
 
     program = build()
     draw = generator(0, "bench")
-    seconds = draw.random((3, STAGES))
+    each = (len(slices), SLICES) if slices else ()  # every slice of every microbatch takes its own time
+    seconds = draw.random((3, STAGES, *each))
+    message = draw.random(each) if slices else 1.0
     ends = [(a, b) for s in range(STAGES - 1) for a, b in ((s, s + 1), (s + 1, s))]
     links = {
         (("forward" if b > a else "backward"), a, b): Link(
-            0.01, 0.001, (("out", program.mesh_of[a]), ("in", program.mesh_of[b]), ("node out", a // 8))
+            0.01 * message, 0.001, (("out", program.mesh_of[a]), ("in", program.mesh_of[b]), ("node out", a // 8))
         )
         for a, b in ends
     }

@@ -158,7 +158,13 @@ def test_a_plan_of_slices():
         assert result.model_flops == 4 * 3 * 3e12
         assert "4 microbatches in 11 slices" in result.explain()
         assert "Σ t + (K - 1) max t over slices (no communication)" in result.explain()
-        assert len(result.timeline()) >= 3 * 22
+        timeline = result.timeline()
+        assert len(timeline) == 3 * (2 * 11 + 1)  # forward and backward passes, and an update
+        for lane in range(3):
+            mine = timeline.request[timeline.lane == lane]
+            assert mine[np.argsort(timeline.start[timeline.lane == lane])].tolist() == [
+                *range(11), *reversed(range(11)), -1
+            ]  # fmt: skip
 
 
 def test_activations_go_by_tokens():
