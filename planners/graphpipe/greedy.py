@@ -23,7 +23,12 @@ Floats = npt.NDArray[np.float64]
 
 
 def greedy_schedules(
-    global_batch: int, microbatches: Ints, seconds: Floats, successors: tuple[tuple[int, ...], ...]
+    global_batch: int,
+    microbatches: Ints,
+    seconds: Floats,
+    successors: tuple[tuple[int, ...], ...],
+    *,
+    eager: bool = True,
 ) -> list[Bytes]:
     """The passes of every stage: 0 forward, 1 backward.
 
@@ -37,6 +42,10 @@ def greedy_schedules(
         Of a forward and a backward pass of one microbatch.
     successors : tuple of tuple of int
         Of each; stages are in topological order.
+    eager : bool
+        How a schedule is continued to see whether a backward pass may come next. False: by 1F1B, as Algorithm 4 is
+        printed. True: see `greedy_kernel.greedy`; backward passes come as early then or earlier, and where
+        microbatches are unequal stages before it need fewer in flight.
 
     Raises
     ------
@@ -64,7 +73,7 @@ def greedy_schedules(
             orders[place[t], : 2 * int(counts[t])] = found[t]
         pairs = [(place[x], place[y]) for x in below for y in successors[x]]
         edges = np.array(pairs, np.int64).reshape(-1, 2)
-        greedy(orders, counts[below], b[below], np.ascontiguousarray(seconds[below], np.float64), edges)
+        greedy(orders, counts[below], b[below], np.ascontiguousarray(seconds[below], np.float64), edges, eager)
         found[s] = orders[0, : 2 * int(counts[s])].copy()
     return found
 

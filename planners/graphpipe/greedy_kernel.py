@@ -68,8 +68,11 @@ def finish_s(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: I
 
 
 @numba.njit(cache=True)
-def greedy(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: Ints) -> float:
+def greedy(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: Ints, eager: bool) -> float:
     """Algorithm 4: `orders[0]` becomes the schedule of stage 0, given those of all stages after it; its seconds.
+
+    Whether a backward pass may come next is tried with one continuation: 1F1B as printed, or (`eager`) forward passes
+    whenever fewer than the warm-up's are in flight, the quickest of all continuations that hold no more.
 
     A schedule that does all forward passes first is never slower than another: what follows starts as early as can be,
     and the stage's own backward passes end no later. So it says what the least time is.
@@ -81,13 +84,14 @@ def greedy(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: Int
     best = finish_s(orders, counts, sizes, seconds, edges, ends)
     limit = best * (1 + 1e-12)
     order[0] = 0
-    forward, backward = 1, 0
+    forward, backward, warm = 1, 0, n
     for place in range(1, 2 * n):
         order[place] = 0
         if forward == n:
             order[place] = 1
         elif backward < forward:
-            f, b = forward, backward  # a backward here, then 1F1B
+            f, b = forward, backward
+            most = forward if backward == 0 else warm
             turn = 1
             for rest in range(place, 2 * n):
                 order[rest] = turn
@@ -95,11 +99,18 @@ def greedy(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: Int
                     b += 1
                 else:
                     f += 1
-                turn = 1 if f == n or turn == 0 else 0
+                if f == n:
+                    turn = 1
+                elif eager:
+                    turn = 0 if f - b < most else 1
+                else:
+                    turn = 1 - turn
             order[place] = 1
             if finish_s(orders, counts, sizes, seconds, edges, ends) > limit:
                 order[place] = 0
         if order[place] == 1:
+            if backward == 0:
+                warm = forward
             backward += 1
         else:
             forward += 1

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 from meshwright.planners.graphpipe.in_flight import held_samples, in_flight
 from meshwright.planners.graphpipe.stage_costs import StageCosts
 from meshwright.planners.graphpipe.tree import Branch, Parallel, Series
@@ -247,7 +246,7 @@ def best_tps(
     return best
 
 
-def _fits(small, sets, order, after, ds, bs, k_of, budget) -> bool:  # noqa: ANN001
+def _fits(small, sets, order, after, ds, bs, k_of, budget) -> bool:
     held = [0] * len(ds)
     for s in reversed(order):
         needed = [int(in_flight(k_of[s], bs[s], k_of[t], bs[t], held[t])) for t in after[s]]
