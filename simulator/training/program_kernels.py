@@ -16,6 +16,7 @@ __all__ = [
     "PAIR",
     "RECEIVE",
     "SEND",
+    "exchanged",
     "expand",
     "first_wrong",
     "match",
@@ -97,6 +98,20 @@ def expand(order, bounds, receives, sends, ends, end_bounds, counts):
             at += 1
         offsets[mesh + 1] = at
     return out[:, :at], offsets
+
+
+@numba.njit(**_JIT)
+def exchanged(op, stage, microbatch, peer, n_stages):
+    """What goes between which stages: [what, source, target] flat; what is 0 forward, 1 backward, 2 once."""
+    present = np.zeros(3 * n_stages * n_stages, dtype=np.bool_)
+    for row in range(len(op)):
+        code = op[row]
+        sends = code in (SEND_F, SEND_B)
+        if sends or code in (RECV_F, RECV_B):
+            source, target = (stage[row], peer[row]) if sends else (peer[row], stage[row])
+            what = 0 if code in (SEND_F, RECV_F) else 2 if microbatch[row] < 0 else 1
+            present[(what * n_stages + source) * n_stages + target] = True
+    return present
 
 
 @numba.njit(**_JIT)

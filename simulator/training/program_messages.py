@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from .action_columns import RECV_B, SEND_B, SEND_F
 from .program import Program
-from .program_kernels import MESSAGE, PAIR, match
+from .program_kernels import MESSAGE, PAIR, exchanged, match
 
 __all__ = ["Messages", "Pair", "messages_of"]
 
@@ -76,12 +75,7 @@ def messages_of(program: Program) -> Messages:
 
 def _match(program: Program) -> Messages:
     c, n = program.columns, program.n_stages
-    rows = np.flatnonzero(c.peer >= 0)
-    sends = (c.op[rows] == SEND_F) | (c.op[rows] == SEND_B)
-    what = ((c.op[rows] == SEND_B) | (c.op[rows] == RECV_B)) * (1 + (c.microbatch[rows] < 0))
-    stage, peer = c.stage[rows], c.peer[rows]
-    present = np.zeros(3 * n * n, dtype=bool)
-    present[(what * n + np.where(sends, stage, peer)) * n + np.where(sends, peer, stage)] = True
+    present = exchanged(c.op, c.stage, c.microbatch, c.peer, n)
     used = np.flatnonzero(present)
     slices = int(c.slice.max(initial=0)) + 1
     units = (program.microbatches + 1) * slices
