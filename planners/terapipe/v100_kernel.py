@@ -1,0 +1,29 @@
+"""Compiled loop of `v100_iteration`: one direction of a pipeline whose stages take slices in order."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["makespan"]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def makespan(stage_of, seconds):
+    """When the last stage is done with the last slice.
+
+    Parameters
+    ----------
+    stage_of : ndarray of int64, shape (K,)
+        Which row of `seconds` each stage is like.
+    seconds : ndarray of float64, shape (m, n)
+        Of each slice, by kind of stage.
+    """
+    n = seconds.shape[1]
+    done = np.zeros(n)
+    for kind in stage_of:
+        free = 0.0
+        for i in range(n):
+            free = max(free, done[i]) + seconds[kind, i]
+            done[i] = free
+    return done[n - 1]
