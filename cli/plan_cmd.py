@@ -14,6 +14,7 @@ from ..errors import InputError
 from .grouped_help import LLM_PLANNED, TRAINING_PLANNED
 from .plan_llm import LLMOptions, plan_llm
 from .plan_training import TrainingOptions, plan_training, training_planners
+from .planner_options import print_options
 from .status import status
 from .trace_io import print_json
 from .workload import check_device, cluster_from, profiles_from, trace_from, warn_of_hopeless
@@ -48,7 +49,8 @@ def plan(
         str,
         typer.Option(
             help="Planner: a shipped one, one that an installed package brings, or path/to/file.py:name; several with "
-            "commas to compare; all: the shipped ones. For language models: vllm. For training: alpa and its baselines."
+            "commas to compare; all: the shipped ones. For language models: vllm. For training: alpa and its "
+            "baselines, terapipe, graphpipe, pipedream, piper."
         ),
     ] = "alpaserve",
     option: Annotated[
@@ -56,7 +58,8 @@ def plan(
         typer.Option(
             "--option",
             "-o",
-            help="Planner option, NAME=VALUE, or how it is served: admission, overhead, max_batch; may be repeated.",
+            help="Planner option, NAME=VALUE, or how it is served: admission, overhead, max_batch; may be repeated. "
+            "help: list those of a training planner.",
         ),
     ] = None,
     dispatch: Annotated[str, typer.Option(help="shortest_queue, earliest_finish or earliest_free.")] = "shortest_queue",
@@ -112,7 +115,7 @@ def plan(
     """Search a placement of models on a cluster for a trace.
 
     With --planner vllm: engines for language models, for requests with limits of TTFT and TPOT.
-    With --planner alpa or its baselines: how one model (--models) is trained, in stages over meshes.
+    With --planner alpa, terapipe, graphpipe, …: how one model (--models) is trained, in stages over meshes.
     """
     from ..errors import InfeasibleError
     from ..files import check_target
@@ -123,8 +126,11 @@ def plan(
     training = TrainingOptions(global_batch, microbatches, explain or None, picture)
     named = split_names(planner)
     if any(name in training_planners() for name in named):
+        if option == ["help"]:
+            print_options(named, as_json)
+            return
         _refuse(
-            "--planner alpa and its baselines; see --global-batch, -o",
+            f"--planner {named[0]}; see --global-batch, -o",
             profile=profile, trace=trace, rate=rate, cv=cv, duration=duration, split=split, slo_scale=slo_scale,
             slo=slo, lengths=lengths, slo_ttft=slo_ttft, slo_tpot=slo_tpot, kernels=kernels, objective=objective,
             target=target, workers=workers, seed=seed or None,

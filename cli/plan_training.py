@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import InfeasibleError, InputError
+from ..wording import nearest
 from .status import status
 from .trace_io import print_json
 from .training_graph import graph_of
@@ -48,7 +49,9 @@ class TrainingOptions:
         for field in fields(self):
             if getattr(self, field.name) is not None:
                 option = "--" + field.name.replace("_", "-")
-                raise InputError(f"{option}: is for training plans (--planner alpa), not for {planner!r}")
+                near = nearest(planner, training_planners())
+                hint = f"; did you mean {near!r}?" if near else ""
+                raise InputError(f"{option}: is for training plans (--planner alpa), not for {planner!r}{hint}")
 
 
 def training_planners() -> tuple[str, ...]:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..wording import nearest
 
 if TYPE_CHECKING:
+    from ..profiles.graph import CostModel, Graph
+    from ..simulator.cluster import Cluster
+    from ..simulator.training.plan import TrainingPlan
     from .alpa.baselines import Baseline
 
-__all__ = ["TRAINING_PLANNERS", "training_planner"]
+__all__ = ["TRAINING_PLANNERS", "planner_options", "training_planner"]
+
+_STAGE_GRAPHS = {
+    "graphpipe": ("planner", "plan", "GraphPipeOptions"),
+    "pipedream": ("pipedream", "pipedream", "SequentialOptions"),
+    "piper": ("piper", "piper", "SequentialOptions"),
+}
+"""Of `planners.graphpipe`: name -> module, function and options."""
 
 TRAINING_PLANNERS = (
     "alpa", "intra-only", "inter-only", "equal-operator", "equal-layer", "pp-dp", "megatron", "deepspeed-moe", "data",
-    "zero2", "zero3", "heuristic",
+    "zero2", "zero3", "heuristic", "terapipe", *_STAGE_GRAPHS,
 )  # fmt: skip
-"""Names: Alpa, and what it is compared with (`planners.alpa.baselines`). They stand here so that asking for them does
-not import a search."""
+"""Names: Alpa and what it is compared with (`planners.alpa.baselines`), TeraPipe, GraphPipe, PipeDream and Piper. They
+stand here so that asking for them does not import a search."""
 
 
 def training_planner(name: str) -> Baseline:
@@ -28,11 +40,60 @@ def training_planner(name: str) -> Baseline:
     InputError
         If there is none of this name; the nearest is named.
     """
-    if name not in TRAINING_PLANNERS:
-        near = nearest(name, TRAINING_PLANNERS)
-        hint = f"did you mean {near!r}?" if near else f"those of training are {', '.join(TRAINING_PLANNERS)}"
-        raise InputError(f"planner: {name!r} plans no training; {hint}")
+    _check(name)
+    if name == "terapipe":
+        return importlib.import_module("meshwright.planners.terapipe").plan
+    if name in _STAGE_GRAPHS:
+        return _stage_graph_planner(name)
     from .alpa import plan
     from .alpa.baselines import BASELINES
 
     return plan if name == "alpa" else BASELINES[name]
+
+
+def planner_options(name: str) -> type[Any]:
+    """The class that holds the options of a planner of training; its docstring says what each does.
+
+    Raises
+    ------
+    InputError
+        If there is no such planner.
+    """
+    _check(name)
+    if name == "terapipe":
+        return importlib.import_module("meshwright.planners.terapipe").TeraPipeOptions
+    if name in _STAGE_GRAPHS:
+        return getattr(importlib.import_module("meshwright.planners.graphpipe"), _STAGE_GRAPHS[name][2])
+    from .alpa import AlpaOptions
+
+    return AlpaOptions
+
+
+def _check(name: str) -> None:
+    if name not in TRAINING_PLANNERS:
+        near = nearest(name, TRAINING_PLANNERS)
+        hint = f"did you mean {near!r}?" if near else f"those of training are {', '.join(TRAINING_PLANNERS)}"
+        raise InputError(f"planner: {name!r} plans no training; {hint}")
+
+
+def _stage_graph_planner(name: str) -> Callable[..., TrainingPlan]:
+    """A planner that chooses the samples of microbatches: a given number of microbatches is one size."""
+
+    def planned(
+        graph: Graph, cluster: Cluster, *, global_batch: int, microbatches: int | None = None,
+        options: Mapping[str, Any] | None = None, costs: CostModel | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> TrainingPlan:  # fmt: skip
+        module, function, _ = _STAGE_GRAPHS[name]
+        search = getattr(importlib.import_module(f"meshwright.planners.graphpipe.{module}"), function)
+        said = dict(options or {})
+        if microbatches is not None:
+            if "microbatches" in said:
+                raise InputError(
+                    f"{name}: microbatches: {microbatches} microbatches of one size, or the option with their samples; "
+                    "give one of the two"
+                )
+            said["microbatches"] = (global_batch // microbatches,)
+        return search(graph, cluster, global_batch=global_batch, options=said, costs=costs, progress=progress)
+
+    return planned

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .plan_graph_words import stage_graph
+
 if TYPE_CHECKING:
     from .run_result import TrainingResult
 
@@ -52,10 +54,13 @@ def explain(result: TrainingResult) -> str:
 
 
 def _fed(result: TrainingResult) -> str:
-    """How many microbatches, and slices of them."""
+    """How many microbatches, and slices of them, and stages where they form a graph."""
     counts = sorted(set(result.program.microbatches_of))
     said = f"{' to '.join(map(str, (counts[0], counts[-1])[: len(counts)]))} microbatches"
     slices = sum(len(entry.tokens) * entry.count for entry in result.plan.slices)
+    graph = stage_graph(result.plan)
+    if graph.branches:
+        said = f"{said} through {len(result.plan.stages)} stages in a graph of depth {graph.depth}"
     return f"{said} in {slices} slices" if slices else said
 
 

@@ -101,6 +101,8 @@ def _check(plan: TrainingPlan, graph: Graph) -> None:
         raise InputError("torch's Adafactor takes no shards")
     if count > 1 and plan.schedule not in SCHEDULES:
         raise InputError(f"schedule {plan.schedule} is none of {', '.join(SCHEDULES)}")
+    if len({plan.microbatch_of(s) for s in range(count)}) > 1:
+        raise InputError("stages have microbatches of different sizes")
     if len(plan.meshes) != count or [s.mesh for s in plan.stages] != list(range(count)):
         raise InputError("several stages share a mesh")
     shapes = {stage.logical for stage in plan.stages}

@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from ....errors import InputError
 from ....profiles.graph import Graph, Operator
 from ....simulator.training.plan import StageEntry, TrainingPlan
+from ....simulator.training.plan_graph_words import stage_graph
+from ....simulator.training.plan_program import is_tied
 from ...training.layout import Layout, parse_layout
 from .roles import axis_roles, heavy_operators
 
@@ -68,6 +70,7 @@ def uniform_layout(plan: TrainingPlan, graph: Graph) -> Uniform:
     InputError
         If it is not uniform; names the first stage that is not, and what it does.
     """
+    _check_chain(plan)
     found = [_stage(plan, graph, s) for s in range(len(plan.stages))]
     for s, sizes in enumerate(found):
         for field in fields(StageSizes):
@@ -94,6 +97,34 @@ def uniform_layout(plan: TrainingPlan, graph: Graph) -> Uniform:
         one.tensor, one.data, n, len(meshes) // n, one.expert, one.zero, one.sequence_parallel, one.recompute,
         _layers(plan, graph),
     )  # fmt: skip
+
+
+def _check_chain(plan: TrainingPlan) -> None:
+    """Other systems know chains of stages, through which equal microbatches go whole."""
+    stages = stage_graph(plan)
+    if stages.branches:
+        s = next(s for s in range(1, len(plan.stages)) if s - 1 not in stages.before[s])
+        raise InputError(
+            f"export: stage {s} does not wait for stage {s - 1}: the {len(plan.stages)} stages form a graph of depth "
+            f"{stages.depth}, and only chains are known there; {ELSE}"
+        )
+    sizes = [plan.microbatch_of(s) for s in range(len(plan.stages))]
+    other = next((s for s, size in enumerate(sizes) if size != sizes[0]), None)
+    if other is not None:
+        raise InputError(
+            f"export: stage {other} has microbatches of {sizes[other]} samples, stage 0 of {sizes[0]}: one size is "
+            f"known there; {ELSE}"
+        )
+    if plan.slices:
+        raise InputError(f"export: schedule {plan.schedule} cuts sequences into token slices, unknown there; {ELSE}")
+    skipped = next(
+        (t for t in plan.transfers if t.target != t.source + 1 and t.bytes > 0 and not is_tied(plan, t)), None
+    )
+    if skipped is not None:
+        raise InputError(
+            f"export: stage {skipped.target} reads {skipped.value!r} of stage {skipped.source}: in a chain each stage "
+            f"hands its result to the next; {ELSE}"
+        )
 
 
 ELSE = "export it --to torch"
