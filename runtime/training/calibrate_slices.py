@@ -17,7 +17,8 @@ from .edges import mesh_ranks
 from .optimizer import Optimizer
 from .run import TrainingRun, rank_names
 from .session import TrainingSession
-from .slice_turns import checked_tokens, turns_of
+from .slice_job import check_sliced
+from .slice_turns import turns_of
 
 __all__ = ["calibrate_slices", "slice_seconds", "with_slice_times"]
 
@@ -55,7 +56,7 @@ def calibrate_slices(
     check_graph(plan, small)
     if not plan.slices:
         raise InputError("calibrate: the plan has no token slices; calibrate_training measures it")
-    checked_tokens(plan, small)
+    check_sliced(plan, small)
     needed = sum(map(len, mesh_ranks(plan)))
     if session.processes < needed or repeats < 1:
         raise InputError(

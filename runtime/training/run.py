@@ -22,7 +22,8 @@ from .executor import Span
 from .microbatch_parts import check_separable, is_uneven, reference_samples
 from .optimizer import Optimizer
 from .session import TrainingSession
-from .slice_turns import checked_tokens, microbatch_samples
+from .slice_job import check_sliced
+from .slice_turns import microbatch_samples
 
 if TYPE_CHECKING:
     from .single import SingleRun
@@ -166,7 +167,7 @@ def run_training(
     small = in_plan_order(plan, graph.with_batch(plan.microbatch))
     check_graph(plan, small)
     if plan.slices:
-        checked_tokens(plan, small)
+        check_sliced(plan, small)
     elif is_uneven(plan):
         check_separable(small)
     needed = sum(map(len, mesh_ranks(plan)))

@@ -9,6 +9,7 @@ from ...profiles.graph import Graph
 from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.program import Action
 from .comm import MeshComm
+from .edges import mesh_ranks
 from .optimizer import Optimizer
 from .recompute import redone
 from .slice_executor import SliceExecutor
@@ -19,7 +20,21 @@ from .slice_turns import checked_tokens, microbatch_samples, turns_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["slice_executor", "slice_stages"]
+__all__ = ["check_sliced", "slice_executor", "slice_stages"]
+
+
+def check_sliced(plan: TrainingPlan, graph: Graph) -> None:
+    """Refuse a sliced plan that cannot be run, before any process starts.
+
+    Raises
+    ------
+    InputError
+        If the graph cannot be run by slices, or not on the plan's meshes.
+    """
+    tokens, ranks = checked_tokens(plan, graph), mesh_ranks(plan)
+    for number, stage in enumerate(plan.stages):
+        mine = ranks[stage.mesh]
+        SliceLayout.of(plan, graph, number, MeshComm(mine, stage.logical, mine[0]), tokens, microbatch_samples(plan))
 
 
 def slice_stages(

@@ -55,7 +55,7 @@ class SliceLayout:
         made = {n: StageLayout.of(plan, graph.with_batch(n), number, comm) for n in sorted(set(samples))}
         for stage in made.values():
             for run in stage.operators:
-                _check(number, run, tokens.loops.get(run.op.name, {}))
+                _check(number, run, tokens)
                 _check_loss(run, graph)
         return cls(made, tokens)
 
@@ -86,14 +86,14 @@ class SliceLayout:
         return replace(run, local=replace(local, op=op, sizes=sizes, start=start))
 
 
-def _check(number: int, run: OperatorRun, roles: Mapping[str, Role]) -> None:
+def _check(number: int, run: OperatorRun, tokens: TokenFlow) -> None:
     """Refuse devices that cut the tokens of a slice among them, or move tensors about by their tokens."""
+    roles = tokens.loops.get(run.op.name, {})
     loop = next((x for x in roles if x in run.local.cut), "")
-    ways = [
-        *zip(run.operands, run.op.parsed.operands, strict=True),
-        *zip(run.back, run.op.parsed.operands, strict=True),
-        (run.result, run.op.parsed.result),
-    ]
+    ways = [(run.result, run.op.parsed.result)]
+    for k, (name, dims) in enumerate(zip(run.op.inputs, run.op.parsed.operands, strict=True)):
+        if name in tokens.values:  # of others, slices read some rows when they are whole
+            ways += [(run.operands[k], dims), (run.back[k], dims)]
     moved = any(_along(route) & set(token_dims(dims, roles)) for route, dims in ways)
     if loop or moved:
         what = f"cut the token loop {loop!r}" if loop else "move its tokens"
