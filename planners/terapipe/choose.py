@@ -17,6 +17,8 @@ from .slicing import Slice
 __all__ = ["Chosen", "choose_slices"]
 
 Mask = npt.NDArray[np.bool_]
+EXACT_UNITS = 16
+"""So few places to cut are priced pair by pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,8 @@ def choose_slices(
     InfeasibleError
         If no groups of so many samples make up the batch.
     """
-    grids = pipeline.grids(samples, unit, options.context == "exact")
     n = pipeline.tokens // unit
+    grids = pipeline.grids(samples, unit, options.context == "exact" or n <= EXACT_UNITS)
     best: Chosen | None = None
     solved = 0
     groups = [[b] for b in samples if batch % b == 0] if equal else [list(samples)]

@@ -169,9 +169,8 @@ class Search:
                 f"terapipe: heads and vocabulary of {self.graph.name!r} cannot be cut as the cluster's degrees would"
             )
         needs, layout = min(self.tight, key=lambda x: x[0])
-        hints = [
-            f"devices with {math.ceil(needs / GIB * 100) / 100:.4g} GiB for it instead of {self.memory / GIB:.4g} GiB"
-        ]
+        more = _rounded_up(needs / GIB)
+        hints = [f"devices with {more:.4g} GiB for it instead of {self.memory / GIB:.4g} GiB"]
         return InfeasibleError(
             f"terapipe: no plan of {self.graph.name!r} on {self.cluster} with a batch of {self.batch} fits the memory; "
             f"nearest is {layout}. What would: {'; or '.join(hints + self._changes())}"
@@ -209,3 +208,9 @@ class Search:
             )
         except (InputError, InfeasibleError):
             return False
+
+
+def _rounded_up(x: float) -> float:
+    """To three digits, never below."""
+    digits = 2 - math.floor(math.log10(x))
+    return math.ceil(x * 10.0**digits) / 10.0**digits

@@ -54,9 +54,7 @@ def test_equals_brute_force(data):
         for _ in range(2)
     ]
     total = total.reshape(shape)
-    best = min(
-        sum(taken(total, x)) + sum(max(taken(fill, x)) for fill in fills) for x in every_slicing(n, batch, most)
-    )
+    best = min(sum(taken(total, x)) + sum(max(taken(fill, x)) for fill in fills) for x in every_slicing(n, batch, most))
     if np.isinf(best):
         with pytest.raises(InfeasibleError, match="make up the batch"):
             slice_pipeline(total, fills, batch)
