@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from . import schedule_kernels
 from .pipeline import Order, Pipeline
-from .schedule_kernels import in_turn
 
 __all__ = ["terapipe", "terapipe_1f1b"]
+
+_compiled: Any = schedule_kernels  # numba functions have no types
 
 
 def terapipe(pipeline: Pipeline) -> list[Order]:
@@ -40,6 +44,6 @@ def _slices(pipeline: Pipeline) -> npt.NDArray[np.int32]:
 
 
 def _laid(stage: int, forward: npt.NDArray[np.int32], backward: npt.NDArray[np.int32], warmup: int) -> Order:
-    rows: Order = in_turn(forward, backward, warmup, 1)
+    rows: Order = _compiled.in_turn(forward, backward, warmup, 1)
     rows[:, 1] = stage
     return rows

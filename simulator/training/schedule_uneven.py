@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from . import schedule_kernels
 from .action_columns import B, F
 from .pipeline import Order, Pipeline
-from .schedule_kernels import in_turn
 
 __all__ = ["explicit", "in_flight_samples", "kfkb", "order_of", "warmups"]
+
+_compiled: Any = schedule_kernels  # numba functions have no types
 
 
 def in_flight_samples(after: int, b_x: int, k_x: int, b_y: int, k_y: int) -> int:
@@ -81,7 +84,7 @@ def kfkb(pipeline: Pipeline) -> list[Order]:
             )
         passes = np.zeros((n, 3), dtype=np.int32)
         passes[:, 0], passes[:, 1] = s, np.arange(n)
-        orders.append(in_turn(passes, passes, warm[s], k))
+        orders.append(_compiled.in_turn(passes, passes, warm[s], k))
     return orders
 
 

@@ -30,6 +30,15 @@ def test_program(names):
     assert str(names["program"].actions[0][1]) == "SEND_F0~1.0"
 
 
+def test_stages_with_their_own_microbatches_and_slices(names):
+    line = str(names["uneven"]).splitlines()[2]
+    assert line.startswith("mesh 2: RECV_F2~1.0 RECV_F2~1.1 F2.0 B2.0 SEND_B2~1.0 RECV_F2~1.2 ")
+    assert names["uneven"].microbatches_of == (4, 8, 4)
+    assert names["by_hand"].microbatches_of == (2, 4)
+    assert str(names["sliced"].actions[1][4]) == "B1.0/1"
+    assert names["times"].finish.max() == (5 + 2 - 1) * (1.0 + 2.0)  # equal slices: as under `terapipe`, Eq. 2.5
+
+
 def test_seconds_of_resharding(names):
     way = names["way"]
     said = re.search(r"# ([\d.]+) ms, ([\d.]+) ms; send_recv takes ([\d.]+) ms", PAGE_TEXT)
