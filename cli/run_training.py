@@ -169,9 +169,9 @@ def _print(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, agai
     from ..simulator.training.plan_words import seconds_text, table
 
     cut = f" in {sum(len(x.tokens) * x.count for x in plan.slices)} token slices" if plan.slices else ""
-    typer.echo(
-        f"{plan.model.name}: {len(run.mesh_of_rank)} processes, {plan.microbatches} microbatches{cut}, {plan.schedule}"
-    )
+    counts = sorted(set(plan.microbatches_of))
+    many = " to ".join(map(str, (counts[0], counts[-1])[: len(counts)]))
+    typer.echo(f"{plan.model.name}: {len(run.mesh_of_rank)} processes, {many} microbatches{cut}, {plan.schedule}")
     losses = ", ".join(f"{x:.6g}" for x in run.losses[:5]) + (", …" if len(run.losses) > 5 else "")
     typer.echo(f"losses: {losses}")
     apart = run.difference

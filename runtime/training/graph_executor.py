@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...profiles.graph import Graph
 from ...simulator.training.plan import TrainingPlan
@@ -15,9 +14,6 @@ from .graph_parcel import GraphMailbox, GraphParcel, Sized
 from .mailbox import Parcel
 from .microbatch_parts import rows_of
 from .stage import StageRunner
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 __all__ = ["GraphExecutor"]
 
@@ -66,20 +62,17 @@ class GraphExecutor(Executor):
         if action.microbatch < 0 or not any(isinstance(parcel, GraphParcel) for _, parcel in parcels):
             super()._receive(action)
             return
-        forward = action.op == Op.RECV_F
+        store = self._values if action.op == Op.RECV_F else self._gradients
         for name, parcel in parcels:
             if not isinstance(parcel, GraphParcel):
                 self._keep(action, name, turn, self.mailbox.receive(parcel, turn))
                 continue
             for piece in parcel.pieces(turn):
                 x = self.mailbox.receive(piece.parcel, turn)
-                store = self._values if forward else self._gradients
                 values = store.setdefault((action.stage, piece.turn), {})
-                self._lay(values, name, parcel.whole, piece.where, x)
-
-    @staticmethod
-    def _lay(values: dict[str, Tensor], name: str, shape: Sequence[int], where: tuple[slice, ...], x: Tensor) -> None:
-        """Add a part to what is there of a microbatch's value or gradient."""
-        if name not in values:
-            values[name] = x.new_zeros(tuple(shape))
-        values[name][where] += x
+                if x.shape == parcel.whole:
+                    self._add(values, name, x)
+                    continue
+                if name not in values:
+                    values[name] = x.new_zeros(parcel.whole)
+                values[name][piece.where] += x
