@@ -65,8 +65,8 @@ def judged(frame: Frame) -> list[Claim]:
         EXPECTED["throughput"].judge(float(rate[256] / rate[32])),
         EXPECTED["longer"].judge(
             float(rate[2048] / rate[256]),
-            why="our attention reads and writes all scores many times, as the published program does: two fifths of the "
-            "layer's time at 2048 tokens of this narrow model",
+            why="our attention reads and writes all scores many times, as the published program does: two fifths of "
+            "the layer's time at 2048 tokens of this narrow model",
         ),
         EXPECTED["context"].judge(late),
     ]

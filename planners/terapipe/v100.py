@@ -171,7 +171,7 @@ class V100Cell:
         return sent + _FLATTEN_BYTES * mine / memory, _UPDATE_BYTES * mine / memory
 
     def table(self, unit: int, samples: Sequence[int] = (1,)) -> Floats:
-        """The grid that `slice_tokens` takes: forward and backward of a stage that receives from another node.
+        """The grid that `slice_tokens` takes: forward and backward of the stage that waits longest for messages.
 
         Parameters
         ----------
@@ -192,11 +192,12 @@ class V100Cell:
             )
         n = self.tokens // unit
         start, length = np.arange(n)[:, None] * unit, np.arange(1, n + 1)[None, :] * unit
-        far = NODE // self.layout.op if self.layout.pipe > 1 else 0
+        node = NODE // self.layout.op
+        slowest = node if self.layout.pipe > node else self.layout.pipe - 1
         found = np.zeros((len(samples), n, n))
         for b in samples:
             forward, backward = self.seconds(length, start, b)
-            found[b - 1] = forward + backward + 2 * self.receive_s(far, length, b)
+            found[b - 1] = forward + backward + 2 * self.receive_s(slowest, length, b)
         return found
 
     def _collective(self, rows: npt.ArrayLike) -> Floats:
