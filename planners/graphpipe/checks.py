@@ -5,6 +5,8 @@ Of any training plan, by whomever it was made; the constraint that is broken is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...errors import InputError
@@ -14,9 +16,11 @@ from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.plan_program import is_tied, plan_program
 from ...simulator.training.program import Program
 
-__all__ = ["check_stage_graph"]
+__all__ = ["check_passes", "check_stage_graph"]
 
 GIB = 2**30
+Passes = list[list[tuple[int, int]]]
+"""For each stage, its passes in order: (F or B, microbatch)."""
 
 
 def check_stage_graph(plan: TrainingPlan, graph: Graph, *, memory_bytes: float | None = None) -> None:
@@ -40,11 +44,39 @@ def check_stage_graph(plan: TrainingPlan, graph: Graph, *, memory_bytes: float |
     stage_of = _partition(plan, ordered)
     _dependencies(plan, ordered, stage_of)
     _devices(plan)
-    program = plan_program(plan)
+    try:
+        program = plan_program(plan)
+    except InputError as error:  # a program that deadlocks is not made
+        raise InputError(f"C5: {error}") from None
     passes = _passes(plan, program)
-    _order_inside(passes)
-    _order_between(plan, passes)
+    edges = [(t.source, t.target, t.gradient) for t in plan.transfers if not is_tied(plan, t)]
+    check_passes(passes, [plan.microbatch_of(s) for s in range(len(passes))], edges, plan.global_batch)
     _memory(plan, passes, memory_bytes)
+
+
+def check_passes(
+    passes: Passes, sizes: Sequence[int], edges: Sequence[tuple[int, int, bool]], global_batch: int
+) -> None:
+    """C4 and C5 of the passes of stages.
+
+    Parameters
+    ----------
+    passes : list of list of (int, int)
+        For each stage, its passes in order: (F or B, microbatch).
+    sizes : sequence of int
+        Samples of a microbatch of each.
+    edges : sequence of (int, int, bool)
+        Stage that makes, stage that reads, whether a gradient comes back.
+    global_batch : int
+        B.
+
+    Raises
+    ------
+    InputError
+        If they break C4 or C5.
+    """
+    _order_inside(passes)
+    _order_between(passes, sizes, edges, global_batch)
 
 
 def _partition(plan: TrainingPlan, graph: Graph) -> list[int]:
@@ -101,10 +133,6 @@ def _devices(plan: TrainingPlan) -> None:
             owner[device] = s
 
 
-Passes = list[list[tuple[int, int]]]
-"""For each stage, its passes in order: (F or B, microbatch)."""
-
-
 def _passes(plan: TrainingPlan, program: Program) -> Passes:
     columns = program.columns
     found: Passes = [[] for _ in plan.stages]
@@ -127,35 +155,34 @@ def _order_inside(passes: Passes) -> None:
             raise InputError(f"C4: stage {s}: {done[F]} forward passes, {done[B]} backward passes")
 
 
-def _order_between(plan: TrainingPlan, passes: Passes) -> None:
+def _order_between(
+    passes: Passes, sizes: Sequence[int], edges: Sequence[tuple[int, int, bool]], global_batch: int
+) -> None:
     """C5: samples go forward before they are read, gradients before they are used; no stages wait for each other."""
-    size = [plan.microbatch_of(s) for s in range(len(plan.stages))]
-    for s, mine in enumerate(passes):
-        if len(mine) // 2 * size[s] != plan.global_batch:
+    for s, (mine, size) in enumerate(zip(passes, sizes, strict=True)):
+        if len(mine) // 2 * size != global_batch:
             raise InputError(
-                f"C5: stage {s}: {len(mine) // 2} microbatches of {size[s]} samples are not the batch of "
-                f"{plan.global_batch}"
+                f"C5: stage {s}: {len(mine) // 2} microbatches of {size} samples are not the batch of {global_batch}"
             )
-    before: list[set[int]] = [set() for _ in plan.stages]
-    after: list[set[int]] = [set() for _ in plan.stages]
-    for t in plan.transfers:
-        if not is_tied(plan, t):
-            before[t.target].add(t.source)
-            if t.gradient:
-                after[t.source].add(t.target)
+    before: list[set[int]] = [set() for _ in passes]
+    after: list[set[int]] = [set() for _ in passes]
+    for source, target, gradient in edges:
+        before[target].add(source)
+        if gradient:
+            after[source].add(target)
     at = [0] * len(passes)
     done = [{F: 0, B: 0} for _ in passes]
     moved = True
     while moved:
         moved = False
         for s, mine in enumerate(passes):
-            while at[s] < len(mine) and _waits(mine[at[s]], s, before, after, done, size) is None:
+            while at[s] < len(mine) and _waits(mine[at[s]], s, before, after, done, sizes) is None:
                 done[s][mine[at[s]][0]] += 1
                 at[s] += 1
                 moved = True
     for s, mine in enumerate(passes):
         if at[s] < len(mine):
-            other = _waits(mine[at[s]], s, before, after, done, size)
+            other = _waits(mine[at[s]], s, before, after, done, sizes)
             raise InputError(
                 f"C5: stages {s} and {other} wait for each other: {_name(*mine[at[s]])} of stage {s} cannot come "
                 "where it is"
@@ -164,12 +191,12 @@ def _order_between(plan: TrainingPlan, passes: Passes) -> None:
 
 def _waits(
     step: tuple[int, int], s: int, before: list[set[int]], after: list[set[int]], done: list[dict[int, int]],
-    size: list[int],
+    sizes: Sequence[int],
 ) -> int | None:  # fmt: skip
     """A stage that has not yet done what a pass needs; None: there is none."""
     op, j = step
     for other in before[s] if op == F else after[s]:
-        if done[other][op] * size[other] < (j + 1) * size[s]:
+        if done[other][op] * sizes[other] < (j + 1) * sizes[s]:
             return other
     return None
 

@@ -88,9 +88,9 @@ class Partitioner:
                 low = middle + 1
         return int(budgets[high]) if high < len(budgets) else ANY
 
-    def plan(self, tps: float, budget: int = ANY) -> Partition | None:
-        """The stages under a threshold and a budget; None if there are none."""
-        stages = rebuild(self.search, tps, budget)
-        if stages is None:
-            return None
-        return Partition(stages, max(s.tps for s in stages), max(s.in_flight for s in stages))
+    def plans(self, tps: float, budget: int = ANY) -> list[Partition]:
+        """Plans under a threshold and a budget, if there are any: on most devices, and on fewest."""
+        return [
+            Partition(stages, max(s.tps for s in stages), max(s.in_flight for s in stages))
+            for stages in rebuild(self.search, tps, budget)
+        ]

@@ -225,12 +225,16 @@ def _units(node: SeriesNode, first: int, last: int) -> tuple[int, ...]:
     return tuple(u for c in node.series.children[first:last] for u in ((c,) if isinstance(c, int) else c.units))
 
 
-def rebuild(search: Search, limit: float, budget: int) -> tuple[Stage, ...] | None:
-    """The stages of a plan under a threshold and a budget of samples in flight, in any order; None: none."""
+def rebuild(search: Search, limit: float, budget: int) -> list[tuple[Stage, ...]]:
+    """Plans under a threshold and a budget of samples in flight, the stages of each in any order.
+
+    Two at most: on as many devices as can be used, and on as few, which is with fewer stages.
+    """
     state, root, end = search.solve(limit, budget), search.candidates.root, search.configs.end
     devices = search.devices_of(state)
-    if not devices:
-        return None
-    builder = _Builder(search)
-    builder.series(root, state, root.n, devices, end, 0)
-    return tuple(builder.stages)
+    found: list[tuple[Stage, ...]] = []
+    for d in sorted({devices[0], devices[-1]}, reverse=True) if devices else []:
+        builder = _Builder(search)
+        builder.series(root, state, root.n, d, end, 0)
+        found.append(tuple(builder.stages))
+    return found

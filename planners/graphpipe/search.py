@@ -112,11 +112,11 @@ class Search:
     def fits(self, limit: float, budget: int = ANY) -> bool:
         """Whether there is a plan whose stages take at most `limit` seconds per sample, with at most `budget` samples
         in flight on each."""
-        return self.devices_of(self.solve(limit, budget)) > 0
+        return bool(self.devices_of(self.solve(limit, budget)))
 
-    def devices_of(self, state: SeriesState) -> int:
-        """Devices that a plan of the whole tree uses, as many as can be; 0: there is no plan."""
-        return int(np.flatnonzero(state.reached[self.candidates.root.n, self.configs.end] >= 0).max(initial=0))
+    def devices_of(self, state: SeriesState) -> list[int]:
+        """Numbers of devices with which there is a plan of the whole tree."""
+        return np.flatnonzero(state.reached[self.candidates.root.n, self.configs.end] >= 0).tolist()
 
     @property
     def bounds(self) -> tuple[float, int]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from .candidates import Candidates
 from .configs import Configs
-from .kernels import ANY
 from .partitioner import Partition, Partitioner
 
 __all__ = ["Way", "sweep"]
@@ -97,17 +96,15 @@ def _trades(
     if tps is None:
         return []
     budgets = np.arange(least, 2 * k * (n_devices + 1) * most + 1, least, dtype=np.int64)
-    budgets = budgets[budgets < global_batch]
     budget = partitioner.fewest(tps, budgets)
     found: list[Partition] = []
     while True:
-        partition = partitioner.plan(tps, budget)
-        assert partition is not None  # it was found to fit
-        found.append(partition)
-        best = min(best, about(partition))
+        made = partitioner.plans(tps, budget)
+        found += made
+        best = min(best, *map(about, made))
         if not trade:
             return found
-        held = min(partition.in_flight, global_batch)
+        held = made[0].in_flight
         better = None
         while better is None:
             held = held - most if len(set(allowed)) == 1 else held // 2
@@ -115,4 +112,4 @@ def _trades(
                 return found
             limit = SLACK * best / (global_batch + held - most)
             better = partitioner.least(held, below=limit, above=tps)
-        tps, budget = better, held if held < global_batch else ANY
+        tps, budget = better, held
