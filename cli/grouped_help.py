@@ -7,8 +7,8 @@ from typing import Any
 import typer.core
 
 __all__ = [
-    "LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "TRAINING_MEASURED", "TRAINING_PLANNED",
-    "TRAINING_PLANS", "TRAINING_RUN", "Grouped",
+    "LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "SLICES_MEASURED", "TRAINING_MEASURED",
+    "TRAINING_PLANNED", "TRAINING_PLANS", "TRAINING_RUN", "Grouped",
 ]  # fmt: skip
 
 LLM = "Language models (--llm MODEL, or a plan of language models)"
@@ -20,6 +20,7 @@ TRAINING_PLANS = "Training plans (made by --planner alpa, terapipe, graphpipe, â
 TRAINING_RUN = "Training plans"
 LLM_MEASURED = "Language models (--llm MODEL)"
 TRAINING_MEASURED = "Training plans (--training PLAN)"
+SLICES_MEASURED = "Token slices (--terapipe MODEL)"
 
 
 class Grouped(typer.core.TyperCommand):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import LLM_MEASURED, TRAINING_MEASURED
+from .grouped_help import LLM_MEASURED, SLICES_MEASURED, TRAINING_MEASURED
 
 if TYPE_CHECKING:
     from ..profiles.measurement import Measurement
@@ -69,11 +69,40 @@ def measure(
     rounds: Annotated[
         int | None, typer.Option(rich_help_panel=TRAINING_MEASURED, help="Medians of so many; 3, or 1 with --fast.")
     ] = None,
+    terapipe: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=SLICES_MEASURED,
+            help="Instead of --models: a causal language model (of the zoo, or a graph file), whose slices are timed.",
+        ),
+    ] = None,
+    lengths: Annotated[
+        str | None, typer.Option(rich_help_panel=SLICES_MEASURED, help="Tokens of slices, with commas.")
+    ] = None,
+    contexts: Annotated[
+        str | None, typer.Option(rich_help_panel=SLICES_MEASURED, help="Tokens before them, with commas; 0 among them.")
+    ] = None,
+    samples: Annotated[str, typer.Option(rich_help_panel=SLICES_MEASURED, help="Sequences that go together.")] = "1",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Measure models on this machine: layer by layer, the links, and whole stages as the check."""
     given_llm = (dtype, tp, max_tokens, max_seqs, max_context, block_size) != (None, 1, None, None, None, 16)
     given_models = models != DEFAULT_MODELS or seconds is not None or (batches, op, pp) != ("1,2,4", "1,2", "1,2")
+    if terapipe is not None:
+        from .profile_measure_slices import measure_terapipe
+
+        if llm is not None or training is not None or rounds is not None or given_llm or given_models:
+            raise InputError(
+                "--terapipe: goes with --lengths, --contexts, --samples, --fast, --seed, --out, --json; leave the "
+                "others out"
+            )
+        measure_terapipe(
+            terapipe, device=device, lengths=lengths, contexts=contexts, samples=samples, seed=seed, out=out, fast=fast,
+            as_json=as_json,
+        )  # fmt: skip
+        return
+    if (lengths, contexts, samples) != (None, None, "1"):
+        raise InputError("--lengths, --contexts, --samples: go with --terapipe MODEL")
     if training is not None:
         from .profile_measure_training import measure_training
 
