@@ -6,6 +6,8 @@ from .checks import check_stage_graph
 from .in_flight import in_flight
 from .options import GraphPipeOptions
 from .pipedream import pipedream
+from .pipedream_partition import PipeDreamPartition, PipeDreamStage, pipedream_partition
+from .pipedream_profile import PipeDreamProfile, ProfiledLayer
 from .piper import piper
 from .planner import plan
 from .sequential import SequentialOptions
@@ -14,6 +16,7 @@ from .stage_plan import ChosenStage, stage_plan
 from .stage_units import group_operators, unit_edges
 
 __all__ = [
-    "ChosenStage", "GraphPipeOptions", "SequentialOptions", "SetCosts", "StageCosts", "check_stage_graph",
-    "group_operators", "in_flight", "pipedream", "piper", "plan", "stage_mesh", "stage_plan", "unit_edges",
+    "ChosenStage", "GraphPipeOptions", "PipeDreamPartition", "PipeDreamProfile", "PipeDreamStage", "ProfiledLayer",
+    "SequentialOptions", "SetCosts", "StageCosts", "check_stage_graph", "group_operators", "in_flight", "pipedream",
+    "pipedream_partition", "piper", "plan", "stage_mesh", "stage_plan", "unit_edges",
 ]  # fmt: skip
