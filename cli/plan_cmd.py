@@ -109,6 +109,13 @@ def plan(
         Path | None,
         typer.Option(rich_help_panel=TRAINING_PLANNED, help="Draw how every operator is cut into this file."),
     ] = None,
+    slice_profile: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=TRAINING_PLANNED,
+            help="For terapipe: measured slices (profile measure --terapipe) instead of the cost model's.",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the plan here (of several, the best).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
@@ -123,7 +130,7 @@ def plan(
     from ..planners.source import split_names
     from ..simulator import Plan
 
-    training = TrainingOptions(global_batch, microbatches, explain or None, picture)
+    training = TrainingOptions(global_batch, microbatches, explain or None, picture, slice_profile)
     named = split_names(planner)
     if any(name in training_planners() for name in named):
         if option == ["help"]:

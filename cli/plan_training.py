@@ -37,6 +37,7 @@ class TrainingOptions:
     microbatches: str | None = None
     explain: bool | None = None
     picture: Path | None = None
+    slice_profile: Path | None = None
 
     def refuse(self, planner: str) -> None:
         """Other planners take none of these.
@@ -100,6 +101,10 @@ def plan_training(
     where = cluster_from(cluster, devices, device, DEFAULT_DEVICE)
     graph = graph_of(models)
     given = {SHORT.get(name, name): value for name, value in options.items()}
+    if said.slice_profile is not None:
+        if list(chosen) != ["terapipe"] or "slice_profile" in given:
+            raise InputError("--slice-profile: goes with --planner terapipe alone, and without -o slice_profile")
+        given["slice_profile"] = str(said.slice_profile)
     found: dict[str, TrainingPlan] = {}
     failed: dict[str, InfeasibleError] = {}
     for name, search in chosen.items():

@@ -6,10 +6,10 @@ from .directions import PipelineSlicing, score_pipeline, slice_pipeline
 from .latency import SliceLatency, fit_latency
 from .options import TeraPipeOptions
 from .planner import plan
-from .slice_profile import SliceProfile
+from .slice_profile import SliceProfile, part_bounds
 from .slicing import Slice, Slicing, score_slices, slice_tokens, uniform_slices
 
 __all__ = [
-    "PipelineSlicing", "Slice", "SliceLatency", "SliceProfile", "Slicing", "TeraPipeOptions", "fit_latency", "plan",
-    "score_pipeline", "score_slices", "slice_pipeline", "slice_tokens", "uniform_slices",
+    "PipelineSlicing", "Slice", "SliceLatency", "SliceProfile", "Slicing", "TeraPipeOptions", "fit_latency",
+    "part_bounds", "plan", "score_pipeline", "score_slices", "slice_pipeline", "slice_tokens", "uniform_slices",
 ]  # fmt: skip

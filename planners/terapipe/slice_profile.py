@@ -27,7 +27,8 @@ from .profile_clock import ClockPart, ProfileClock
 __all__ = ["PARTS", "PartTimes", "SliceProfile", "part_bounds"]
 
 KIND = "meshwright/slice-profile"
-PARTS = ("before", "block", "after")
+Part = Literal["before", "block", "after"]
+PARTS: tuple[Part, ...] = ("before", "block", "after")
 """What stands before the repeated blocks, one block, and what stands after them; a part may be missing."""
 
 PAPER_ERROR = 0.02
@@ -50,11 +51,12 @@ class PartTimes(Entry):
             raise ValueError(f"expected lists of one length, at least 1 (got {sizes})")
         return self
 
-    def fit(self) -> tuple[SliceLatency, SliceLatency]:
-        """Eq. 2.9, forward and backward."""
+    def fit(self, attends: bool = True) -> tuple[SliceLatency, SliceLatency]:
+        """Eq. 2.9, forward and backward; where nothing attends to earlier tokens, slices with context are repeats."""
+        contexts = self.contexts if attends else 0
         return (
-            fit_latency(self.lengths, self.contexts, self.forward_s, self.samples),
-            fit_latency(self.lengths, self.contexts, self.backward_s, self.samples),
+            fit_latency(self.lengths, contexts, self.forward_s, self.samples),
+            fit_latency(self.lengths, contexts, self.backward_s, self.samples),
         )
 
 
@@ -69,7 +71,7 @@ class SliceProfile(Entry):
     op: int = Field(default=1, gt=0, description="devices that shared each operator")
     device: str = Field(default="", description="what it was measured on")
     source: str = Field(default="", description="where, when and how often")
-    parts: dict[Literal["before", "block", "after"], PartTimes]
+    parts: dict[Part, PartTimes]
 
     @model_validator(mode="after")
     def _whole(self) -> SliceProfile:
@@ -140,7 +142,7 @@ class SliceProfile(Entry):
             )
         if recompute == "selective":
             raise InputError("slice profile: says nothing of parts of blocks; use recompute none or full")
-        fitted: dict[str, tuple[SliceLatency, SliceLatency]] = {name: part.fit() for name, part in self.parts.items()}
+        fitted = self.fits()
         each = blocks // layout.pipe
         known: dict[tuple[bool, bool], ProfileClock] = {}
         found: list[ProfileClock] = []
@@ -155,16 +157,22 @@ class SliceProfile(Entry):
             found.append(known[ends])
         return tuple(found)
 
+    def fits(self) -> dict[str, tuple[SliceLatency, SliceLatency]]:
+        """Eq. 2.9 of each part, forward and backward; only blocks attend to earlier tokens."""
+        return {name: self.parts[name].fit(name == "block") for name in _ordered(self.parts)}
+
     def report(self) -> list[str]:
         """What the fits say, in words: a line for each part and direction."""
         lines: list[str] = []
-        for name, part in sorted(self.parts.items(), key=lambda item: PARTS.index(item[0])):
-            for direction, fit in zip(("forward", "backward"), part.fit(), strict=True):
+        for name, both in self.fits().items():
+            for direction, fit in zip(("forward", "backward"), both, strict=True):
                 base = fit.base_s[fit.samples[0]]
                 said = (
                     f"{name:<7} {direction:<9} {base[0]:.4g} s for {fit.lengths[0]} tokens, {base[-1]:.4g} s for "
-                    f"{fit.lengths[-1]}; context a0 … a3 = {', '.join(f'{a:.3g}' for a in fit.context)}"
+                    f"{fit.lengths[-1]}"
                 )
+                if any(fit.context):
+                    said += f"; context a0 … a3 = {', '.join(f'{a:.3g}' for a in fit.context)}"
                 if fit.held_out:
                     said += (
                         f"; on {fit.held_out} held-out pairs the linear model is {fit.overhead_error:.1%} off the "
@@ -172,6 +180,10 @@ class SliceProfile(Entry):
                     )
                 lines.append(said)
         return lines
+
+
+def _ordered(parts: Mapping[Part, PartTimes]) -> list[Part]:
+    return [name for name in PARTS if name in parts]
 
 
 def part_bounds(graph: Graph) -> dict[str, tuple[int, int]]:
