@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ TITLE = "GraphPipe: throughput over numbers of branches and microbatch sizes"
 BRANCHES = (2, 4, 8, 16)
 MICROBATCHES = (1, 2, 4, 8, 16, 32)
 MMT_GPUS = 8
+PAIR = ("GraphPipe", "PipeDream")
 
 EXPECTED = {
     "sixteen": Expectation(
@@ -44,16 +46,14 @@ EXPECTED = {
 
 def branch_points(gpus: tuple[int, ...], branches: tuple[int, ...]) -> list[Point]:
     """CANDLE-Uno on so many GPUs, each with its mini-batch (§3.10.3)."""
-    uno, systems = MODELS["candle-uno"], ("GraphPipe", "PipeDream")
-    return [
-        Point(s, uno.name, k, n, uno.batches[n]) for n in gpus for k in branches for s in ("GraphPipe", "PipeDream")
-    ]
+    uno = MODELS["candle-uno"]
+    return [Point(s, uno.name, k, n, uno.batches[n]) for n in gpus for k in branches for s in PAIR]
 
 
-def microbatch_points(sizes: tuple[int, ...]) -> list[Point]:
+def microbatch_points(sizes: tuple[int, ...], systems: Iterable[str] = SYSTEMS) -> list[Point]:
     """MMT with four branches, a mini-batch of 128 on eight GPUs, all systems at one microbatch size."""
     mmt = MODELS["mmt"]
-    return [Point(s, mmt.name, mmt.branches, MMT_GPUS, mmt.batches[MMT_GPUS], b) for b in sizes for s in SYSTEMS]
+    return [Point(s, mmt.name, mmt.branches, MMT_GPUS, mmt.batches[MMT_GPUS], b) for b in sizes for s in systems]
 
 
 def judged(branches: Frame, sizes: Frame) -> list[Claim]:
@@ -104,18 +104,15 @@ def draw_sizes(frame: Frame, ax: Axes) -> Axes:
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
-    """Make the figure. Fast: 4 GPUs and up to 8 branches, three microbatch sizes. Nothing in it is random."""
+    """Make the figure. Fast: 4 GPUs, up to 8 branches, three microbatch sizes, no Piper. Nothing is random."""
     session = Session("graphpipe3_7", TITLE, fast, out, seed)
     left = branch_points((4,) if fast else (4, 8, 16), BRANCHES[:3] if fast else BRANCHES)
-    right = microbatch_points(MICROBATCHES[1:4] if fast else MICROBATCHES)
-
-    def after(done: int, total: int, what: str) -> None:
-        progress(len(left) + done, len(left) + len(right), what)
-
-    branches = session.table(
-        measure_all(left, lambda done, _, what: progress(done, len(left) + len(right), what)), "_branches"
+    right = microbatch_points(MICROBATCHES[1:4], PAIR) if fast else microbatch_points(MICROBATCHES)
+    total = len(left) + len(right)
+    branches = session.table(measure_all(left, lambda done, _, what: progress(done, total, what)), "_branches")
+    sizes = session.table(
+        measure_all(right, lambda done, _, what: progress(len(left) + done, total, what)), "_microbatches"
     )
-    sizes = session.table(measure_all(right, after), "_microbatches")
     with canvas(1, 2, width=3.4, height=2.7) as (figure, axes):
         draw_branches(branches, axes[0, 0])
         draw_sizes(sizes, axes[0, 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InfeasibleError
@@ -27,6 +27,7 @@ class Point:
     gpus: int
     batch: int
     microbatch: int | None = None
+    one_device: bool = False
 
 
 def depth_of(plan: TrainingPlan) -> int:
@@ -42,10 +43,10 @@ def measure(point: Point) -> dict[str, Any]:
 
     row: dict[str, Any] = {
         "model": point.model, "branches": point.branches, "gpus": point.gpus, "batch": point.batch,
-        "fixed_microbatch": point.microbatch or 0, "system": point.system,
+        "fixed_microbatch": point.microbatch or 0, "one_device": point.one_device, "system": point.system,
     }  # fmt: skip
     try:
-        plan = plan_of(point.system, point.model, point.branches, point.gpus, point.batch, point.microbatch)
+        plan = plan_of(*astuple(point))
     except InfeasibleError as error:
         return row | dict.fromkeys(_MEASURED, math.nan) | {"note": " ".join(str(error).split())}
     result = simulate_training(plan)

@@ -101,7 +101,13 @@ def graph_of(model: str, branches: int) -> Graph:
 
 
 def plan_of(
-    system: str, model: str, branches: int, gpus: int, batch: int, microbatch: int | None = None
+    system: str,
+    model: str,
+    branches: int,
+    gpus: int,
+    batch: int,
+    microbatch: int | None = None,
+    one_device: bool = False,
 ) -> TrainingPlan:
     """The plan of one system.
 
@@ -115,13 +121,15 @@ def plan_of(
         Of the model, of the cluster, samples of an iteration.
     microbatch : int, optional
         Samples of a microbatch; by default the size with the shortest simulated iteration.
+    one_device : bool
+        Whether every stage has one device, no data parallelism.
 
     Raises
     ------
     InfeasibleError
         If it finds none.
     """
-    found = _planned(system, model, branches, gpus, batch, microbatch)
+    found = _planned(system, model, branches, gpus, batch, microbatch, one_device)
     if isinstance(found, InfeasibleError):
         raise found
     return found
@@ -129,18 +137,22 @@ def plan_of(
 
 @cache
 def _planned(
-    system: str, model: str, branches: int, gpus: int, batch: int, microbatch: int | None
+    system: str, model: str, branches: int, gpus: int, batch: int, microbatch: int | None, one_device: bool
 ) -> TrainingPlan | InfeasibleError:
     """Planned once for all figures of a process."""
     try:
-        return searched(system, graph_of(model, branches), gpus, batch, microbatch)
+        return searched(system, graph_of(model, branches), gpus, batch, microbatch, one_device)
     except InfeasibleError as error:
         return error
 
 
-def searched(system: str, graph: Graph, gpus: int, batch: int, microbatch: int | None = None) -> TrainingPlan:
+def searched(
+    system: str, graph: Graph, gpus: int, batch: int, microbatch: int | None = None, one_device: bool = False
+) -> TrainingPlan:
     """One search, made now."""
     options = dict(OPTIONS) if microbatch is None else {**OPTIONS, "microbatches": (microbatch,)}
+    if one_device:
+        options["devices"] = (1,)
     return _planner(system)(graph, cluster_of(gpus), global_batch=batch, options=options)
 
 
