@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ...simulator.training.plan_program import plan_program
 from ...simulator.training.program import Op, Program
 from ...simulator.training.schedules import make_program
 from .arrays import assemble
+from .difference import Difference, difference
 from .edges import edges_of, mesh_ranks, tied_groups
 from .executor import Span
 from .microbatch_parts import check_separable, is_uneven, reference_samples
@@ -25,36 +26,7 @@ from .session import TrainingSession
 from .slice_job import check_sliced
 from .slice_turns import microbatch_samples
 
-if TYPE_CHECKING:
-    from .single import SingleRun
-
 __all__ = ["Difference", "TrainingRun", "program_of", "rank_names", "run_training"]
-
-NOTHING = 1e-6
-"""A gradient that is smaller than this part of the model's largest is zero but for rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How far a run is from the single-device run.
-
-    Parameters
-    ----------
-    loss : float
-        Largest relative difference of an iteration's loss.
-    gradient : float
-        Largest difference of a gradient's element, over the largest element of that gradient. Gradients that are zero
-        but for rounding (of a key's bias, on which no softmax depends) are held against the largest of the model.
-    worst : str
-        Parameter of that gradient.
-    weight : float
-        The same of the weights after the last step, where the gradient is none of those: Adam makes steps of rounding.
-    """
-
-    loss: float
-    gradient: float
-    worst: str
-    weight: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +167,7 @@ def run_training(
         small, seed=seed, microbatches=plan.microbatches, iterations=iterations, dtype=dtype, optimizer=optimizer,
         samples=reference_samples(plan) if is_uneven(plan) else microbatch_samples(plan),
     )  # fmt: skip
-    return TrainingRun(**{**vars(run), "difference": _difference(run, single)})
+    return TrainingRun(**{**vars(run), "difference": difference(run.losses, run.gradients, run.weights, single)})
 
 
 def program_of(plan: TrainingPlan, graph: Graph) -> Program:
@@ -295,23 +267,3 @@ def _collect(plan: TrainingPlan, answers: list[dict[str, Any]]) -> TrainingRun:
         weights,
         heard={a["rank"]: a["heard"] for a in mine if "heard" in a},
     )
-
-
-def _difference(run: TrainingRun, single: SingleRun) -> Difference:
-    sizes = {name: float(g.abs().max()) for name, g in single.gradients.items()}
-    largest = max(sizes.values(), default=0.0)
-    real = {name for name, size in sizes.items() if size > NOTHING * largest}
-
-    def apart(a: Mapping[str, Any], b: Mapping[str, Any], name: str, least: float) -> float:
-        if name not in a:
-            return np.inf
-        reference = b[name].numpy()
-        scale = max(float(np.abs(reference).max()), least)
-        return float(np.abs(a[name] - reference).max()) / (scale or 1.0)
-
-    gradients = [
-        (apart(run.gradients, single.gradients, n, 0.0 if n in real else largest), n) for n in single.gradients
-    ]
-    weights = [apart(run.weights, single.parameters, n, 0.0) for n in single.parameters if n in real]
-    loss = max(abs(a - b) / (abs(b) or 1.0) for a, b in zip(run.losses, single.losses, strict=True))
-    return Difference(loss, *max(gradients, default=(0.0, "")), max(weights, default=0.0))
