@@ -32,6 +32,7 @@ UNDISTURBED = 0.98
 FASTEST = 1e12
 """Bytes per second between processes that no machine's memory has: others held up the small messages."""
 
+SLICES = ("slice_forward_s", "slice_backward_s")
 TIMES = ("forward_s", "backward_input_s", "backward_weight_s", "reduce_s", "update_s")
 
 
@@ -79,13 +80,15 @@ def measure_training(
     if find_spec("torch") is None:
         raise InputError("measure: torch is not installed; measuring needs it: pip install 'meshwright[torch]'")
     from ..runtime.training.calibrate import calibrate_training
+    from ..runtime.training.calibrate_slices import calibrate_slices
     from ..runtime.training.session import TrainingSession
 
     found: list[Calibration] = []
     with status("measuring") as say, TrainingSession(needed) as session:
         for turn in range(turns):
             say(f"round {turn + 1} of {turns}")
-            found.append(calibrate_training(plan, graph, session, seed=seed))
+            calibrate = calibrate_slices if plan.slices else calibrate_training
+            found.append(calibrate(plan, graph, session, seed=seed))
     facts = device_facts(Worker(0, 1, "cpu"))
     measured = _together(plan, found, _source(facts, needed, turns), _graph_from(plan, path, out))
     if out is not None:
@@ -136,7 +139,8 @@ def _together(plan: TrainingPlan, found: Sequence[Calibration], source: str, gra
     last = found[-1].plan
     stages: list[Any] = []
     for s, stage in enumerate(last.stages):
-        times = {name: median(getattr(one.plan.stages[s], name) for one in found) for name in TIMES}
+        times: dict[str, Any] = {name: median(getattr(one.plan.stages[s], name) for one in found) for name in TIMES}
+        times |= {name: _slices([getattr(one.plan.stages[s], name) for one in found]) for name in SLICES}
         stages.append(stage.model_copy(update=times))
     update: dict[str, Any] = {"stages": tuple(stages), "cost_source": source, "predicted": {}}
     if last.cluster.device.name != plan.cluster.device.name:  # links were measured too: there are several processes
@@ -152,6 +156,11 @@ def _together(plan: TrainingPlan, found: Sequence[Calibration], source: str, gra
         tuple(median(one.collective_s[s] for one in found) for s in each),
         median(one.own for one in found),
     )
+
+
+def _slices(rounds: Sequence[tuple[tuple[float, ...], ...]]) -> tuple[tuple[float, ...], ...]:
+    """Medians slice by slice; nothing where a plan has none."""
+    return tuple(tuple(median(times) for times in zip(*entry, strict=True)) for entry in zip(*rounds, strict=True))
 
 
 def _passes(planned: StageEntry, measured: StageEntry, split: bool) -> Iterable[tuple[str, float, float]]:

@@ -80,13 +80,14 @@ def calibrate_slices(
         )
         every = np.array([t for m in mine for t in _flat(m)])
         shares.append(float(min(1.0, every[:, 1:].sum() / every[:, 0].sum())))
-        collective.append(float(every[:, 2].sum() / len(mine) / repeats))
-        stages.append(
-            with_slice_times(plan, number, forward, backward).model_copy(
-                update={name: _seconds([m[name[:-2]] for m in mine]) for name in ("reduce_s", "update_s")}
-            )
-        )
-        compute.append(sum(map(sum, forward)) + sum(map(sum, backward)) - collective[-1])
+        once = {name: _seconds([m[name[:-2]] for m in mine]) for name in ("reduce_s", "update_s")}
+        stage = with_slice_times(plan, number, forward, backward).model_copy(update=once)
+        # One microbatch of each entry was run; what is said is of an average one.
+        whole = stage.forward_s + stage.backward_input_s
+        share = whole / (sum(map(sum, forward)) + sum(map(sum, backward)))
+        collective.append(float(every[:, 2].sum() / len(mine) / repeats) * share)
+        compute.append(whole - collective[-1])
+        stages.append(stage)
     update: dict[str, Any] = {"stages": tuple(stages), "cost_source": "measured on this machine", "overlap": True}
     transfers = answers[0]["transfers"]
     if transfers:
