@@ -120,14 +120,16 @@ def fewest(bx, kx, by, ky, near, *, backward):
 
 def test_fewest_in_flight_by_brute_force():
     """Table 3.2 is the minimum in 81 of 81 cases where backward takes as long as forward, 78 where twice as long."""
-    agree = {1.0: 0, 2.0: 0}
+    short = {1.0: {}, 2.0: {}}
     for bx, kx, by, ky in itertools.product((1, 2, 4), repeat=4):
         table = -(-in_flight_samples(ky * by, bx, kx, by, ky) // bx)
         program = make_program("kfkb", 2, [BATCH // bx, BATCH // by], k=[kx, ky])
         assert in_flight(program).tolist() == [min(table, BATCH // bx), min(ky, BATCH // by)]
-        for backward in agree:
-            agree[backward] += fewest(bx, kx, by, ky, table, backward=backward) == table
-    assert agree == {1.0: 81, 2.0: 78}
+        for backward, found in short.items():
+            best = fewest(bx, kx, by, ky, table, backward=backward)
+            if best != table:
+                found[bx, kx, by, ky] = best - table
+    assert short == {1.0: {}, 2.0: {(b, 4, b, 4): 1 for b in (1, 2, 4)}}  # there one microbatch more is as fast as any
 
 
 def test_figure_3_5():
