@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .alpa_bars import bars
 from .claims import Claim, Expectation, at_least, at_most, between, within
 from .figures import main
 from .graphpipe_points import Point, measure_all, over
 from .graphpipe_systems import GPUS, MODELS, NOTES, SYSTEMS, Model
 from .report import Frame, Progress, Report, Session, quiet
-from .style import canvas, outside_legend, plain_ticks
+from .style import canvas, outside_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,19 +83,9 @@ def judged(frame: Frame) -> list[Claim]:
 
 
 def draw(frame: Frame, ax: Axes, model: Model) -> Axes:
-    """One panel: samples per second of each system over GPUs; a system without a plan has no point."""
-    part = frame[frame.model == model.name]
-    for (system, colour), marker in zip(SYSTEMS.items(), "os^", strict=True):
-        mine = part[(part.system == system) & part.samples_per_s.notna()].sort_values("gpus")
-        ax.plot(mine.gpus, mine.samples_per_s, color=colour, marker=marker, label=system)
-    ax.set(
-        xscale="log",
-        yscale="log",
-        xlabel="GPUs",
-        ylabel="samples/s",
-        title=f"{model.title} ({model.branches} branches)",
-    )
-    plain_ticks(ax, "x", tuple(sorted(part.gpus.unique())))
+    """One panel: samples per second of each system over GPUs; × where it finds no plan."""
+    bars(frame[frame.model == model.name], ax, SYSTEMS, value="samples_per_s")
+    ax.set(ylabel="samples/s", title=f"{model.title} ({model.branches} branches)")
     return ax
 
 

@@ -127,6 +127,7 @@ def draw(plan: TrainingPlan, ax: Axes, title: str) -> Axes:
     result = simulate_training(plan)
     timeline: Any = result.timeline()
     timeline.plot(ax)
+    ax.set_ylim(len(plan.meshes) - 0.5, -0.5)  # what is computed; the lanes of messages lie below
     ax.set(title=f"{title}: {result.samples_per_s:.1f} samples/s, bubble {result.bubble:.0%}")
     return ax
 
@@ -139,7 +140,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     frame = session.table(measure_all(points, progress))
     plans = {(s, one): plan_of(s, MODEL, BRANCHES, GPUS, BATCH, None, one) for s in PAIR for one in (False, True)}
     shown = (("PipeDream", False), ("GraphPipe", True), ("GraphPipe", False))
-    with canvas(len(shown), 1, width=8.0, height=2.2, sharex=True) as (figure, axes):
+    with canvas(len(shown), 1, width=8.0, height=1.9, sharex=True) as (figure, axes):
         for ax, (system, one) in zip(axes[:, 0], shown, strict=True):
             name = "Sequential (PipeDream)" if system == "PipeDream" else system
             draw(plans[system, one], ax, f"{name}, one device a stage" if one else name)
