@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 import torch
 from meshwright.cli.main import app
 from meshwright.errors import InputError
+from meshwright.planners.terapipe import SliceProfile
 from meshwright.profiles.graph import zoo_graph
 from meshwright.profiles.graph.build_transformer import gpt
 from meshwright.runtime.training import TrainingSession, run_training
@@ -209,3 +210,26 @@ def test_meshwright_run_trains_a_sliced_plan(tmp_path):
     lines = (tmp_path / "x.csv").read_text().splitlines()
     assert lines[0].startswith("iteration,rank,op,stage,microbatch,slice,")
     assert sum(",F,0," in line for line in lines) == 2 * 10
+
+
+def test_meshwright_measures_slices_of_a_model_into_a_profile_that_plans(tmp_path):
+    out = tmp_path / "slices.json"
+    options = ["--terapipe", "tiny-gpt", "--lengths", "2,4,8,16", "--contexts", "0,4,8,12", "--fast", "--out", str(out)]
+    said = CliRunner().invoke(app, ["profile", "measure", *options])
+    assert said.exit_code == 0, said.output
+    assert "the paper: < 2%" in said.stdout or "held out" not in said.stdout
+    profile = SliceProfile.load(out)
+    assert set(profile.parts) == {"before", "block", "after"}
+    assert max(profile.parts["block"].contexts) == 12
+    assert "measured on" in profile.source
+    for wrong, what in (
+        (["--terapipe", "bert-large"], "causal"),
+        (["--terapipe", "tiny-gpt", "--contexts", "1"], "expected 0 among them"),
+        (["--terapipe", "tiny-gpt", "--rounds", "2"], "leave the others out"),
+        (["--terapipe", "tiny-gpt", "--lengths", "x"], "--lengths"),
+        (["--terapipe", "tiny-gpt", "--lengths", "32"], "to the 16 tokens"),
+        (["--lengths", "4"], "go with --terapipe"),
+    ):
+        refused = CliRunner().invoke(app, ["profile", "measure", *wrong])
+        assert refused.exit_code != 0
+        assert what in str(refused.exception) + refused.output
