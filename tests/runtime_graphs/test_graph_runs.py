@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
 from meshwright.errors import InputError
-from meshwright.profiles.graph import zoo_graph
+from meshwright.planners import graphpipe
+from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.runtime.training import TrainingSession, program_of, run_training
 from meshwright.runtime.training.calibrate import calibrate_training
 from meshwright.runtime.training.compare_graph import graph_plans
 from meshwright.runtime.training.edges import signals_of
 from meshwright.runtime.training.hand_graph_plan import branch_stages, stage_graph_plan
+from meshwright.seeds import generator
+from meshwright.simulator import Cluster
 from meshwright.simulator.training import simulate_training
 from meshwright.simulator.training.plan import TrainingPlan
 from meshwright.simulator.training.program import Op
@@ -35,8 +40,9 @@ def stages_of(name: str) -> list[tuple[int, ...]]:
 
 
 def plan_of(name: str, samples: tuple[int, ...], **options: Any) -> TrainingPlan:
-    given = {"meshes": [ONE] * len(samples), "global_batch": 8, "stages": stages_of(name)} | options
-    return stage_graph_plan(zoo_graph(name), given.pop("stages"), samples=samples, **given)
+    given = {"meshes": [ONE] * len(samples), "global_batch": 8} | options
+    stages = given.pop("stages") if "stages" in given else stages_of(name)
+    return stage_graph_plan(zoo_graph(name), stages, samples=samples, **given)
 
 
 def agrees(plan: TrainingPlan, name: str, session: TrainingSession, dtype: str = "float64", **options: Any) -> None:
@@ -183,3 +189,38 @@ def test_both_branches_at_once_on_two_processes(session) -> None:
     plans = graph_plans(zoo_graph("tiny-mmt"), global_batch=8, samples=2)
     for name in ("at once, 2 ranks", "in one line"):
         agrees(plans[name], "tiny-mmt", session)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_cut_of_any_order_trains_as_one_device_does(session, seed: int) -> None:
+    random = generator(seed, "stage graphs")
+    name = str(random.choice(["tiny-mmt", "tiny-dlrm", "tiny-uno", "tiny-uno-3", "tiny-gpt"]))
+    line = shuffled(zoo_graph(name), random)
+    count = int(random.integers(2, 5))
+    cuts = [0, *sorted(random.choice(range(1, len(line)), count - 1, replace=False).tolist()), len(line)]
+    samples = tuple(int(b) for b in random.choice([1, 2, 4, 8], count))
+    schedule = str(random.choice(["gpipe", "kfkb"]))
+    stages = [tuple(line[a:b]) for a, b in pairwise(cuts)]
+    agrees(plan_of(name, samples, stages=stages, meshes=[ONE] * count, schedule=schedule), name, session)
+
+
+def shuffled(graph: Graph, random: np.random.Generator) -> list[int]:
+    """A random topological order."""
+    waits = {i: {graph.index[x] for x in op.inputs if x in graph.index} for i, op in enumerate(graph.operators)}
+    line: list[int] = []
+    while waits:
+        ready = [i for i, before in waits.items() if not before - set(line)]
+        line.append(int(random.choice(ready)))
+        del waits[line[-1]]
+    return line
+
+
+@pytest.mark.parametrize("name", ["tiny-uno", "tiny-dlrm"])
+def test_what_planners_find_is_trained(session, name: str) -> None:
+    graph, cluster = zoo_graph(name), Cluster(nodes=1, devices_per_node=4)
+    options = graphpipe.GraphPipeOptions(microbatches=(2, 4), schedule="greedy")
+    plan = graphpipe.plan(graph, cluster, global_batch=8, options=options)
+    assert plan.schedule == "explicit"
+    assert len(plan.stages) > 1
+    agrees(plan, name, session)
+    agrees(graphpipe.pipedream(graph, cluster, global_batch=8), name, session)
