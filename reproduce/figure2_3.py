@@ -22,10 +22,6 @@ EXPECTED = {
         "a sequence of one token takes as long as one of 256: the latter's time over the former's (given: this is "
         "what our launches are taken from)", "§2.3.2, Fig. 2.3", "1", between(0.95, 1.05, partly=(0.9, 1.2)), "{:.2f}",
     ),
-    "rises": Expectation(
-        "beyond, time grows with tokens: 2048 tokens over 256", "Fig. 2.3", "about 8", between(6, 12, partly=(4, 16)),
-        "{:.1f}",
-    ),
     "throughput": Expectation(
         "a large subsequence is needed for high throughput: tokens per second of 256 over those of 32", "§2.3.2",
         "8", between(7, 9), "{:.1f}×",
@@ -58,10 +54,6 @@ def judged(frame: Frame) -> list[Claim]:
     late = float(cell.layer(256, 1792)[0] / cell.layer(256)[0])
     return [
         EXPECTED["flat"].judge(float(ms[FLAT_TOKENS] / ms[1])),
-        EXPECTED["rises"].judge(
-            float(ms[2048] / ms[256]),
-            why="scores grow with the square of the tokens, and attention is not fused",
-        ),
         EXPECTED["throughput"].judge(float(rate[256] / rate[32])),
         EXPECTED["longer"].judge(
             float(rate[2048] / rate[256]),
