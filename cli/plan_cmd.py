@@ -12,6 +12,7 @@ import typer
 
 from ..errors import InputError
 from .grouped_help import LLM_PLANNED, TRAINING_PLANNED
+from .plan_authors import AUTHORS, plan_of_authors
 from .plan_llm import LLMOptions, plan_llm
 from .plan_training import TrainingOptions, plan_training, training_planners
 from .planner_options import print_options
@@ -32,7 +33,13 @@ def plan(
     models: Annotated[
         str | None, typer.Option(help="S1, S2, S3, S4, or names with commas, NAME=COUNT for instances; default all.")
     ] = None,
-    profile: Annotated[str | None, typer.Option(help="Shipped profile set or file; default alpaserve-v100.")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="Shipped profile set or file; default alpaserve-v100. Of pipedream and piper: a file of their "
+            "authors' format."
+        ),
+    ] = None,
     trace: Annotated[Path | None, typer.Option(help="Trace file to plan for.")] = None,
     rate: Annotated[float | None, typer.Option(help="Generate traffic: requests per second, all models.")] = None,
     cv: Annotated[float | None, typer.Option(help="Generated traffic: CV of inter-arrival times; default 1.")] = None,
@@ -135,6 +142,14 @@ def plan(
     if any(name in training_planners() for name in named):
         if option == ["help"]:
             print_options(named, as_json)
+            return
+        if profile is not None and planner in AUTHORS:
+            training.refuse(f"{planner} with a file of its authors")
+            _refuse(f"--planner {planner} --profile", models=models, trace=trace, rate=rate, workers=workers)
+            plan_of_authors(
+                planner, profile, _options(option or []), cluster=cluster, devices=devices, device=device, out=out,
+                as_json=as_json,
+            )  # fmt: skip
             return
         _refuse(
             f"--planner {named[0]}; see --global-batch, -o",
