@@ -43,7 +43,8 @@ def test_pipedream_cuts_its_profile(say: Say):
     """Two devices: 60 ms on each, cut before the last layer; the file comes back with stages."""
     out = say("plan --planner pipedream --profile graph.txt --cluster 1x2 --out staged.txt")
     assert "a minibatch every 60 ms: 2x one device" in out
-    assert [line.rpartition("-- ")[2] for line in Path("staged.txt").read_text().splitlines() if "stage_id" in line] == [
+    lines = Path("staged.txt").read_text().splitlines()
+    assert [line.rpartition("-- ")[2] for line in lines if "stage_id" in line] == [
         "stage_id=0", "stage_id=0", "stage_id=1",
     ]  # fmt: skip
     again = json.loads(say("plan --planner pipedream --profile staged.txt --cluster 1x2 --json"))
