@@ -22,6 +22,10 @@ _compiled: Any = schedule_kernels  # numba functions have no types
 def in_flight_samples(after: int, b_x: int, k_x: int, b_y: int, k_y: int) -> int:
     """Samples that stage x must have in flight before stage y, at least, to keep y busy (GraphPipe, Table 3.2).
 
+    The ten rows of the table, which are of powers of two, are one formula: with X = k_x · b_x, Y = k_y · b_y and
+    m = max(b_x, b_y), X − gcd(X, Y) + m more than y has, and another m where m < min(X, Y). X − gcd(X, Y) is what x
+    has sent in its turns, at worst, when y still wants more before it gives a gradient back.
+
     Parameters
     ----------
     after : int
@@ -35,13 +39,7 @@ def in_flight_samples(after: int, b_x: int, k_x: int, b_y: int, k_y: int) -> int
         Not always whole microbatches of x.
     """
     x, y, m = k_x * b_x, k_y * b_y, max(b_x, b_y)
-    if x == y:
-        return after + (y if m == x else 2 * m)
-    if x < y:  # b_x <= x < b_y <= y, m = x < y, m < x < y
-        return after + (b_y if x < b_y else m if m == x else 2 * m)
-    if y < b_x:
-        return after + x - y + b_x
-    return after + (x if m == y else x - y + 2 * m)
+    return after + x - math.gcd(x, y) + (2 * m if m < min(x, y) else m)
 
 
 def warmups(pipeline: Pipeline) -> tuple[int, ...]:

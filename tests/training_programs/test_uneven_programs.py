@@ -132,6 +132,16 @@ def test_fewest_in_flight_by_brute_force():
     assert short == {1.0: {}, 2.0: {(b, 4, b, 4): 1 for b in (1, 2, 4)}}  # there one microbatch more is as fast as any
 
 
+@pytest.mark.parametrize("batch", [24, 36])
+def test_the_formula_of_the_table_ends_for_any_numbers(batch):
+    """Not only powers of two: turns of which neither divides the other leave no stage waiting for ever."""
+    sizes = [b for b in range(1, batch + 1) if batch % b == 0]
+    for bx, by in itertools.product(sizes, repeat=2):
+        if max(bx, by) % min(bx, by) == 0:
+            for k in itertools.product((1, 3, 4, 5, 7), repeat=2):
+                make_program("kfkb", 2, [batch // bx, batch // by], k=k)
+
+
 def test_figure_3_5():
     """b = 2, 1, 2: where the middle stage runs 2F2B the first one holds 3 microbatches, else 4; both take as long."""
     seconds = {}
