@@ -77,7 +77,7 @@ class GraphPipeOptions:
     topology: Literal["graph", "chain"] = "graph"
     objective: Literal["iteration", "tps"] = "iteration"
     least_parallel: float = 1.0
-    simulated: int = 16
+    simulated: int = 32
     memory_fraction: float = 0.9
     optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
     overlap: bool = False

@@ -32,6 +32,8 @@ from .tree import Series, chain_of, grouped, planning_tree
 __all__ = ["plan"]
 
 Progress = Callable[[str], None]
+FAR = 1.5
+"""How many times the best estimate a plan's may be for it to be simulated."""
 
 
 def plan(
@@ -76,13 +78,16 @@ def plan(
     chosen = GraphPipeOptions.of(options)
     task = Task.of(graph, cluster, global_batch, chosen, costs)
     memory_bytes = cluster.spec.memory_bytes * chosen.memory_fraction
-    candidates = candidates_of(task.tree, task.costs, memory_bytes)
-    if progress is not None:
-        progress(f"graphpipe: {task.costs.n_units} units, {len(candidates.units)} candidate stages")
-    ways, solved = sweep(
-        candidates, cluster.n_devices, global_batch, ks=task.ks, same_microbatch=chosen.same_microbatch,
-        trade=chosen.objective == "iteration", about=task.about_s,
-    )  # fmt: skip
+    ways, solved = list[Way](), 0
+    for tree in task.trees:
+        candidates = candidates_of(tree, task.costs, memory_bytes)
+        if progress is not None:
+            progress(f"graphpipe: {task.costs.n_units} units, {len(candidates.units)} candidate stages")
+        ways, tried = sweep(
+            candidates, cluster.n_devices, global_batch, ks=task.ks, same_microbatch=chosen.same_microbatch,
+            trade=chosen.objective == "iteration", about=task.about_s, known=ways,
+        )  # fmt: skip
+        solved += tried
     if not ways:
         raise why_infeasible(task.tree, task.costs, task.ks, memory_bytes)
     best_way, least = ways[0], float("inf")
@@ -155,6 +160,16 @@ class Task:
         return cls(options, tree, priced, unit_edges(graph, units))
 
     @property
+    def trees(self) -> tuple[Series, ...]:
+        """What is searched: the tree, and if it has branches, all of its units in one line as well.
+
+        A run of units along the line may hold the end of one branch and the beginning of another, which no part of the
+        tree does. Such stages still wait only for what they read.
+        """
+        line = chain_of(self.costs.n_units)
+        return (self.tree,) if self.tree == line else (self.tree, line)
+
+    @property
     def ks(self) -> tuple[int, ...]:
         """k of kFkB."""
         return self.options.ks if self.options.schedule == "kfkb" else (1,)
@@ -219,17 +234,22 @@ def _predicted(plan: TrainingPlan, way: Way, stages: StageGraph) -> dict[str, fl
 
 
 def _promising(ways: Sequence[Way], most: int) -> list[Way]:
-    """The first ways, of those with the same stages one."""
+    """The best estimates, then those of each microbatch size in turn; of ways with the same stages one.
+
+    Estimates take every message for one between nodes, so that they favour few stages. Far worse ones are left out.
+    """
     seen: set[frozenset[object]] = set()
-    found: list[Way] = []
+    turns: dict[int, int] = {}
+    ranked: list[tuple[int, float, Way]] = []
     for way in ways:
         key = frozenset((s.units, s.devices, s.config) for s in way.partition.stages)
-        if key not in seen:
-            seen.add(key)
-            found.append(way)
-        if len(found) == most:
-            break
-    return found
+        if key in seen or way.about_s > FAR * ways[0].about_s:
+            continue
+        seen.add(key)
+        turns[way.microbatch] = turns.get(way.microbatch, 0) + 1
+        ranked.append((turns[way.microbatch], way.about_s, way))
+    half = -(-most // 2)
+    return [way for _, _, way in ranked[:half] + sorted(ranked[half:], key=lambda r: r[:2])][:most]
 
 
 def _powers(most: int) -> tuple[int, ...]:

@@ -53,6 +53,7 @@ def sweep(
     same_microbatch: bool,
     trade: bool,
     about: Callable[[Partition], float],
+    known: Sequence[Way] = (),
 ) -> tuple[list[Way], int]:
     """All plans worth simulating, best estimate first, and how many thresholds were solved.
 
@@ -70,8 +71,10 @@ def sweep(
         Whether fewer samples in flight are traded for a slower bottleneck.
     about : callable
         Estimated seconds of an iteration.
+    known : sequence of Way
+        Plans found elsewhere, with which these are to compete.
     """
-    found: list[Way] = []
+    found = list(known)
     solved = 0
     sizes = candidates.microbatches
     sets = [(b,) for b in sizes]
