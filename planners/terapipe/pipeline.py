@@ -11,15 +11,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...profiles.graph import Graph
-from ...simulator.training.resharding import Method, reshard_across
-from ..alpa.inter.crossing import values_between
 from .cells import Cell
 from .latency import SliceLatency
 from .layouts import Layout
+from .messages import Message
 from .slicing import Slice
 
-__all__ = ["Clock", "Grids", "Message", "Pipeline", "messages"]
+__all__ = ["Clock", "Grids", "Pipeline"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,27 +34,6 @@ class Clock(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What handing a slice on takes: seconds that the sender is kept, and that the receiver gathers.
-
-    Both are a fixed part and one that goes with samples x tokens / L.
-    """
-
-    fixed_s: float = 0.0
-    sample_s: float = 0.0
-    gather_fixed_s: float = 0.0
-    gather_sample_s: float = 0.0
-
-    def send_s(self, share: Floats) -> Floats:
-        """Seconds for this many samples' worth of tokens."""
-        return self.fixed_s + self.sample_s * share
-
-    def gather_s(self, share: Floats) -> Floats:
-        """Likewise of the receiver."""
-        return self.gather_fixed_s + self.gather_sample_s * share
-
-
 @dataclass(frozen=True, eq=False)
 class Grids:
     """What `slice_pipeline` takes, and how well Eq. 2.9 meets the costs that it was fitted to.
@@ -67,12 +44,15 @@ class Grids:
         Seconds on the slowest stage, both ways.
     fills : (ndarray, ndarray)
         Seconds on all others, forward and backward.
+    exact : ndarray of bool, shape (b, n, n)
+        Where the seconds are the costs' own, not those of Eq. 2.9.
     overhead_error, error : float
         Largest of all cells and directions, as `SliceLatency` has them.
     """
 
     total: Floats
     fills: tuple[Floats, Floats]
+    exact: npt.NDArray[np.bool_]
     overhead_error: float
     error: float
 
@@ -129,38 +109,59 @@ class Pipeline:
             errors += [(x.overhead_error, x.error) for x in both if x.held_out]
             tables[id(clock)] = (both[0].table(self.tokens, unit, samples), both[1].table(self.tokens, unit, samples))
         share = np.arange(1, max(samples) + 1)[:, None, None] * (np.arange(1, n + 1) * unit / self.tokens)[None, None]
-        machines: list[tuple[int, Floats, Floats]] = []
-        for (clock, *around), count in self.kinds.items():
-            came, gone, back_in, back_out = around
-            forward, backward = tables[clock]
-            if self.overlap:  # a message is one more station on the way
-                machines.append((count, forward, backward))
-                nothing = np.zeros_like(forward)
-                machines.append((count, nothing + gone.send_s(share) + gone.gather_s(share), nothing))
-                machines.append((count, nothing, nothing + back_out.send_s(share) + back_out.gather_s(share)))
-                continue
-            machines.append(
-                (
-                    count,
-                    forward + came.gather_s(share) + gone.send_s(share),
-                    backward + back_in.gather_s(share) + back_out.send_s(share),
-                )
-            )
-        counts = [m[0] for m in machines]
-        ways = [[m[1] for m in machines], [m[2] for m in machines]]
-        most: list[Floats] = [np.maximum.reduce(way) for way in ways]
-        sums: list[Floats] = [
-            np.sum([n * _finite(m) for n, m in zip(counts, way, strict=True)], axis=0) for way in ways
-        ]
-        fills = [
-            np.where(np.isfinite(m), np.maximum(s - _finite(m), 0.0), np.inf) for m, s in zip(most, sums, strict=True)
-        ]
+        total, fills = self._joined(tables, share)
         return Grids(
-            most[0] + most[1],
-            (fills[0], fills[1]),
+            total,
+            fills,
+            np.full(total.shape, exact),
             max((e[0] for e in errors), default=float("nan")),
             max((e[1] for e in errors), default=float("nan")),
         )
+
+    def sharpen(self, grids: Grids, slices: Sequence[Slice], unit: int) -> bool:
+        """Put the exact seconds of some slices into grids; whether any was not there yet."""
+        places: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
+        for piece in dict.fromkeys(slices):
+            each = [self.slice_seconds(s, piece) for s in range(len(self.cells))]
+            context = 0
+            for k, length in enumerate(piece.tokens):
+                at = (piece.samples - 1, context // unit, length // unit - 1)
+                if not grids.exact[at]:
+                    places[at] = [mine[k] for mine in each]
+                context += length
+        if not places:
+            return False
+        index = tuple(np.array(column) for column in zip(*places, strict=True))
+        tables = {
+            id(clock): (
+                np.array([x[s][0] for x in places.values()]),
+                np.array([x[s][1] for x in places.values()]),
+            )
+            for s, clock in enumerate(self.clocks)
+        }
+        total, fills = self._joined(tables, (index[0] + 1) * (index[2] + 1) * unit / self.tokens)
+        grids.total[index], grids.exact[index] = total, True
+        for fill, values in zip(grids.fills, fills, strict=True):
+            fill[index] = values
+        return True
+
+    def _joined(self, tables: dict[int, tuple[Floats, Floats]], share: Floats) -> tuple[Floats, tuple[Floats, Floats]]:
+        """Seconds on the slowest station both ways, and on all others each way, of clocks' seconds and messages."""
+        ways: tuple[list[tuple[int, Floats]], list[tuple[int, Floats]]] = ([], [])
+        for (clock, *around), count in self.kinds.items():
+            for way, seconds in enumerate(tables[clock]):
+                came, gone = around[2 * way : 2 * way + 2]
+                if self.overlap:  # a message is one more station on the way
+                    ways[way].append((count, seconds))
+                    ways[way].append((count, np.zeros_like(seconds) + gone.send_s(share) + gone.gather_s(share)))
+                else:
+                    ways[way].append((count, seconds + came.gather_s(share) + gone.send_s(share)))
+        most: list[Floats] = [np.maximum.reduce([x for _, x in way]) for way in ways]
+        sums: list[Floats] = [np.sum([n * _finite(x) for n, x in way], axis=0) for way in ways]
+        fills = [
+            np.where(np.isfinite(m), np.maximum(x - _finite(m), 0.0), np.inf) for m, x in zip(most, sums, strict=True)
+        ]
+        return most[0] + most[1], (fills[0], fills[1])
 
     def slice_seconds(self, stage: int, piece: Slice) -> list[tuple[float, float]]:
         """Forward and backward seconds of the token slices of a piece, exactly; tokens, not units; no messages."""
@@ -225,64 +226,6 @@ class Pipeline:
                 for i in range(1, n - j + 1):
                     tables[:, b - 1, j, i - 1] = clock.seconds(b, i * unit, j * unit)
         return tables[0], tables[1]
-
-
-def messages(
-    graph: Graph, layout: Layout, cells: Sequence[Cell], method: Method
-) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """What handing on a slice takes between neighbours, forward and backward.
-
-    Parameters
-    ----------
-    graph : Graph
-        With one sample on each replica.
-    """
-    between: dict[tuple[int, int], list[str]] = {}
-    for source, target, value in values_between(graph, layout.bounds):
-        between.setdefault((source, target), []).append(value)
-    known: dict[object, tuple[Message, Message]] = {}
-    pairs: list[tuple[Message, Message]] = []
-    for s in range(layout.pipe - 1):
-        one, two = layout.meshes[s], layout.meshes[s + 1]
-        carried = tuple(
-            (float(graph.bytes_of(value)), *_specs(graph, layout, cells, s, value))
-            for value in between.get((s, s + 1), [])
-        )
-        key = (two.first_host - one.first_host, one.first_device, two.first_device, carried)
-        if key not in known:
-            known[key] = _message(layout, s, s + 1, carried, method), _message(layout, s + 1, s, carried, method)
-        pairs.append(known[key])
-    return tuple(x for x, _ in pairs), tuple(x for _, x in pairs)
-
-
-def _specs(graph: Graph, layout: Layout, cells: Sequence[Cell], s: int, value: str) -> tuple[str, str]:
-    """How a value lies on stage s, which makes it, and on the next one. Cells stand for all stages that are alike."""
-
-    def there(stage: int) -> str:
-        at = graph.index[value] - layout.bounds[stage][0] + cells[stage].plan.first
-        return graph.operators[at].name
-
-    made = cells[s].plan.operators.get(there(s))
-    return made.result if made is not None else "", cells[s + 1].plan.inputs.get(there(s + 1), "")
-
-
-def _message(
-    layout: Layout, source: int, target: int, carried: Sequence[tuple[float, str, str]], method: Method
-) -> Message:
-    """A straight line through two sizes, which is what links are."""
-    sizes: list[tuple[float, float]] = []
-    for share in (0.5, 1.0):
-        ways = [
-            reshard_across(
-                n_bytes * share, layout.views[source], *((have,) if source < target else (need,)),
-                layout.views[target], need if source < target else have, method=method,
-            )
-            for n_bytes, have, need in carried
-        ]  # fmt: skip
-        sizes.append((sum(x.seconds for x in ways), sum(x.gather_s for x in ways)))
-    (half, gather_half), (whole, gather_whole) = sizes
-    gather_rate = 2 * (gather_whole - gather_half)
-    return Message(2 * half - whole, 2 * (whole - half), gather_whole - gather_rate, gather_rate)
 
 
 def _through(ready: Floats, took: Floats) -> Floats:

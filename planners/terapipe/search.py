@@ -16,8 +16,9 @@ from .cells import Cell
 from .choose import Chosen, choose_slices
 from .emit import Schedule, stage_bytes
 from .layouts import Layout, layouts
+from .messages import messages
 from .options import TeraPipeOptions
-from .pipeline import Clock, Pipeline, messages
+from .pipeline import Clock, Pipeline
 from .slice_profile import SliceProfile
 
 __all__ = ["COARSE", "Candidate", "Search"]

@@ -130,6 +130,18 @@ def test_brute_force_on_a_short_sequence():
     assert len(made.slices[0].tokens) > 1
 
 
+def test_the_fit_finds_what_exact_costs_find():
+    """32 places to cut: Eq. 2.9, made exact where the search goes, beside all pairs priced one by one."""
+    options = {"pipe": 8, "granularity": 8, "samples": 1, "recompute": "none"}
+    fitted, exact = (
+        plan(UNTIED, NODE, global_batch=2, options=options | {"context": x}).predicted for x in ("linear", "exact")
+    )
+    assert fitted["overhead_error"] > 0
+    assert "overhead_error" not in exact
+    assert exact["seconds"] <= fitted["seconds"] * (1 + 1e-3)
+    assert fitted["seconds"] <= exact["seconds"] * 1.02
+
+
 @pytest.mark.parametrize("batch", [1, 4])
 def test_slices_beat_uniform_slices_beat_samples_alone(batch):
     options = {"pipe": 8, "op": 1}

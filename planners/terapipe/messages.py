@@ -1,0 +1,98 @@
+"""`messages`: what handing slices from stage to stage takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...profiles.graph import Graph
+from ...simulator.training.resharding import Method, reshard_across
+from ..alpa.inter.crossing import values_between
+from .cells import Cell
+from .layouts import Layout
+
+__all__ = ["Message", "messages"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What handing a slice on takes: seconds that the sender is kept, and that the receiver gathers.
+
+    Both are a fixed part and one that goes with samples x tokens / L.
+    """
+
+    fixed_s: float = 0.0
+    sample_s: float = 0.0
+    gather_fixed_s: float = 0.0
+    gather_sample_s: float = 0.0
+
+    def send_s(self, share: Floats) -> Floats:
+        """Seconds for this many samples' worth of tokens."""
+        return self.fixed_s + self.sample_s * share
+
+    def gather_s(self, share: Floats) -> Floats:
+        """Likewise of the receiver."""
+        return self.gather_fixed_s + self.gather_sample_s * share
+
+
+def messages(
+    graph: Graph, layout: Layout, cells: Sequence[Cell], method: Method
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """What handing on a slice takes between neighbours, forward and backward.
+
+    Parameters
+    ----------
+    graph : Graph
+        With one sample on each replica.
+    """
+    between: dict[tuple[int, int], list[str]] = {}
+    for source, target, value in values_between(graph, layout.bounds):
+        between.setdefault((source, target), []).append(value)
+    known: dict[object, tuple[Message, Message]] = {}
+    pairs: list[tuple[Message, Message]] = []
+    for s in range(layout.pipe - 1):
+        one, two = layout.meshes[s], layout.meshes[s + 1]
+        carried = tuple(
+            (float(graph.bytes_of(value)), *_specs(graph, layout, cells, s, value))
+            for value in between.get((s, s + 1), [])
+        )
+        key = (two.first_host - one.first_host, one.first_device, two.first_device, carried)
+        if key not in known:
+            known[key] = _message(layout, s, s + 1, carried, method), _message(layout, s + 1, s, carried, method)
+        pairs.append(known[key])
+    return tuple(x for x, _ in pairs), tuple(x for _, x in pairs)
+
+
+def _specs(graph: Graph, layout: Layout, cells: Sequence[Cell], s: int, value: str) -> tuple[str, str]:
+    """How a value lies on stage s, which makes it, and on the next one. Cells stand for all stages that are alike."""
+
+    def there(stage: int) -> str:
+        at = graph.index[value] - layout.bounds[stage][0] + cells[stage].plan.first
+        return graph.operators[at].name
+
+    made = cells[s].plan.operators.get(there(s))
+    return made.result if made is not None else "", cells[s + 1].plan.inputs.get(there(s + 1), "")
+
+
+def _message(
+    layout: Layout, source: int, target: int, carried: Sequence[tuple[float, str, str]], method: Method
+) -> Message:
+    """A straight line through two sizes, which is what links are."""
+    sizes: list[tuple[float, float]] = []
+    for share in (0.5, 1.0):
+        ways = [
+            reshard_across(
+                n_bytes * share, layout.views[source], *((have,) if source < target else (need,)),
+                layout.views[target], need if source < target else have, method=method,
+            )
+            for n_bytes, have, need in carried
+        ]  # fmt: skip
+        sizes.append((sum(x.seconds for x in ways), sum(x.gather_s for x in ways)))
+    (half, gather_half), (whole, gather_whole) = sizes
+    gather_rate = 2 * (gather_whole - gather_half)
+    return Message(2 * half - whole, 2 * (whole - half), gather_whole - gather_rate, gather_rate)
