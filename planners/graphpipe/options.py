@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ...errors import InputError
 from ...profiles.graph.memory import OPTIMIZERS
@@ -131,10 +131,7 @@ class GraphPipeOptions:
 
 
 def _numbers(name: str, value: Any) -> tuple[int, ...]:
-    try:
-        numbers = tuple(value)
-    except TypeError:
-        numbers = ()
+    numbers = tuple(cast("list[Any]", value)) if isinstance(value, (list, tuple, range)) else ()
     if not numbers or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in numbers):
         raise InputError(f"graphpipe: {name}: expected positive integers (got {value!r})")
     if any(n & (n - 1) for n in numbers) and name != "devices":
