@@ -178,6 +178,22 @@ def _iteration_s(plan: TrainingPlan) -> float:
     return plan.predicted.get("simulated_s", plan.predicted["seconds"])
 
 
+def _metrics(plan: TrainingPlan) -> dict[str, float]:
+    """What the planner predicts; what it does not, simulated."""
+    from ..simulator.training import simulate_training
+
+    said = dict(plan.predicted)
+    if not {"pflops", "mfu", "peak_bytes"} <= set(said):
+        result = simulate_training(plan)
+        said = {"pflops": result.pflops, "mfu": result.mfu, "peak_bytes": float(result.peak_bytes.max())} | said
+    return said
+
+
+def _range(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low}" if low == high else f"{low}-{high}"
+
+
 def _document(
     found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleError], best: str, plan: TrainingPlan,
     out: Path | None,
@@ -204,11 +220,10 @@ def _print(found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleErr
         f"{'microbatches':>14}{'peak GiB':>10}{'planned in s':>14}"
     )
     for name, p in found.items():
-        m = p.predicted
+        m = _metrics(p)
         typer.echo(
-            f"{name:<{width}}{m['seconds']:>12.4g}{_iteration_s(p):>13.4g}{m.get('pflops', float('nan')):>10.4g}"
-            f"{m.get('mfu', float('nan')):>8.1%}{len(p.stages):>8}{p.microbatches:>14}"
-            f"{m.get('peak_bytes', float('nan')) / GIB:>10.2f}{p.planner.seconds:>14.2f}"
+            f"{name:<{width}}{m['seconds']:>12.4g}{_iteration_s(p):>13.4g}{m['pflops']:>10.4g}{m['mfu']:>8.1%}"
+            f"{len(p.stages):>8}{_range(p.microbatches_of):>14}{m['peak_bytes'] / GIB:>10.2f}{p.planner.seconds:>14.2f}"
         )
     for name, error in failed.items():
         typer.echo(f"{name:<{width}}{'infeasible':>12}  {error}")

@@ -114,15 +114,20 @@ def _flying(plan: TrainingPlan) -> Sequence[int | None]:
     return [None] * len(plan.stages)
 
 
+SAID = ("items_per_s", "about_seconds", "stages", "depth")
+"""Predictions that other lines say, or that a search made use of on its way."""
+
+
 def predicted_lines(plan: TrainingPlan) -> list[str]:
     """What the planner predicts, the usual metrics in one line, others a line each."""
-    rest = {k: x for k, x in plan.predicted.items() if k != "items_per_s"}
+    rest = {k: x for k, x in plan.predicted.items() if k not in SAID}
     gap, before, now = rest.pop("gap", 0.0), rest.pop("dp_seconds", 0.0), rest.get("seconds", 0.0)
     texts: dict[str, Callable[[float], str]] = {
         "seconds": lambda x: f"{seconds_text(x)} an iteration",
         "pflops": lambda x: f"{x:.4g} PFLOP/s",
         "mfu": lambda x: f"MFU {x:.1%}",
         "samples_per_s": lambda x: f"{x:.5g} samples/s",
+        "tps": lambda x: f"{seconds_text(x)} a sample on the slowest stage",
         "bubble": lambda x: f"devices idle {x:.1%}",
         "peak_bytes": lambda x: f"peak {bytes_text(x)} of {bytes_text(plan.cluster_spec.spec.memory_bytes)}",
     }
