@@ -175,10 +175,10 @@ def main(arguments: list[str]) -> int:
     from ...profiles.graph.build_transformer import gpt
 
     parser = argparse.ArgumentParser(prog="python -m meshwright.runtime.training.compare --slices", description=__doc__)
-    sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 768, "vocab": 512, "stages": 2, "sequences": 1}
-    for name, value in (sizes | {"rounds": 4, "iterations": 6, "repeats": 4, "seed": 0}).items():
+    sizes = {"layers": 4, "hidden": 384, "heads": 6, "seq": 768, "vocab": 512, "stages": 2, "sequences": 1}
+    for name, value in (sizes | {"rounds": 3, "iterations": 5, "repeats": 3, "seed": 0}).items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
-    parser.add_argument("--uniform", default="1,2,4,8", help="numbers of equal slices, with commas; default 1,2,4,8")
+    parser.add_argument("--uniform", default="1,2,4,8,16", help="numbers of equal slices, with commas")
     parser.add_argument("--schedule", default="terapipe", choices=["terapipe", "terapipe_1f1b"])
     given = vars(parser.parse_args(arguments))
     shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}
