@@ -15,7 +15,8 @@ from meshwright.planners import graphpipe
 from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.runtime.training import TrainingSession, program_of, run_training
 from meshwright.runtime.training.calibrate import calibrate_training
-from meshwright.runtime.training.compare_graph import graph_plans
+from meshwright.runtime.training.compare import compare_training
+from meshwright.runtime.training.compare_graph import CORES, graph_plans
 from meshwright.runtime.training.edges import signals_of
 from meshwright.runtime.training.hand_graph_plan import branch_stages, stage_graph_plan
 from meshwright.seeds import generator
@@ -189,6 +190,18 @@ def test_both_branches_at_once_on_two_processes(session) -> None:
     plans = graph_plans(zoo_graph("tiny-mmt"), global_batch=8, samples=2)
     for name in ("at once, 2 ranks", "in one line"):
         agrees(plans[name], "tiny-mmt", session)
+
+
+def test_branches_are_measured_simulated_and_run_side_by_side() -> None:
+    graph = zoo_graph("tiny-mmt")
+    every = graph_plans(graph, global_batch=8, samples=2)
+    plans = {name: every[name] for name in ("at once, 2 ranks", "own microbatches")}
+    result = compare_training(plans, graph, rounds=1, iterations=2, cores=CORES)
+    assert [row.name for row in result.rows] == list(plans)
+    assert all(row.simulated_s > 0 and row.measured_s > 0 and row.counted == 1 for row in result.rows)
+    assert "own microbatches" in str(result)
+    with pytest.raises(InputError, match=r"cores: expected one for each of 2 processes \(got \[0\]\)"):
+        TrainingSession(2, cores=(0,))
 
 
 @pytest.mark.parametrize("seed", range(8))
