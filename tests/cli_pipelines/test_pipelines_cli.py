@@ -13,6 +13,7 @@ from meshwright.planners.training import TRAINING_PLANNERS, planner_options
 from meshwright.simulator.training import simulate_training
 from meshwright.simulator.training.plan import TrainingPlan
 from meshwright.simulator.training.plan_graph_words import stage_graph
+from stage_plans import branched_plan
 
 Say = Callable[..., str]
 PLAN = "plan --models tiny-mmt --cluster 1x4:cpu-core --global-batch 16"
@@ -43,7 +44,7 @@ def test_three_planners_beside_each_other(say: Say):
     plan = TrainingPlan.load("plan.json")
     assert plan.planner.name == "graphpipe"
     graph = stage_graph(plan)
-    assert f"stages form a graph of depth {graph.depth} ({len(plan.stages)} stages)" in out
+    assert (f"stages form a graph of depth {graph.depth} ({len(plan.stages)} stages)" in out) == graph.branches
     assert simulate_training(plan).seconds == pytest.approx(seconds["graphpipe"], rel=1e-3)
 
 
@@ -117,9 +118,9 @@ def test_help_lists_every_option(say: Say):
 
 
 def test_simulated_and_drawn(say: Say, tmp_path: Path):
-    say(f"{PLAN} --planner graphpipe --out plan.json")
+    branched_plan().save("plan.json")
     out = say("simulate plan.json --png plan.png --timeline trace.json")
-    assert f"4 stages in a graph of depth {stage_graph(TrainingPlan.load('plan.json')).depth}" in out
+    assert "8 microbatches through 5 stages in a graph of depth 3 on 5 mesh(es)" in out
     trace = json.loads((tmp_path / "trace.json").read_text())
     events = trace["traceEvents"] if isinstance(trace, dict) else trace
     assert any(e.get("name") == "F" or str(e.get("name", "")).startswith("F") for e in events)
@@ -127,7 +128,7 @@ def test_simulated_and_drawn(say: Say, tmp_path: Path):
 
 
 def test_targets_that_have_no_stage_graphs_refuse(say: Say):
-    say(f"{PLAN} --planner graphpipe --out plan.json")
+    say(f"{PLAN} --planner graphpipe -o devices=[1] --out plan.json")
     for target in ("megatron", "deepspeed"):
         lines = say(f"export plan.json --to {target} --out x", code=2, err=True).splitlines()
         assert len(lines) == 1
