@@ -9,6 +9,9 @@ from .pipedream import pipedream
 from .pipedream_partition import PipeDreamPartition, PipeDreamStage, pipedream_partition
 from .pipedream_profile import PipeDreamProfile, ProfiledLayer
 from .piper import piper
+from .piper_instance import PiperInstance, PiperNode, PiperOption
+from .piper_partition import PiperPartition, piper_partition, piper_value
+from .piper_problem import PiperStage
 from .planner import plan
 from .sequential import SequentialOptions
 from .stage_costs import SetCosts, StageCosts, stage_mesh
@@ -16,7 +19,8 @@ from .stage_plan import ChosenStage, stage_plan
 from .stage_units import group_operators, unit_edges
 
 __all__ = [
-    "ChosenStage", "GraphPipeOptions", "PipeDreamPartition", "PipeDreamProfile", "PipeDreamStage", "ProfiledLayer",
-    "SequentialOptions", "SetCosts", "StageCosts", "check_stage_graph", "group_operators", "in_flight", "pipedream",
-    "pipedream_partition", "piper", "plan", "stage_mesh", "stage_plan", "unit_edges",
+    "ChosenStage", "GraphPipeOptions", "PipeDreamPartition", "PipeDreamProfile", "PipeDreamStage", "PiperInstance",
+    "PiperNode", "PiperOption", "PiperPartition", "PiperStage", "ProfiledLayer", "SequentialOptions", "SetCosts",
+    "StageCosts", "check_stage_graph", "group_operators", "in_flight", "pipedream", "pipedream_partition", "piper",
+    "piper_partition", "piper_value", "plan", "stage_mesh", "stage_plan", "unit_edges",
 ]  # fmt: skip

@@ -1,6 +1,26 @@
-"""PipeDream's programme as plain loops over lists, by its published recurrences: slow, for comparison only."""
+"""Pipelines by enumeration, and PipeDream's programme as plain loops: slow, for comparison only."""
 
+import itertools
 import math
+
+
+def lines(n, edges):
+    """All lines of stages that keep the order: from the end, any set whose successors have been taken."""
+    after = {v: {b for a, b in edges if a == v} for v in range(n)}
+
+    def rest(taken):
+        if len(taken) == n:
+            yield []
+            return
+        left = [v for v in range(n) if v not in taken]
+        for size in range(1, len(left) + 1):
+            for stage in itertools.combinations(left, size):
+                both = taken | set(stage)
+                if all(after[v] <= both for v in stage):
+                    for others in rest(both):
+                        yield [*others, stage]
+
+    return rest(frozenset())
 
 
 def all_cuts(n, edges, start):

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from loops import lines
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.planners.graphpipe import StageCosts, group_operators, pipedream, piper, unit_edges
 from meshwright.planners.graphpipe.downsets import count_downsets, downsets
@@ -90,25 +91,6 @@ def agrees(costs, found, expected, b, memory):
     assert len(found.stages) == expected[1]
     again = value(costs, [s.units for s in found.stages], [s.devices for s in found.stages], b, memory)
     assert again == pytest.approx((expected[0], expected[2]))
-
-
-def lines(n, edges):
-    """All lines of stages that keep the order: from the end, any set whose successors have been taken."""
-    after = {v: {b for a, b in edges if a == v} for v in range(n)}
-
-    def rest(taken):
-        if len(taken) == n:
-            yield []
-            return
-        left = [v for v in range(n) if v not in taken]
-        for size in range(1, len(left) + 1):
-            for stage in itertools.combinations(left, size):
-                both = taken | set(stage)
-                if all(after[v] <= both for v in stage):
-                    for others in rest(both):
-                        yield [*others, stage]
-
-    return rest(frozenset())
 
 
 @pytest.mark.parametrize("name", ["tiny-uno", "tiny-mmt"])
