@@ -5,10 +5,11 @@ A pipeline that feeds all slices forward and then all of them backward takes in 
 
 .. math:: \sum_i t_i + \max_i r^{fwd}_i + \max_i r^{bwd}_i
 
-where t is a slice's seconds on the slowest cell, both ways, and r what it takes on all others (K − 1 times as much with
-equal cells). `slice_tokens` minimises it with one maximum, as the paper does (t_fwd + t_bwd in place of t_fwd). That is
-a bound from below; where the slicing that reaches it has both maxima in one slice, it is the optimum. Otherwise one
-maximum is enumerated inside the other, both exactly.
+where t is a slice's seconds on the slowest cell, both ways, and r what it takes on all others: K − 1 times as much with
+equal cells. With cells that differ this is an estimate: the path that decides may meet each cell at another slice.
+`slice_tokens` minimises it with one maximum, as the paper does (t_fwd + t_bwd in place of t_fwd). That is a bound from
+below; where the slicing that reaches it has both maxima in one slice, it is the optimum. Otherwise one maximum is
+enumerated inside the other, both exactly.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def test_brute_force_on_a_short_sequence():
         tokens = [256 * x for x in cut]
         given = {"pipe": 4, "tokens": tokens, "samples": samples, "recompute": "none", "schedule": "terapipe"}
         best = min(best, plan(slow, cluster, global_batch=4, options=given).predicted["simulated_s"])
-    # The search minimises a bound for unequal stages; here the last stage (the head) is slower than the others.
+    # The search minimises an estimate where stages are unequal; here the last one has the head.
     assert made.predicted["simulated_s"] <= best * 1.01
     assert len(made.slices[0].tokens) > 1
 
