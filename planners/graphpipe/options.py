@@ -127,7 +127,7 @@ class GraphPipeOptions:
 
     def to_json(self) -> dict[str, Any]:
         """What a plan records, by name."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        return {k: list(cast("tuple[Any, ...]", v)) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
 
 def _numbers(name: str, value: Any) -> tuple[int, ...]:
