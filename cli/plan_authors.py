@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,42 @@ def _pipedream(
         typer.echo(f"written: {out} (PipeDream's format, with stage_id)")
 
 
-_PLANNERS: dict[str, Callable[..., None]] = {"pipedream": _pipedream}
+def _piper(
+    profile: str, options: Mapping[str, Any], cluster: str | None, devices: int | None, device: str | None,
+    out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """The file says devices, memory and bandwidth; --devices takes another number."""
+    from ..planners.graphpipe.piper_instance import PiperInstance
+    from ..planners.graphpipe.piper_partition import piper_partition
+
+    for name, value in (("cluster", cluster), ("device", device), ("out", out)):
+        if value is not None:
+            raise InputError(f"--{name}: does not go with --planner piper --profile; see --devices, -o")
+    _check_options("piper --profile", options, piper_partition, ())
+    said = {**({} if devices is None else {"devices": devices}), **options}
+    instance = PiperInstance.load(profile)
+    with status("planning with piper"):
+        found = piper_partition(instance, **said)
+    rows = [(s.data_parallel, s.tensor_parallel, s.nodes, Counter(s.options)) for s in found.stages]
+    if as_json:
+        stages = [
+            {"data_parallel": d, "tensor_parallel": t, "nodes": list(nodes), "options": dict(ways)}
+            for d, t, nodes, ways in rows
+        ]
+        print_json({
+            "planner": "piper", "options": said, "seconds": found.seconds, "devices": found.devices,
+            "downsets": found.downsets, "stages": stages,
+        })  # fmt: skip
+        return
+    typer.echo(f"piper: {len(instance.nodes)} nodes, {found.downsets:,} downsets, {found.devices} devices used")
+    typer.echo(f"a microbatch every {found.seconds * 1e3:.6g} ms")
+    typer.echo(f"\n{'stage':>5}  {'data':>4} {'tensor':>6}  nodes")
+    for s, (d, t, nodes, ways) in enumerate(rows):
+        how = ", ".join(f"{n} {way}" for way, n in ways.items())
+        typer.echo(f"{s:>5}  {d:>4} {t:>6}  {_listed(tuple(map(str, nodes)))}: {how}")
+
+
+_PLANNERS: dict[str, Callable[..., None]] = {"pipedream": _pipedream, "piper": _piper}
 """Planner -> what plans the authors' file."""
 AUTHORS = tuple(_PLANNERS)
 """Planners that read files of their authors' format."""
@@ -105,6 +141,11 @@ def _check_options(what: str, options: Mapping[str, Any], function: Callable[...
         elif kind == "bool":
             if not isinstance(value, bool):
                 raise InputError(f"{what}: {name}: expected true or false (got {value!r})")
+        elif kind == "Recompute":
+            if value not in ("any", "never", "always"):
+                raise InputError(f"{what}: {name}: expected any, never or always (got {value!r})")
+        elif kind.startswith("int") and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise InputError(f"{what}: {name}: expected a positive integer (got {value!r})")
         elif isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
             raise InputError(f"{what}: {name}: expected a positive number (got {value!r})")
 

@@ -83,3 +83,61 @@ def test_one_line_each(say: Say, words: str, parts: tuple[str, ...]):
     assert len(lines) == 1, lines
     for part in parts:
         assert part in lines[0], lines
+
+
+def instance() -> dict[str, object]:
+    """Two nodes of 0.2 s each, without weights or messages, for two devices."""
+    sync = ({}, {"2": 0}), ({"1": 0}, {})
+    nodes = [
+        {
+            "id": k + 1,
+            "name": "Layer",
+            "TMPCs": {"1": [{
+                "id": "vanilla", "timePerSample": 0.2, "parameterSize": 0, "memoryUsageA": 1, "memoryUsageB": 0,
+                "syncTimeFw": sync[k][0], "syncTimeBw": sync[k][1],
+            }]},
+        }
+        for k in range(2)
+    ]  # fmt: skip
+    edges = [{"sourceId": 1, "destId": 2, "communicationCost": 0}]
+    return {
+        "maxMemoryPerDevice": 100, "maxDevices": 2, "bandwidth": 1e9, "mbsInBatch": 8, "nodes": nodes, "edges": edges,
+    }  # fmt: skip
+
+
+def test_piper_plans_its_instance(say: Say):
+    """Two devices halve 0.4 s, as two stages or by data parallelism; one device takes all of it."""
+    Path("piper.json").write_text(json.dumps(instance()))
+    assert "a microbatch every 200 ms" in say("plan --planner piper --profile piper.json")
+    found = json.loads(say("plan --planner piper --profile piper.json --devices 1 --json"))
+    assert found["seconds"] == pytest.approx(0.4)
+    assert [stage["nodes"] for stage in found["stages"]] == [[1, 2]]
+    two = json.loads(say("plan --planner piper --profile piper.json -o data_parallel=false --json"))
+    assert [stage["nodes"] for stage in two["stages"]] == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "parts"),
+    [
+        ("--profile piper.json --cluster 1x2", 2, ("--cluster: does not go with --planner piper --profile",)),
+        ("--profile piper.json -o recompute=some", 2, ("recompute: expected any, never or always",)),
+        ("--profile piper.json -o max_downsets=2.5", 2, ("max_downsets: expected a positive integer",)),
+        ("--profile piper.json -o microbatchs=3", 2, ("'microbatchs'; did you mean 'microbatches'?",)),
+        ("--profile piper.json -o max_downsets=2", 3, ("downsets",)),
+        ("--profile piper.json -o memory_bytes=0.5", 3, ("nothing fits",)),
+        ("--profile graph.txt", 2, ("graph.txt: not JSON",)),
+        ("--profile circle.json", 2, ("circle.json: edges: nodes 1, 2 wait for each other in a circle",)),
+    ],
+)
+def test_piper_one_line_each(say: Say, words: str, code: int, parts: tuple[str, ...]):
+    data = instance()
+    Path("piper.json").write_text(json.dumps(data))
+    back = {"sourceId": 2, "destId": 1, "communicationCost": 0}
+    for node, into in zip(data["nodes"], ({"2": 0}, {"1": 0}), strict=True):  # type: ignore[call-overload]
+        node["TMPCs"]["1"][0].update(syncTimeFw=into, syncTimeBw=into)
+    Path("circle.json").write_text(json.dumps(data | {"edges": [*data["edges"], back]}))  # type: ignore[misc]
+    lines = say(f"plan --planner piper {words}", code=code).splitlines()
+    lines = [line for line in lines if not line.startswith("planning with")]
+    assert len(lines) == 1, lines
+    for part in parts:
+        assert part in lines[0], lines
