@@ -60,6 +60,7 @@ def test_kfkb_in_full():
     program = make_program("kfkb", 1, 7, k=2, warmup=3)
     assert passes(program, 0) == "F0 F1 F2 B0 B1 F3 F4 B2 B3 F5 F6 B4 B5 B6"
     assert passes(make_program("kfkb", 1, 2, k=4), 0) == "F0 F1 B0 B1"
+    assert in_flight(make_program("kfkb", 3, 8, warmup=[-1, 5, -1])).tolist() == [6, 5, 1]  # a given one counts too
 
 
 TABLE = {  # rows of Table 3.2: which case, and what a stage needs, of b_x, k_x, b_y, k_y and the successor's i
