@@ -128,7 +128,7 @@ def _least(
 
 def _thresholds(fill: Floats, total: Floats, epsilon: float) -> Floats:
     n = fill.shape[1]
-    possible = (np.add.outer(np.arange(n), np.arange(1, n + 1)) <= n) & np.isfinite(total) & np.isfinite(fill)
+    possible = (np.arange(n)[:, None] + np.arange(1, n + 1) <= n) & np.isfinite(total) & np.isfinite(fill)
     values = np.unique(fill[possible])
     if epsilon == 0 or not len(values):
         return values

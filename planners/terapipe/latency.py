@@ -182,7 +182,7 @@ def fit_latency(
         tested[order[2::5]] = True
     rows = _rows(i[at], j[at], b[at])
     scale = np.abs(rows).max(axis=0)
-    solved = np.linalg.lstsq(rows[~tested] / scale, overhead[~tested], rcond=None)[0] / scale
+    solved: Floats = np.linalg.lstsq(rows[~tested] / scale, overhead[~tested], rcond=None)[0] / scale
     a = (float(solved[0]), float(solved[1]), float(solved[2]), float(solved[3]))
     if not tested.any():
         return SliceLatency(grid, base, a)

@@ -8,7 +8,7 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ...errors import InputError
 
@@ -179,7 +179,8 @@ def _number(value: Any) -> bool:
 
 
 def _integers(name: str, value: Any) -> tuple[int, ...]:
-    found = (value,) if isinstance(value, int) else tuple(value) if isinstance(value, (list, tuple)) else ()
+    many = cast("list[Any] | tuple[Any, ...]", value) if isinstance(value, (list, tuple)) else ()
+    found: tuple[Any, ...] = (value,) if isinstance(value, int) else tuple(many)
     if not found or not all(_positive(x) for x in found):
         raise InputError(f"terapipe: {name}: expected positive integers, such as [1, 2, 4] (got {value!r})")
     return found
