@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.planners.terapipe.v100 import CALIBRATED, V100Rates
-from meshwright.reproduce import terapipe_fit
+from meshwright.planners.terapipe.v100_iteration import simulated_s
+from meshwright.reproduce import terapipe_fit, terapipe_points
 from meshwright.reproduce.terapipe_fit import BOUNDS, FEW, calibrate, predicted_s, without
 from meshwright.reproduce.terapipe_points import joint_gain, own_slices, speedups, written
 from meshwright.reproduce.terapipe_tables import ROWS, SETTINGS, SPEEDUPS, printed_tflops, row, true_tflops
@@ -60,9 +61,37 @@ def test_stored_rates_are_those_of_the_few():
 
 def test_a_setting_left_out_has_no_say(monkeypatch):
     rows = [replace(r, seconds=3 * r.seconds) if r.setting == 9 else r for r in ROWS]
+    before = without(9), without(10)
     monkeypatch.setattr(terapipe_fit, "ROWS", tuple(rows))
-    assert without.__wrapped__(9) == without(9)
-    assert without.__wrapped__(10) != without(10)
+    assert without.__wrapped__(9) == before[0]
+    assert without.__wrapped__(10) != before[1]
+
+
+def test_latencies_that_varied_weigh_less():
+    def moved(deviation):
+        rows = [replace(r, seconds=predicted_s(r), deviation=0.001 * r.seconds) for r in ROWS]
+        rows = [
+            replace(r, seconds=1.1 * r.seconds, deviation=deviation) if r.key == (10, 2048, "w/o") else r for r in rows
+        ]
+        return np.abs(np.log(astuple(calibrate(rows))) - np.log(astuple(CALIBRATED))).max()
+
+    assert moved(10.0) < 1e-3 < moved(0.01)
+
+
+def test_speedups_left_out_are_by_rates_without_the_setting(monkeypatch):
+    asked = []
+
+    def slower(setting):
+        asked.append(setting)
+        return replace(CALIBRATED, collective_s=10 * CALIBRATED.collective_s)
+
+    monkeypatch.setattr(terapipe_points, "without", slower)
+    (found,) = speedups([(10, 2048)]).itertuples()
+    assert asked == [10]
+    cell = terapipe_points.cell_of(10, rates=slower(10))
+    seconds = [simulated_s(cell, row(10, scheme=way).slices) for way in ("w/o", "w/")]
+    assert found.left_out_scheme == pytest.approx(seconds[0] / seconds[1])
+    assert found.left_out_scheme < 0.9 * found.scheme == pytest.approx(0.9 * found.ours_s / found.ours_sliced_s)
 
 
 def test_rates_need_latencies():

@@ -48,6 +48,45 @@ def test_with_products_free_a_short_slice_of_a_wide_layer_moves_its_weights():
     assert backward == pytest.approx(moved[1], rel=0.02)
 
 
+# What a kernel reads and writes, numbers in half precision unless said, of a layer's forward and backward pass.
+WHOLE = {  # of l H on every GPU
+    "two LayerNorms: statistics, then normal": (
+        [2 * 2, 2 * 4],
+        [2 * 4, 2 * 10],
+    ),  # backward: two kernels and the result
+    "two residuals": ([2 * 6], [2 * 6]),
+    "two biases": ([2 * 6], [2 * 2, 4]),
+}
+SHARED = {  # of l H / #op
+    "queries scaled": ([4], [4]),
+    "queries, keys, values apart, and contiguous": ([3 * 4], [3 * 8]),
+    "keys and values into what is kept": ([2 * 4], [2 * 4]),
+    "heads together": ([4], [8]),
+    "four H through ReLU, with bias": ([4 * 4, 4 * 2], [4 * 6, 4 * 7]),
+}
+SCORES = {  # of l (c + l) heads
+    "product": ([2], [2]), "mask, in place": ([4], []), "softmax to single precision": ([2 + 4], [4 + 4 + 4]),
+    "back to half": ([4 + 2], [2 + 4]), "product with values": ([2], [2, 2]),
+}  # fmt: skip
+
+
+def test_with_products_free_a_long_slice_moves_its_activations_and_scores():
+    def moved(kernels, way):
+        return sum(sum(ways[way]) for ways in kernels.values())
+
+    layout, length, context = V100Layout(8, 12288, 1, 8, 4), 1024, 512
+    rates = V100Rates(FREE, 1.0, 1e30, 0.0, 1.0)
+    passes = V100Cell(layout, 2048, rates).layer(length, context)
+    own = 12288 / 4
+    for way in range(2):
+        expected = moved(WHOLE, way) * length * 12288 + moved(SHARED, way) * length * own
+        expected += moved(SCORES, way) * own / 128 * length * (length + context)
+        # keys and values: two of (c + l) read, or gradients read, added and written; cleared and copied for all L
+        expected += own * ((length + context) * (4 + 8 * way) + way * 2048 * 2 * (2 + 4 + 4))
+        expected += 12 * 12288**2 / 4 * (2, 10)[way]
+        assert float(passes[way]) == pytest.approx(expected / 900e9, rel=0.02)
+
+
 def test_below_256_tokens_a_layer_of_gpt3_1b_takes_as_long_as_with_256():
     def seconds(n):
         return float(V100Cell(ALONE, n).layer(n)[0])
@@ -118,6 +157,16 @@ def test_more_tokens_context_or_samples_are_never_faster(layout):
 def test_stages_of_more_layers_take_longer_in_proportion():
     one, four = (V100Cell(replace(MIDDLE, layers=16 * n)).seconds(128, 256) for n in (1, 4))
     assert four == pytest.approx([4 * x for x in one])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda x: f"op{x.op}")
+def test_each_stage_waits_for_its_own_messages(layout):
+    cell, cut = V100Cell(layout), (1024, 512, 512)
+    forward, backward = stage_seconds(cell, [Slice(1, cut)])
+    alone = cell.seconds(cut, (0, 1024, 1536))
+    for k in range(layout.pipe):
+        assert forward[k] == pytest.approx(alone[0] + cell.receive_s(k, cut))
+        assert backward[layout.pipe - 1 - k] == pytest.approx(alone[1] + cell.receive_s(k, cut))
 
 
 def _random_cut(rng, tokens):
