@@ -13,6 +13,7 @@ from __future__ import annotations
 # pyright: reportUnnecessaryIsInstance=false
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -182,7 +183,8 @@ def fit_latency(
         tested[order[2::5]] = True
     rows = _rows(i[at], j[at], b[at])
     scale = np.abs(rows).max(axis=0)
-    solved: Floats = np.linalg.lstsq(rows[~tested] / scale, overhead[~tested], rcond=None)[0] / scale
+    answer: Any = np.linalg.lstsq(rows[~tested] / scale, overhead[~tested], rcond=None)[0]
+    solved = np.asarray(answer, np.float64) / scale
     a = (float(solved[0]), float(solved[1]), float(solved[2]), float(solved[3]))
     if not tested.any():
         return SliceLatency(grid, base, a)
