@@ -38,7 +38,8 @@ def explain(result: TrainingResult) -> str:
         )
     if result.seconds > 0:
         share = result.pipeline_s / result.seconds
-        name = "Σ t + (K - 1) max t over slices" if plan.slices else "Eq. 2"
+        graph = stage_graph(plan).branches or len(set(plan.microbatches_of)) > 1
+        name = "Σ t + (K - 1) max t over slices" if plan.slices else f"Eq. 2{' over the longest path' if graph else ''}"
         lines += ["", f"{name} (no communication): {result.pipeline_s:.4g} s, {share:.1%} of it"]
     predicted = plan.predicted.get("seconds")
     if predicted and result.seconds > 0:

@@ -202,6 +202,7 @@ def test_a_plan_of_uneven_stages():
     assert fast.model_flops == 3 * 2 * 4.0
     assert fast.busy_s.tolist() == pytest.approx([8 * 2.0, 2 * 5.0, 4 * 2.0])
     assert "2 to 8 microbatches" in fast.explain()
+    assert "Eq. 2 over the longest path (no communication): 18 s" in fast.explain()
     assert plan.explain()
     # stage 1 has two microbatches of 5 s, and its path's last stage 2 s
     assert fast.pipeline_s == max(8 * 2 + 2, 2 * 5 + 2, 5 + 4 * 2)
