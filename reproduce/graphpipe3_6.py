@@ -9,7 +9,7 @@ from .alpa_bars import bars
 from .claims import Claim, Expectation, at_least, at_most, between, within
 from .figures import main
 from .graphpipe_points import Point, measure_all, over
-from .graphpipe_systems import GPUS, MODELS, NOTES, SYSTEMS, Model
+from .graphpipe_systems import GPUS, MODELS, NOTES, SMALL, SYSTEMS, Model
 from .report import Frame, Progress, Report, Session, quiet
 from .style import canvas, outside_legend
 
@@ -70,7 +70,7 @@ def judged(frame: Frame) -> list[Claim]:
     return [
         EXPECTED["most"].judge(
             every[most], shown=f"{every[most]:.2f}× ({MODELS[most[0]].title}, {most[2]} GPUs, over {most[1]})",
-            why=f"over PipeDream: {listed}",
+            why=f"{SMALL}; over PipeDream: {listed}",
         ),
         EXPECTED["never worse"].judge(
             len({(m, n) for m, _, n in slower}),

@@ -10,7 +10,7 @@ from ..simulator.palette import CYCLE
 from .claims import Claim, Expectation, at_least, between, within
 from .figures import main
 from .graphpipe_points import Point, measure_all, over
-from .graphpipe_systems import MODELS, NOTES, SYSTEMS
+from .graphpipe_systems import MODELS, NOTES, SMALL, SYSTEMS
 from .report import Frame, Progress, Report, Session, quiet
 from .style import canvas, plain_ticks
 
@@ -66,7 +66,7 @@ def judged(branches: Frame, sizes: Frame) -> list[Claim]:
     claims: list[Claim] = []
     if most == BRANCHES[-1]:
         best = max(widest.values(), default=float("nan"))
-        claims.append(EXPECTED["sixteen"].judge(best, why=listed))
+        claims.append(EXPECTED["sixteen"].judge(best, why=f"{SMALL}; {listed}"))
     claims.append(EXPECTED["scales"].judge(len(wider) / len(gaps), why=listed))
     found = sizes.pivot(index="fixed_microbatch", columns="system", values="samples_per_s").dropna(subset=["GraphPipe"])
     better = found.drop(columns="GraphPipe").max(axis=1)
