@@ -127,8 +127,10 @@ def _least(
 
 
 def _thresholds(fill: Floats, total: Floats, epsilon: float) -> Floats:
-    n = fill.shape[1]
-    possible = (np.arange(n)[:, None] + np.arange(1, n + 1) <= n) & np.isfinite(total) & np.isfinite(fill)
+    n = int(fill.shape[1])
+    possible: npt.NDArray[np.bool_] = (
+        (np.arange(n)[:, None] + np.arange(1, n + 1) <= n) & np.isfinite(total) & np.isfinite(fill)
+    )
     values = np.unique(fill[possible])
     if epsilon == 0 or not len(values):
         return values

@@ -183,8 +183,8 @@ def fit_latency(
         tested[order[2::5]] = True
     rows = _rows(i[at], j[at], b[at])
     scale = np.abs(rows).max(axis=0)
-    answer: Any = np.linalg.lstsq(rows[~tested] / scale, overhead[~tested], rcond=None)[0]
-    solved = np.asarray(answer, np.float64) / scale
+    least_squares: Any = np.linalg.lstsq  # its types say nothing of the first of its results
+    solved = np.asarray(least_squares(rows[~tested] / scale, overhead[~tested], rcond=None)[0], np.float64) / scale
     a = (float(solved[0]), float(solved[1]), float(solved[2]), float(solved[3]))
     if not tested.any():
         return SliceLatency(grid, base, a)
