@@ -13,8 +13,8 @@ from .figures import main
 from .report import Frame, Progress, Report, Session, quiet
 from .style import BLUE, GREEN, GREY, canvas
 from .terapipe_latencies import FIT_NOTE
-from .terapipe_points import cell_of, own_slices, uniform, written
-from .terapipe_tables import row
+from .terapipe_points import cell_of, coarser, own_slices, uniform, written
+from .terapipe_tables import SPEEDUPS, row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,17 @@ EXPECTED = {
         "an optimal slicing has a long slice in the beginning and a shorter one in the end (first over last, the less "
         "of both models)", "§2.3.2", "above 1", at_least(1.0001), "{:.2f}",
     ),
+    "epsilon": Expectation(
+        "with thresholds 0.1 ms apart the slicing is that of all thresholds: of 13 settings and lengths", "§2.3.3",
+        "always", between(13, 13, partly=(10, 13)), "{:.0f}",
+    ),
+    "bound": Expectation(
+        "the gap that 0.1 ms leaves is at most K · ε: the largest share of it", "§2.3.3", "at most 1", between(0, 1),
+        "{:.2f}",
+    ),
 }  # fmt: skip
+
+EPSILON_S = 1e-4
 
 
 def measured(progress: Progress = quiet) -> Frame:
@@ -87,6 +97,8 @@ def judged(frame: Frame) -> list[Claim]:
         float(seconds[k]["DP"]) / min(simulated_s(cell_of(k), uniform(k, 2**n)) for n in range(9)) for k in COUNTS
     )
     nine, at = seconds[9], [str(n) for n in COUNTS[9]]
+    epsilon = [coarser(k, n, EPSILON_S) for k, n in SPEEDUPS]
+    same, excess = sum(x[0] for x in epsilon), max(x[1] for x in epsilon)
     ends = [own_slices(k)[0].tokens for k in COUNTS]
     return [
         EXPECTED["44B"].judge(gain[8], shown=f"{gain[8]:.2f}× ({theirs[8]:.2f}× by the paper's slicing)", why=WHY),
@@ -96,6 +108,12 @@ def judged(frame: Frame) -> list[Claim]:
         EXPECTED["coarse"].judge(float(nine["4"]) / best[9]),
         EXPECTED["best"].judge(float(nine[at].idxmin())),
         EXPECTED["longer first"].judge(min(tokens[0] / tokens[-1] for tokens in ends)),
+        EXPECTED["epsilon"].judge(
+            same,
+            shown=f"{same} of {len(epsilon)}, the others at most {excess:.2%} longer",
+            why="optima are flat: many slicings are within a fraction of a percent, less than K · ε",
+        ),
+        EXPECTED["bound"].judge(max(x[1] / x[2] for x in epsilon)),
     ]
 
 

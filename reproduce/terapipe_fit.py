@@ -74,14 +74,20 @@ def without(setting: int) -> V100Rates:
 
 
 def main() -> None:
-    """Print the rates and what they miss by."""
-    for name, rates in (
-        ("few", calibrate(FEW)),
-        ("all", calibrate()),
-        *((f"all but ({k})", without(k)) for k in SETTINGS),
-    ):
+    """Print the rates, what they miss by in all, and the error of each latency."""
+    few = calibrate(FEW)
+    fits = (("few", few), ("all", calibrate()), *((f"all but ({k})", without(k)) for k in SETTINGS))
+    for name, rates in fits:
         errors = np.array([abs(predicted_s(r, rates) / r.seconds - 1) for r in ROWS])
         print(f"{name:13} mean error {errors.mean():.1%}, largest {errors.max():.1%}: {rates}")
+    print("\nsetting  tokens  slices  paper (s)  few (s)          left out (s)")
+    for r in ROWS:
+        ours, left_out = predicted_s(r, few), predicted_s(r, without(r.setting))
+        fitted = " fitted" if r in FEW else ""
+        print(
+            f"({r.setting}){'':{5 - len(str(r.setting))}} {r.tokens:6}  {len(r.cut):6}  {r.seconds:9.3f}  {ours:6.3f} "
+            f"{ours / r.seconds - 1:+7.1%}  {left_out:6.3f} {left_out / r.seconds - 1:+7.1%}{fitted}"
+        )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from .terapipe_fit import FEW, without
 from .terapipe_tables import ROWS, SETTINGS, SPEEDUPS, Row, printed_tflops, row, true_tflops
 
 __all__ = [
-    "UNIT", "cell_of", "joint_gain", "latencies", "own_slices", "speedups", "uniform", "written",
+    "UNIT", "cell_of", "coarser", "joint_gain", "latencies", "own_slices", "speedups", "uniform", "written",
 ]  # fmt: skip
 
 UNIT = 8
@@ -37,6 +37,17 @@ def own_slices(setting: int, tokens: int = 2048, rates: V100Rates = CALIBRATED, 
     times = cell.table(UNIT, range(1, min(samples, batch) + 1))
     found = slice_tokens(times, cell.layout.pipe, batch).slices
     return tuple(Slice(piece.samples, tuple(UNIT * n for n in piece.tokens)) for piece in found)
+
+
+def coarser(setting: int, tokens: int, epsilon: float) -> tuple[bool, float, float]:
+    """With thresholds at least so many seconds apart: whether the slicing is the exact one, its excess, and the bound.
+
+    Excess and bound are of Eq. 2.5, relative to the exact optimum; the bound is the paper's K · ε.
+    """
+    cell, batch = cell_of(setting, tokens), row(setting, tokens).repetitions
+    exact, found = (slice_tokens(cell.table(UNIT), cell.layout.pipe, batch, epsilon=e) for e in (0.0, epsilon))
+    excess = found.seconds / exact.seconds - 1
+    return found.slices == exact.slices, excess, cell.layout.pipe * epsilon / exact.seconds
 
 
 def uniform(setting: int, slices: int) -> tuple[Slice, ...]:
