@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import re
+import runpy
 from pathlib import Path
 
+import pytest
 from meshwright.planners.graphpipe import SequentialOptions
 from meshwright.reproduce import FIGURES
 from meshwright.reproduce.claims import Expectation
@@ -54,3 +56,14 @@ def test_pictures_are_there():
     assert found
     for name in found:
         assert (Path(__file__).parents[2] / "docs" / name).is_file()
+
+
+def test_the_example_says_what_branches_gain(capsys: pytest.CaptureFixture[str]):
+    runpy.run_path(str(Path(__file__).parents[2] / "examples/stage_graphs.py"))
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in lines[1:4]]
+    assert [row[0] for row in rows] == ["2", "4", "8"]
+    for _, depth, fast, chain_depth, slow, gain in rows:
+        assert int(depth) < int(chain_depth) <= 8
+        assert float(gain) == pytest.approx(float(fast) / float(slow), abs=0.01)
+        assert float(gain) >= 1.0
