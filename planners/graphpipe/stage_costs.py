@@ -13,18 +13,22 @@ several of them share, which a stage keeps once; these are counted by incidence,
 from __future__ import annotations
 
 # A door checks what callers without a type checker give.
-# pyright: reportUnnecessaryIsInstance=false
+# Compiled functions have no types.
+# pyright: reportUnnecessaryIsInstance=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from ...profiles.graph import CostModel, Graph, OperatorTimes, differentiable, parameter_bytes, roofline
-from ...profiles.graph.memory import saved
+from ...profiles.graph import CostModel, Graph, roofline
 from ...simulator.cluster import Cluster
 from ...simulator.mesh import Mesh
+from .stage_costs_kernel import set_bytes
+from .stage_tables import kept_table, listed, parameter_table, result_tables, touching, unit_seconds, unit_work
 
 __all__ = ["SetCosts", "StageCosts", "stage_mesh"]
 
@@ -189,10 +193,11 @@ class StageCosts:
         unit_of = np.empty(len(graph.operators), np.int64)
         for u, group in enumerate(groups):
             unit_of[list(group)] = u
+        n = len(groups)
         return cls(
             graph, cluster, groups, global_batch, sizes, degrees, samples,
-            _seconds(graph, unit_of, len(groups), samples, model), *_parameters(graph, unit_of, len(groups), optimizer),
-            *_kept(graph, groups), *_results(graph, unit_of, len(groups)), _work(graph, groups), optimizer,
+            unit_seconds(graph, unit_of, n, samples, model), *parameter_table(graph, unit_of, n, optimizer),
+            *kept_table(graph, groups), *result_tables(graph, unit_of, n), unit_work(graph, groups), optimizer,
             model.source, overlap,
         )  # fmt: skip
 
@@ -210,22 +215,18 @@ class StageCosts:
     def of_sets(self, masks: Bools) -> SetCosts:
         """Costs of arbitrary sets of units, one a row of `masks` (m, n_units)."""
         rows = masks.astype(np.float64)
-
-        def incident(table: Bools, within: npt.NDArray[np.bool_] | None = None) -> Floats:
-            touched = rows @ table.T.astype(np.float64) > 0
-            return (touched if within is None else touched & within).astype(np.float64)
-
-        made = rows @ self.makers.T.astype(np.float64) > 0
-        outside = (1.0 - rows) @ self.readers.T.astype(np.float64) > 0
-        parameters = incident(self.parameters) @ self.parameter_sizes.T
-        received = incident(self.readers, ~made) @ self.result_sizes.T
-        work = np.where(masks, self.work, 0.0).max(axis=1, initial=0.0)
         forward, back, weight = (rows @ self.seconds[k] for k in range(3))
-        state, gradient, update = parameters.T
-        kept, sent = incident(self.kept) @ self.kept_sizes, (made & outside) @ self.result_sizes[0]
-        return SetCosts(
-            forward, back, weight, state, gradient, update, kept, work, received[:, 0], sent, received[:, 1]
-        )
+        tables = self._lists
+        found = set_bytes(
+            masks, tables[0], self.parameter_sizes, tables[1], self.kept_sizes, tables[2], tables[3],
+            self.result_sizes, self.work,
+        )  # fmt: skip
+        return SetCosts(forward, back, weight, *np.ascontiguousarray(found.T))
+
+    @cached_property
+    def _lists(self) -> tuple[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], ...]:
+        """Units of each row of the tables of parameters, kept values, makers and readers, as (start, units)."""
+        return tuple(listed(table) for table in (self.parameters, self.kept, self.makers, self.readers))
 
     def of_ranges(self, order: Sequence[int] | None = None) -> SetCosts:
         """Costs of all runs of units in an order: [i, j] is units i … j of it, both included; zeros where j < i.
@@ -249,11 +250,11 @@ class StageCosts:
             sent[p + 1, p] -= size
             sent[0, last] -= size
             sent[p + 1, last] += size
-        received = _touching(self.readers[:, turn], self.result_sizes, made)
+        received = touching(self.readers[:, turn], self.result_sizes, made)
         sent = sent.cumsum(axis=0).cumsum(axis=1)[:n, :n] * upper
         forward, back, weight = np.maximum(seconds, 0.0)
-        state, gradient, update = _touching(self.parameters[:, turn], self.parameter_sizes)
-        kept = _touching(self.kept[:, turn], self.kept_sizes[None])[0]
+        state, gradient, update = touching(self.parameters[:, turn], self.parameter_sizes)
+        kept = touching(self.kept[:, turn], self.kept_sizes[None])[0]
         return SetCosts(forward, back, weight, state, gradient, update, kept, work, received[0], sent, received[1])
 
     def iteration_s(self, sets: SetCosts, devices: int) -> tuple[Floats, Floats]:
@@ -294,92 +295,3 @@ class StageCosts:
         """Bytes on each device of a stage that holds the activations of `in_flight` samples (of all its devices)."""
         live = sets.activation_bytes * in_flight + sets.work_bytes * microbatch
         return sets.state_bytes + live / devices
-
-
-def _seconds(graph: Graph, unit_of: npt.NDArray[np.int64], n: int, samples: Sequence[int], model: CostModel) -> Floats:
-    """What no gradient reaches has no backward pass."""
-    reached = differentiable(graph)
-    seconds = np.zeros((3, n, len(samples)))
-    for k, s in enumerate(samples):
-        for i, op in enumerate(graph.with_batch(s).operators):
-            t: OperatorTimes = model.times(op, {})
-            parts = (t.forward_s, *((t.backward_input_s, t.backward_weight_s) if op.name in reached else (0.0, 0.0)))
-            seconds[:, unit_of[i], k] += parts
-    return seconds
-
-
-def _parameters(graph: Graph, unit_of: npt.NDArray[np.int64], n: int, optimizer: str) -> tuple[Bools, Floats]:
-    reached = differentiable(graph)
-    read, sizes = np.zeros((len(graph.parameters), n), bool), np.zeros((3, len(graph.parameters)))
-    for p, tensor in enumerate(graph.parameters):
-        read[p, unit_of[[i for i, _ in graph.consumers[tensor.name]]]] = True
-        if tensor.name not in reached:
-            sizes[0, p] = tensor.bytes
-            continue
-        weight, gradient, state = parameter_bytes(tensor.dtype, optimizer, tensor.shape)
-        # Gradient and states are read, states and weights written; a master copy is a state, else weights are read too.
-        moved = gradient + (weight if weight == 2 else 2 * weight) + 2 * state
-        sizes[:, p] = tensor.elements * np.array([weight + gradient + state, gradient, moved])
-    return _merged(read, sizes)
-
-
-def _kept(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[Bools, Floats]:
-    """Values that units keep; those of operators without a backward pass are not kept."""
-    rows: dict[str, list[int]] = {}
-    reached = differentiable(graph)
-    for u, group in enumerate(units):
-        for i in group:
-            if graph.operators[i].name in reached:
-                for name in saved(graph, range(i, i + 1)):
-                    rows.setdefault(name, []).append(u)
-    table = np.zeros((len(rows), len(units)), bool)
-    for v, at in enumerate(rows.values()):
-        table[v, at] = True
-    merged, sizes = _merged(table, np.array([[graph.bytes_of(name) / graph.batch for name in rows]]))
-    return merged, sizes[0]
-
-
-def _results(graph: Graph, unit_of: npt.NDArray[np.int64], n: int) -> tuple[Bools, Bools, Floats]:
-    reached = differentiable(graph)
-    makers: list[Bools] = []
-    readers: list[Bools] = []
-    sizes: list[tuple[float, float]] = []
-    for i, op in enumerate(graph.operators):
-        at = unit_of[[j for j, _ in graph.consumers[op.name]]]
-        if not (at != unit_of[i]).any():
-            continue
-        makers.append(np.arange(n) == unit_of[i])
-        readers.append(np.isin(np.arange(n), at) & ~makers[-1])
-        sizes.append((op.bytes / graph.batch, op.bytes / graph.batch if op.name in reached else 0.0))
-    shape = (len(makers), n)
-    both = np.concatenate([np.array(makers).reshape(shape), np.array(readers).reshape(shape)], axis=1).astype(bool)
-    both, total = _merged(both, np.array(sizes).reshape(-1, 2).T)
-    return both[:, :n], both[:, n:], total
-
-
-def _merged(table: Bools, sizes: Floats) -> tuple[Bools, Floats]:
-    """Rows that are the same, added up."""
-    rows, place = np.unique(table, axis=0, return_inverse=True)
-    total = np.zeros((len(sizes), len(rows)))
-    for k, each in enumerate(sizes):
-        np.add.at(total[k], place.reshape(-1), each)
-    return rows, total
-
-
-def _work(graph: Graph, units: Sequence[Sequence[int]]) -> Floats:
-    """Gradients of an operator's result and of the activations that it reads."""
-    each = [op.bytes + sum(graph.bytes_of(x) for x in op.inputs if x in graph.index) for op in graph.operators]
-    return np.array([max(each[i] for i in group) for group in units]) / graph.batch
-
-
-def _touching(table: Bools, sizes: Floats, after: npt.NDArray[np.int64] | None = None) -> Floats:
-    """[k, i, j]: Σ sizes[k] of the rows that have a unit in i … j, of those whose position `after` is before i."""
-    kinds, n = len(sizes), table.shape[1]
-    total = np.zeros((kinds, n + 1, n))
-    for row, mask in enumerate(table):
-        start = 0 if after is None else int(after[row]) + 1
-        for at in np.flatnonzero(mask):  # runs that begin after the one before it meet this unit first
-            total[:, start, at] += sizes[:, row]
-            total[:, at + 1, at] -= sizes[:, row]
-            start = int(at) + 1
-    return np.triu(total.cumsum(axis=1).cumsum(axis=2)[:, :n])

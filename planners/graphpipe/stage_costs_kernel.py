@@ -1,0 +1,58 @@
+"""Compiled loop over sets of units: bytes that a stage has once however many of its units share them."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["set_bytes"]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def set_bytes(masks, parameters, parameter_sizes, kept, kept_sizes, makers, readers, result_sizes, work):
+    """Bytes of each set: state, gradient, update, kept, work, received, sent, returned.
+
+    Parameters
+    ----------
+    masks : ndarray of bool, shape (m, n_units)
+        Sets.
+    parameters, kept, makers, readers : tuple of ndarray of int64
+        For each table (start, units): units of row r are ``units[start[r]:start[r + 1]]``.
+    parameter_sizes, kept_sizes, result_sizes : ndarray, shape (3, …), (…,), (2, …)
+        Bytes of the rows.
+    work : ndarray, shape (n_units,)
+        Largest temporary of each unit.
+    """
+    found = np.zeros((len(masks), 8))
+    for s in range(len(masks)):
+        inside, row = masks[s], found[s]
+        start, units = parameters
+        for r in range(len(start) - 1):
+            for at in range(start[r], start[r + 1]):
+                if inside[units[at]]:
+                    for k in range(3):
+                        row[k] += parameter_sizes[k, r]
+                    break
+        start, units = kept
+        for r in range(len(start) - 1):
+            for at in range(start[r], start[r + 1]):
+                if inside[units[at]]:
+                    row[3] += kept_sizes[r]
+                    break
+        for u in range(len(work)):
+            if inside[u] and work[u] > row[4]:
+                row[4] = work[u]
+        start, units = readers
+        for r in range(len(start) - 1):
+            made = False
+            for at in range(makers[0][r], makers[0][r + 1]):
+                made = made or inside[makers[1][at]]
+            for at in range(start[r], start[r + 1]):
+                if inside[units[at]] != made:
+                    if made:
+                        row[6] += result_sizes[0, r]
+                    else:
+                        row[5] += result_sizes[0, r]
+                        row[7] += result_sizes[1, r]
+                    break
+    return found
