@@ -78,9 +78,9 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         ax.bar(at, frame.sequences_per_replica, 0.6, color=BLUE, label="sequences of a replica")
         ax.plot(at, frame["pipe"], "o", color=GREY, label="stages of its pipeline")
         ax.set_xticks(list(at), [f"({k})" for k in frame.setting])
-        ax.set(ylabel="number", yscale="log", ylim=(1, 200), title="few sequences for long pipelines")
+        ax.set(ylabel="number", yscale="log", ylim=(1, 200), xlabel="setting")
         plain_ticks(ax, "y", (1, 2, 5, 10, 20, 50, 100))
-        ax.legend(fontsize=7)
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=7)
         session.figure(figure)
     return session.finish(judged(frame), notes=NOTES)
 

@@ -26,7 +26,8 @@ BOUNDS = (V100Rates(0.2, 0.3, 10e9, 1e-6, 0.5e9), V100Rates(0.95, 0.95, 150e9, 1
 
 FEW = (*(row(k, scheme="w/o") for k in (6, 7, 8, 9, 10)), row(8, scheme="16"), row(9, scheme="128"))
 """The two largest models unsliced, and their finest uniform slicings: nothing that TeraPipe chose. Unsliced, what
-counts is multiplications, all-reduces and gradients; finely sliced, weights and small collectives."""
+counts is multiplications, all-reduces and gradients; finely sliced, weights and small collectives. Picked among eight
+sets with the other latencies in view."""
 
 _MODEL_ERROR = 0.04  # added to the paper's deviation of a row, to weigh it
 

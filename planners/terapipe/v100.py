@@ -77,7 +77,8 @@ class V100Rates:
 
 CALIBRATED = V100Rates(0.8473, 0.8610, 43.79e9, 248.8e-6, 1.787e9)
 """Fitted to 7 of the paper's 33 latencies, none of a slicing that TeraPipe chose: ``reproduce.terapipe_fit`` says
-which, and ``python -m meshwright.reproduce.terapipe_fit`` finds them again."""
+which, and ``python -m meshwright.reproduce.terapipe_fit`` finds them again. Those 7 were picked among eight sets by
+what they predict (docs/reproduce-terapipe.md)."""
 
 
 @dataclass(frozen=True, slots=True)
