@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .candidates import Join, ParallelNode, SeriesNode
 from .in_flight import Config
-from .search import ParallelState, Search, SeriesState
+from .nodes import Fork, Join, ParallelNode, SeriesNode
+from .search import ParallelState, Search, SeriesState, Source
 
 __all__ = ["Stage", "rebuild"]
 
@@ -64,28 +64,32 @@ class _Builder:
             own = need + int(self.configs.offset[s, y])
             if state.made[q, s, d] >= own:
                 return self._stage(node, state, q, d, s, own)
-        for source, devices, after in state.forks.get(q - 1, []):
-            for before in devices:
-                if before <= d and after.exits[0, y, d - before] >= need:
-                    branches = node.parallel[q - 1]
-                    firsts = self._branches(branches, after, branches.every, d - before, y, need)
-                    return self._source(node, state, q - 1, before, source.exit, source.config, firsts)
+        for number, fork in enumerate(node.forks):
+            for source, devices, after in state.forks[number] if fork.part == q - 1 else ():
+                for before in devices:
+                    if before <= d and after.exits[0, y, d - before] >= need:
+                        firsts = self._branches(fork.branches, after, fork.branches.every, d - before, y, need)
+                        firsts += [(y, need)] if fork.whole else []
+                        return self._source(node, state, fork, before, source, firsts)
         raise RuntimeError("graphpipe: a plan that was found could not be rebuilt")
 
     def _source(
-        self, node: SeriesNode, state: SeriesState, q: int, d: int, is_exit: bool, x: int, firsts: Sequence[First]
+        self, node: SeriesNode, state: SeriesState, fork: Fork, d: int, source: Source, firsts: Sequence[First]
     ) -> list[First]:
+        x = source.config
         if x < 0:
             return list(firsts)
-        if is_exit:
-            return self.series(node, state, q, d, x, max(need for _, need in firsts))
+        if source.exit:
+            return self.series(node, state, fork.part, d, x, max(need for _, need in firsts))
         need = max(need + int(self.configs.offset[x, y]) for y, need in firsts)
-        return self._stage(node, state, q, d, x, need)
+        return self._stage(node, state, fork.row, d, x, need, fork)
 
-    def _stage(self, node: SeriesNode, state: SeriesState, q: int, d: int, s: int, own: int) -> list[First]:
-        """A stage of configuration s that ends at cut q, and what is before it; the quickest of those that may be."""
+    def _stage(
+        self, node: SeriesNode, state: SeriesState, row: int, d: int, s: int, own: int, fork: Fork | None = None
+    ) -> list[First]:
+        """A stage of configuration s that ends in a row, and what is before it; the quickest of those that may be."""
         found, size = self.found, int(self.configs.sizes[s])
-        options, places = node.ends[q]
+        options, places = node.ends[row]
         best: tuple[float, int, int] | None = None
         limit, budget = self.search.bounds
         for o, (candidate, place) in enumerate(zip(options, places, strict=True)):
@@ -98,9 +102,10 @@ class _Builder:
         _, o, g = best
         place, d = int(places[o]), d - int(found.degrees[g])
         if place <= node.n:
-            self._add(_units(node, place, q), int(options[o]), g, s, own)
+            last, taken = (fork.part, fork.taken) if fork is not None else (row, ())
+            self._add(node.units(place, last) + taken, int(options[o]), g, s, own)
             return self.series(node, state, place, d, s, own)
-        units, firsts = self._join(node, state, *node.joins[place], q, d, s, own)
+        units, firsts = self._join(node, state, *node.joins[place], row, d, s, own)
         self._add(units, int(options[o]), g, s, own)
         return firsts
 
@@ -115,23 +120,24 @@ class _Builder:
         )  # fmt: skip
 
     def _join(
-        self, node: SeriesNode, state: SeriesState, part: int, join: Join, q: int, d: int, s: int, own: int
+        self, node: SeriesNode, state: SeriesState, number: int, join: Join, q: int, d: int, s: int, own: int
     ) -> tuple[tuple[int, ...], list[First]]:
         """Units of the stage in which branches meet, and what its branches' sources feed."""
-        branches = node.parallel[part]
+        fork = node.forks[number]
+        branches = fork.branches
         at = 1 + branches.joins.index(join)
-        for source, devices, after in state.forks[part]:
+        for source, devices, after in state.forks[number]:
             for before in devices:
                 if before <= d and after.exits[at, s, d - before] >= own:
                     taken = _Dealer(branches)
                     whole = taken.take(join.whole)
                     cut = taken.one(join.branch) if join.branch >= 0 else None
                     units = tuple(u for m in whole for u in m.series.units)
-                    units += () if cut is None else _units(cut, join.cut, cut.n)
-                    units += _units(node, part + 1, q)
+                    units += () if cut is None else cut.units(join.cut, cut.n)
+                    units += node.units(fork.part + 1, q)
                     firsts = self._rest(branches, after, join, taken, cut, d - before, s, own)
-                    firsts += [(s, own)] if join.whole else []
-                    return units, self._source(node, state, part, before, source.exit, source.config, firsts)
+                    firsts += [(s, own)] if join.whole or fork.whole else []
+                    return units, self._source(node, state, fork, before, source, firsts)
         raise RuntimeError("graphpipe: a join that was found could not be rebuilt")
 
     def _rest(
@@ -219,10 +225,6 @@ class _Dealer:
 
     def take(self, number: int) -> list[SeriesNode]:
         return [self.one(c) for c, count in enumerate(self.node.counts(number)) for _ in range(count)]
-
-
-def _units(node: SeriesNode, first: int, last: int) -> tuple[int, ...]:
-    return tuple(u for c in node.series.children[first:last] for u in ((c,) if isinstance(c, int) else c.units))
 
 
 def rebuild(search: Search, limit: float, budget: int) -> list[tuple[Stage, ...]]:

@@ -11,14 +11,15 @@ the paper wants these to be equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from .candidates import Candidates, ParallelNode, SeriesNode
+from .candidates import Candidates
 from .configs import Configs
 from .kernels import ANY, NONE, after_stage, count_products, end_stages, joined, stage_totals
+from .nodes import Fork, ParallelNode, SeriesNode
 
 __all__ = ["ParallelState", "Search", "SeriesState", "Source"]
 
@@ -77,10 +78,10 @@ class SeriesState:
     ----------
     reached : ndarray, shape (n_places, n_configs + 1, n_devices + 1)
         Tolerance of the next stage.
-    made : ndarray, shape (n_cuts, n_configs, n_devices + 1)
-        Tolerance of a last stage that ends at a cut.
+    made : ndarray, shape (n_rows, n_configs, n_devices + 1)
+        Tolerance of a last stage that ends in a row.
     forks : dict
-        Part -> (source, devices before it) and its branches, in the order tried.
+        Number of a fork -> (source, devices up to it) and its branches, in the order tried.
     """
 
     reached: Ints
@@ -139,48 +140,55 @@ class Search:
         found, configs, top = self.candidates, self.configs, self.n_devices + 1
         reached = np.full((node.n_places, configs.end + 1, top), NONE, np.int64)
         reached[0, :, 0] = source
-        made = np.full((node.n + 1, configs.end, top), NONE, np.int64)
+        made = np.full((len(node.ends), configs.end, top), NONE, np.int64)
         state = self._known[key] = SeriesState(reached, made)
         for q in range(1, node.n + 1):
-            end_stages(
-                reached, *node.ends[q], found.tps, found.holds, configs.sizes, found.degrees, self._limit,
-                self._budget, made[q],
-            )  # fmt: skip
+            forks = [(number, fork) for number, fork in enumerate(node.forks) if fork.part == q - 1]
+            for row in (q, *(fork.row for _, fork in forks if fork.row > node.n)):
+                end_stages(
+                    reached, *node.ends[row], found.tps, found.holds, configs.sizes, found.degrees, self._limit,
+                    self._budget, made[row],
+                )  # fmt: skip
             after_stage(made[q], configs.offset, configs.least, reached[q])
-            if q - 1 in node.parallel:
-                self._fork(node, q - 1, state)
+            for number, fork in forks:
+                self._fork(node, number, fork, state)
         return state
 
-    def _fork(self, node: SeriesNode, part: int, state: SeriesState) -> None:
+    def _fork(self, node: SeriesNode, number: int, fork: Fork, state: SeriesState) -> None:
         """Branches after all that may come before them."""
-        branches, forks = node.parallel[part], list[tuple[Source, list[int], ParallelState]]()
-        for source, first, devices in self._sources(node, part, state):
+        branches, forks = fork.branches, list[tuple[Source, list[int], ParallelState]]()
+        for source, first, devices in self._sources(node, fork, state):
             after = self._parallel(branches, first)
+            if fork.whole:  # the stage before feeds what follows the branches as well, or is a last stage itself
+                feeds = first.copy()
+                feeds[-1] = max(source.tolerance - int(self.configs.offset[source.config, -1]), NONE)
+                after = replace(after, exits=np.minimum(after.exits, feeds[:, None]))
             forks.append((source, devices, after))
-            places = [part + 1, *(join.place for join in branches.joins)]
+            places = [fork.part + 1, *(join.place for join in branches.joins)]
             for d in devices:
                 have = state.reached[places, :, d:]
                 state.reached[places, :, d:] = np.maximum(have, after.exits[:, :, : self.n_devices + 1 - d])
-        state.forks[part] = forks
+        state.forks[number] = forks
 
-    def _sources(self, node: SeriesNode, part: int, state: SeriesState) -> list[tuple[Source, Ints, list[int]]]:
+    def _sources(self, node: SeriesNode, fork: Fork, state: SeriesState) -> list[tuple[Source, Ints, list[int]]]:
         """What may come before a fork: source, what the first stages after it may have in flight, devices used."""
         configs = self.configs
-        if part == 0:
+        if fork.part == 0:
             start = state.reached[0, :, 0].copy()
             return [(Source(False, -1, ANY), start, [0])] if (start >= 0).any() else []
         ways: dict[Source, list[int]] = {}
-        for x, d in np.argwhere(state.made[part] > 0):
-            ways.setdefault(Source(False, int(x), int(state.made[part, x, d])), []).append(int(d))
+        for x, d in np.argwhere(state.made[fork.row] > 0):
+            ways.setdefault(Source(False, int(x), int(state.made[fork.row, x, d])), []).append(int(d))
         found: list[tuple[Source, Ints, list[int]]] = []
         for source, devices in ways.items():
             first = source.tolerance - configs.offset[source.config]
             first = np.where(first >= configs.least, first, NONE)
             first[-1] = NONE
             found.append((source, first, devices))
-        if part - 1 in node.parallel:
+        earlier = [k for k, other in enumerate(node.forks) if other.part == fork.part - 1]
+        if earlier and fork.row == fork.part:
             exits: dict[Source, list[int]] = {}
-            for _, devices, before in state.forks[part - 1]:
+            for _, devices, before in (way for k in earlier for way in state.forks[k]):
                 for d in devices:
                     for y, e in np.argwhere(before.exits[0][:-1] >= 0):
                         if d + e <= self.n_devices:

@@ -151,7 +151,7 @@ def quotient(parts: Sequence[set[int] | frozenset[int]], edges: Sequence[tuple[i
 
 
 def in_space(tree: Series) -> set[Plan]:
-    """All partitions that the planner considers: cuts of series, branches together or apart, and meetings of branches.
+    """All partitions that the planner considers: cuts of series, branches together or apart, partings and meetings.
 
     Written down from the description, with every branch told apart and nothing pruned.
     """
@@ -169,14 +169,37 @@ def _series_plans(node: Series) -> list[Plan]:
             child = node.children[p]
             if isinstance(child, Parallel):
                 members = [m for b in child.branches for m in b.members]
-                if q == p + 1:
-                    for ways in _together(members):
-                        before[q] += [plan + way for plan in before[p] for way in ways]
                 after = frozenset().union(*parts[p + 1 : q])
-                if after:
-                    for taken, ways in _meetings(members):
-                        before[q] += [(*plan, *way, taken | after) for plan in before[p] for way in ways]
+                starts = [(plan, members, False) for plan in before[p]]
+                for taken, rest in _partings(members) if p else ():
+                    for first in range(p):
+                        head = taken.union(*parts[first:p])
+                        starts += [((*plan, head), rest, True) for plan in before[first]]
+                for plan, left, all_whole in starts:
+                    if q == p + 1:
+                        before[q] += [plan + way for ways in _together(left) for way in ways]
+                    elif after:
+                        for taken, ways in _meetings(left, all_whole):
+                            before[q] += [(*plan, *way, taken | after) for way in ways]
     return before[n]
+
+
+def _partings(members: Sequence[Series]) -> list[tuple[frozenset[int], list[Series]]]:
+    """Whole branches, and the beginning of at most one more, that go with what is before; what is left of them."""
+    found = []
+    for size in range(len(members)):
+        for whole in itertools.combinations(range(len(members)), size):
+            rest = [k for k in range(len(members)) if k not in whole]
+            taken = frozenset(u for k in whole for u in members[k].units)
+            if whole:
+                found.append((taken, [members[k] for k in rest]))
+            for k in rest:
+                children = members[k].children
+                for cut in range(1, len(children)):
+                    others = [members[j] for j in rest if j != k]
+                    head = taken | frozenset(Series(children[:cut]).units)
+                    found.append((head, [*others, Series(children[cut:])]))
+    return found
 
 
 def _together(members: Sequence[Series]) -> list[list[Plan]]:
@@ -194,15 +217,15 @@ def _together(members: Sequence[Series]) -> list[list[Plan]]:
     return found
 
 
-def _meetings(members: Sequence[Series]) -> list[tuple[frozenset[int], list[Plan]]]:
-    """Whole branches, and the end of at most one more, that go with what follows; not all of them whole."""
+def _meetings(members: Sequence[Series], all_whole: bool) -> list[tuple[frozenset[int], list[Plan]]]:
+    """Whole branches, and the end of at most one more, that go with what follows; all of them whole if that is new."""
     found = []
-    for size in range(len(members)):
+    for size in range(len(members) + all_whole):
         for whole in itertools.combinations(range(len(members)), size):
             rest = [k for k in range(len(members)) if k not in whole]
             taken = frozenset(u for k in whole for u in members[k].units)
             if whole:
-                for ways in _together([members[k] for k in rest]):
+                for ways in _together([members[k] for k in rest]) if rest else [[()]]:
                     found.append((taken, ways))
             for k in rest:
                 others = [members[j] for j in rest if j != k]
