@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from meshwright.errors import InputError
+from meshwright.planners.graphpipe.in_flight import in_flight_offset
 from meshwright.simulator.training import Action, DeadlockError, Op, Program, Timing, check_program, make_program
 from meshwright.simulator.training.compiled import run_compiled
 from meshwright.simulator.training.memory_timeline import in_flight, memory_timeline
@@ -86,6 +87,7 @@ def test_the_rows_of_table_3_2():
             len({need(y, x, y, m, bx, by) for _, need in rows}) == 1
         )  # all 256 are covered; where rows meet they agree
         assert in_flight_samples(y, bx, kx, by, ky) == rows[0][1](y, x, y, m, bx, by)
+        assert in_flight_samples(y, bx, kx, by, ky) == y + in_flight_offset(kx, bx, ky, by)  # the planner's reading
         seen.update(name for name, _ in rows)
     assert seen == set(TABLE)
 
