@@ -45,12 +45,12 @@ class Search:
 
     def __init__(
         self, graph: Graph, cluster: Cluster, batch: int, microbatches: int | None, options: TeraPipeOptions,
-        costs: CostModel,
+        costs: CostModel, pricer: CellPricer | None = None,
     ) -> None:  # fmt: skip
         self.graph, self.cluster, self.batch, self.options = graph, cluster, batch, options
         self.microbatches, self.costs = microbatches, costs
         # Gradients of weights are added up over slices: as over several microbatches.
-        self.pricer = CellPricer(graph, costs, IntraOptions(microbatches=2, optimizer=options.optimizer))
+        self.pricer = pricer or CellPricer(graph, costs, IntraOptions(microbatches=2, optimizer=options.optimizer))
         self.profile = None if options.slice_profile is None else SliceProfile.of(options.slice_profile)
         self.source = costs.source if self.profile is None else f"slices: {self.profile.source}; rest: {costs.source}"
         if self.profile is not None:
@@ -201,9 +201,7 @@ class Search:
 
     def _fits(self, options: TeraPipeOptions, batch: int) -> bool:
         try:
-            other = Search(
-                self.graph, self.cluster, batch, None, replace(options, slicing="none", tokens=None), self.costs
-            )
+            other = Search(self.graph, self.cluster, batch, None, options, self.costs, self.pricer)
             return any(
                 other.candidates(layout, other.coarse) for layout in layouts(self.graph, self.cluster, options, batch)
             )
