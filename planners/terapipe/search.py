@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import InfeasibleError, InputError
+from ...errors import InfeasibleError, InputError, MeshwrightError
 from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
 from ..alpa.inter.pricer import Recompute
@@ -63,19 +63,27 @@ class Search:
             self.coarse = self.unit
         self.evaluations = 0
         self.tight: list[tuple[float, Layout]] = []
+        self.refused: list[MeshwrightError] = []
 
     def candidates(self, layout: Layout, unit: int) -> list[Candidate]:
-        """The layout's best slices under each schedule, with the least recomputation that fits."""
+        """The layout's best slices under each schedule, with the least recomputation that fits; none if it cannot be.
+
+        Heads that cannot be cut so, groups of samples that do not make up a replica's batch: other layouts may do.
+        """
+        try:
+            return self._candidates(layout, unit)
+        except (InputError, InfeasibleError) as error:
+            self.refused.append(error)
+            return []
+
+    def _candidates(self, layout: Layout, unit: int) -> list[Candidate]:
         kinds: tuple[Recompute, ...] = ("none", "selective", "full")
         recompute = kinds if self.options.recompute == "auto" else (self.options.recompute,)
+        if self.options.recompute == "auto" and self.profile is not None:
+            recompute = ("none", "full")  # nothing was measured of parts of blocks
         schedules: tuple[Schedule, ...] = ("terapipe", "terapipe_1f1b")
         wanted = schedules if self.options.schedule == "auto" else (self.options.schedule,)
-        try:
-            pipelines = {kept: self._pipeline(layout, kept) for kept in recompute[:1]}
-        except InputError:
-            if self.options.op is not None:
-                raise
-            return []  # heads or vocabulary cannot be cut so
+        pipelines: dict[Recompute, Pipeline] = {}
         found: list[Candidate] = []
         for schedule in wanted:
             for kept in recompute:
@@ -128,8 +136,6 @@ class Search:
         if self.microbatches is None:
             return self.options.together(batch)
         if batch % self.microbatches:
-            if self.options.data is None:
-                return ()
             raise InputError(
                 f"terapipe: microbatches: {self.microbatches} do not divide a replica's batch of {batch} ({layout})"
             )
@@ -163,12 +169,10 @@ class Search:
             raise InputError(f"terapipe: tokens: slices sum to {sum(given)}; a sequence has {tokens} tokens")
         return math.gcd(*given, tokens)
 
-    def why(self) -> InfeasibleError:
-        """What would fit."""
+    def why(self) -> MeshwrightError:
+        """What would fit; where no layout was possible at all, why the first was not."""
         if not self.tight:
-            return InfeasibleError(
-                f"terapipe: heads and vocabulary of {self.graph.name!r} cannot be cut as the cluster's degrees would"
-            )
+            return self.refused[0]
         needs, layout = min(self.tight, key=lambda x: x[0])
         more = _rounded_up(needs / GIB)
         hints = [f"devices with {more:.4g} GiB for it instead of {self.memory / GIB:.4g} GiB"]

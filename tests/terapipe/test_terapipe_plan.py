@@ -315,6 +315,13 @@ def test_bad_input(options, batch, said):
     assert "\n" not in str(error.value)
 
 
+def test_layouts_that_cannot_be_leave_the_others():
+    """Four heads, groups of four samples: of eight devices only few layouts are left."""
+    made = plan(TINY, NODE, global_batch=8, options={"samples": [4], "granularity": 4})
+    assert made.planner.options["op"] <= 4
+    assert made.planner.options["data"] <= 2
+
+
 @pytest.mark.parametrize("name", ["bert-large", "tiny-moe", "tiny-resnet"])
 def test_models_without_slices(name):
     with pytest.raises(InputError, match=r"not causal|tokens"):
