@@ -58,6 +58,7 @@ def simulate_training_plans(
     """
     from ..files import check_target
     from ..simulator.training import TrainingPlan, simulate_training
+    from ..simulator.training.plan_graph import check_slices, known_graph
 
     if engine not in ENGINES:
         raise InputError(f"--engine: expected compiled or simpy (got {engine!r})")
@@ -69,6 +70,9 @@ def simulate_training_plans(
     results: dict[str, TrainingResult] = {}
     for path in plans:
         plan = _scheduled(TrainingPlan.load(path), schedule)
+        graph = known_graph(plan, path) if plan.slices else None
+        if graph is not None:
+            check_slices(plan, graph)
         results[str(path)] = simulate_training(plan, engine=engine, resharding=resharding)  # pyright: ignore[reportArgumentType]
     first = next(iter(results.values()))
     if timeline is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import InputError
-from ...profiles.graph import Graph, load_graph, zoo_graph
+from ...profiles.graph import Graph, in_zoo, load_graph, zoo_graph
 from ...profiles.graph.structure import reordered
+from ...profiles.graph.token_loops import sequence_length
 from .plan import TrainingPlan
 
-__all__ = ["check_graph", "in_plan_order", "planned_graph"]
+__all__ = ["check_graph", "check_slices", "in_plan_order", "known_graph", "planned_graph"]
 
 
 def planned_graph(plan: TrainingPlan, path: str | Path | None = None) -> Graph:
@@ -31,6 +32,14 @@ def planned_graph(plan: TrainingPlan, path: str | Path | None = None) -> Graph:
     graph = in_plan_order(plan, graph.with_batch(plan.microbatch))
     check_graph(plan, graph)
     return graph
+
+
+def known_graph(plan: TrainingPlan, path: str | Path | None = None) -> Graph | None:
+    """The graph that a plan names, unchecked; None if it is none of the zoo's and no file. As in `planned_graph`."""
+    if plan.model.graph:
+        place = _place(plan.model.graph, path)
+        return load_graph(place) if place.exists() else None
+    return zoo_graph(plan.model.name) if in_zoo(plan.model.name) else None
 
 
 def in_plan_order(plan: TrainingPlan, graph: Graph) -> Graph:
@@ -97,6 +106,24 @@ def check_graph(plan: TrainingPlan, graph: Graph) -> None:
         raise InputError(f"plan: the stages run {expected} operators, the graph {graph.name!r} has {count}")
     if plan.transfers:  # a plan that names none leaves them to the graph
         _check_tied(plan, graph)
+    check_slices(plan, graph)
+
+
+def check_slices(plan: TrainingPlan, graph: Graph) -> None:
+    """Refuse token slices that are not the graph's sequence.
+
+    Raises
+    ------
+    InputError
+        If lengths do not sum to its tokens, or its samples are no sequences of tokens.
+    """
+    for number, entry in enumerate(plan.slices):
+        length = sequence_length(graph)
+        if sum(entry.tokens) != length:
+            raise InputError(
+                f"plan: slices.{number}.tokens: expected lengths that sum to the {length} tokens of a sample of "
+                f"{graph.name!r} (got {sum(entry.tokens)})"
+            )
 
 
 def _check_tied(plan: TrainingPlan, graph: Graph) -> None:

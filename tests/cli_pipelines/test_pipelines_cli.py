@@ -105,6 +105,20 @@ def test_what_fits_nowhere_says_what_would(say: Say, planner: str):
     assert "GiB" in lines[0] or "KiB" in lines[0] or "MiB" in lines[0]
 
 
+@pytest.mark.parametrize("planner", ["graphpipe", "pipedream", "piper", "terapipe"])
+def test_a_cyclic_graph_is_refused(say: Say, planner: str):
+    say("graph tiny-mmt --out graph.json")
+    document = json.loads(Path("graph.json").read_text())
+    first, later = document["operators"][0], document["operators"][5]
+    first["inputs"][0] = later["name"]
+    Path("graph.json").write_text(json.dumps(document))
+    words = f"plan --planner {planner} --models graph.json --cluster 1x4:cpu-core --global-batch 16"
+    lines = say(words, code=2, err=True).splitlines()
+    assert len(lines) == 1
+    assert "cycle" in lines[0]
+    assert first["name"] in lines[0]
+
+
 def test_help_lists_every_option(say: Say):
     for planner in TRAINING_PLANNERS:
         out = say(f"plan --planner {planner} -o help")
