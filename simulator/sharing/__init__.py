@@ -9,10 +9,11 @@ from .policies import BASELINES, baseline
 from .policy import Greedy, Policy
 from .reference import simulate_reference
 from .result import SharingResult
+from .simulate import simulate
 from .world import AppFailure, MachineFailure, SharingWorld
 
 __all__ = [
     "BASELINES", "App", "AppFailure", "AppView", "Convention", "Greedy", "Job", "Level", "LossCurve", "Machine",
     "MachineFailure", "Phase", "Policy", "Shape", "SharedCluster", "SharingResult", "SharingWorld", "Slowdown",
-    "baseline", "simulate_reference", "themis_168", "themis_256", "themis_testbed",
+    "baseline", "simulate", "simulate_reference", "themis_168", "themis_256", "themis_testbed",
 ]  # fmt: skip

@@ -192,6 +192,8 @@ def baselines(lease_s: float = 600.0) -> Mapping[str, Policy]:
     return MappingProxyType({policy.name: policy for policy in made})
 
 
+SHIPPED = (Greedy, GpuByGpu, BestOffer)
+
 BASELINES = tuple(baselines())
 """Names of the policies."""
 

@@ -101,8 +101,10 @@ class _Simulation:
 
     def lease(self, gpus: tuple[int, ...], number: int) -> Generator[Any, Any, None]:
         yield self.env.timeout(self.world.lease_s)
-        self.lapsed.update(g for g in gpus if self.grant_number[g] == number and self.owner[g] >= 0)
-        self.wake()
+        over = {g for g in gpus if self.grant_number[g] == number and self.owner[g] >= 0}
+        if over:
+            self.lapsed |= over
+            self.wake()
 
     def wake(self) -> None:
         """Settle this instant once everything in it has happened."""

@@ -1,0 +1,100 @@
+"""A world laid out in arrays, for the compiled engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .cluster import SharedCluster
+from .kernels_near import ClusterArrays
+from .kernels_view import State, WorldArrays
+from .world import SharingWorld
+
+__all__ = ["cluster_arrays", "failure_events", "first_state", "world_arrays"]
+
+KINDS = {"jobs": 0, "halving": 1, "curve": 2}
+
+
+def cluster_arrays(cluster: SharedCluster) -> ClusterArrays:
+    """Units of each GPU."""
+    slot, machine, rack = (x.astype(np.int64) for x in (cluster.slot_of, cluster.machine_of, cluster.rack_of))
+    return ClusterArrays(slot, machine, rack, int(slot.max()) + 1, len(cluster.machines), int(rack.max()) + 1)
+
+
+def world_arrays(world: SharingWorld) -> WorldArrays:
+    """What does not change: entries are the jobs of each phase, by app, phase and number."""
+    apps = world.apps
+    phases, entries = [0], [0]
+    per_phase: list[tuple[float, float, int]] = []
+    rows: list[tuple[int, float, int, int, float, float, float, float]] = []
+    for a, app in enumerate(apps):
+        for k, phase in enumerate(app.phases):
+            seconds = [app.jobs[j].iteration_s for j in phase.jobs]
+            cap = max(app.cap(k, j) for j in phase.jobs)
+            per_phase.append((float(np.median(seconds)), float(sum(phase.iterations)), cap))
+            for j, iterations in sorted(zip(phase.jobs, phase.iterations, strict=True)):
+                job = app.jobs[j]
+                work = iterations * job.iteration_s
+                loss = job.loss
+                rows.append((a, work, app.cap(k, j), job.gang, job.optimism, loss.start, loss.end, loss.rate))
+            entries.append(len(rows))
+        phases.append(len(per_phase))
+    table = np.array(rows, dtype=np.float64).reshape(-1, 8)
+    each = np.array(per_phase, dtype=np.float64).reshape(-1, 3)
+    n = world.cluster.n_gpus
+    return WorldArrays(
+        arrival=np.array([app.arrival_s for app in apps], dtype=np.float64),
+        kind=np.array([KINDS[app.kind] for app in apps], dtype=np.int64),
+        slowdown=np.array([app.slowdown.levels for app in apps], dtype=np.float64).reshape(-1, 4),
+        alone=np.array([app.total_work_s / min(n, app.max_gpus) for app in apps], dtype=np.float64),
+        phases=np.array(phases, dtype=np.int64),
+        entries=np.array(entries, dtype=np.int64),
+        median=each[:, 0].copy(),
+        iterations=each[:, 1].copy(),
+        top_cap=each[:, 2].astype(np.int64),
+        app_of=table[:, 0].astype(np.int64),
+        work=table[:, 1].copy(),
+        cap=table[:, 2].astype(np.int64),
+        gang=table[:, 3].astype(np.int64),
+        optimism=table[:, 4].copy(),
+        loss=table[:, 5:].copy(),
+        lease=float(world.lease_s),
+        checkpoint=float(world.checkpoint_s),
+        container=float(world.container_s),
+        convention=1 if world.convention == "slowest" else 0,
+    )
+
+
+def first_state(world: SharingWorld) -> State:
+    """Before anything has happened."""
+    n, gpus = len(world.apps), world.cluster.n_gpus
+    jobs = sum(len(p.jobs) for app in world.apps for p in app.phases)
+    return State(
+        owner=np.full(gpus, -1, dtype=np.int64),
+        entry=np.full(gpus, -1, dtype=np.int64),
+        lapsed=np.zeros(gpus, dtype=np.bool_),
+        down=np.zeros(gpus, dtype=np.bool_),
+        expiry=np.full(gpus, np.inf),
+        active=np.zeros(n, dtype=np.bool_),
+        phase=np.full(n, -1, dtype=np.int64),
+        integral_at=np.zeros(n),
+        attained=np.zeros(n),
+        since=np.zeros(n),
+        started=np.full(n, np.nan),
+        left=np.zeros(jobs),
+        rate=np.zeros(jobs),
+        resumes=np.zeros(jobs),
+        finish=np.full(jobs, np.inf),
+        ran=np.zeros(jobs, dtype=np.bool_),
+        alive=np.zeros(jobs, dtype=np.bool_),
+        gpus=np.zeros(jobs, dtype=np.int64),
+        clock=np.zeros(3),
+    )
+
+
+def failure_events(world: SharingWorld) -> npt.NDArray[np.float64]:
+    """Failures and repairs by time: seconds, kind (0 machine down, 1 up, 2 app), which."""
+    rows = [(f.at_s, 0.0, float(f.machine)) for f in world.machine_failures]
+    rows += [(f.at_s + f.repair_s, 1.0, float(f.machine)) for f in world.machine_failures]
+    rows += [(f.at_s, 2.0, float(f.app)) for f in world.app_failures]
+    return np.array(sorted(rows, key=lambda row: row[0]), dtype=np.float64).reshape(-1, 3)

@@ -1,0 +1,196 @@
+"""The event loop, compiled: see `reference` for what happens in an instant and in which order."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .kernels_policies import assign
+from .kernels_split import account, divide, take
+from .kernels_view import contention
+
+__all__ = ["run"]
+
+
+@njit(cache=True)
+def _leave(w, s, a, now, completed, out):  # type: ignore[no-untyped-def]
+    account(s, a, now)
+    for g in range(s.owner.shape[0]):
+        if s.owner[g] == a:
+            take(s, g)
+            s.entry[g] = -1
+    p = w.phases[a] + s.phase[a]
+    for e in range(w.entries[p], w.entries[p + 1]):
+        s.alive[e] = False
+        s.finish[e] = np.inf
+    s.active[a] = False
+    s.clock[2] -= 1
+    out[a, 0], out[a, 1], out[a, 2] = s.started[a], now, 1.0 if completed else 0.0
+    out[a, 3], out[a, 4] = s.attained[a], contention(w, s, a, now)
+
+
+@njit(cache=True)
+def _next_phase(w, s, a):  # type: ignore[no-untyped-def]
+    s.phase[a] += 1
+    p = w.phases[a] + s.phase[a]
+    for e in range(w.entries[p], w.entries[p + 1]):
+        s.alive[e] = True
+        s.left[e] = w.work[e]
+
+
+@njit(cache=True)
+def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[no-untyped-def]
+    """Simulate until all apps have ended, nothing can happen, or `max_s` is past.
+
+    Parameters
+    ----------
+    events : array, shape (n, 3)
+        Failures: seconds, kind (0: machine down, 1: machine up, 2: app), which; by time.
+    out : array, shape (apps, 5)
+        Start, end, whether completed, GPU seconds, N_avg.
+
+    Returns
+    -------
+    (array, array, array, array)
+        Grants: seconds, app, first of its GPUs in the last, GPUs; and whether each app has ended.
+    """
+    size, n_apps = s.owner.shape[0], w.arrival.shape[0]
+    ended = np.zeros(n_apps, np.bool_)
+    given = np.full(size, -1, np.int64)
+    changed = np.zeros(n_apps, np.bool_)
+    grant_s, grant_app = np.empty(1024), np.empty(1024, np.int64)
+    grant_first, grant_gpus = np.zeros(1025, np.int64), np.empty(8192, np.int64)
+    grants = 0
+    arriving, event = 0, 0
+    next_arrival = w.arrival[0] if n_apps else np.inf
+    present = np.empty(n_apps, np.int64)
+    while not ended.all():
+        now = next_arrival
+        for g in range(size):
+            e = s.entry[g]
+            if e >= 0 and s.owner[g] == w.app_of[e] and s.finish[e] < now:
+                now = s.finish[e]
+            if s.expiry[g] < now:
+                now = s.expiry[g]
+        if event < events.shape[0] and events[event, 0] < now:
+            now = events[event, 0]
+        if now > max_s or now == np.inf:
+            break
+        s.clock[0] += s.clock[2] * (now - s.clock[1])
+        s.clock[1] = now
+        changed[:] = False
+        # jobs that are done, by app and number: entries stand in that order
+        due = np.empty(size, np.int64)
+        n_due = 0
+        for g in range(size):
+            e = s.entry[g]
+            if e >= 0 and s.alive[e] and s.finish[e] == now and s.owner[g] == w.app_of[e]:
+                known = False
+                for i in range(n_due):
+                    known = known or due[i] == e
+                if not known:
+                    due[n_due] = e
+                    n_due += 1
+        for e in np.sort(due[:n_due]):
+            a = w.app_of[e]
+            s.alive[e] = False
+            s.finish[e] = np.inf
+            changed[a] = True
+            p = w.phases[a] + s.phase[a]
+            more = False
+            for other in range(w.entries[p], w.entries[p + 1]):
+                more = more or s.alive[other]
+            if more:
+                continue
+            if p + 1 == w.phases[a + 1]:
+                _leave(w, s, a, now, True, out)
+                ended[a] = True
+            else:
+                _next_phase(w, s, a)
+        first_event = event
+        while event < events.shape[0] and events[event, 0] == now:
+            if events[event, 1] < 2:
+                for g in range(size):
+                    if c.machine[g] == int(events[event, 2]):
+                        s.down[g] = events[event, 1] == 0
+                        a = s.owner[g]
+                        if s.down[g] and a >= 0:
+                            account(s, a, now)
+                            take(s, g)
+                            changed[a] = True
+            event += 1
+        for i in range(first_event, event):
+            a = int(events[i, 2])
+            if events[i, 1] == 2 and s.active[a]:
+                _leave(w, s, a, now, False, out)
+                ended[a] = True
+        while arriving < n_apps and next_arrival == now:
+            s.active[arriving] = True
+            s.clock[2] += 1
+            s.integral_at[arriving] = s.clock[0]
+            s.since[arriving] = now
+            _next_phase(w, s, arriving)
+            arriving += 1
+            next_arrival = now + (w.arrival[arriving] - now) if arriving < n_apps else np.inf
+        for g in range(size):
+            if s.expiry[g] == now:
+                s.expiry[g] = np.inf
+                s.lapsed[g] = s.owner[g] >= 0
+        for a in range(arriving):
+            if changed[a] and s.active[a]:
+                divide(c, w, s, a, now)
+        # the policy
+        offered = np.zeros(size, np.bool_)
+        for g in range(size):
+            offered[g] = s.lapsed[g] or (s.owner[g] < 0 and not s.down[g])
+        count = 0
+        for a in range(arriving):
+            if s.active[a]:
+                present[count] = a
+                count += 1
+        if count == 0 or not offered.any():
+            continue
+        for i in range(count):
+            account(s, present[i], now)
+        assign(c, w, s, code, now, offered, present[:count], lease_s, given)
+        changed[:] = False
+        for g in range(size):
+            a = s.owner[g]
+            if s.lapsed[g] and given[g] != a:
+                changed[a] = True
+                account(s, a, now)
+                take(s, g)
+        for i in range(count):
+            a = present[i]
+            won = False
+            for g in range(size):
+                if given[g] == a:
+                    won = True
+                    if s.owner[g] != a:
+                        changed[a] = True
+                    s.owner[g] = a
+                    s.lapsed[g] = False
+                    s.expiry[g] = now + w.lease if preempts and w.lease < np.inf else np.inf
+            if not won:
+                continue
+            if np.isnan(s.started[a]):
+                s.started[a] = now
+            if grants == grant_s.shape[0]:
+                grant_s = np.concatenate((grant_s, np.empty(grants)))
+                grant_app = np.concatenate((grant_app, np.empty(grants, np.int64)))
+                grant_first = np.concatenate((grant_first, np.zeros(grants, np.int64)))
+            total = grant_first[grants]
+            if total + size > grant_gpus.shape[0]:
+                grant_gpus = np.concatenate((grant_gpus, np.empty(total + size, np.int64)))
+            grant_s[grants], grant_app[grants] = now, a
+            for g in range(size):
+                if s.owner[g] == a:
+                    grant_gpus[total] = g
+                    total += 1
+            grants += 1
+            grant_first[grants] = total
+        for i in range(count):
+            if changed[present[i]]:
+                divide(c, w, s, present[i], now)
+    total = grant_first[grants]
+    return grant_s[:grants], grant_app[:grants], grant_first[: grants + 1], grant_gpus[:total], ended

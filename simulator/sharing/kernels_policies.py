@@ -1,0 +1,200 @@
+"""Policies, compiled: see `policy` and `policies`. `given` says for each GPU on offer the app that gets it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .kernels_near import choose
+from .kernels_view import contention, gang_of, left_of, left_work, machines_of, remaining, speed, wanted
+
+__all__ = ["CODES", "assign"]
+
+CODES = {
+    "fifo": 0, "tiresias": 1, "tiresias-2q": 2, "drf": 3, "optimus": 4, "srsf": 5, "gandiva": 6, "slaq": 7, "srtf": 8,
+    "finish-time": 9,
+}  # fmt: skip
+"""Compiled policies: below 3 apps in order, below 6 GPU by GPU, then the best offer."""
+
+QUEUE_S = 3250.0
+
+
+@njit(cache=True)
+def _take_near(c, pool, have, mine, n, out):  # type: ignore[no-untyped-def]
+    """`n` GPUs of the pool: the app's own of before (`mine`) first, then the nearest; into `out`."""
+    size = pool.shape[0]
+    got = 0
+    rest = pool.copy()
+    near = have.copy()
+    for g in range(size):
+        if got < n and pool[g] and mine[g]:
+            out[g] = near[g] = True
+            rest[g] = False
+            got += 1
+    return got + choose(c, rest, n - got, near, out)
+
+
+@njit(cache=True)
+def _key(c, w, s, code, a, now, n, gang):  # type: ignore[no-untyped-def]
+    if code == 0:
+        return w.arrival[a]
+    if code == 1:
+        return s.attained[a]
+    if code == 2:
+        return (1e12 if s.attained[a] >= QUEUE_S else 0.0) + w.arrival[a]
+    if code == 3:
+        return float(n)
+    if code == 4:
+        return -np.inf if n < gang or n == 0 else -((n + 1) / n)
+    return left_work(w, s, a, now)
+
+
+@njit(cache=True)
+def _score(c, w, s, code, a, now, gpus, lease_s, counts):  # type: ignore[no-untyped-def]
+    gang = gang_of(w, s, a)
+    if code == 9:
+        has = s.owner == a
+        n, racks = machines_of(c, has, counts)
+        ideal = contention(w, s, a, now) * w.alone[a]
+        return (now - w.arrival[a] + remaining(w, s, a, now, n, counts, racks, gang)) / ideal
+    n, racks = machines_of(c, gpus, counts)
+    if code == 8:
+        return -remaining(w, s, a, now, n, counts, racks, gang)
+    pace = speed(w, s, a, n, counts, racks, gang)
+    if code == 6:
+        return pace / min(n, wanted(w, s, a))
+    p = w.phases[a] + s.phase[a]
+    left = 0.0
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            left += left_of(s, e, now)
+    done = min(1.0, pace * lease_s / left) if left > 0 else 1.0
+    fall = 0.0
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            before = 1.0 - left_of(s, e, now) / w.work[e]
+            after = before + done * (1.0 - before)
+            start, end, rate = w.loss[e]
+            fall += (end + (start - end) * np.exp(-rate * before)) - (end + (start - end) * np.exp(-rate * after))
+    return fall
+
+
+@njit(cache=True)
+def _in_order(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no-untyped-def]
+    keys = np.empty(apps.shape[0])
+    for i in range(apps.shape[0]):
+        keys[i] = _key(c, w, s, code, apps[i], now, 0, 0)
+    for i in np.argsort(keys, kind="mergesort"):
+        if not pool.any():
+            break
+        a = apps[i]
+        have = held == a
+        kept = have.sum()
+        n = min(max(0, wanted(w, s, a) - kept), pool.sum())
+        if n + kept < gang_of(w, s, a):
+            continue
+        out = np.zeros(pool.shape[0], np.bool_)
+        _take_near(c, pool, have, (s.owner == a) & s.lapsed, n, out)
+        for g in range(pool.shape[0]):
+            if out[g]:
+                given[g] = a
+                pool[g] = False
+
+
+@njit(cache=True)
+def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no-untyped-def]
+    count = apps.shape[0]
+    kept = np.zeros(count, np.int64)
+    room = np.zeros(count, np.int64)
+    gang = np.zeros(count, np.int64)
+    has = np.zeros(count, np.int64)
+    key = np.zeros(count)
+    able = np.zeros(count, np.bool_)
+    for i in range(count):
+        a = apps[i]
+        kept[i] = has[i] = (held == a).sum()
+        room[i] = max(0, wanted(w, s, a) - kept[i])
+        gang[i] = gang_of(w, s, a)
+        able[i] = room[i] > 0
+        key[i] = _key(c, w, s, code, a, now, has[i], gang[i])
+    while pool.any():
+        first = -1
+        for i in range(count):
+            if able[i] and (first < 0 or key[i] < key[first]):
+                first = i
+        if first < 0:
+            break
+        a = apps[first]
+        n = 1 if has[first] >= gang[first] else gang[first] - has[first]
+        if has[first] - kept[first] + n > room[first] or pool.sum() < n:
+            able[first] = False
+            continue
+        out = np.zeros(pool.shape[0], np.bool_)
+        _take_near(c, pool, (held == a) | (given == a), (s.owner == a) & s.lapsed, n, out)
+        for g in range(pool.shape[0]):
+            if out[g]:
+                given[g] = a
+                pool[g] = False
+        has[first] += n
+        key[first] = _key(c, w, s, code, a, now, has[first], gang[first])
+
+
+@njit(cache=True)
+def _best_offer(c, w, s, code, now, pool, held, apps, given, lease_s):  # type: ignore[no-untyped-def]
+    count, size = apps.shape[0], pool.shape[0]
+    able = np.ones(count, np.bool_)
+    fresh = np.zeros(count, np.bool_)
+    score = np.zeros(count)
+    offer = np.zeros((count, size), np.bool_)
+    counts = np.zeros(c.n_machines, np.int64)
+    for i in range(count):
+        able[i] = wanted(w, s, apps[i]) - (held == apps[i]).sum() > 0
+    while pool.any():
+        for i in range(count):
+            if not able[i] or fresh[i]:
+                continue
+            a = apps[i]
+            have = held == a
+            kept = have.sum()
+            n = min(wanted(w, s, a) - kept, pool.sum())
+            offer[i, :] = False
+            if n + kept < gang_of(w, s, a):
+                able[i] = False
+                continue
+            _take_near(c, pool, have, (s.owner == a) & s.lapsed, n, offer[i])
+            score[i] = _score(c, w, s, code, a, now, have | offer[i], lease_s, counts)
+            fresh[i] = True
+        best = -1
+        for i in range(count):
+            if able[i] and (
+                best < 0 or score[i] > score[best] or (score[i] == score[best] and offer[i].sum() > offer[best].sum())
+            ):
+                best = i
+        if best < 0:
+            break
+        able[best] = False
+        for g in range(size):
+            if offer[best, g]:
+                given[g] = apps[best]
+                pool[g] = False
+                for i in range(count):
+                    if offer[i, g]:
+                        fresh[i] = False
+
+
+@njit(cache=True)
+def assign(c, w, s, code, now, offered, apps, lease_s, given):  # type: ignore[no-untyped-def]
+    """Who gets the GPUs on offer; `given` is −1 where nobody."""
+    size = offered.shape[0]
+    pool = offered.copy()
+    held = np.full(size, -1, np.int64)
+    for g in range(size):
+        if s.owner[g] >= 0 and not s.lapsed[g]:
+            held[g] = s.owner[g]
+    given[:] = -1
+    if code < 3:
+        _in_order(c, w, s, code, now, pool, held, apps, given)
+    elif code < 6:
+        _gpu_by_gpu(c, w, s, code, now, pool, held, apps, given)
+    else:
+        _best_offer(c, w, s, code, now, pool, held, apps, given, lease_s)

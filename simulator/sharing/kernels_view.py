@@ -1,0 +1,235 @@
+"""What agents say, compiled: see `agent.AppView`. Entries are jobs in phases, by app, phase and number."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+__all__ = ["State", "WorldArrays", "contention", "gang_of", "left_work", "machines_of", "remaining", "speed", "wanted"]
+
+CURVE = 2
+SLOWEST = 1
+
+
+class WorldArrays(NamedTuple):
+    """What does not change."""
+
+    arrival: np.ndarray  # per app, seconds
+    kind: np.ndarray  # 0 jobs, 1 halving, 2 curve
+    slowdown: np.ndarray  # (apps, 4)
+    alone: np.ndarray  # B / min(R_C, demand): T_id without contention
+    phases: np.ndarray  # first phase of each app, and their number
+    entries: np.ndarray  # first entry of each phase, and their number
+    median: np.ndarray  # per phase: median seconds of an iteration of its jobs
+    iterations: np.ndarray  # per phase: sum over its jobs
+    top_cap: np.ndarray  # per phase: the most GPUs that one of its jobs can use
+    app_of: np.ndarray  # per entry
+    work: np.ndarray  # per entry: GPU seconds
+    cap: np.ndarray
+    gang: np.ndarray
+    optimism: np.ndarray
+    loss: np.ndarray  # (entries, 3): start, end, rate
+    lease: float
+    checkpoint: float
+    container: float
+    convention: int  # 0 fluid, 1 slowest
+
+
+class State(NamedTuple):
+    """What changes."""
+
+    owner: np.ndarray  # per GPU: app, or −1
+    entry: np.ndarray  # per GPU: the entry that it works for
+    lapsed: np.ndarray
+    down: np.ndarray
+    expiry: np.ndarray  # per GPU: when its lease is over
+    active: np.ndarray  # per app
+    phase: np.ndarray
+    integral_at: np.ndarray  # per app: integral of the number of apps at its arrival
+    attained: np.ndarray
+    since: np.ndarray
+    started: np.ndarray
+    left: np.ndarray  # per entry, at `resumes`
+    rate: np.ndarray
+    resumes: np.ndarray
+    finish: np.ndarray
+    ran: np.ndarray
+    alive: np.ndarray
+    gpus: np.ndarray  # per entry: GPUs that it was given
+    clock: np.ndarray  # integral, counted at, number of active apps
+
+
+@njit(cache=True)
+def left_of(s, e, now):  # type: ignore[no-untyped-def]
+    """GPU seconds that are left of an entry."""
+    if now <= s.resumes[e]:
+        return s.left[e]
+    return max(s.left[e] - (now - s.resumes[e]) * s.rate[e], 0.0)
+
+
+@njit(cache=True)
+def contention(w, s, a, now):  # type: ignore[no-untyped-def]
+    """N_avg of an app."""
+    lived = now - w.arrival[a]
+    if lived > 0:
+        return (s.clock[0] - s.integral_at[a]) / lived
+    return max(s.clock[2], 1.0)
+
+
+@njit(cache=True)
+def gang_of(w, s, a):  # type: ignore[no-untyped-def]
+    """The fewest GPUs with which a job of the app's phase runs."""
+    p = w.phases[a] + s.phase[a]
+    least = 1 << 30
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            least = min(least, w.gang[e])
+    return least
+
+
+@njit(cache=True)
+def wanted(w, s, a):  # type: ignore[no-untyped-def]
+    """GPUs that the jobs of the app's phase could use."""
+    p = w.phases[a] + s.phase[a]
+    total = 0
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            total += w.cap[e]
+    return total
+
+
+@njit(cache=True)
+def machines_of(c, mask, counts):  # type: ignore[no-untyped-def]
+    """GPUs of a mask on each machine, into `counts`; returns (GPUs, racks)."""
+    counts[:] = 0
+    rack = np.zeros(c.n_racks, np.bool_)
+    n = racks = 0
+    for g in range(mask.shape[0]):
+        if mask[g]:
+            counts[c.machine[g]] += 1
+            n += 1
+            if not rack[c.rack[g]]:
+                rack[c.rack[g]] = True
+                racks += 1
+    return n, racks
+
+
+@njit(cache=True)
+def shape_level(counts, racks, each, jobs):  # type: ignore[no-untyped-def]
+    """`Shape.level`."""
+    if each <= 1:
+        return 0
+    hold = 0
+    for m in range(counts.shape[0]):
+        hold += counts[m] // each
+    if hold >= jobs:
+        return 1
+    return 2 if racks <= 1 else 3
+
+
+@njit(cache=True)
+def phase_left(w, s, a, ahead, now):  # type: ignore[no-untyped-def]
+    """GPU seconds that the agent believes are left of the phase `ahead` of the present one."""
+    p = w.phases[a] + s.phase[a]
+    if ahead > 0:
+        return w.iterations[p + ahead] * w.median[p]
+    total = 0.0
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            left = left_of(s, e, now)
+            if w.kind[a] == CURVE:
+                left = left * (1.0 + (w.optimism[e] - 1.0) * left / w.work[e])
+            total += left
+    return total
+
+
+@njit(cache=True)
+def phases_ahead(w, s, a):  # type: ignore[no-untyped-def]
+    """Phases that the agent counts, the present one included."""
+    if w.kind[a] == CURVE:
+        return 1
+    return w.phases[a + 1] - w.phases[a] - s.phase[a]
+
+
+@njit(cache=True)
+def left_work(w, s, a, now):  # type: ignore[no-untyped-def]
+    """`AppView.left_s`."""
+    total = 0.0
+    for k in range(phases_ahead(w, s, a)):
+        total += phase_left(w, s, a, k, now)
+    return total
+
+
+@njit(cache=True)
+def _phase_jobs(w, s, a, ahead):  # type: ignore[no-untyped-def]
+    p = w.phases[a] + s.phase[a]
+    if ahead > 0:
+        return w.entries[p + ahead + 1] - w.entries[p + ahead], w.top_cap[p + ahead]
+    jobs = cap = 0
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            jobs += 1
+            cap = max(cap, w.cap[e])
+    return jobs, cap
+
+
+@njit(cache=True)
+def speed(w, s, a, n, counts, racks, gang):  # type: ignore[no-untyped-def]
+    """`AppView.speed`."""
+    if n < gang:
+        return 0.0
+    jobs, cap = _phase_jobs(w, s, a, 0)
+    running = min(jobs, max(n // max(gang, 1), 1))
+    each = min(cap, max(n // running, 1))
+    return min(n, jobs * cap) / w.slowdown[a, shape_level(counts, racks, each, running)]
+
+
+@njit(cache=True)
+def _last_job(works, n, cap):  # type: ignore[no-untyped-def]
+    count = works.shape[0]
+    ranked = np.sort(works)[::-1]
+    last = 0.0
+    if n >= count:
+        base, more = n // count, n % count
+        for k in range(count):
+            last = max(last, ranked[k] / min(cap, base + (1 if k < more else 0)))
+        return last
+    ends = np.zeros(n)
+    for k in range(count):
+        first = 0
+        for i in range(1, n):
+            if ends[i] < ends[first]:
+                first = i
+        ends[first] += ranked[k]
+    return ends.max()
+
+
+@njit(cache=True)
+def remaining(w, s, a, now, n, counts, racks, gang):  # type: ignore[no-untyped-def]
+    """`AppView.remaining_s`."""
+    if n < gang:
+        return np.inf
+    total = 0.0
+    for k in range(phases_ahead(w, s, a)):
+        work = phase_left(w, s, a, k, now)
+        jobs, cap = _phase_jobs(w, s, a, k)
+        running = min(jobs, max(n // max(gang, 1), 1))
+        each = min(cap, max(n // running, 1))
+        slow = w.slowdown[a, shape_level(counts, racks, each, running)]
+        if w.convention != SLOWEST:
+            seconds = work / min(n, jobs * cap)
+        elif k == 0:
+            p = w.phases[a] + s.phase[a]
+            works = np.empty(jobs)
+            i = 0
+            for e in range(w.entries[p], w.entries[p + 1]):
+                if s.alive[e]:
+                    works[i] = left_of(s, e, now)
+                    i += 1
+            seconds = _last_job(works, n, cap)
+        else:
+            seconds = _last_job(np.full(jobs, work / jobs), n, cap)
+        total += seconds * slow
+    return total

@@ -1,0 +1,41 @@
+"""`simulate`: many training apps on one cluster under a policy."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ...errors import InputError
+from .policy import Policy
+from .result import SharingResult
+from .world import SharingWorld
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    world: SharingWorld, policy: Policy, *, engine: Literal["auto", "compiled", "simpy"] = "auto"
+) -> SharingResult:
+    """Simulate a shared cluster.
+
+    Parameters
+    ----------
+    world : SharingWorld
+        Cluster, apps, leases, what fails.
+    policy : Policy
+        Who gets GPUs.
+    engine : {"auto", "compiled", "simpy"}
+        Both give the same starts, finishes and grants; ``auto`` takes the compiled one where the policy has it.
+
+    Raises
+    ------
+    InputError
+        If the engine is unknown or the policy has no compiled form, or an app never ends.
+    """
+    from .compiled import has_compiled, simulate_compiled
+    from .reference import simulate_reference
+
+    if engine not in ("auto", "compiled", "simpy"):
+        raise InputError(f"simulate: engine: expected 'auto', 'compiled' or 'simpy' (got {engine!r})")
+    if engine == "compiled" or (engine == "auto" and has_compiled(policy)):
+        return simulate_compiled(world, policy)
+    return simulate_reference(world, policy)
