@@ -8,7 +8,7 @@ added up until it is their turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...errors import RunError
 from .comm import MeshComm
@@ -18,11 +18,10 @@ from .slice_layout import SliceLayout, token_dims
 from .slice_turns import Turn
 from .stage import StageRunner
 from .stage_layout import OperatorRun
+from .stage_tape import Passing
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from .stage import _Microbatch  # pyright: ignore[reportPrivateUsage]
 
 __all__ = ["SliceStage"]
 
@@ -70,7 +69,8 @@ class SliceStage(StageRunner):
             return turn.share
         if turn.microbatch not in self._counted:
             labels = self.inputs(loss.inputs[1], microbatch)
-            self._counted[turn.microbatch] = float(labels.ne(loss.attributes["ignore_index"]).sum())  # pyright: ignore[reportArgumentType, reportCallIssue]
+            left_out = int(cast("int", loss.attributes["ignore_index"]))
+            self._counted[turn.microbatch] = float(labels.numel() - labels.eq(left_out).sum())
         return turn.share / self._counted[turn.microbatch]
 
     # Forward: what later slices read is kept beside that of earlier ones.
@@ -100,7 +100,7 @@ class SliceStage(StageRunner):
             key = self.turns[microbatch].microbatch, name
             self._carried[key], self._due[key] = x, x.new_zeros(x.shape)
 
-    def _operate(self, kept: _Microbatch, i: int, microbatch: int, *, tape: bool, again: bool = False) -> None:
+    def _operate(self, kept: Passing, i: int, microbatch: int, *, tape: bool, again: bool = False) -> None:
         super()._operate(kept, i, microbatch, tape=tape, again=again)
         name = self.layout.operators[i].op.name
         self._carry(self.turns[microbatch], name, kept.values[name])
@@ -114,7 +114,7 @@ class SliceStage(StageRunner):
             self._carried[key] = x.new_empty((*x.shape[:d], self.tokens.length, *x.shape[d + 1 :]))
         self._carried[key].narrow(d, turn.offset, turn.length).copy_(x)
 
-    def _read(self, kept: _Microbatch, run: OperatorRun, k: int, microbatch: int) -> Tensor:
+    def _read(self, kept: Passing, run: OperatorRun, k: int, microbatch: int) -> Tensor:
         """An operand of a slice: its own tokens, or these and all before, as the operator's loops say."""
         turn, name = self.turns[microbatch], run.op.inputs[k]
         cut = token_dims(run.op.parsed.operands[k], self.tokens.loops.get(run.op.name, {}))

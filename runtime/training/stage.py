@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...errors import RunError
@@ -14,35 +13,12 @@ from .operators import compute, contraction_gradient
 from .optimizer import Optimizer, Shard
 from .routes import route
 from .stage_layout import OperatorRun, StageLayout
+from .stage_tape import Passing, Taped, hidden_results
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["StageRunner"]
-
-
-@dataclass(eq=False)
-class _Taped:
-    """One operator of one microbatch: what it read (leaves; None where that is made again) and what it made."""
-
-    run: OperatorRun
-    operands: list[Tensor | None]
-    made: Tensor | None
-    statistics: list[Tensor] = field(default_factory=list)
-    """Sums over devices that its forward pass found, where it is computed again."""
-
-
-@dataclass(eq=False)
-class _Microbatch:
-    """What a microbatch keeps until its backward pass."""
-
-    values: dict[str, Tensor] = field(default_factory=dict)
-    tape: dict[int, _Taped] = field(default_factory=dict)
-    weights: list[tuple[_Taped, Tensor]] = field(default_factory=list)
-    copies: dict[int, Tensor] = field(default_factory=dict)
-    """First operands that later operators share, by the position of the first that reads them so."""
-    shared: dict[int, Tensor] = field(default_factory=dict)
-    """Gradients that those operators made of them."""
 
 
 Slot = tuple[str, str, Layout, Axes]
@@ -90,13 +66,13 @@ class StageRunner:
             lie = route(whole(len(p.full)), p.storage, p.full, p.itemsize, mesh)
             self.weights[name] = lie.run(comm, parameter(name)).clone()
             self.state[name] = optimizer.state(self._to_state[name].run(comm, self.weights[name]))
-        self._running: dict[int, _Microbatch] = {}
+        self._running: dict[int, Passing] = {}
         self._parts: dict[Slot, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}
         self.losses: dict[int, float] = {}
         self._redo = {i: group for group in redo for i in group}
         self._firsts = {run.twin for run in layout.operators if run.twin >= 0}
-        self._hidden = _hidden(layout, redo) - {loss}
+        self._hidden = hidden_results(layout, redo) - {loss}
 
     # A microbatch's life: forward, backward (both halves, or inputs first), weights.
 
@@ -111,7 +87,7 @@ class StageRunner:
             Values of other stages -> shards as they lie here.
         """
         self.comm.phase = "forward"
-        kept = self._running[microbatch] = _Microbatch(dict(received))
+        kept = self._running[microbatch] = Passing(dict(received))
         for i in range(len(self.layout.operators)):
             self._operate(kept, i, microbatch, tape=i not in self._redo)
         if self.loss in kept.values:
@@ -122,7 +98,7 @@ class StageRunner:
         kept.copies.clear()
         return out
 
-    def _operate(self, kept: _Microbatch, i: int, microbatch: int, *, tape: bool, again: bool = False) -> None:
+    def _operate(self, kept: Passing, i: int, microbatch: int, *, tape: bool, again: bool = False) -> None:
         """Run an operator; `again`: for the second time, so that nothing needs to be made a third time."""
         import torch
 
@@ -139,12 +115,12 @@ class StageRunner:
         self.comm.record = None
         if drop:
             left = [None if a else x for a, x in zip(run.again, leaves, strict=True)]
-            kept.tape[i] = _Taped(run, left, None, statistics)
+            kept.tape[i] = Taped(run, left, None, statistics)
         elif tape and any(run.wants):
-            kept.tape[i] = _Taped(run, list(leaves), made)
+            kept.tape[i] = Taped(run, list(leaves), made)
         kept.values[run.op.name] = run.result.run(self.comm, made.detach())
 
-    def _operand(self, kept: _Microbatch, i: int, k: int, microbatch: int) -> Tensor:
+    def _operand(self, kept: Passing, i: int, k: int, microbatch: int) -> Tensor:
         """An operand as the operator reads it, a tensor of its own."""
         run = self.run_of(microbatch, i)
         first = run.twin if run.twin >= 0 else i
@@ -163,11 +139,11 @@ class StageRunner:
         """Share of a microbatch's loss in the iteration's."""
         return 1.0 / self.microbatches
 
-    def _read(self, kept: _Microbatch, run: OperatorRun, k: int, microbatch: int) -> Tensor:
+    def _read(self, kept: Passing, run: OperatorRun, k: int, microbatch: int) -> Tensor:
         """An operand, brought to how the operator reads it."""
         return run.operands[k].run(self.comm, self._value(kept, run.op.inputs[k], microbatch))
 
-    def _value(self, kept: _Microbatch, name: str, microbatch: int) -> Tensor:
+    def _value(self, kept: Passing, name: str, microbatch: int) -> Tensor:
         if name in kept.values:
             return kept.values[name]
         if name in self.weights:
@@ -216,7 +192,7 @@ class StageRunner:
         return found
 
     def _back(
-        self, kept: _Microbatch, i: int, taped: _Taped, gradient: Tensor, found: dict[str, Tensor], weights: bool,
+        self, kept: Passing, i: int, taped: Taped, gradient: Tensor, found: dict[str, Tensor], weights: bool,
         microbatch: int,
     ) -> None:  # fmt: skip
         run = taped.run
@@ -251,7 +227,7 @@ class StageRunner:
     def _found(found: dict[str, Tensor], name: str, gradient: Tensor) -> None:
         found[name] = found[name] + gradient if name in found else gradient
 
-    def _gradients(self, taped: _Taped, operands: list[int], gradient: Tensor, split: bool) -> list[tuple[int, Tensor]]:
+    def _gradients(self, taped: Taped, operands: list[int], gradient: Tensor, split: bool) -> list[tuple[int, Tensor]]:
         """Gradients of some operands, as this device finds them."""
         import torch
 
@@ -328,15 +304,3 @@ class StageRunner:
     def counts(self) -> Counter[str]:
         """Collectives so far: '<pass>.<collective>' -> number."""
         return Counter({name: n for name, n in self.comm.counts.items() if not name.startswith("setup.")})
-
-
-def _hidden(layout: StageLayout, redo: tuple[tuple[int, ...], ...]) -> set[str]:
-    """Results of groups that are made again which nobody outside their group reads."""
-    hidden: set[str] = set()
-    for group in redo:
-        mine = {layout.operators[i].op.name for i in group}
-        outside = {
-            name for i, run in enumerate(layout.operators) if i not in group for name in run.op.inputs if name in mine
-        }
-        hidden |= mine - outside - set(layout.sent)
-    return hidden
