@@ -45,9 +45,26 @@ def why_infeasible(tree: Series, costs: StageCosts, ks: Sequence[int], memory_by
             f"the fewest that a stage may have; allow stages of one device"
         )
     state = float(costs.of_sets(np.ones((1, costs.n_units), bool)).state_bytes[0])
-    more = max(math.ceil(cluster.n_devices * needed / memory_bytes), math.ceil(state / memory_bytes))
-    return InfeasibleError(
+    said = (
         f"{what} fits the memory: a device may use {memory_bytes / GIB:.4g} GiB, and the least with which there is a "
         f"plan is {math.ceil(needed / GIB * 100) / 100:.4g} GiB (weights, gradients and optimiser states of the whole "
-        f"model are {state / GIB:.4g} GiB); use devices with that much, or more devices (about {more})"
+        f"model are {state / GIB:.4g} GiB); use devices with that much"
     )
+    heaviest, least = _heaviest_unit(costs)
+    if least > memory_bytes:  # more devices do not help: replicas keep whole weights
+        operators = [costs.graph.operators[i] for i in costs.units[heaviest]]
+        finer = ", or finer units" if sum(op.heavy for op in operators) > 1 else ""
+        return InfeasibleError(f"{said}{finer}: the unit of {operators[0].name!r} alone needs {least / GIB:.4g} GiB")
+    more = max(math.ceil(cluster.n_devices * needed / memory_bytes), math.ceil(state / memory_bytes))
+    return InfeasibleError(f"{said}, or more devices (about {more})")
+
+
+def _heaviest_unit(costs: StageCosts) -> tuple[int, float]:
+    """The unit that needs the most bytes on a device with one of the smallest microbatches in flight, and how many."""
+    sets = costs.of_sets(np.eye(costs.n_units, dtype=bool))
+    b, d = min(
+        ((b, d) for b in costs.microbatches for d in costs.devices if costs.column(b, d) >= 0),
+        key=lambda pair: (pair[0] / pair[1], pair[0]),
+    )
+    bytes_ = costs.memory(sets, b, d, b)
+    return int(bytes_.argmax()), float(bytes_.max())

@@ -85,6 +85,12 @@ def test_infeasible_says_the_smallest_change(uno: Graph):
         plan(uno, with_memory(FOUR, 0.97 * needed / 0.9), global_batch=64)
 
 
+def test_infeasible_for_one_unit_names_it():
+    """More devices do not help where one layer's weights do not fit."""
+    with pytest.raises(InfeasibleError, match=r"devices with that much: the unit of 'post\.0' alone needs [\d.]+ GiB$"):
+        plan(zoo_graph("dlrm-3"), with_memory(EIGHT, 0.5), global_batch=64)
+
+
 def test_sequential_option_isolates_the_gain(uno: Graph):
     """Same units, prices and search: all that differs is that each stage waits for the one before it."""
     chain = plan(uno, EIGHT, global_batch=1024, options={"topology": "chain", "same_microbatch": True})
