@@ -28,7 +28,7 @@ def compare_training_plans(plans: list[Path], *, rounds: int, seed: int, csv: Pa
     from ..files import check_target, write_text
     from ..runtime.training.compare import WITHIN, compare_training
     from ..simulator.training.plan import TrainingPlan
-    from ..simulator.training.plan_graph import planned_graph
+    from ..simulator.training.plan_graph import known_graph, planned_graph
 
     if rounds < 1:
         raise InputError(f"--rounds: expected a positive integer (got {rounds})")
@@ -37,11 +37,12 @@ def compare_training_plans(plans: list[Path], *, rounds: int, seed: int, csv: Pa
     loaded = {str(path): TrainingPlan.load(path) for path in plans}
     first, graph = None, None
     for path, plan in loaded.items():
-        found = planned_graph(plan, path)
+        planned_graph(plan, path)  # checks it
+        found = known_graph(plan, path)  # in its own order: plans may have orders of their own
         check_here(plan, sum(m.hosts * m.devices for m in plan.meshes))
         if first is None or graph is None:
             first, graph = path, found
-        elif found.digest != graph.digest:
+        elif found is None or found.digest != graph.digest:
             raise InputError(f"{path}: trains another model than {first}; compare plans for the same model")
     if graph is None:
         raise InputError("compare: expected plan files (got none)")

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from meshwright.cli import run
+from meshwright.errors import InputError
 from meshwright.planners.training import TRAINING_PLANNERS, planner_options
+from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.simulator.training import simulate_training
 from meshwright.simulator.training.plan import TrainingPlan
 from meshwright.simulator.training.plan_graph_words import stage_graph
@@ -156,3 +158,20 @@ def test_graphs_of_branches(say: Say, name: str, branches: int):
     assert document["name"] == name
     layers = {"mmt": 8, "candle-uno": 4, "dlrm": 4}[name.rstrip("-0123456789")]
     assert document["layers"] >= branches * layers
+
+
+def test_plans_with_orders_of_their_own_are_of_one_model(say: Say, monkeypatch: pytest.MonkeyPatch):
+    """A sequential plan and one of a stage graph count their stages in different orders of the same operators."""
+    from meshwright.runtime.training import compare
+
+    def reached(plans: dict[str, TrainingPlan], graph: Graph, **rest: object) -> None:
+        assert graph.digest == zoo_graph("tiny-mmt").digest
+        raise InputError(f"reached with {', '.join(plans)}")
+
+    for planner, more in (("graphpipe", "-o devices=[1]"), ("pipedream", ""), ("piper", "")):
+        say(f"{PLAN} --planner {planner} {more} --out {planner}.json")
+    monkeypatch.setattr(compare, "compare_training", reached)
+    err = say("compare graphpipe.json pipedream.json piper.json", code=2, err=True)
+    assert "reached with graphpipe.json, pipedream.json, piper.json" in err
+    say("plan --models tiny-mlp --cluster 1x4:cpu-core --global-batch 16 --planner pipedream --out other.json")
+    assert "trains another model" in say("compare pipedream.json other.json", code=2, err=True)
