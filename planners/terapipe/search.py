@@ -63,27 +63,33 @@ class Search:
             self.coarse = self.unit
         self.evaluations = 0
         self.tight: list[tuple[float, Layout]] = []
+        self.hopeless: list[tuple[float, Layout]] = []
         self.refused: list[MeshwrightError] = []
 
-    def candidates(self, layout: Layout, unit: int) -> list[Candidate]:
+    def candidates(self, layout: Layout, unit: int, *, whole: bool = False) -> list[Candidate]:
         """The layout's best slices under each schedule, with the least recomputation that fits; none if it cannot be.
 
-        Heads that cannot be cut so, groups of samples that do not make up a replica's batch: other layouts may do.
+        Heads that cannot be cut so, groups of samples that do not make up a replica's batch: other layouts may do. One
+        whose weights and optimiser states alone do not fit is not sliced, unless `whole` asks what it would need.
         """
         try:
-            return self._candidates(layout, unit)
+            return self._candidates(layout, unit, whole)
         except (InputError, InfeasibleError) as error:
             self.refused.append(error)
             return []
 
-    def _candidates(self, layout: Layout, unit: int) -> list[Candidate]:
+    def _candidates(self, layout: Layout, unit: int, whole: bool) -> list[Candidate]:
         kinds: tuple[Recompute, ...] = ("none", "selective", "full")
         recompute = kinds if self.options.recompute == "auto" else (self.options.recompute,)
         if self.options.recompute == "auto" and self.profile is not None:
             recompute = ("none", "full")  # nothing was measured of parts of blocks
         schedules: tuple[Schedule, ...] = ("terapipe", "terapipe_1f1b")
         wanted = schedules if self.options.schedule == "auto" else (self.options.schedule,)
-        pipelines: dict[Recompute, Pipeline] = {}
+        pipelines: dict[Recompute, Pipeline] = {recompute[0]: self._pipeline(layout, recompute[0])}
+        state = max(cell.plan.state_bytes for cell in pipelines[recompute[0]].cells)
+        if state > self.memory and not whole:
+            self.hopeless.append((state, layout))
+            return []
         found: list[Candidate] = []
         for schedule in wanted:
             for kept in recompute:
@@ -171,6 +177,8 @@ class Search:
 
     def why(self) -> MeshwrightError:
         """What would fit; where no layout was possible at all, why the first was not."""
+        if not self.tight and self.hopeless:
+            self.candidates(min(self.hopeless, key=lambda x: x[0])[1], self.coarse, whole=True)
         if not self.tight:
             return self.refused[0]
         needs, layout = min(self.tight, key=lambda x: x[0])
