@@ -70,6 +70,17 @@ def test_simulated_as_the_closed_form_says(graph, degrees, overlap):
     assert made.predicted["simulated_s"] == simulate_training(made).seconds
 
 
+def test_groups_of_several_sizes_are_simulated_so():
+    """Five samples in groups of three and two: the mean microbatch is neither, messages and activations are each's own."""
+    made = plan(UNTIED, NODE, global_batch=10, options={"pipe": 4, "data": 2, "samples": [3, 2]})
+    assert {e.samples for e in made.slices} == {4, 6}
+    result = simulate_training(made)
+    assert result.seconds == pytest.approx(made.predicted["seconds"], rel=1e-9)
+    stage = made.stages[1]
+    kept = stage.state_bytes + made.microbatches * stage.activation_bytes + stage.work_bytes
+    assert result.peak_bytes[1] == pytest.approx(kept, rel=0.01)  # kept scores are not in proportion to tokens
+
+
 def test_equal_cells_are_the_papers_formula():
     """Stages 2 to K - 1 are equal; with the ends' times put to theirs, Eq. 2.5 in each direction to the last digit."""
     made = plan(UNTIED, NODE, global_batch=4, options={"pipe": 8, "samples": 1})
