@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import runpy
 from pathlib import Path
 
 from meshwright.planners.terapipe import TeraPipeOptions
@@ -16,6 +17,14 @@ def test_the_example_runs(tmp_path, monkeypatch):
     for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S):
         exec(code, {})
     assert (tmp_path / "plan.json").stat().st_size > 1000
+
+
+def test_the_example_file_runs(capsys):
+    runpy.run_path(str(PAGE.parents[1] / "examples" / "terapipe.py"))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if " s an iteration, devices idle" in line]
+    assert [row[0] for row in rows] == ["none", "uniform", "dp"]
+    seconds = [float(row[1]) for row in rows]
+    assert seconds == sorted(seconds, reverse=True)
 
 
 def test_every_option_is_named_with_its_default():
