@@ -71,7 +71,7 @@ def test_simulated_as_the_closed_form_says(graph, degrees, overlap):
 
 
 def test_groups_of_several_sizes_are_simulated_so():
-    """Five samples in groups of three and two: the mean microbatch is neither, messages and activations are each's own."""
+    """Three and two samples: the mean microbatch is neither, messages and activations are each group's own."""
     made = plan(UNTIED, NODE, global_batch=10, options={"pipe": 4, "data": 2, "samples": [3, 2]})
     assert {e.samples for e in made.slices} == {4, 6}
     result = simulate_training(made)
