@@ -15,7 +15,7 @@ from ...errors import InputError
 from .greedy_kernel import BACKWARD, FORWARD, greedy
 from .stage_graph import StageGraph
 
-__all__ = ["greedy_orders", "greedy_schedules", "order_text", "passes_in_flight"]
+__all__ = ["greedy_passes", "greedy_schedules", "order_text", "passes_in_flight"]
 
 Bytes = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int64]
@@ -78,11 +78,11 @@ def greedy_schedules(
     return found
 
 
-def greedy_orders(stages: StageGraph) -> list[str]:
-    """The passes of every stage of a plan, as `StageEntry.order` says them."""
+def greedy_passes(stages: StageGraph) -> list[Bytes]:
+    """The passes of every stage of a plan."""
     b = np.array([s.config.microbatch for s in stages.stages], np.int64)
     seconds = np.array([s.seconds[:2] for s in stages.stages])
-    return [order_text(passes) for passes in greedy_schedules(stages.global_batch, b, seconds, stages.successors)]
+    return greedy_schedules(stages.global_batch, b, seconds, stages.successors)
 
 
 def order_text(passes: Bytes) -> str:
