@@ -123,13 +123,14 @@ class AppView:
 
     @cached_property
     def ideal_s(self) -> float:
-        """T_id: alone on 1/N_avg of the cluster, no slowdown."""
-        return self.contention * self.app.total_work_s / min(self.cluster_gpus, self.app.max_gpus)
+        """T_id as the agent believes: alone on 1/N_avg of the cluster, no slowdown."""
+        work = self.app.believed_work * self.app.total_work_s
+        return self.contention * work / min(self.cluster_gpus, self.app.max_gpus)
 
     @cached_property
     def left_s(self) -> float:
         """GPU seconds that it believes are left, all phases."""
-        return sum(self._phase_works())
+        return self.app.believed_work * sum(self._phase_works())
 
     def rho(self, shape: Shape) -> float:
         """ρ if it had GPUs of this shape until it is done; infinite where it could not run."""
@@ -145,7 +146,7 @@ class AppView:
             jobs, cap = self._phase_jobs(k)
             running = min(jobs, max(n // max(self.gang, 1), 1))
             each = min(cap, max(n // running, 1))
-            slowdown = self.app.slowdown.levels[shape.level(each, running)]
+            slowdown = self.app.estimated_slowdown.levels[shape.level(each, running)]
             if self.convention == "fluid":
                 seconds = work / min(n, jobs * cap)
             elif k == 0:
@@ -153,7 +154,7 @@ class AppView:
             else:
                 seconds = _last_job([work / jobs] * jobs, n, cap)
             total += seconds * slowdown
-        return total
+        return self.app.believed_work * total
 
     def speed(self, shape: Shape) -> float:
         """GPU seconds of work that the present phase does per second with GPUs of this shape."""
@@ -163,7 +164,7 @@ class AppView:
         jobs, cap = self._phase_jobs(0)
         running = min(jobs, max(n // max(self.gang, 1), 1))
         each = min(cap, max(n // running, 1))
-        return min(n, jobs * cap) / self.app.slowdown.levels[shape.level(each, running)]
+        return min(n, jobs * cap) / self.app.estimated_slowdown.levels[shape.level(each, running)]
 
     def job_work_s(self, job: int) -> float:
         """GPU seconds of a job's whole share of the present phase."""
@@ -171,7 +172,7 @@ class AppView:
         return phase.iterations[phase.jobs.index(job)] * self.app.jobs[job].iteration_s
 
     def _phase_works(self) -> list[float]:
-        """GPU seconds of the present phase and of those to come, as the agent believes."""
+        """GPU seconds of the present phase and of those to come, before the agent's error."""
         app = self.app
         if app.kind == "curve":
             # The most optimistic curve overstates; what it overstates by shrinks with the work that is left.

@@ -155,11 +155,15 @@ class App:
         Which model it trains.
     budget_s : float
         GPU seconds that its T_id counts, B of Equation 2; 0: the sum of its phases.
+    believed_work : float
+        Its agent's estimate of iterations, of those left and of all, over the truth: what Figure 17 varies.
+    believed_slowdown : Slowdown, optional
+        What its agent believes that distance costs; by default the truth.
 
     Raises
     ------
     InputError
-        On negative or missing work, a phase that names no or unknown jobs.
+        On negative or missing work, a factor that is not positive, a phase that names no or unknown jobs.
     """
 
     name: str
@@ -170,6 +174,8 @@ class App:
     slowdown: Slowdown = Slowdown()
     model: str = ""
     budget_s: float = 0.0
+    believed_work: float = 1.0
+    believed_slowdown: Slowdown | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "jobs", tuple(self.jobs))
@@ -181,6 +187,8 @@ class App:
             raise InputError(f"{where}: expected at least one job and one phase")
         if not (math.isfinite(self.budget_s) and self.budget_s >= 0):
             raise InputError(f"{where}: budget_s: expected finite GPU seconds >= 0 (got {self.budget_s})")
+        if not (math.isfinite(self.believed_work) and self.believed_work > 0):
+            raise InputError(f"{where}: believed_work: expected a finite factor > 0 (got {self.believed_work})")
         for number, phase in enumerate(self.phases):
             if not phase.jobs or len(set(phase.jobs)) != len(phase.jobs):
                 raise InputError(f"{where}: phase {number}: expected different jobs (got {list(phase.jobs)})")
@@ -247,6 +255,11 @@ class App:
             left -= iterations * n * median
             phases.append(Phase(tuple(sorted(ranked[:n])), (iterations,) * n, 2**k if doubling else 0))
         return cls(name, arrival_s, tuple(jobs), tuple(phases), "halving", slowdown, model, float(budget_s))
+
+    @property
+    def estimated_slowdown(self) -> Slowdown:
+        """What its agent reckons with."""
+        return self.slowdown if self.believed_slowdown is None else self.believed_slowdown
 
     def cap(self, phase: int, job: int) -> int:
         """GPUs that a job can use in a phase."""

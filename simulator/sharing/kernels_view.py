@@ -19,7 +19,9 @@ class WorldArrays(NamedTuple):
     arrival: np.ndarray  # per app, seconds
     kind: np.ndarray  # 0 jobs, 1 halving, 2 curve
     slowdown: np.ndarray  # (apps, 4)
-    alone: np.ndarray  # B / min(R_C, demand): T_id without contention
+    believed_slowdown: np.ndarray  # (apps, 4): what agents reckon with
+    believed_work: np.ndarray  # per app: estimated over true iterations
+    alone: np.ndarray  # B / min(R_C, demand) as believed: T_id without contention
     phases: np.ndarray  # first phase of each app, and their number
     entries: np.ndarray  # first entry of each phase, and their number
     median: np.ndarray  # per phase: median seconds of an iteration of its jobs
@@ -131,7 +133,7 @@ def shape_level(counts, racks, each, jobs):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def phase_left(w, s, a, ahead, now):  # type: ignore[no-untyped-def]
-    """GPU seconds that the agent believes are left of the phase `ahead` of the present one."""
+    """GPU seconds left of the phase `ahead` of the present one, before the agent's error."""
     p = w.phases[a] + s.phase[a]
     if ahead > 0:
         return w.iterations[p + ahead] * w.median[p]
@@ -159,7 +161,7 @@ def left_work(w, s, a, now):  # type: ignore[no-untyped-def]
     total = 0.0
     for k in range(phases_ahead(w, s, a)):
         total += phase_left(w, s, a, k, now)
-    return total
+    return w.believed_work[a] * total
 
 
 @njit(cache=True)
@@ -183,7 +185,7 @@ def speed(w, s, a, n, counts, racks, gang):  # type: ignore[no-untyped-def]
     jobs, cap = _phase_jobs(w, s, a, 0)
     running = min(jobs, max(n // max(gang, 1), 1))
     each = min(cap, max(n // running, 1))
-    return min(n, jobs * cap) / w.slowdown[a, shape_level(counts, racks, each, running)]
+    return min(n, jobs * cap) / w.believed_slowdown[a, shape_level(counts, racks, each, running)]
 
 
 @njit(cache=True)
@@ -217,7 +219,7 @@ def remaining(w, s, a, now, n, counts, racks, gang):  # type: ignore[no-untyped-
         jobs, cap = _phase_jobs(w, s, a, k)
         running = min(jobs, max(n // max(gang, 1), 1))
         each = min(cap, max(n // running, 1))
-        slow = w.slowdown[a, shape_level(counts, racks, each, running)]
+        slow = w.believed_slowdown[a, shape_level(counts, racks, each, running)]
         if w.convention != SLOWEST:
             seconds = work / min(n, jobs * cap)
         elif k == 0:
@@ -232,4 +234,4 @@ def remaining(w, s, a, now, n, counts, racks, gang):  # type: ignore[no-untyped-
         else:
             seconds = _last_job(np.full(jobs, work / jobs), n, cap)
         total += seconds * slow
-    return total
+    return w.believed_work[a] * total
