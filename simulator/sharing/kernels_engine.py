@@ -9,7 +9,7 @@ from .kernels_policies import assign
 from .kernels_split import account, divide, take
 from .kernels_view import contention
 
-__all__ = ["run"]
+__all__ = ["advance", "book", "run", "settle"]
 
 
 @njit(cache=True)
@@ -39,32 +39,30 @@ def _next_phase(w, s, a):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[no-untyped-def]
-    """Simulate until all apps have ended, nothing can happen, or `max_s` is past.
+def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offered, present):  # type: ignore[no-untyped-def]
+    """Go on to the next instant at which GPUs are on offer to someone.
 
     Parameters
     ----------
-    events : array, shape (n, 3)
-        Failures: seconds, kind (0: machine down, 1: machine up, 2: app), which; by time.
-    out : array, shape (apps, 5)
-        Start, end, whether completed, GPU seconds, N_avg.
+    ended, changed : arrays of bool
+        Per app.
+    cursor : array of int
+        Apps that have arrived, failures that have happened, grants so far.
+    upcoming : array of float
+        When the next app arrives.
+    offered : array of bool
+        Filled: GPUs on offer.
+    present : array of int
+        Filled: apps in the cluster.
 
     Returns
     -------
-    (array, array, array, array)
-        Grants: seconds, app, first of its GPUs in the last, GPUs; and whether each app has ended.
+    (float, int)
+        The instant and the number of apps; −1 where nothing can happen any more.
     """
     size, n_apps = s.owner.shape[0], w.arrival.shape[0]
-    ended = np.zeros(n_apps, np.bool_)
-    given = np.full(size, -1, np.int64)
-    changed = np.zeros(n_apps, np.bool_)
-    grant_s, grant_app = np.empty(1024), np.empty(1024, np.int64)
-    grant_first, grant_gpus = np.zeros(1025, np.int64), np.empty(8192, np.int64)
-    grants = 0
-    arriving, event = 0, 0
-    next_arrival = w.arrival[0] if n_apps else np.inf
-    present = np.empty(n_apps, np.int64)
     while not ended.all():
+        arriving, event, next_arrival = cursor[0], cursor[1], upcoming[0]
         now = next_arrival
         for g in range(size):
             e = s.entry[g]
@@ -75,7 +73,7 @@ def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[n
         if event < events.shape[0] and events[event, 0] < now:
             now = events[event, 0]
         if now > max_s or now == np.inf:
-            break
+            return now, -1
         s.clock[0] += s.clock[2] * (now - s.clock[1])
         s.clock[1] = now
         changed[:] = False
@@ -139,8 +137,7 @@ def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[n
         for a in range(arriving):
             if changed[a] and s.active[a]:
                 divide(c, w, s, a, now)
-        # the policy
-        offered = np.zeros(size, np.bool_)
+        cursor[0], cursor[1], upcoming[0] = arriving, event, next_arrival
         for g in range(size):
             offered[g] = s.lapsed[g] or (s.owner[g] < 0 and not s.down[g])
         count = 0
@@ -152,45 +149,90 @@ def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[n
             continue
         for i in range(count):
             account(s, present[i], now)
-        assign(c, w, s, code, now, offered, present[:count], lease_s, given)
-        changed[:] = False
+        return now, count
+    return 0.0, -1
+
+
+@njit(cache=True)
+def book():  # type: ignore[no-untyped-def]
+    """No grants yet: seconds, app, first GPU of each in the last, GPUs."""
+    return np.empty(1024), np.empty(1024, np.int64), np.zeros(1025, np.int64), np.empty(8192, np.int64)
+
+
+@njit(cache=True)
+def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type: ignore[no-untyped-def]
+    """Do as the policy says (`given`: app of each GPU on offer, or −1); returns the book with the grants added."""
+    size, grants = s.owner.shape[0], cursor[2]
+    grant_s, grant_app, grant_first, grant_gpus = book
+    changed[:] = False
+    for g in range(size):
+        a = s.owner[g]
+        if s.lapsed[g] and given[g] != a:
+            changed[a] = True
+            account(s, a, now)
+            take(s, g)
+    for a in apps:
+        won = False
         for g in range(size):
-            a = s.owner[g]
-            if s.lapsed[g] and given[g] != a:
-                changed[a] = True
-                account(s, a, now)
-                take(s, g)
-        for i in range(count):
-            a = present[i]
-            won = False
-            for g in range(size):
-                if given[g] == a:
-                    won = True
-                    if s.owner[g] != a:
-                        changed[a] = True
-                    s.owner[g] = a
-                    s.lapsed[g] = False
-                    s.expiry[g] = now + w.lease if preempts and w.lease < np.inf else np.inf
-            if not won:
-                continue
-            if np.isnan(s.started[a]):
-                s.started[a] = now
-            if grants == grant_s.shape[0]:
-                grant_s = np.concatenate((grant_s, np.empty(grants)))
-                grant_app = np.concatenate((grant_app, np.empty(grants, np.int64)))
-                grant_first = np.concatenate((grant_first, np.zeros(grants, np.int64)))
-            total = grant_first[grants]
-            if total + size > grant_gpus.shape[0]:
-                grant_gpus = np.concatenate((grant_gpus, np.empty(total + size, np.int64)))
-            grant_s[grants], grant_app[grants] = now, a
-            for g in range(size):
-                if s.owner[g] == a:
-                    grant_gpus[total] = g
-                    total += 1
-            grants += 1
-            grant_first[grants] = total
-        for i in range(count):
-            if changed[present[i]]:
-                divide(c, w, s, present[i], now)
-    total = grant_first[grants]
-    return grant_s[:grants], grant_app[:grants], grant_first[: grants + 1], grant_gpus[:total], ended
+            if given[g] == a:
+                won = True
+                if s.owner[g] != a:
+                    changed[a] = True
+                s.owner[g] = a
+                s.lapsed[g] = False
+                s.expiry[g] = now + w.lease if preempts and w.lease < np.inf else np.inf
+        if not won:
+            continue
+        if np.isnan(s.started[a]):
+            s.started[a] = now
+        if grants == grant_s.shape[0]:
+            grant_s = np.concatenate((grant_s, np.empty(grants)))
+            grant_app = np.concatenate((grant_app, np.empty(grants, np.int64)))
+            grant_first = np.concatenate((grant_first, np.zeros(grants, np.int64)))
+        total = grant_first[grants]
+        if total + size > grant_gpus.shape[0]:
+            grant_gpus = np.concatenate((grant_gpus, np.empty(total + size, np.int64)))
+        grant_s[grants], grant_app[grants] = now, a
+        for g in range(size):
+            if s.owner[g] == a:
+                grant_gpus[total] = g
+                total += 1
+        grants += 1
+        grant_first[grants] = total
+    for a in apps:
+        if changed[a]:
+            divide(c, w, s, a, now)
+    cursor[2] = grants
+    return grant_s, grant_app, grant_first, grant_gpus
+
+
+@njit(cache=True)
+def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[no-untyped-def]
+    """Simulate until all apps have ended, nothing can happen, or `max_s` is past.
+
+    Parameters
+    ----------
+    events : array, shape (n, 3)
+        Failures: seconds, kind (0: machine down, 1: machine up, 2: app), which; by time.
+    out : array, shape (apps, 5)
+        Start, end, whether completed, GPU seconds, N_avg.
+
+    Returns
+    -------
+    (array, array, array, array, array)
+        Grants: seconds, app, first of its GPUs in the last, GPUs; and whether each app has ended.
+    """
+    size, n_apps = s.owner.shape[0], w.arrival.shape[0]
+    ended, changed = np.zeros(n_apps, np.bool_), np.zeros(n_apps, np.bool_)
+    offered, given = np.zeros(size, np.bool_), np.full(size, -1, np.int64)
+    present, cursor = np.empty(n_apps, np.int64), np.zeros(3, np.int64)
+    upcoming = np.full(1, w.arrival[0] if n_apps else np.inf)
+    grants = book()
+    while True:
+        now, count = advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offered, present)
+        if count < 0:
+            break
+        assign(c, w, s, code, now, offered, present[:count], lease_s, given)
+        grants = settle(c, w, s, preempts, now, present[:count], given, changed, cursor, grants)
+    n = cursor[2]
+    return grants[0][:n], grants[1][:n], grants[2][: n + 1], grants[3][: grants[2][n]], ended
