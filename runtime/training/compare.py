@@ -11,6 +11,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -137,6 +138,7 @@ def compare_training(
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
     cores: Sequence[int] | None = None,
+    session: TrainingSession | None = None,
 ) -> TrainingComparison:
     """Calibrate, simulate and run plans in turn, so that a machine that gets slower or faster does so for all alike.
 
@@ -156,6 +158,8 @@ def compare_training(
         Called with a line that says what is being done.
     cores : sequence of int, optional
         For each rank its core, as `TrainingSession` takes them.
+    session : TrainingSession, optional
+        Processes that are up already; they stay so.
 
     Raises
     ------
@@ -173,14 +177,14 @@ def compare_training(
     runs: dict[str, list[TrainingRun]] = {name: [] for name in plans}
     found: dict[str, Calibration] = {}
     needed = max(sum(m.hosts * m.devices for m in plan.meshes) for plan in plans.values())
-    with TrainingSession(needed, cores=cores) as session:
+    with nullcontext(session) if session is not None else TrainingSession(needed, cores=cores) as workers:
         for turn in range(rounds):
             for name, plan in plans.items():
                 tell(f"round {turn + 1} of {rounds}: {name}")
                 calibrate = calibrate_slices if plan.slices else calibrate_training
-                found[name] = calibrate(plan, graph, session, seed=seed)
+                found[name] = calibrate(plan, graph, workers, seed=seed)
                 simulated[name].append(simulate_training(found[name].plan).seconds)
-                runs[name].append(run_training(plan, graph, seed=seed, iterations=iterations, session=session))
+                runs[name].append(run_training(plan, graph, seed=seed, iterations=iterations, session=workers))
     return TrainingComparison(tuple(_row(name, simulated[name], runs[name], found[name]) for name in plans))
 
 

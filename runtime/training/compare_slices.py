@@ -79,6 +79,9 @@ class StageModels:
         lines: list[str] = []
         for way, fits in (("forward", self.forward), ("backward", self.backward)):
             for number, fit in enumerate(fits):
+                if not fit.held_out:
+                    lines.append(f"stage {number} {way:<8}: too few slices were measured to hold some out")
+                    continue
                 lines.append(
                     f"stage {number} {way:<8}: on {fit.held_out} pairs that were held out, the linear model is "
                     f"{fit.overhead_error:.1%} off the overhead of context (the paper: < {PAPER_ERROR:.0%}), "
@@ -192,10 +195,11 @@ def main(arguments: list[str]) -> int:
         models = fit_stages(
             graph, given["stages"], session, repeats=given["repeats"], seed=given["seed"], progress=tell
         )
-    plans = slice_plans(graph, models, uniform, count=given["sequences"], schedule=given["schedule"])
-    result = compare_training(
-        plans, graph, rounds=given["rounds"], iterations=given["iterations"], seed=given["seed"], progress=tell
-    )
+        plans = slice_plans(graph, models, uniform, count=given["sequences"], schedule=given["schedule"])
+        result = compare_training(
+            plans, graph, rounds=given["rounds"], iterations=given["iterations"], seed=given["seed"], session=session,
+            progress=tell,
+        )  # fmt: skip
     print(models)
     print(f"DP: {list(plans['DP'].slices[0].tokens)}")
     print(result)

@@ -152,7 +152,7 @@ def slicings(draw):
     return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(slicings(), st.sampled_from(sorted(GRAPHS)), st.integers(1, 5), st.sampled_from(["none", "selective", "full"]))
 def test_any_slicing_of_any_stages_changes_nothing(slices, name, stages, recompute):
     assert max(held(GRAPHS[name], slices, stages, recompute=recompute)) < 1e-12
