@@ -8,8 +8,8 @@ import pytest
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.planners.graphpipe import GraphPipeOptions, check_stage_graph, pipedream, plan
 from meshwright.planners.graphpipe.candidates import candidates_of
-from meshwright.planners.graphpipe.planner import Task
 from meshwright.planners.graphpipe.sweep import sweep
+from meshwright.planners.graphpipe.task import Task
 from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.training import TrainingPlan, simulate_training
@@ -72,6 +72,18 @@ def test_memory_is_a_bound():
     bound = plan(graph, tight, global_batch=64)
     assert bound.predicted["peak_bytes"] <= 0.9 * tight.spec.memory_bytes < free.predicted["peak_bytes"]
     check_stage_graph(bound, graph, memory_bytes=0.9 * tight.spec.memory_bytes)
+
+
+def test_greedy_orders_stay_within_the_memory(uno: Graph):
+    """Algorithm 4 sees messages as part of the passes, and holds more than 1F1B for them: not where it does not fit."""
+    options = {"schedule": "greedy", "devices": (1,), "microbatches": (64,)}
+    free = plan(uno, EIGHT, global_batch=1024, options=options)
+    plain = plan(uno, EIGHT, global_batch=1024, options=options | {"schedule": "1f1b"})
+    assert free.schedule == "explicit"
+    assert free.predicted["peak_bytes"] > plain.predicted["peak_bytes"]
+    tight = with_memory(EIGHT, 1.001 * plain.predicted["peak_bytes"] / 0.9 / 2**30)
+    bound = plan(uno, tight, global_batch=1024, options=options)
+    check_stage_graph(bound, uno, memory_bytes=0.9 * tight.spec.memory_bytes)
 
 
 def test_infeasible_says_the_smallest_change(uno: Graph):
