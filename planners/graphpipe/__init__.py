@@ -13,7 +13,7 @@ from .piper_instance import PiperInstance, PiperNode, PiperOption
 from .piper_partition import PiperPartition, piper_partition, piper_value
 from .piper_problem import PiperStage
 from .planner import plan
-from .sequential import SequentialOptions
+from .sequential_options import SequentialOptions
 from .stage_costs import SetCosts, StageCosts, stage_mesh
 from .stage_plan import ChosenStage, stage_plan
 from .stage_units import group_operators, unit_edges

@@ -10,7 +10,8 @@ import numpy as np
 from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
 from ...simulator.training.plan import TrainingPlan
-from .sequential import SequentialOptions, Stages, plan_sequential
+from .sequential import Stages, plan_sequential
+from .sequential_options import SequentialOptions
 from .stage_costs import StageCosts
 
 __all__ = ["pipedream"]

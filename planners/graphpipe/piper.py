@@ -13,7 +13,8 @@ from ...simulator.cluster import Cluster
 from ...simulator.training.plan import TrainingPlan
 from .downsets import Downsets, alike, downsets
 from .pipedream import runs
-from .sequential import SequentialOptions, Stages, least_bottleneck, plan_sequential
+from .sequential import Stages, least_bottleneck, plan_sequential
+from .sequential_options import SequentialOptions
 from .stage_costs import SetCosts, StageCosts
 from .stage_units import unit_edges
 
