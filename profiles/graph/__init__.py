@@ -12,14 +12,15 @@ from .notation import Formula, parse
 from .operator import DTYPE_BYTES, KINDS, Loop, Operator, Tensor
 from .series_parallel import Leaf, Parallel, Series, SPTree, is_series_parallel, leaves, operators_of, sp_tree
 from .structure import depths, differentiable, graph_cut, layer_bounds, leaders, reordered, repeats, signature
+from .token_flow import TokenFlow, token_flow
 from .trace import from_torch
 from .zoo import BRANCHES, PAPER_PARAMS, ZOO, build_graph, in_zoo, zoo_graph, zoo_module
 
 __all__ = [
     "BRANCHES", "DTYPE_BYTES", "KINDS", "PAPER_PARAMS", "ZOO", "Builder", "CostModel", "Formula", "Graph", "Leaf",
-    "Loop", "Operator", "OperatorTimes", "Parallel", "SPTree", "Series", "Tensor", "build_graph", "candle_uno",
-    "case_study", "depths", "differentiable", "dlrm", "from_json", "from_torch", "graph_cut", "in_zoo",
+    "Loop", "Operator", "OperatorTimes", "Parallel", "SPTree", "Series", "Tensor", "TokenFlow", "build_graph",
+    "candle_uno", "case_study", "depths", "differentiable", "dlrm", "from_json", "from_torch", "graph_cut", "in_zoo",
     "is_series_parallel", "layer_bounds", "leaders", "leaves", "load_graph", "mmt", "operators_of",
     "parameter_bytes", "parse", "reordered", "repeats", "roofline", "save_graph", "signature", "sp_tree", "to_json",
-    "zoo_graph", "zoo_module",
+    "token_flow", "zoo_graph", "zoo_module",
 ]  # fmt: skip

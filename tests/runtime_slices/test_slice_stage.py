@@ -13,6 +13,7 @@ from meshwright.errors import InputError, RunError
 from meshwright.profiles.graph import Builder, from_torch, zoo_graph, zoo_module
 from meshwright.profiles.graph.build_language import llama
 from meshwright.profiles.graph.build_transformer import gpt
+from meshwright.profiles.graph.token_flow import token_flow
 from meshwright.runtime.training.comm import MeshComm
 from meshwright.runtime.training.hand_plan import hand_plan
 from meshwright.runtime.training.optimizer import Optimizer
@@ -229,6 +230,69 @@ def test_models_whose_tokens_need_later_ones_are_refused(model, what):
     with pytest.raises(InputError, match=what) as told:
         checked_tokens(plan, graph)
     assert "\n" not in str(told.value)
+
+
+def mixing(add):
+    """Embeddings, what `add` does to them, and a loss."""
+    b = Builder("mixing", 1, "float32")
+    ids, labels = b.input("tokens", SEQ), b.input("labels", SEQ)
+    x = b.add("embedding", "embedding", "v h, b s -> b s h", b.parameter("table", 11, 4), ids, saves=(1,))
+    x = add(b, x)
+    x = b.add("head", "contraction", "b s h, h v -> b s v", x, b.parameter("weight", 4, 11), saves=(0, 1))
+    b.add("loss", "loss", "b s v, b s ->", x, labels, statistic="v", saves=(0, 1), fn="cross_entropy")
+    return b.graph(SEQ, "tokens", "")
+
+
+def attending(causal, after=None):
+    """Attention of embeddings to themselves; `after` changes its weights."""
+
+    def add(b, x):
+        y = b.add("scores", "contraction", "b s h, b t h -> b s t", x, x, saves=(0, 1))
+        y = b.add(
+            "weights", "softmax", "b s t -> b s t", y, statistic="t", saves=(-1,), causal=causal, query="s", key="t"
+        )
+        y = after(b, y) if after else y
+        return b.add("mixed", "contraction", "b s t, b t h -> b s h", y, x, saves=(0, 1))
+
+    return add
+
+
+NEED_LATER = {
+    "mixed' needs all tokens at once": lambda b, x: b.add(
+        "mixed", "norm", "b s h, s -> b s h", x, b.parameter("g", SEQ), statistic="s", saves=(0,), fn="layer", eps=1e-5
+    ),
+    "mean' sums over tokens": lambda b, x: b.add(
+        "mixed", "elementwise", "b s h, b h -> b s h", x, b.add("mean", "reduction", "b s h -> b h", x, fn="mean"),
+        fn="add",
+    ),
+    "mixed' sums over tokens": lambda b, x: b.add(
+        "mixed", "contraction", "b s h, s t -> b t h", x, b.parameter("m", SEQ, SEQ), saves=(0, 1)
+    ),
+    "mixed' takes tokens from other places": lambda b, x: b.add(
+        "mixed", "view", "b s h -> b s h", x, fn="roll", shifts=(1,), dims=(1,)
+    ),
+    "scores' lets every token read all others": attending(False),
+    "mixed' sums over tokens (loop 't')": attending(
+        True, lambda b, y: b.add("more", "elementwise", "b s t, s t -> b s t", y, b.parameter("m", SEQ, SEQ), fn="add")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NEED_LATER)
+def test_operators_that_need_later_tokens_are_refused(what):
+    with pytest.raises(InputError) as told:
+        token_flow(mixing(NEED_LATER[what]))
+    assert what in str(told.value)
+    assert "train it without slices" in str(told.value)
+
+
+def test_attention_weights_may_be_scaled_once_they_are_masked():
+    graph = mixing(attending(True, lambda b, y: b.add("more", "elementwise", "b s t -> b s t", y, fn="mul", value=0.5)))
+    flow = token_flow(graph)
+    assert flow.loops["weights"] == {"s": "query", "t": "key"}
+    assert flow.carried == {"embedding"}
+    assert flow.shape("scores", (2, SEQ, SEQ), 3, 2) == (2, 2, 5)
+    assert max(held(graph, entries((2, (3, 4, 1), 1)))) < 1e-12
 
 
 def test_slices_that_do_not_sum_to_the_sequence_are_refused():
