@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 
 from .kernels_policies import assign
-from .kernels_split import account, divide, take
-from .kernels_view import contention
+from .kernels_split import account, divide, give, take
+from .kernels_view import contention, size_up
 
 __all__ = ["advance", "book", "run", "settle"]
 
@@ -36,6 +36,7 @@ def _next_phase(w, s, a):  # type: ignore[no-untyped-def]
     for e in range(w.entries[p], w.entries[p + 1]):
         s.alive[e] = True
         s.left[e] = w.work[e]
+    size_up(w, s, a)
 
 
 @njit(cache=True)
@@ -47,13 +48,13 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
     ended, changed : arrays of bool
         Per app.
     cursor : array of int
-        Apps that have arrived, failures that have happened, grants so far.
+        Apps that have arrived, failures that have happened, grants so far, apps in the cluster.
     upcoming : array of float
         When the next app arrives.
     offered : array of bool
         Filled: GPUs on offer.
     present : array of int
-        Filled: apps in the cluster.
+        Apps in the cluster, ascending; kept up to date.
 
     Returns
     -------
@@ -62,7 +63,7 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
     """
     size, n_apps = s.owner.shape[0], w.arrival.shape[0]
     while not ended.all():
-        arriving, event, next_arrival = cursor[0], cursor[1], upcoming[0]
+        arriving, event, count, next_arrival = cursor[0], cursor[1], cursor[3], upcoming[0]
         now = next_arrival
         for g in range(size):
             e = s.entry[g]
@@ -99,6 +100,7 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
             for other in range(w.entries[p], w.entries[p + 1]):
                 more = more or s.alive[other]
             if more:
+                size_up(w, s, a)
                 continue
             if p + 1 == w.phases[a + 1]:
                 _leave(w, s, a, now, True, out)
@@ -128,23 +130,28 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
             s.integral_at[arriving] = s.clock[0]
             s.since[arriving] = now
             _next_phase(w, s, arriving)
+            present[count] = arriving
+            count += 1
             arriving += 1
             next_arrival = now + (w.arrival[arriving] - now) if arriving < n_apps else np.inf
         for g in range(size):
             if s.expiry[g] == now:
                 s.expiry[g] = np.inf
-                s.lapsed[g] = s.owner[g] >= 0
-        for a in range(arriving):
-            if changed[a] and s.active[a]:
-                divide(c, w, s, a, now)
-        cursor[0], cursor[1], upcoming[0] = arriving, event, next_arrival
+                if s.owner[g] >= 0:
+                    s.lapsed[g] = True
+                    s.over[s.owner[g]] += 1
+        here = 0
+        for i in range(count):
+            if s.active[present[i]]:
+                present[here] = present[i]
+                here += 1
+        count = here
+        for i in range(count):
+            if changed[present[i]]:
+                divide(c, w, s, present[i], now)
+        cursor[0], cursor[1], cursor[3], upcoming[0] = arriving, event, count, next_arrival
         for g in range(size):
             offered[g] = s.lapsed[g] or (s.owner[g] < 0 and not s.down[g])
-        count = 0
-        for a in range(arriving):
-            if s.active[a]:
-                present[count] = a
-                count += 1
         if count == 0 or not offered.any():
             continue
         for i in range(count):
@@ -171,17 +178,16 @@ def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type:
             changed[a] = True
             account(s, a, now)
             take(s, g)
+    won = np.zeros(s.active.shape[0], np.bool_)
+    for g in range(size):
+        a = given[g]
+        if a >= 0:
+            won[a] = True
+            changed[a] = changed[a] or s.owner[g] != a
+            give(s, g, a)
+            s.expiry[g] = now + w.lease if preempts and w.lease < np.inf else np.inf
     for a in apps:
-        won = False
-        for g in range(size):
-            if given[g] == a:
-                won = True
-                if s.owner[g] != a:
-                    changed[a] = True
-                s.owner[g] = a
-                s.lapsed[g] = False
-                s.expiry[g] = now + w.lease if preempts and w.lease < np.inf else np.inf
-        if not won:
+        if not won[a]:
             continue
         if np.isnan(s.started[a]):
             s.started[a] = now
@@ -225,7 +231,7 @@ def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[n
     size, n_apps = s.owner.shape[0], w.arrival.shape[0]
     ended, changed = np.zeros(n_apps, np.bool_), np.zeros(n_apps, np.bool_)
     offered, given = np.zeros(size, np.bool_), np.full(size, -1, np.int64)
-    present, cursor = np.empty(n_apps, np.int64), np.zeros(3, np.int64)
+    present, cursor = np.empty(n_apps, np.int64), np.zeros(4, np.int64)
     upcoming = np.full(1, w.arrival[0] if n_apps else np.inf)
     grants = book()
     while True:

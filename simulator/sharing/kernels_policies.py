@@ -6,9 +6,9 @@ import numpy as np
 from numba import njit
 
 from .kernels_near import choose
-from .kernels_view import contention, gang_of, left_of, left_work, machines_of, remaining, speed, wanted
+from .kernels_view import contention, left_of, left_work, machines_of, remaining, speed
 
-__all__ = ["CODES", "assign"]
+__all__ = ["CODES", "assign", "take_near"]
 
 CODES = {
     "fifo": 0, "tiresias": 1, "tiresias-2q": 2, "drf": 3, "optimus": 4, "srsf": 5, "gandiva": 6, "slaq": 7, "srtf": 8,
@@ -20,7 +20,7 @@ QUEUE_S = 3250.0
 
 
 @njit(cache=True)
-def _take_near(c, pool, have, mine, n, out):  # type: ignore[no-untyped-def]
+def take_near(c, pool, have, mine, n, out):  # type: ignore[no-untyped-def]
     """`n` GPUs of the pool: the app's own of before (`mine`) first, then the nearest; into `out`."""
     size = pool.shape[0]
     got = 0
@@ -51,7 +51,7 @@ def _key(c, w, s, code, a, now, n, gang):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _score(c, w, s, code, a, now, gpus, lease_s, counts):  # type: ignore[no-untyped-def]
-    gang = gang_of(w, s, a)
+    gang = s.least[a]
     if code == 9:
         has = s.owner == a
         n, racks = machines_of(c, has, counts)
@@ -62,7 +62,7 @@ def _score(c, w, s, code, a, now, gpus, lease_s, counts):  # type: ignore[no-unt
         return -remaining(w, s, a, now, n, counts, racks, gang)
     pace = speed(w, s, a, n, counts, racks, gang)
     if code == 6:
-        return pace / min(n, wanted(w, s, a))
+        return pace / min(n, s.room[a])
     p = w.phases[a] + s.phase[a]
     left = 0.0
     for e in range(w.entries[p], w.entries[p + 1]):
@@ -84,17 +84,17 @@ def _in_order(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no-u
     keys = np.empty(apps.shape[0])
     for i in range(apps.shape[0]):
         keys[i] = _key(c, w, s, code, apps[i], now, 0, 0)
+    free = pool.sum()
     for i in np.argsort(keys, kind="mergesort"):
-        if not pool.any():
+        if free == 0:
             break
         a = apps[i]
-        have = held == a
-        kept = have.sum()
-        n = min(max(0, wanted(w, s, a) - kept), pool.sum())
-        if n + kept < gang_of(w, s, a):
+        kept = s.count[a] - s.over[a]
+        n = min(s.room[a] - kept, free)
+        if n <= 0 or n + kept < s.least[a]:
             continue
         out = np.zeros(pool.shape[0], np.bool_)
-        _take_near(c, pool, have, (s.owner == a) & s.lapsed, n, out)
+        free -= take_near(c, pool, held == a, (s.owner == a) & s.lapsed, n, out)
         for g in range(pool.shape[0]):
             if out[g]:
                 given[g] = a
@@ -112,12 +112,13 @@ def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no
     able = np.zeros(count, np.bool_)
     for i in range(count):
         a = apps[i]
-        kept[i] = has[i] = (held == a).sum()
-        room[i] = max(0, wanted(w, s, a) - kept[i])
-        gang[i] = gang_of(w, s, a)
+        kept[i] = has[i] = s.count[a] - s.over[a]
+        room[i] = max(0, s.room[a] - kept[i])
+        gang[i] = s.least[a]
         able[i] = room[i] > 0
         key[i] = _key(c, w, s, code, a, now, has[i], gang[i])
-    while pool.any():
+    free = pool.sum()
+    while free > 0:
         first = -1
         for i in range(count):
             if able[i] and (first < 0 or key[i] < key[first]):
@@ -126,11 +127,11 @@ def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no
             break
         a = apps[first]
         n = 1 if has[first] >= gang[first] else gang[first] - has[first]
-        if has[first] - kept[first] + n > room[first] or pool.sum() < n:
+        if has[first] - kept[first] + n > room[first] or free < n:
             able[first] = False
             continue
         out = np.zeros(pool.shape[0], np.bool_)
-        _take_near(c, pool, (held == a) | (given == a), (s.owner == a) & s.lapsed, n, out)
+        free -= take_near(c, pool, (held == a) | (given == a), (s.owner == a) & s.lapsed, n, out)
         for g in range(pool.shape[0]):
             if out[g]:
                 given[g] = a
@@ -148,20 +149,20 @@ def _best_offer(c, w, s, code, now, pool, held, apps, given, lease_s):  # type: 
     offer = np.zeros((count, size), np.bool_)
     counts = np.zeros(c.n_machines, np.int64)
     for i in range(count):
-        able[i] = wanted(w, s, apps[i]) - (held == apps[i]).sum() > 0
+        able[i] = s.room[apps[i]] - (s.count[apps[i]] - s.over[apps[i]]) > 0
     while pool.any():
         for i in range(count):
             if not able[i] or fresh[i]:
                 continue
             a = apps[i]
-            have = held == a
-            kept = have.sum()
-            n = min(wanted(w, s, a) - kept, pool.sum())
+            kept = s.count[a] - s.over[a]
+            n = min(s.room[a] - kept, pool.sum())
             offer[i, :] = False
-            if n + kept < gang_of(w, s, a):
+            if n + kept < s.least[a]:
                 able[i] = False
                 continue
-            _take_near(c, pool, have, (s.owner == a) & s.lapsed, n, offer[i])
+            have = held == a
+            take_near(c, pool, have, (s.owner == a) & s.lapsed, n, offer[i])
             score[i] = _score(c, w, s, code, a, now, have | offer[i], lease_s, counts)
             fresh[i] = True
         best = -1

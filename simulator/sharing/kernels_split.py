@@ -8,23 +8,33 @@ from numba import njit
 from .kernels_near import choose, level_of
 from .kernels_view import left_of
 
-__all__ = ["account", "divide", "take"]
+__all__ = ["account", "divide", "give", "take"]
 
 
 @njit(cache=True)
 def account(s, a, now):  # type: ignore[no-untyped-def]
     """Count the GPU seconds that an app has had."""
-    n = 0
-    for g in range(s.owner.shape[0]):
-        if s.owner[g] == a:
-            n += 1
-    s.attained[a] += n * (now - s.since[a])
+    s.attained[a] += s.count[a] * (now - s.since[a])
     s.since[a] = now
+
+
+@njit(cache=True)
+def give(s, g, a):  # type: ignore[no-untyped-def]
+    """A GPU is an app's, newly or again. The caller has counted the app's time."""
+    if s.owner[g] != a:
+        s.count[a] += 1
+    elif s.lapsed[g]:
+        s.over[a] -= 1
+    s.owner[g] = a
+    s.lapsed[g] = False
 
 
 @njit(cache=True)
 def take(s, g):  # type: ignore[no-untyped-def]
     """A GPU is nobody's. The caller has counted its owner's time."""
+    s.count[s.owner[g]] -= 1
+    if s.lapsed[g]:
+        s.over[s.owner[g]] -= 1
     s.owner[g] = -1
     s.lapsed[g] = False
     s.expiry[g] = np.inf

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["State", "WorldArrays", "contention", "gang_of", "left_work", "machines_of", "remaining", "speed", "wanted"]
+__all__ = ["State", "WorldArrays", "contention", "left_work", "machines_of", "remaining", "size_up", "speed"]
 
 CURVE = 2
 SLOWEST = 1
@@ -53,6 +53,10 @@ class State(NamedTuple):
     attained: np.ndarray
     since: np.ndarray
     started: np.ndarray
+    count: np.ndarray  # per app: GPUs that it has
+    over: np.ndarray  # per app: those of them whose lease is over
+    room: np.ndarray  # per app: GPUs that the jobs of its phase can use
+    least: np.ndarray  # per app: the smallest gang of them
     left: np.ndarray  # per entry, at `resumes`
     rate: np.ndarray
     resumes: np.ndarray
@@ -81,25 +85,15 @@ def contention(w, s, a, now):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def gang_of(w, s, a):  # type: ignore[no-untyped-def]
-    """The fewest GPUs with which a job of the app's phase runs."""
+def size_up(w, s, a):  # type: ignore[no-untyped-def]
+    """Count what the jobs of an app's phase can use and need at least; after every change of them."""
     p = w.phases[a] + s.phase[a]
-    least = 1 << 30
+    room, least = 0, 1 << 30
     for e in range(w.entries[p], w.entries[p + 1]):
         if s.alive[e]:
+            room += w.cap[e]
             least = min(least, w.gang[e])
-    return least
-
-
-@njit(cache=True)
-def wanted(w, s, a):  # type: ignore[no-untyped-def]
-    """GPUs that the jobs of the app's phase could use."""
-    p = w.phases[a] + s.phase[a]
-    total = 0
-    for e in range(w.entries[p], w.entries[p + 1]):
-        if s.alive[e]:
-            total += w.cap[e]
-    return total
+    s.room[a], s.least[a] = room, least
 
 
 @njit(cache=True)
@@ -165,7 +159,7 @@ def left_work(w, s, a, now):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _phase_jobs(w, s, a, ahead):  # type: ignore[no-untyped-def]
+def phase_jobs(w, s, a, ahead):  # type: ignore[no-untyped-def]
     p = w.phases[a] + s.phase[a]
     if ahead > 0:
         return w.entries[p + ahead + 1] - w.entries[p + ahead], w.top_cap[p + ahead]
@@ -182,14 +176,14 @@ def speed(w, s, a, n, counts, racks, gang):  # type: ignore[no-untyped-def]
     """`AppView.speed`."""
     if n < gang:
         return 0.0
-    jobs, cap = _phase_jobs(w, s, a, 0)
+    jobs, cap = phase_jobs(w, s, a, 0)
     running = min(jobs, max(n // max(gang, 1), 1))
     each = min(cap, max(n // running, 1))
     return min(n, jobs * cap) / w.believed_slowdown[a, shape_level(counts, racks, each, running)]
 
 
 @njit(cache=True)
-def _last_job(works, n, cap):  # type: ignore[no-untyped-def]
+def last_job(works, n, cap):  # type: ignore[no-untyped-def]
     count = works.shape[0]
     ranked = np.sort(works)[::-1]
     last = 0.0
@@ -216,7 +210,7 @@ def remaining(w, s, a, now, n, counts, racks, gang):  # type: ignore[no-untyped-
     total = 0.0
     for k in range(phases_ahead(w, s, a)):
         work = phase_left(w, s, a, k, now)
-        jobs, cap = _phase_jobs(w, s, a, k)
+        jobs, cap = phase_jobs(w, s, a, k)
         running = min(jobs, max(n // max(gang, 1), 1))
         each = min(cap, max(n // running, 1))
         slow = w.believed_slowdown[a, shape_level(counts, racks, each, running)]
@@ -230,8 +224,8 @@ def remaining(w, s, a, now, n, counts, racks, gang):  # type: ignore[no-untyped-
                 if s.alive[e]:
                     works[i] = left_of(s, e, now)
                     i += 1
-            seconds = _last_job(works, n, cap)
+            seconds = last_job(works, n, cap)
         else:
-            seconds = _last_job(np.full(jobs, work / jobs), n, cap)
+            seconds = last_job(np.full(jobs, work / jobs), n, cap)
         total += seconds * slow
     return w.believed_work[a] * total
