@@ -32,20 +32,21 @@ def stage_bytes(pipeline: Pipeline, slices: Sequence[Slice], schedule: Schedule)
     """Bytes on one device of each stage: kept for good with temporaries, and activations in flight at most.
 
     Under "terapipe" the activations of the whole batch. Under "terapipe_1f1b" those of as many slices as stage s feeds
-    before its first backward pass: those of a microbatch, and one for each later stage. Beside its temporaries a stage
-    adds up the gradients of a microbatch's keys and values.
+    before its first backward pass, those of a microbatch and one for each later stage; then one comes as one goes.
+    Beside its temporaries a stage adds up the gradients of a microbatch's keys and values.
     """
     most = max(x.samples for x in slices)
     longest = max(len(x.tokens) for x in slices)
     found: list[tuple[float, float]] = []
     for s, cell in enumerate(pipeline.cells):
         each = {x: x.samples * cell.activation_bytes(x.tokens) for x in dict.fromkeys(slices)}
-        kept = [each[x] * i / sum(x.tokens) for x in slices for i in x.tokens]
-        flying = len(kept) if schedule == "terapipe" else min(len(kept), longest + len(pipeline.cells) - 1 - s)
-        sums = np.concatenate(([0.0], np.cumsum(kept)))
-        window = float((sums[flying:] - sums[: len(sums) - flying]).max())
+        fed = np.array([each[x] * i / sum(x.tokens) for x in slices for i in x.tokens])
+        freed = np.array([each[x] * i / sum(x.tokens) for x in slices for i in reversed(x.tokens)])
+        ahead = len(fed) if schedule == "terapipe" else min(len(fed), longest + len(pipeline.cells) - 1 - s)
+        gone = np.concatenate(([0.0], np.cumsum(freed)))  # of a microbatch the last slice goes first
+        held = float((np.cumsum(fed)[ahead - 1 :] - gone[: len(fed) - ahead + 1]).max())
         work = most * (cell.plan.work_bytes + cell.carried_bytes)
-        found.append((cell.plan.state_bytes + work, window))
+        found.append((cell.plan.state_bytes + work, held))
     return found
 
 
