@@ -7,10 +7,11 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ...errors import InputError
+from ..option_names import options_from
 from .inter.memory import SCHEDULES
 
 __all__ = ["AlpaOptions"]
@@ -147,15 +148,7 @@ class AlpaOptions:
         InputError
             On an unknown name; the nearest one is named.
         """
-        if options is None or isinstance(options, AlpaOptions):
-            return options or cls()
-        known = [f.name for f in fields(cls)]
-        for name in options:
-            if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-                raise InputError(f"alpa: unknown option {name!r}; {hint}")
-        return cls(**options)
+        return options_from(cls, options, "alpa")
 
     def to_json(self) -> dict[str, Any]:
         """What a plan records: the options that can change the decision, by name."""

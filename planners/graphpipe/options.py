@@ -6,12 +6,13 @@ from __future__ import annotations
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryComparison=false
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
 from ...errors import InputError
 from ...profiles.graph.memory import OPTIMIZERS
 from ...wording import nearest
+from ..option_names import options_from
 from .stage_units import Granularity
 
 __all__ = ["GraphPipeOptions"]
@@ -115,15 +116,7 @@ class GraphPipeOptions:
         InputError
             On an unknown name; the nearest one is named.
         """
-        if options is None or isinstance(options, GraphPipeOptions):
-            return options or cls()
-        known = [f.name for f in fields(cls)]
-        for name in options:
-            if name not in known:
-                near = nearest(str(name), known)
-                hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
-                raise InputError(f"graphpipe: unknown option {name!r}; {hint}")
-        return cls(**options)
+        return options_from(cls, options, "graphpipe")
 
     def to_json(self) -> dict[str, Any]:
         """What a plan records, by name."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import InputError
 from ...profiles.graph.memory import OPTIMIZERS
-from ...wording import nearest
+from ..option_names import options_from
 from .stage_units import Granularity
 
 __all__ = ["SequentialOptions"]
@@ -76,13 +76,4 @@ class SequentialOptions:
         InputError
             On an unknown name; the nearest one is named.
         """
-        if options is None or isinstance(options, SequentialOptions):
-            return options or cls()
-        known = [f.name for f in fields(cls)]
-        for name in options:
-            if name not in known:
-                near = nearest(name, known)
-                raise InputError(
-                    f"unknown option {name!r}; " + (f"did you mean {near!r}?" if near else f"known: {', '.join(known)}")
-                )
-        return cls(**options)
+        return options_from(cls, options, "options")

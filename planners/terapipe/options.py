@@ -7,10 +7,11 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
 from ...errors import InputError
+from ..option_names import options_from
 
 __all__ = ["TeraPipeOptions"]
 
@@ -121,16 +122,7 @@ class TeraPipeOptions:
         InputError
             On an unknown name; the nearest one is named.
         """
-        if options is None or isinstance(options, TeraPipeOptions):
-            return options or cls()
-        known = [f.name for f in fields(cls)]
-        given = {str(name).replace("-", "_"): value for name, value in options.items()}
-        for name in given:
-            if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-                raise InputError(f"terapipe: unknown option {name!r}; {hint}")
-        return cls(**given)
+        return options_from(cls, options, "terapipe")
 
     def to_json(self) -> dict[str, Any]:
         """What a plan records."""

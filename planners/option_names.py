@@ -1,0 +1,37 @@
+"""`options_from`: a planner's options from a mapping of names, the nearest name said where one is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from ..errors import InputError
+from ..wording import nearest
+
+__all__ = ["options_from"]
+
+T = TypeVar("T")
+
+
+def options_from(cls: type[T], options: T | Mapping[str, Any] | None, where: str) -> T:
+    """Options of a dataclass: themselves, the defaults for None, or those of a mapping; ``-`` in names is ``_``.
+
+    Raises
+    ------
+    InputError
+        On an unknown name, after `where`; the nearest one is named.
+    """
+    if options is None:
+        return cls()
+    if isinstance(options, cls):
+        return options
+    assert isinstance(options, Mapping)
+    given = {str(name).replace("-", "_"): value for name, value in options.items()}
+    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    for name in given:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+            raise InputError(f"{where}: unknown option {name!r}; {hint}")
+    return cls(**given)
