@@ -12,12 +12,9 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from ...simulator.sharing.cluster import SharedCluster
-from .bids import Bid, Place, Row, check_bids
+from .bids import Bid, Place, Row, check_bids, log_worth
 
 __all__ = ["Allocation", "Market", "proportionally_fair"]
-
-STARVED = -1e4
-"""log 1/ρ of an app that could not run: so low that no products make up for one app more that runs (`bids` gap 3)."""
 
 STATES = 1 << 16
 STEPS = 2_000_000
@@ -51,8 +48,8 @@ class Allocation:
     steps: int
 
     def logs(self) -> dict[int, float]:
-        """log 1/ρ of each app; −∞ where it does not run."""
-        return {app: -math.log(row.rho) if row.rho < math.inf else -math.inf for app, row in self.rows.items()}
+        """log 1/ρ of each app, `STARVED` where it does not run."""
+        return {app: log_worth(row.rho) for app, row in self.rows.items()}
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,11 @@ class Market:
             ),
             "free": free[self.order],
         }
-        return tuple(rows), {k: v.astype(np.int64) for k, v in columns.items()}, np.array([_log(r) for r in flat])
+        return (
+            tuple(rows),
+            {k: v.astype(np.int64) for k, v in columns.items()},
+            np.array([log_worth(r.rho) for r in flat]),
+        )
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
@@ -120,13 +121,15 @@ class Market:
         free = np.bincount(self.cluster.machine_of[list(self.offered)], minlength=len(self.cluster.machines))
         return np.lexsort(np.array([free, [m.rack for m in self.cluster.machines]]))
 
-    def best(self, without: int | None = None, *, steps: int = STEPS) -> Allocation:
+    def best(self, without: int | None = None, *, known: Allocation | None = None, steps: int = STEPS) -> Allocation:
         """The proportionally fair allocation, of all bids or of all but one app's.
 
         Parameters
         ----------
         without : int, optional
             App that does not take part.
+        known : Allocation, optional
+            One of all bids: what the others have there is the answer unless something is better.
         steps : int
             After so many the search stops; what it may have missed is the allocation's `gap`.
         """
@@ -146,22 +149,32 @@ class Market:
         for place, colour in ((Place.MACHINES, machine_colour), (Place.RACK, rack_colour)):
             asked = np.unique(columns["region"][named & (columns["place"] == place)])
             colour[asked] = 1 + asked
+        others = {app: row for app, row in known.rows.items() if app != without} if known is not None else None
+        at_least = sum(log_worth(row.rho) for row in others.values()) if others is not None else -1e17
         table = bounds(order, start, columns["gpus"], value, int(free.sum()))
         bound = float(table[0, -1])
         found, taken, chosen, places = search(
             order, start, columns["gpus"], columns["place"], columns["group"], columns["region"], value, free, first,
-            machine_colour, rack_colour, table, -1e17, steps,
-            np.zeros(STATES, dtype=np.uint64), np.zeros(STATES),
+            machine_colour, rack_colour, table, at_least, steps,
+            np.zeros(STATES, dtype=np.uint64), np.zeros(STATES), np.zeros(STATES, dtype=np.int64), 1,
         )  # fmt: skip
+        gap = max(0.0, bound - float(found)) if taken > steps else 0.0
+        if known is not None and others is not None and chosen.size and chosen[0] < 0:  # nothing is better
+            return self._answer(others, {app: known.items[app] for app in others}, gap, int(taken))
         picked: dict[int, Row] = {}
         items: dict[int, tuple[tuple[int, int], ...]] = {}
         for k, a in enumerate(order.tolist()):
             row = rows[a][int(chosen[k]) - int(start[a])]
             picked[self.bids[a].app] = row
             items[self.bids[a].app] = self._items(row, places[k])
-        running = [row for row in picked.values() if row.rho < math.inf]
-        gap = max(0.0, bound - float(found)) if taken > steps else 0.0
-        return Allocation(picked, items, sum(-math.log(r.rho) for r in running), len(running), gap, int(taken))
+        return self._answer(picked, items, gap, int(taken))
+
+    @staticmethod
+    def _answer(
+        rows: Mapping[int, Row], items: Mapping[int, tuple[tuple[int, int], ...]], gap: float, steps: int
+    ) -> Allocation:
+        running = [log_worth(row.rho) for row in rows.values() if row.rho < math.inf]
+        return Allocation(rows, items, sum(running), len(running), gap, steps)
 
     def _items(self, row: Row, places: npt.NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
         if row.gpus == 0 or row.place == Place.ANYWHERE:
@@ -181,7 +194,3 @@ def proportionally_fair(cluster: SharedCluster, offered: Sequence[int], bids: Se
         On bids that contradict the cluster or each other.
     """
     return Market(cluster, tuple(offered), tuple(bids)).best()
-
-
-def _log(row: Row) -> float:
-    return -math.log(row.rho) if row.rho < math.inf else STARVED

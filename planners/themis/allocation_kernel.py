@@ -21,13 +21,20 @@ def bounds(order, start, gpus, value, capacity):  # type: ignore[no-untyped-def]
     """Most that apps ``order[k:]`` can gain from c GPUs wherever they are, shape (n + 1, capacity + 1)."""
     n = order.shape[0]
     table = np.zeros((n + 1, capacity + 1))
+    count, worth = np.empty(capacity + 1, np.int64), np.empty(capacity + 1)
     for k in range(n - 1, -1, -1):
         a = order[k]
+        rows, least = 0, capacity + 1
+        for o in range(start[a], start[a + 1]):  # best first: a later one only matters if it takes fewer GPUs
+            if gpus[o] < least:
+                least = gpus[o]
+                count[rows], worth[rows] = gpus[o], value[o]
+                rows += 1
         for c in range(capacity + 1):
             best = MINUS
-            for o in range(start[a], start[a + 1]):
-                if gpus[o] <= c:
-                    v = value[o] + table[k + 1, c - gpus[o]]
+            for i in range(rows):
+                if count[i] <= c:
+                    v = worth[i] + table[k + 1, c - count[i]]
                     if v > best:
                         best = v
             table[k, c] = best
@@ -52,7 +59,7 @@ def _rack_key(r, free, first, loose, machine_colour, rack_colour):  # type: igno
 @njit(cache=True)
 def search(  # type: ignore[no-untyped-def]
     order, start, gpus, place, group, region, value, free_at, first, machine_colour, rack_colour, table, at_least,
-    limit, seen_key, seen_value,
+    limit, seen_key, seen_value, seen_in, number,
 ):  # fmt: skip
     """The best choice of rows.
 
@@ -74,8 +81,10 @@ def search(  # type: ignore[no-untyped-def]
         Only what is worth more is looked for.
     limit : int
         Steps after which to stop.
-    seen_key, seen_value : arrays
-        Room for states, a power of two of them; keys 0 at first.
+    seen_key, seen_value, seen_in : arrays
+        Room for states, a power of two of them, each with the search that it is of.
+    number : int
+        Of this search, different from any in `seen_in`.
 
     Returns
     -------
@@ -240,12 +249,12 @@ def search(  # type: ignore[no-untyped-def]
             state += _mix(np.uint64(99), key[r])
         state = _mix(_mix(state, left[k + 1]), k + 1) | np.uint64(1)
         slot = state & mask
-        if seen_key[slot] == state:
+        if seen_in[slot] == number and seen_key[slot] == state:
             if gained[k + 1] <= seen_value[slot] and k + 1 < n:
                 continue  # the top of the loop takes it back
             seen_value[slot] = gained[k + 1]
         else:
-            seen_key[slot], seen_value[slot] = state, gained[k + 1]
+            seen_key[slot], seen_value[slot], seen_in[slot] = state, gained[k + 1], number
         d += 1
         app[d], item[d], pointer[d], at[d] = k + 1, 0, 0, -2
         if k + 1 < n:

@@ -1,4 +1,17 @@
-"""`auction`: one partial-allocation auction (Themis §3.3.1, Pseudocode 1): proportional fairness, hidden payments."""
+"""`auction`: one partial-allocation auction (Themis §3.3.1, Pseudocode 1): proportional fairness, hidden payments.
+
+The paper's c·G is not defined for whole GPUs. What is kept of n GPUs, by `Rounding`:
+
+``floor``
+    ⌊c·n⌋: a payment is never less than what Pseudocode 1 asks. Whoever wins one GPU and pays anything pays all of it.
+``nearest``
+    c·n rounded: payments below half a GPU are forgiven, those above it are rounded up.
+``random``
+    ⌊c·n⌋, and one more with the probability of the rest, by a lot: c·n on average, which is what the proof that lying
+    does not pay is about (Cole et al. let the mechanism throw dice for goods that cannot be divided).
+
+An app that could not run with what it would keep keeps nothing: the GPUs go to others at once instead of standing idle.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +21,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ...errors import InputError
 from ...simulator.sharing.cluster import SharedCluster
 from .allocation import Allocation, Market
-from .bids import Bid
+from .bids import STARVED, Bid
+from .lots import lot, share_of_lot
 from .whereabouts import whereabouts
 
-__all__ = ["Outcome", "Rounding", "auction", "kept_share"]
+__all__ = ["Outcome", "Rounding", "auction", "kept_gpus", "kept_share"]
 
-Rounding = Literal["floor", "nearest"]
+Rounding = Literal["floor", "nearest", "random"]
+ROUNDINGS = ("floor", "nearest", "random")
+
+SLACK = 1e-6
+"""GPUs by which c·n may miss a whole number and still be it: c comes from exponentials."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +64,8 @@ class Outcome:
 
 def auction(
     cluster: SharedCluster, offered: Sequence[int], bids: Sequence[Bid], *,
-    before: Mapping[int, Sequence[int]] | None = None, payments: bool = True, rounding: Rounding = "floor",
+    before: Mapping[int, Sequence[int]] | None = None, kept: Mapping[int, Sequence[int]] | None = None,
+    payments: bool = True, rounding: Rounding = "random", seed: int = 0, number: int = 0,
 ) -> Outcome:  # fmt: skip
     """Auction GPUs.
 
@@ -59,16 +79,22 @@ def auction(
         A table of each app that takes part.
     before : mapping of int to sequence of int, optional
         GPUs on offer that an app has had so far: of allocations that are as good it is given those that it has.
+    kept : mapping of int to sequence of int, optional
+        GPUs of each app that are not on offer.
     payments : bool
         Whether apps pay; without, each gets its proportionally fair share.
-    rounding : {"floor", "nearest"}
-        What c_i of n GPUs are: the paper's c·G is not defined for whole GPUs.
+    rounding : {"floor", "nearest", "random"}
+        What c_i of n GPUs are.
+    seed, number : int
+        Lots are hashes of these and the app.
 
     Raises
     ------
     InputError
-        On bids that contradict the cluster or each other.
+        On bids that contradict the cluster or each other, or an unknown rounding.
     """
+    if rounding not in ROUNDINGS:
+        raise InputError(f"auction: rounding: expected 'floor', 'nearest' or 'random' (got {rounding!r})")
     market = Market(cluster, tuple(offered), tuple(bids))
     allocation = market.best()
     share, gap = dict.fromkeys(allocation.rows, 1.0), allocation.gap
@@ -76,16 +102,17 @@ def auction(
     if payments and len(bids) > 1:
         with_all = allocation.logs()
         for app in winners:
-            without = market.best(without=app)
+            without = market.best(without=app, known=allocation)
             gap = max(gap, without.gap)
             share[app] = kept_share(app, with_all, without.logs())
-    given = whereabouts(cluster, offered, allocation, before or {})
-    kept: dict[int, tuple[int, ...]] = {}
+    least = {bid.app: bid.least for bid in bids}
+    given = whereabouts(cluster, offered, allocation, before or {}, kept or {})
+    keeps: dict[int, tuple[int, ...]] = {}
     for app, gpus in given.items():
-        keep = _whole(share[app] * len(gpus), rounding)
-        kept[app] = _fewest_dropped(cluster, gpus, keep)
-    taken = {g for gpus in kept.values() for g in gpus}
-    return Outcome(allocation, share, kept, tuple(g for g in sorted(offered) if g not in taken), gap)
+        n = kept_gpus(share[app] * len(gpus), rounding, lot(seed, number, app))
+        keeps[app] = _fewest_dropped(cluster, gpus, n if n >= least[app] else 0)
+    taken = {g for gpus in keeps.values() for g in gpus}
+    return Outcome(allocation, share, keeps, tuple(g for g in sorted(offered) if g not in taken), gap)
 
 
 def kept_share(app: int, with_app: Mapping[int, float], without: Mapping[int, float]) -> float:
@@ -96,13 +123,17 @@ def kept_share(app: int, with_app: Mapping[int, float], without: Mapping[int, fl
     """
     lost = 0.0
     for other, log in without.items():
-        if other != app and log > -math.inf and with_app[other] > -math.inf:
+        if other != app and log > STARVED and with_app[other] > STARVED:
             lost += with_app[other] - log
     return min(1.0, math.exp(lost))
 
 
-def _whole(gpus: float, rounding: Rounding) -> int:
-    return math.floor(gpus + 1e-9) if rounding == "floor" else math.floor(gpus + 0.5)
+def kept_gpus(gpus: float, rounding: Rounding, bits: int) -> int:
+    """Whole GPUs of c·n; `bits` are the lot that ``random`` draws."""
+    if rounding == "nearest":
+        return math.floor(gpus + 0.5)
+    whole = math.floor(gpus + SLACK)
+    return whole + (rounding == "random" and gpus - whole > SLACK and share_of_lot(bits) < gpus - whole)
 
 
 def _fewest_dropped(cluster: SharedCluster, gpus: Sequence[int], keep: int) -> tuple[int, ...]:

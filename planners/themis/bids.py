@@ -14,7 +14,20 @@ from enum import IntEnum
 
 from ...errors import InputError
 
-__all__ = ["Bid", "Place", "Row"]
+__all__ = ["GRAIN", "STARVED", "Bid", "Place", "Row", "log_worth"]
+
+STARVED = -1e4
+"""log 1/ρ of an app that could not run: so low that no products make up for one app more that runs (the paper's
+product would be 0 whatever the others get)."""
+
+GRAIN = 2.0**34
+"""log 1/ρ is counted in steps of 1/GRAIN (6e-11): sums of it are exact, so that allocations that are worth as much
+compare as equal whichever way they were added up, in every engine."""
+
+
+def log_worth(rho: float) -> float:
+    """log 1/ρ, in whole steps."""
+    return round(-math.log(rho) * GRAIN) / GRAIN if rho < math.inf else STARVED
 
 
 class Place(IntEnum):
@@ -90,11 +103,16 @@ class Bid:
         """ρ without anything on offer."""
         return min(row.rho for row in self.rows if row.gpus == 0)
 
+    @property
+    def least(self) -> int:
+        """GPUs beside those that it keeps without which it does not run; 0 if it runs with those."""
+        return min((row.gpus for row in self.rows if row.rho < math.inf), default=0)
+
     def undominated(self) -> tuple[Row, ...]:
         """Rows that some optimal allocation may use, best first: no other has at most its GPUs, asks no more of where
         they are, and is worth as much."""
         kept: list[Row] = []
-        for row in sorted(self.rows, key=lambda r: (r.rho, r.gpus, r.place, r.group)):
+        for row in sorted(self.rows, key=lambda r: (-log_worth(r.rho), r.gpus, r.place, r.group)):
             if not any(_as_easy(other, row) for other in kept):
                 kept.append(row)
         return tuple(kept)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import InputError
 from ...simulator.sharing.agent import AppView
 from ...simulator.sharing.cluster import SharedCluster
-from ...simulator.sharing.policy import grants
-from .auction import Rounding, auction
+from ...simulator.sharing.nearness import pick
+from .auction import ROUNDINGS, Rounding, auction
 from .bidding import bid_of, current_rho
-from .bids import Bid
+from .bids import GRAIN, STARVED, Bid, log_worth
+from .lots import lot
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...simulator.sharing.world import SharingWorld
 
 __all__ = ["Themis"]
 
@@ -29,67 +34,103 @@ class Themis:
         f: the worst 1 − f of the apps by ρ, at least one, take part in an auction.
     payments : bool
         Whether winners pay.
-    rounding : {"floor", "nearest"}
-        Of what they keep.
+    rounding : {"random", "nearest", "floor"}
+        What of c·n GPUs they keep; see `auction`.
     visibility : {"cached", "current"}
-        Which ρ apps are sorted by: what the table of the last auction that they bid in says of the GPUs that they have
-        (so that it does not pay to lie here, Theorem 3.3), or what they say now.
+        Which ρ apps are sorted by: what the table of the last auction that they bid in says of as many GPUs as they
+        have (so that it does not pay to lie here, Theorem 3.3), or what they say now.
+    leftovers : {"participants", "idle"}
+        What becomes of GPUs that neither winners nor apps that stayed out take: the worst of those that took part may
+        have them (work is conserved), or they stay idle until the next auction (payments are lost for good).
     seed : int
-        Of who gets leftovers.
+        Of who gets leftovers, and of rounding.
 
     Raises
     ------
     InputError
-        If f is outside [0, 1].
+        If f is outside [0, 1], a word is unknown or the seed negative.
     """
 
     fairness: float = 0.8
     payments: bool = True
-    rounding: Rounding = "floor"
+    rounding: Rounding = "random"
     visibility: Literal["cached", "current"] = "cached"
+    leftovers: Literal["participants", "idle"] = "participants"
     seed: int = 0
     name: str = "themis"
     preempts: bool = True
     auctions: int = field(default=0, init=False)
-    _tables: dict[int, Bid] = field(default_factory=dict[int, Bid], init=False, repr=False)
+    gap: float = field(default=0.0, init=False)
+    _tables: dict[int, tuple[int, Bid]] = field(default_factory=dict[int, tuple[int, Bid]], init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.fairness <= 1:
             raise InputError(f"Themis.fairness: f is the share of apps that stay out, in [0, 1] (got {self.fairness})")
+        for name, known in (
+            ("rounding", ROUNDINGS), ("visibility", ("cached", "current")), ("leftovers", ("participants", "idle")),
+        ):  # fmt: skip
+            if getattr(self, name) not in known:
+                raise InputError(f"Themis.{name}: expected one of {', '.join(known)} (got {getattr(self, name)!r})")
+        if self.seed < 0:
+            raise InputError(f"Themis.seed: expected an integer >= 0 (got {self.seed})")
+
+    def begin(self) -> None:
+        """Forget: a world begins."""
+        self.auctions, self.gap = 0, 0.0
+        self._tables.clear()
+
+    def run_compiled(self, world: SharingWorld, out: np.ndarray) -> tuple[Any, ...]:
+        """Simulate in compiled code; see `simulator.sharing.compiled`."""
+        from .compiled import simulate_themis
+
+        return simulate_themis(world, self, out)
 
     def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
         """See `simulator.sharing.Policy.assign`."""
         self.auctions += 1
         wanting = [v for v in apps if v.wanted > 0]
-        ranked = sorted(wanting, key=lambda v: (-self._visible(cluster, v), -self._waiting(v), v.index))
+        if not wanting:
+            return {}
+        ranked = sorted(wanting, key=lambda v: (self._visible(cluster, v), -self._waiting(v), v.index))
         n = max(1, math.ceil((1 - self.fairness) * len(apps) - 1e-9))
         inside, outside = ranked[:n], ranked[n:]
         bids = [bid_of(cluster, offered, v) for v in inside]
-        self._tables.update((b.app, b) for b in bids)
-        before = {v.index: v.lapsed for v in inside}
-        outcome = auction(cluster, offered, bids, before=before, payments=self.payments, rounding=self.rounding)
+        self._tables.update((v.index, (len(v.held), b)) for v, b in zip(inside, bids, strict=True))
+        outcome = auction(
+            cluster, offered, bids, before={v.index: v.lapsed for v in inside},
+            kept={v.index: v.held for v in inside}, payments=self.payments, rounding=self.rounding, seed=self.seed,
+            number=self.auctions,
+        )  # fmt: skip
+        self.gap = max(self.gap, outcome.gap)
         given = {g: app for app, gpus in outcome.gpus.items() for g in gpus}
         pool = set(outcome.leftover)
-        # The paper says "at random" and not what if nobody stayed out: then those who took part, the worst first.
-        for view in (*sorted(outside, key=self._lot), *inside):
-            more = sum(1 for app in given.values() if app == view.index)
-            mine = grants(cluster, pool, view, max(0, view.wanted - more))
+        lots = sorted(outside, key=lambda v: lot(self.seed, self.auctions, v.index))
+        # The paper says "at random", and not what if nobody stayed out.
+        for view in (*lots, *(inside if self.leftovers == "participants" else ())):
+            mine = _more(cluster, pool, view, outcome.gpus.get(view.index, ()))
             given.update(dict.fromkeys(mine, view.index))
             pool.difference_update(mine)
         return given
 
     def _visible(self, cluster: SharedCluster, view: AppView) -> float:
+        """log 1/ρ that the app is ranked by."""
         if self.visibility == "cached" and view.index in self._tables:
+            kept, table = self._tables[view.index]
             n = len(view.held) + len(view.lapsed)
-            said = [row.rho for row in self._tables[view.index].rows if row.gpus <= n]
-            return min(said) if n else math.inf
-        return current_rho(cluster, view)
+            more = max(n - kept, 0)
+            return max(log_worth(row.rho) for row in table.rows if row.gpus <= more) if n else STARVED
+        return log_worth(current_rho(cluster, view))
 
     @staticmethod
     def _waiting(view: AppView) -> float:
         """Of apps that do not run, who has waited longest for its size: ρ is unbounded for all of them."""
-        return (view.now_s - view.app.arrival_s) / view.ideal_s
+        return round((view.now_s - view.app.arrival_s) / view.ideal_s * GRAIN) / GRAIN
 
-    def _lot(self, view: AppView) -> tuple[bytes, int]:
-        """A lot drawn for an app in an auction: the same in every process and engine."""
-        return hashlib.sha256(f"{self.seed}/{self.auctions}/{view.index}".encode()).digest(), view.index
+
+def _more(cluster: SharedCluster, pool: set[int], view: AppView, won: Sequence[int]) -> tuple[int, ...]:
+    """Of what is left all that an app can use: what it had first, then the nearest; none if it could not run."""
+    n, have = min(view.wanted - len(won), len(pool)), (*view.held, *won)
+    if n <= 0 or n + len(have) < view.gang:
+        return ()
+    own = tuple(g for g in view.lapsed if g in pool)[:n]
+    return (*own, *pick(cluster, pool.difference(own), n - len(own), (*have, *own)))

@@ -1,12 +1,9 @@
-"""`whereabouts`: from groups of an allocation to GPUs by number, moving as few apps as can be."""
+"""`whereabouts`: from groups of an allocation to GPUs by number, moving few apps."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-
-import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from ...simulator.sharing.cluster import SharedCluster
 from ...simulator.sharing.nearness import pick
@@ -17,12 +14,13 @@ __all__ = ["whereabouts"]
 
 
 def whereabouts(
-    cluster: SharedCluster, offered: Sequence[int], allocation: Allocation, before: Mapping[int, Sequence[int]]
-) -> dict[int, tuple[int, ...]]:
+    cluster: SharedCluster, offered: Sequence[int], allocation: Allocation, before: Mapping[int, Sequence[int]],
+    kept: Mapping[int, Sequence[int]],
+) -> dict[int, tuple[int, ...]]:  # fmt: skip
     """GPUs of each app that wins some.
 
-    Machines of a rack with as many free GPUs are alike to the search: what it put on them is dealt out so that as many
-    GPUs as possible stay with the app that had them (an assignment problem).
+    Machines of a rack with as many free GPUs are alike to the search: what it put on them is dealt out so that GPUs
+    stay with the app that had them.
     """
     pool = set(offered)
     free: dict[int, set[int]] = defaultdict(set)
@@ -41,7 +39,7 @@ def whereabouts(
 
     def give(app: int, inside: set[int], n: int) -> None:
         had = sorted(inside.intersection(before.get(app, ())))[:n]
-        more = pick(cluster, inside.difference(had), n - len(had), (*given[app], *had))
+        more = pick(cluster, inside.difference(had), n - len(had), (*kept.get(app, ()), *given[app], *had))
         given[app] += [*had, *more]
         pool.difference_update(had, more)
 
@@ -61,20 +59,35 @@ def _stay(
     cluster: SharedCluster, contents: Mapping[int, Sequence[tuple[int, int]]], named: set[int],
     free: Mapping[int, set[int]], before: Mapping[int, Sequence[int]],
 ) -> dict[int, int]:  # fmt: skip
-    """For each machine of the search, the one that its contents go to."""
+    """For each machine of the search, the one that its contents go to.
+
+    The pair of contents and machine by which most GPUs stay comes first, then the next among those that are left; what
+    nothing stays of keeps its machine if that is free, else takes the first that is.
+    """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for machine, gpus in free.items():
+    for machine, gpus in sorted(free.items()):
         if machine not in named:
             alike[cluster.machines[machine].rack, len(gpus)].append(machine)
     moved = {machine: machine for machine in contents}
+    if not any(before.values()):
+        return moved
     for machines in alike.values():
         filled = [m for m in machines if m in contents]
-        if not filled or not before:
-            continue
-        stays = np.zeros((len(filled), len(machines)))
-        for i, m in enumerate(filled):
-            for j, home in enumerate(machines):
-                stays[i, j] = sum(min(size, len(free[home].intersection(before.get(a, ())))) for a, size in contents[m])
-        for i, j in zip(*linear_sum_assignment(-stays), strict=True):
-            moved[filled[int(i)]] = machines[int(j)]
+        stays: list[tuple[int, int, int]] = []
+        for m in filled:
+            for home in machines:
+                n = sum(min(size, len(free[home].intersection(before.get(a, ())))) for a, size in contents[m])
+                if n:
+                    stays.append((-n, m, home))
+        to: dict[int, int] = {}
+        for _, m, home in sorted(stays):
+            if m not in to and home not in to.values():
+                to[m] = home
+        for m in filled:
+            if m not in to and m not in to.values():
+                to[m] = m
+        for m in filled:
+            if m not in to:
+                to[m] = next(home for home in machines if home not in to.values())
+        moved.update(to)
     return moved

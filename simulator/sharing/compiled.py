@@ -13,11 +13,11 @@ __all__ = ["has_compiled", "simulate_compiled"]
 
 
 def has_compiled(policy: Policy) -> bool:
-    """Whether a policy has a compiled form: the shipped baselines have."""
+    """Whether a policy has a compiled form: the shipped baselines have, and those that bring one (`run_compiled`)."""
     from .kernels_policies import CODES
     from .policies import SHIPPED
 
-    return policy.name in CODES and type(policy) in SHIPPED
+    return hasattr(policy, "run_compiled") or (policy.name in CODES and type(policy) in SHIPPED)
 
 
 def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
@@ -35,14 +35,18 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
 
     if not has_compiled(policy):
         raise InputError(f"policy {policy.name!r} has no compiled form; use engine='simpy'")
-    out = np.full((len(world.apps), 5), np.nan)
+    out = np.full((len(world.apps), 9), np.nan)
     lease_s = world.lease_s
-    seconds, apps, first, gpus, ended = run(
-        cluster_arrays(world.cluster), world_arrays(world), first_state(world), CODES[policy.name], policy.preempts,
-        lease_s, failure_events(world), world.max_s, out,
-    )  # fmt: skip
+    own = getattr(policy, "run_compiled", None)
+    if own is not None:
+        seconds, apps, first, gpus, ended = own(world, out)
+    else:
+        seconds, apps, first, gpus, ended = run(
+            cluster_arrays(world.cluster), world_arrays(world), first_state(world), CODES[policy.name],
+            policy.preempts, lease_s, failure_events(world), world.max_s, out,
+        )  # fmt: skip
     records = {
-        i: AppRecord(i, float(row[0]), float(row[1]), bool(row[2]), float(row[3]), float(row[4]))
+        i: AppRecord(i, row[0], row[1], bool(row[2]), row[3], row[4], tuple(int(n) for n in row[5:9]))
         for i, row in enumerate(out.tolist())
         if ended[i]
     }

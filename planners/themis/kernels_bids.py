@@ -1,0 +1,193 @@
+"""Bids from the simulator's state, compiled: see `bidding.bid_of`, `bids.Bid.undominated` and `agent.AppView`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ...simulator.sharing.kernels_view import contention, last_job, left_of, phase_jobs, phase_left, phases_ahead
+from .bids import GRAIN, STARVED
+
+__all__ = ["agent_of", "best_first", "most_rows", "rho_of", "table_of", "worth_of"]
+
+ANYWHERE, MACHINES, RACK = 0, 1, 2
+
+
+@njit(cache=True)
+def worth_of(rho):  # type: ignore[no-untyped-def]
+    """`bids.log_worth`."""
+    return np.rint(-np.log(rho) * GRAIN) / GRAIN if rho < np.inf else STARVED
+
+
+@njit(cache=True)
+def agent_of(w, s, a, now):  # type: ignore[no-untyped-def]
+    """What an app's estimates need, once for all rows: work, jobs and GPUs of a job in each phase, work of each job of
+    the present one, seconds since arrival, and T_id."""
+    phases = phases_ahead(w, s, a)
+    work, jobs, cap = np.empty(phases), np.empty(phases, np.int64), np.empty(phases, np.int64)
+    for k in range(phases):
+        work[k] = phase_left(w, s, a, k, now)
+        jobs[k], cap[k] = phase_jobs(w, s, a, k)
+    left = np.empty(jobs[0])
+    p = w.phases[a] + s.phase[a]
+    i = 0
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            left[i] = left_of(s, e, now)
+            i += 1
+    return work, jobs, cap, left, now - w.arrival[a], contention(w, s, a, now) * w.alone[a]
+
+
+@njit(cache=True)
+def rho_of(w, s, a, agent, n, counts, machines, racks):  # type: ignore[no-untyped-def]
+    """`AppView.rho`: with `n` GPUs, those on the first `machines` of `counts` at least two on one."""
+    work, jobs, cap, left, elapsed, ideal = agent
+    gang = s.least[a]
+    if n < gang:
+        return np.inf
+    total = 0.0
+    for k in range(work.shape[0]):
+        running = min(jobs[k], max(n // max(gang, 1), 1))
+        each = min(cap[k], max(n // running, 1))
+        level = 0
+        if each > 1:
+            hold = 0
+            for m in range(machines):
+                hold += counts[m] // each
+            level = 1 if hold >= running else 2 if racks <= 1 else 3
+        if w.convention == 0:
+            seconds = work[k] / min(n, jobs[k] * cap[k])
+        elif k == 0:
+            seconds = last_job(left, n, cap[k])
+        else:
+            seconds = last_job(np.full(jobs[k], work[k] / jobs[k]), n, cap[k])
+        total += seconds * w.believed_slowdown[a, level]
+    return (elapsed + w.believed_work[a] * total) / ideal
+
+
+@njit(cache=True)
+def most_rows(s, a, offered, held_machines, held_racks):  # type: ignore[no-untyped-def]
+    """Rows that `table_of` may write."""
+    n = min(max(0, s.room[a] - (s.count[a] - s.over[a])), offered)
+    return 1 + n * (4 + held_machines + held_racks)
+
+
+@njit(cache=True)
+def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_racks, rows, value):  # type: ignore[no-untyped-def]
+    """All rows of an app's bid.
+
+    Parameters
+    ----------
+    free, free_rack, held, held_rack : arrays of int
+        GPUs on offer, and those that the app keeps, on each machine and in each rack.
+    offered, n_racks : int
+        GPUs on offer; racks of the cluster.
+    rows : array, shape (most, 4)
+        Filled: GPUs, place, group, region.
+    value : array
+        Filled: log 1/ρ.
+
+    Returns
+    -------
+    int
+        How many.
+    """
+    jobs, cap = agent[1][0], agent[2][0]
+    gang = s.least[a]
+    kept = s.count[a] - s.over[a]
+    counts = np.empty(c.n_machines + offered + 1, np.int64)
+    on = in_racks = 0
+    for m in range(c.n_machines):
+        if held[m] > 0:
+            counts[on] = held[m]
+            on += 1
+    for r in range(c.n_racks):
+        in_racks += held_rack[r] > 0
+    most = free.max()
+    most_rack = free_rack.max()
+    rows[0, 0], rows[0, 1], rows[0, 2], rows[0, 3] = 0, ANYWHERE, 0, -1
+    value[0] = worth_of(rho_of(w, s, a, agent, kept, counts, on, in_racks))
+    k = 1
+    for n in range(1, min(max(0, s.room[a] - kept), offered) + 1):
+        total = kept + n
+        if total < gang:
+            continue  # nothing runs
+        running = max(1, min(jobs, total // max(gang, 1)))
+        each = min(cap, total // running)
+        rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, ANYWHERE, 0, -1
+        value[k] = worth_of(rho_of(w, s, a, agent, total, counts, on, n_racks))
+        k += 1
+        if each <= 1:
+            continue
+        for second in range(2):
+            group = n if second == 0 else min(each, n)
+            if group <= 1 or group > most or (second == 1 and group == n):
+                continue
+            machines = on
+            for at in range(0, n, group):
+                counts[machines] = min(group, n - at)
+                machines += 1
+            racks = n_racks if kept > 0 or group < n else 1
+            rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, MACHINES, group, -1
+            value[k] = worth_of(rho_of(w, s, a, agent, total, counts, machines, racks))
+            k += 1
+        if kept == 0 and n <= most_rack:
+            rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, RACK, 0, -1
+            value[k] = worth_of(rho_of(w, s, a, agent, total, counts, on, 1))
+            k += 1
+        if kept == 0:
+            continue
+        i = 0
+        for m in range(c.n_machines):
+            if held[m] > 0:
+                if n <= free[m]:
+                    counts[i] += n
+                    rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, MACHINES, n, m
+                    value[k] = worth_of(rho_of(w, s, a, agent, total, counts, on, in_racks))
+                    counts[i] -= n
+                    k += 1
+                i += 1
+        for r in range(c.n_racks):
+            if held_rack[r] > 0 and n <= free_rack[r]:
+                rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, RACK, 0, r
+                value[k] = worth_of(rho_of(w, s, a, agent, total, counts, on, in_racks))
+                k += 1
+    return k
+
+
+@njit(cache=True)
+def _as_easy(a, b):  # type: ignore[no-untyped-def]
+    """Whether wherever row `b` fits row `a` does too: `bids._as_easy`."""
+    if a[0] > b[0]:
+        return False
+    if a[0] == 0 or a[1] == ANYWHERE:
+        return True
+    if a[1] == RACK:
+        return (b[1] == RACK and (a[3] < 0 or a[3] == b[3])) or (b[1] == MACHINES and b[2] >= a[0] and a[3] < 0)
+    if b[1] != MACHINES or (a[3] >= 0 and a[3] != b[3]):
+        return False
+    held = b[0] // b[2] * (b[2] // a[2]) + b[0] % b[2] // a[2]
+    return held >= a[0] // a[2] + (1 if a[0] % a[2] else 0)
+
+
+@njit(cache=True)
+def best_first(rows, value, n):  # type: ignore[no-untyped-def]
+    """Rows among the first `n` that some optimal allocation may use, best first: `Bid.undominated`."""
+    size = rows[:n].max() + 2 if n else 2
+    key = np.empty(n, np.int64)
+    for k in range(n):
+        key[k] = (rows[k, 0] * 4 + rows[k, 1]) * size + rows[k, 2]
+    by_key = np.argsort(key, kind="mergesort")
+    order = by_key[np.argsort(-value[by_key], kind="mergesort")]
+    kept = np.empty(n, np.int64)
+    count = 0
+    for k in order:
+        beaten = False
+        for i in range(count):
+            if _as_easy(rows[kept[i]], rows[k]):
+                beaten = True
+                break
+        if not beaten:
+            kept[count] = k
+            count += 1
+    return kept[:count]

@@ -1,0 +1,221 @@
+"""Themis inside the compiled event loop: see `policy.Themis.assign`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ...simulator.sharing.kernels_engine import advance, book, settle
+from ...simulator.sharing.kernels_policies import take_near
+from .bids import GRAIN, STARVED
+from .kernels_auction import drop, layout, proportional, rounded, shares, whereabouts_of
+from .kernels_bids import agent_of, best_first, most_rows, rho_of, table_of, worth_of
+from .lots import lot_kernel
+
+__all__ = ["Memory", "Rules", "run_themis"]
+
+
+class Rules(NamedTuple):
+    """What `Themis` is set to."""
+
+    fairness: float
+    payments: bool
+    rounding: int  # 0 floor, 1 nearest, 2 random
+    cached: bool
+    idle: bool
+    seed: int
+    limit: int  # steps of a search
+    n_racks: int
+
+
+class Memory(NamedTuple):
+    """What it remembers, and room to work in."""
+
+    said: np.ndarray  # (apps, GPUs + 1): the best log 1/ρ that its last table has for so many more GPUs
+    kept: np.ndarray  # per app: GPUs that it kept then; −1: it has never bid
+    rack: np.ndarray  # of each machine
+    seen_key: np.ndarray
+    seen_value: np.ndarray
+    seen_in: np.ndarray
+    searches: np.ndarray
+    auctions: np.ndarray
+    gap: np.ndarray  # the largest
+
+
+@njit(cache=True)
+def _visible(c, w, s, rules, memory, a, agent, counts, racks):  # type: ignore[no-untyped-def]
+    """log 1/ρ that the app is ranked by."""
+    n = s.count[a]
+    if rules.cached and memory.kept[a] >= 0:
+        return memory.said[a, min(max(n - memory.kept[a], 0), memory.said.shape[1] - 1)] if n > 0 else STARVED
+    return worth_of(rho_of(w, s, a, agent, n, counts, counts.shape[0], racks))
+
+
+@njit(cache=True)
+def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
+    """Apps that could use more than they keep, the worst first."""
+    count = apps.shape[0]
+    of = np.full(s.active.shape[0], -1, np.int64)
+    for i in range(count):
+        of[apps[i]] = i
+    on = np.zeros((count, c.n_machines), np.int64)
+    in_rack = np.zeros((count, c.n_racks), np.int64)
+    for g in range(s.owner.shape[0]):
+        if s.owner[g] >= 0:
+            on[of[s.owner[g]], c.machine[g]] += 1
+            in_rack[of[s.owner[g]], c.rack[g]] += 1
+    wanting = np.empty(count, np.int64)
+    visible, waiting = np.empty(count), np.empty(count)
+    n = 0
+    for i in range(count):
+        a = apps[i]
+        if s.room[a] <= s.count[a] - s.over[a]:
+            continue
+        agent = agent_of(w, s, a, now)
+        wanting[n] = a
+        visible[n] = _visible(c, w, s, rules, memory, a, agent, on[i], (in_rack[i] > 0).sum())
+        waiting[n] = np.rint(agent[4] / agent[5] * GRAIN) / GRAIN
+        n += 1
+    longest = np.argsort(-waiting[:n], kind="mergesort")
+    return wanting[longest[np.argsort(visible[longest], kind="mergesort")]]
+
+
+@njit(cache=True)
+def _bids(c, w, s, memory, now, offered, inside, n_racks):  # type: ignore[no-untyped-def]
+    """Tables of apps: first row of each, rows, log 1/ρ, and the fewest GPUs with which each runs."""
+    size = offered.shape[0]
+    free, free_rack = np.zeros(c.n_machines, np.int64), np.zeros(c.n_racks, np.int64)
+    total = 0
+    for g in range(size):
+        if offered[g]:
+            free[c.machine[g]] += 1
+            free_rack[c.rack[g]] += 1
+            total += 1
+    count = inside.shape[0]
+    held, held_rack = np.zeros((count, c.n_machines), np.int64), np.zeros((count, c.n_racks), np.int64)
+    for i in range(count):
+        for g in range(size):
+            if s.owner[g] == inside[i] and not s.lapsed[g]:
+                held[i, c.machine[g]] += 1
+                held_rack[i, c.rack[g]] += 1
+    most = 0
+    for i in range(count):
+        most = max(most, most_rows(s, inside[i], total, (held[i] > 0).sum(), (held_rack[i] > 0).sum()))
+    raw, raw_value = np.empty((most, 4), np.int64), np.empty(most)
+    rows, value = np.empty((most * count, 4), np.int64), np.empty(most * count)
+    start, least = np.zeros(count + 1, np.int64), np.zeros(count, np.int64)
+    for i in range(count):
+        a = inside[i]
+        n = table_of(
+            c, w, s, a, agent_of(w, s, a, now), free, free_rack, held[i], held_rack[i], total, n_racks, raw, raw_value
+        )
+        memory.kept[a] = s.count[a] - s.over[a]
+        memory.said[a] = STARVED
+        least[i] = size + 1
+        for k in range(n):
+            if raw_value[k] > STARVED:
+                least[i] = min(least[i], raw[k, 0])
+                memory.said[a, raw[k, 0]] = max(memory.said[a, raw[k, 0]], raw_value[k])
+        if least[i] > size:
+            least[i] = 0
+        for k in range(1, size + 1):
+            memory.said[a, k] = max(memory.said[a, k], memory.said[a, k - 1])
+        for k in best_first(raw, raw_value, n):
+            rows[start[i + 1]], value[start[i + 1]] = raw[k], raw_value[k]
+            start[i + 1] += 1
+        if i + 1 < count:
+            start[i + 2] = start[i + 1]
+    return start, rows[: start[count]], value[: start[count]], least, free
+
+
+@njit(cache=True)
+def _leftovers(c, s, offered, a, given, won):  # type: ignore[no-untyped-def]
+    """Give an app of what is left all that it can use."""
+    size = offered.shape[0]
+    pool, have = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    mine, out = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    free = n_have = 0
+    for g in range(size):
+        pool[g] = offered[g] and given[g] < 0
+        free += pool[g]
+        have[g] = given[g] == a or (s.owner[g] == a and not s.lapsed[g])
+        n_have += have[g]
+        mine[g] = s.owner[g] == a and s.lapsed[g]
+    n = min(s.room[a] - (s.count[a] - s.over[a]) - won, free)
+    if n <= 0 or n + n_have < s.least[a]:
+        return free
+    take_near(c, pool, have, mine, n, out)
+    for g in range(size):
+        if out[g]:
+            given[g] = a
+            free -= 1
+    return free
+
+
+@njit(cache=True)
+def _assign(c, w, s, rules, memory, now, offered, apps, given):  # type: ignore[no-untyped-def]
+    """Who gets the GPUs on offer."""
+    given[:] = -1
+    memory.auctions[0] += 1
+    number = memory.auctions[0]
+    ranked = _ranked(c, w, s, rules, memory, now, apps)
+    if ranked.shape[0] == 0:
+        return
+    n = min(ranked.shape[0], max(1, int(np.ceil((1 - rules.fairness) * apps.shape[0] - 1e-9))))
+    inside, outside = ranked[:n], ranked[n:]
+    start, rows, value, least, free = _bids(c, w, s, memory, now, offered, inside, rules.n_racks)
+    laid = layout(c, memory.rack, free, rows)
+    seen = (memory.seen_key, memory.seen_value, memory.seen_in, memory.searches)
+    order = np.argsort(-value[start[:n]], kind="mergesort")
+    _, chosen, where, gap = proportional(order, start, rows, value, laid, -1e17, rules.limit, seen)
+    keeps, other_gap = np.ones(n), 0.0
+    if rules.payments:
+        keeps, other_gap = shares(order, start, rows, value, laid, chosen, rules.limit, seen)
+    memory.gap[0] = max(memory.gap[0], gap, other_gap)
+    places = whereabouts_of(c, s, memory.rack, free, offered, inside, order, rows, laid, chosen, where)
+    won = np.zeros(n, np.int64)
+    for k in range(n):
+        i = order[k]
+        gpus = rows[chosen[k], 0]
+        keep = rounded(keeps[k] * gpus, rules.rounding, rules.seed, number, inside[i])
+        won[i] = keep if keep >= least[i] else 0
+        drop(c, places[i], gpus, won[i])
+        for g in range(offered.shape[0]):
+            if places[i, g]:
+                given[g] = inside[i]
+    left = 0
+    for g in range(offered.shape[0]):
+        left += offered[g] and given[g] < 0
+    lots = np.empty(outside.shape[0], np.uint64)
+    for i in range(outside.shape[0]):
+        lots[i] = lot_kernel(rules.seed, number, outside[i])
+    for i in np.argsort(lots, kind="mergesort"):
+        if left == 0:
+            return
+        left = _leftovers(c, s, offered, outside[i], given, 0)
+    if not rules.idle:
+        for i in range(n):
+            if left == 0:
+                return
+            left = _leftovers(c, s, offered, inside[i], given, won[i])
+
+
+@njit(cache=True)
+def run_themis(c, w, s, rules, memory, events, max_s, out):  # type: ignore[no-untyped-def]
+    """Simulate: see `kernels_engine.run`."""
+    size, n_apps = s.owner.shape[0], w.arrival.shape[0]
+    ended, changed = np.zeros(n_apps, np.bool_), np.zeros(n_apps, np.bool_)
+    offered, given = np.zeros(size, np.bool_), np.full(size, -1, np.int64)
+    present, cursor = np.empty(n_apps, np.int64), np.zeros(4, np.int64)
+    upcoming = np.full(1, w.arrival[0] if n_apps else np.inf)
+    grants = book()
+    while True:
+        now, count = advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offered, present)
+        if count < 0:
+            break
+        _assign(c, w, s, rules, memory, now, offered, present[:count], given)
+        grants = settle(c, w, s, True, now, present[:count], given, changed, cursor, grants)
+    n = cursor[2]
+    return grants[0][:n], grants[1][:n], grants[2][: n + 1], grants[3][: grants[2][n]], ended
