@@ -1,7 +1,11 @@
-"""Traces: request logs. Readers, generators, fitting and resampling."""
+"""Traces: request logs, and job logs of shared GPU clusters. Readers, generators, fitting and resampling."""
 
 from .azure2019 import read_azure2019
 from .azure2021 import read_azure2021
+from .cluster_alibaba import read_alibaba
+from .cluster_helios import read_helios
+from .cluster_jobs import ClusterJob, ClusterLog
+from .cluster_philly import read_philly
 from .fetch import fetch
 from .fit import fit_gamma
 from .generate import gamma, poisson
@@ -17,6 +21,8 @@ from .windows import GammaWindows
 
 __all__ = [
     "LENGTHS",
+    "ClusterJob",
+    "ClusterLog",
     "GammaWindows",
     "LengthProfile",
     "Lengths",
@@ -34,8 +40,11 @@ __all__ = [
     "poisson",
     "rates",
     "read",
+    "read_alibaba",
     "read_azure2019",
     "read_azure2021",
+    "read_helios",
+    "read_philly",
     "report",
     "write",
 ]

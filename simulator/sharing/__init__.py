@@ -11,12 +11,14 @@ from .reference import simulate_reference
 from .result import SharingResult
 from .simulate import simulate
 from .workloads import WorkloadOptions, contended, with_errors, workload1, workload2
+from .workloads_logs import apps_of_log
 from .workloads_models import MODELS, TrainedModel, trained_model
 from .world import AppFailure, MachineFailure, SharingWorld
 
 __all__ = [
     "BASELINES", "MODELS", "App", "AppFailure", "AppView", "Convention", "Greedy", "Job", "Level", "LossCurve",
     "Machine", "MachineFailure", "Phase", "Policy", "Shape", "SharedCluster", "SharingResult", "SharingWorld",
-    "Slowdown", "TrainedModel", "WorkloadOptions", "baseline", "contended", "simulate", "simulate_reference",
-    "themis_168", "themis_256", "themis_testbed", "trained_model", "with_errors", "workload1", "workload2",
+    "Slowdown", "TrainedModel", "WorkloadOptions", "apps_of_log", "baseline", "contended", "simulate",
+    "simulate_reference", "themis_168", "themis_256", "themis_testbed", "trained_model", "with_errors",
+    "workload1", "workload2",
 ]  # fmt: skip

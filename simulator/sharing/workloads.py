@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ...errors import InputError
 from ...seeds import generator
 from .app import App, Job, LossCurve, Phase, Slowdown
-from .cluster import SharedCluster
+from .cluster import Machine, SharedCluster
 from .workloads_models import draw_models
 
 __all__ = ["WorkloadOptions", "contended", "jobs_quantile", "with_errors", "workload1", "workload2"]
@@ -122,12 +122,11 @@ def workload1(options: WorkloadOptions | None = None) -> tuple[App, ...]:
     The agents know when jobs will end, as the paper's simulator assumes (§6.1).
     """
     o = options or WorkloadOptions()
-    arrivals = _arrivals(o)
-    counts = jobs_quantile(o.stream("jobs").random(o.apps))
-    centres = TASK_MEDIAN_S * o.scale * np.exp(APP_LOG_SD * o.stream("app length").standard_normal(o.apps))
+    counts: list[int] = jobs_quantile(o.stream("jobs").random(o.apps)).tolist()
+    centres: Floats = TASK_MEDIAN_S * o.scale * np.exp(APP_LOG_SD * o.stream("app length").standard_normal(o.apps))
     models = draw_models(o.stream("models"), o.apps, o.network_intensive)
     made: list[App] = []
-    for a, (at, n, centre, model) in enumerate(zip(arrivals, counts, centres, models, strict=True)):
+    for a, (at, n, centre, model) in enumerate(zip(_arrivals(o), counts, centres, models, strict=True)):
         seconds = centre * np.exp(JOB_LOG_SD * o.stream("job length", a).standard_normal(n))
         gpus = 1 + (o.stream("gpus", a).random(n) < TWO_GPU_SHARE).astype(int)
         rates = o.stream("loss", a).uniform(2.0, 6.0, n)
@@ -202,7 +201,7 @@ def contended(cluster: SharedCluster, times: int) -> SharedCluster:
     if isinstance(times, bool) or not isinstance(times, int) or times < 1:
         raise InputError(f"contended: times: expected a positive integer (got {times!r})")
     seen: dict[tuple[int, int], int] = {}
-    kept = []
+    kept: list[Machine] = []
     for machine in cluster.machines:
         kind = machine.slots, machine.gpus_per_slot
         seen[kind] = seen.get(kind, 0) + 1
