@@ -83,7 +83,7 @@ def first_state(world: SharingWorld) -> State:
         attained=np.zeros(n),
         since=np.zeros(n),
         started=np.full(n, np.nan),
-        count=np.zeros(n, dtype=np.int64),
+        n_gpus=np.zeros(n, dtype=np.int64),
         over=np.zeros(n, dtype=np.int64),
         room=np.zeros(n, dtype=np.int64),
         least=np.zeros(n, dtype=np.int64),
@@ -94,6 +94,7 @@ def first_state(world: SharingWorld) -> State:
         ran=np.zeros(jobs, dtype=np.bool_),
         alive=np.zeros(jobs, dtype=np.bool_),
         gpus=np.zeros(jobs, dtype=np.int64),
+        placed=np.zeros((n, 4), dtype=np.int64),
         clock=np.zeros(3),
     )
 

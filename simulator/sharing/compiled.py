@@ -35,7 +35,7 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
 
     if not has_compiled(policy):
         raise InputError(f"policy {policy.name!r} has no compiled form; use engine='simpy'")
-    out = np.full((len(world.apps), 5), np.nan)
+    out = np.full((len(world.apps), 9), np.nan)
     lease_s = world.lease_s
     own = getattr(policy, "run_compiled", None)
     if own is not None:
@@ -46,7 +46,7 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
             policy.preempts, lease_s, failure_events(world), world.max_s, out,
         )  # fmt: skip
     records = {
-        i: AppRecord(i, float(row[0]), float(row[1]), bool(row[2]), float(row[3]), float(row[4]))
+        i: AppRecord(i, row[0], row[1], bool(row[2]), row[3], row[4], tuple(int(n) for n in row[5:9]))
         for i, row in enumerate(out.tolist())
         if ended[i]
     }

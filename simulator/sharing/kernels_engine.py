@@ -27,6 +27,7 @@ def _leave(w, s, a, now, completed, out):  # type: ignore[no-untyped-def]
     s.clock[2] -= 1
     out[a, 0], out[a, 1], out[a, 2] = s.started[a], now, 1.0 if completed else 0.0
     out[a, 3], out[a, 4] = s.attained[a], contention(w, s, a, now)
+    out[a, 5:9] = s.placed[a]
 
 
 @njit(cache=True)
@@ -220,8 +221,8 @@ def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[n
     ----------
     events : array, shape (n, 3)
         Failures: seconds, kind (0: machine down, 1: machine up, 2: app), which; by time.
-    out : array, shape (apps, 5)
-        Start, end, whether completed, GPU seconds, N_avg.
+    out : array, shape (apps, 9)
+        Start, end, whether completed, GPU seconds, N_avg, allocations by level.
 
     Returns
     -------

@@ -14,7 +14,7 @@ __all__ = ["account", "divide", "give", "take"]
 @njit(cache=True)
 def account(s, a, now):  # type: ignore[no-untyped-def]
     """Count the GPU seconds that an app has had."""
-    s.attained[a] += s.count[a] * (now - s.since[a])
+    s.attained[a] += s.n_gpus[a] * (now - s.since[a])
     s.since[a] = now
 
 
@@ -22,7 +22,7 @@ def account(s, a, now):  # type: ignore[no-untyped-def]
 def give(s, g, a):  # type: ignore[no-untyped-def]
     """A GPU is an app's, newly or again. The caller has counted the app's time."""
     if s.owner[g] != a:
-        s.count[a] += 1
+        s.n_gpus[a] += 1
     elif s.lapsed[g]:
         s.over[a] -= 1
     s.owner[g] = a
@@ -32,7 +32,7 @@ def give(s, g, a):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def take(s, g):  # type: ignore[no-untyped-def]
     """A GPU is nobody's. The caller has counted its owner's time."""
-    s.count[s.owner[g]] -= 1
+    s.n_gpus[s.owner[g]] -= 1
     if s.lapsed[g]:
         s.over[s.owner[g]] -= 1
     s.owner[g] = -1
@@ -141,6 +141,7 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
             s.resumes[e] = now + w.container + (w.checkpoint if s.ran[e] else 0.0)
             s.rate[e] = _rate(c, w, a, masks[k], held[k], w.cap[e], w.gang[e])
             s.ran[e] = True
+            s.placed[a, level_of(c, masks[k])] += 1
             s.finish[e] = now + (s.resumes[e] + s.left[e] / s.rate[e] - now)
         else:
             s.rate[e], s.resumes[e], s.finish[e] = 0.0, now, np.inf

@@ -53,7 +53,7 @@ class State(NamedTuple):
     attained: np.ndarray
     since: np.ndarray
     started: np.ndarray
-    count: np.ndarray  # per app: GPUs that it has
+    n_gpus: np.ndarray  # per app: GPUs that it has
     over: np.ndarray  # per app: those of them whose lease is over
     room: np.ndarray  # per app: GPUs that the jobs of its phase can use
     least: np.ndarray  # per app: the smallest gang of them
@@ -64,6 +64,7 @@ class State(NamedTuple):
     ran: np.ndarray
     alive: np.ndarray
     gpus: np.ndarray  # per entry: GPUs that it was given
+    placed: np.ndarray  # (apps, 4): allocations of its jobs, by how far apart their GPUs are
     clock: np.ndarray  # integral, counted at, number of active apps
 
 

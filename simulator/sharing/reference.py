@@ -15,7 +15,8 @@ import simpy
 
 from .agent import AppView
 from .policy import Policy
-from .result import AppRecord, Grant, SharingResult
+from .reference_state import RunApp, RunJob
+from .result import AppRecord, Grant, SharingResult, Spell
 from .split import RunningJob, rate, split
 from .world import SharingWorld
 
@@ -25,38 +26,11 @@ LAST = 2
 """Priority in SimPy's queue of what settles an instant: after everything else that happens in it."""
 
 
-class _Job:
-    """A job of the present phase. Work is done from `resumes` on at `rate`."""
-
-    def __init__(self, number: int, left_s: float, cap: int, gang: int) -> None:
-        self.number, self.left_s, self.cap, self.gang = number, left_s, cap, gang
-        self.gpus: tuple[int, ...] = ()
-        self.rate, self.resumes = 0.0, 0.0
-        self.ran = False
-        self.process: simpy.Process | None = None
-
-    def left(self, now: float) -> float:
-        """GPU seconds that are left at an instant."""
-        return self.left_s if now <= self.resumes else max(self.left_s - (now - self.resumes) * self.rate, 0.0)
-
-
-class _App:
-    """An app in the cluster."""
-
-    def __init__(self, index: int, integral: float) -> None:
-        self.index, self.integral = index, integral  # of the number of apps, up to its arrival
-        self.phase = -1
-        self.jobs: dict[int, _Job] = {}
-        self.gpus: set[int] = set()
-        self.attained_s, self.since = 0.0, 0.0
-        self.started = math.nan
-
-
 class _Simulation:
     def __init__(self, world: SharingWorld, policy: Policy) -> None:
         self.world, self.policy, self.cluster = world, policy, world.cluster
         self.env = simpy.Environment()
-        self.active: dict[int, _App] = {}
+        self.active: dict[int, RunApp] = {}
         self.owner = [-1] * self.cluster.n_gpus
         self.lapsed: set[int] = set()
         self.down: set[int] = set()  # GPUs of machines that are gone
@@ -69,6 +43,7 @@ class _Simulation:
         self.integral, self.counted_at = 0.0, 0.0
         self.records: dict[int, AppRecord] = {}
         self.granted: list[Grant] = []
+        self.spells: list[Spell] = []
 
     # ---- what happens by itself
 
@@ -91,7 +66,7 @@ class _Simulation:
         self.failed.append(app)
         self.wake()
 
-    def job(self, app: _App, job: _Job) -> Generator[Any, Any, None]:
+    def job(self, app: RunApp, job: RunJob) -> Generator[Any, Any, None]:
         try:
             yield self.env.timeout(job.resumes + job.left_s / job.rate - self.env.now)
             self.done.append((app.index, job.number))
@@ -132,7 +107,7 @@ class _Simulation:
             if index in self.active:
                 self.leave(self.active[index], now, completed=False)
         for index in self.arrived:
-            self.active[index] = app = _App(index, self.integral)
+            self.active[index] = app = RunApp(index, self.integral)
             app.since = now
             self.next_phase(app)
         self.done, self.machines, self.failed, self.arrived = [], [], [], []
@@ -144,8 +119,8 @@ class _Simulation:
         self.integral += len(self.active) * (now - self.counted_at)
         self.counted_at = now
 
-    def finish_job(self, app: _App, number: int, now: float) -> None:
-        del app.jobs[number]
+    def finish_job(self, app: RunApp, number: int, now: float) -> None:
+        self.close(app, app.jobs.pop(number), now)
         if app.jobs:
             return
         if app.phase + 1 == len(self.world.apps[app.index].phases):
@@ -153,13 +128,13 @@ class _Simulation:
         else:
             self.next_phase(app)
 
-    def next_phase(self, app: _App) -> None:
+    def next_phase(self, app: RunApp) -> None:
         app.phase += 1
         spec = self.world.apps[app.index]
         phase = spec.phases[app.phase]
         for number, iterations in zip(phase.jobs, phase.iterations, strict=True):
             work = iterations * spec.jobs[number].iteration_s
-            app.jobs[number] = _Job(number, work, spec.cap(app.phase, number), spec.jobs[number].gang)
+            app.jobs[number] = RunJob(number, work, spec.cap(app.phase, number), spec.jobs[number].gang)
 
     def switch(self, machine: int, up: bool, now: float) -> set[int]:
         gpus = [g for g in range(self.cluster.n_gpus) if self.cluster.machine_of[g] == machine]
@@ -172,28 +147,37 @@ class _Simulation:
             self.take(self.active[index], [g for g in gpus if self.owner[g] == index], now)
         return owners
 
-    def leave(self, app: _App, now: float, *, completed: bool) -> None:
+    def leave(self, app: RunApp, now: float, *, completed: bool) -> None:
         self.take(app, list(app.gpus), now)
         for job in app.jobs.values():
             self.stop(job)
+            self.close(app, job, now)
         del self.active[app.index]
         contention = self.contention(app, now)
-        self.records[app.index] = AppRecord(app.index, app.started, now, completed, app.attained_s, contention)
+        self.records[app.index] = AppRecord(
+            app.index, app.started, now, completed, app.attained_s, contention, tuple(app.placed)
+        )
 
-    def contention(self, app: _App, now: float) -> float:
+    def close(self, app: RunApp, job: RunJob, now: float) -> None:
+        """Note down what GPUs a job had until now."""
+        if job.gpus:
+            resumes = min(job.resumes, now)
+            self.spells.append(Spell(app.index, app.phase, job.number, job.since, resumes, now, job.gpus))
+
+    def contention(self, app: RunApp, now: float) -> float:
         lived = now - self.world.apps[app.index].arrival_s
         return (self.integral - app.integral) / lived if lived > 0 else float(max(len(self.active), 1))
 
     # ---- GPUs
 
-    def take(self, app: _App, gpus: list[int], now: float) -> None:
+    def take(self, app: RunApp, gpus: list[int], now: float) -> None:
         self.account(app, now)
         for g in gpus:
             self.owner[g] = -1
             self.lapsed.discard(g)
             app.gpus.discard(g)
 
-    def account(self, app: _App, now: float) -> None:
+    def account(self, app: RunApp, now: float) -> None:
         app.attained_s += len(app.gpus) * (now - app.since)
         app.since = now
 
@@ -237,7 +221,7 @@ class _Simulation:
         if self.policy.preempts and math.isfinite(self.world.lease_s):
             self.env.process(self.lease(gpus, number))
 
-    def view(self, app: _App, now: float) -> AppView:
+    def view(self, app: RunApp, now: float) -> AppView:
         self.account(app, now)
         jobs = tuple(self.running(j, now) for _, j in sorted(app.jobs.items()))
         kept = tuple(sorted(app.gpus - self.lapsed))
@@ -246,10 +230,10 @@ class _Simulation:
             app.attained_s, self.contention(app, now), self.cluster.n_gpus, self.world.convention,
         )  # fmt: skip
 
-    def running(self, job: _Job, now: float) -> RunningJob:
+    def running(self, job: RunJob, now: float) -> RunningJob:
         return RunningJob(job.number, job.left(now), job.cap, job.gang, job.gpus)
 
-    def divide(self, app: _App, now: float) -> None:
+    def divide(self, app: RunApp, now: float) -> None:
         """Divide an app's GPUs over its jobs; what none of them can use goes back."""
         world, spec = self.world, self.world.apps[app.index]
         jobs = [self.running(j, now) for _, j in sorted(app.jobs.items())]
@@ -261,8 +245,10 @@ class _Simulation:
                 continue
             left = job.left(now)
             self.stop(job)
-            job.left_s, job.gpus = left, gpus
+            self.close(app, job, now)
+            job.left_s, job.gpus, job.since = left, gpus, now
             if gpus:
+                app.placed[self.cluster.level(gpus)] += 1
                 job.resumes = now + world.container_s + (world.checkpoint_s if job.ran else 0.0)
                 job.rate = rate(self.cluster, spec.slowdown, gpus, job.cap, job.gang)
                 job.ran = True
@@ -273,7 +259,7 @@ class _Simulation:
         self.take(app, sorted(app.gpus - used), now)
 
     @staticmethod
-    def stop(job: _Job) -> None:
+    def stop(job: RunJob) -> None:
         if job.process is not None and job.process.is_alive:
             job.process.interrupt()
         job.process = None
@@ -299,4 +285,4 @@ def simulate_reference(world: SharingWorld, policy: Policy) -> SharingResult:
         env.process(simulation.app_failure(a.app, a.at_s))
     while len(simulation.records) < len(world.apps) and env.peek() <= world.max_s and env.peek() < math.inf:
         env.step()
-    return SharingResult.of(world, policy.name, simulation.records, simulation.granted)
+    return SharingResult.of(world, policy.name, simulation.records, simulation.granted, simulation.spells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ...errors import InputError
 from .world import SharingWorld
 
-__all__ = ["AppRecord", "Grant", "SharingResult"]
+__all__ = ["AppRecord", "Grant", "SharingResult", "Spell"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,6 +26,7 @@ class AppRecord(NamedTuple):
     completed: bool
     gpu_s: float
     contention: float
+    placed: tuple[int, ...] = (0, 0, 0, 0)  # allocations of its jobs, by `Level`
 
 
 class Grant(NamedTuple):
@@ -33,6 +34,18 @@ class Grant(NamedTuple):
 
     at_s: float
     app: int
+    gpus: tuple[int, ...]
+
+
+class Spell(NamedTuple):
+    """A job with the same GPUs all the while: it stands still until `resumes_s`, then works."""
+
+    app: int
+    phase: int
+    job: int
+    start_s: float
+    resumes_s: float
+    end_s: float
     gpus: tuple[int, ...]
 
 
@@ -52,6 +65,10 @@ class SharingResult:
         Whether its work was done; if not, it failed.
     grants : tuple of Grant
         What was decided, in time.
+    placed : ndarray of int, shape (n_apps, 4)
+        How often a job was given other GPUs than before, by how far apart they are (`Level`).
+    spells : tuple of Spell
+        Which GPUs each job had from when to when, by their ends; only the SimPy model notes them down.
     """
 
     world: SharingWorld
@@ -62,11 +79,14 @@ class SharingResult:
     contention: Floats
     completed: npt.NDArray[np.bool_]
     grants: tuple[Grant, ...]
+    placed: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int64))
+    spells: tuple[Spell, ...] = ()
 
     @classmethod
     def of(
-        cls, world: SharingWorld, policy: str, records: Mapping[int, AppRecord], grants: Sequence[Grant]
-    ) -> SharingResult:
+        cls, world: SharingWorld, policy: str, records: Mapping[int, AppRecord], grants: Sequence[Grant],
+        spells: Sequence[Spell] = (),
+    ) -> SharingResult:  # fmt: skip
         """Put records together.
 
         Raises
@@ -85,9 +105,9 @@ class SharingResult:
             np.array([getattr(r, name) for r in rows], dtype=np.float64)
             for name in ("start_s", "finish_s", "gpu_s", "contention")
         )
-        return cls(
-            world, policy, start, finish, gpu, contention, np.array([r.completed for r in rows], bool), tuple(grants)
-        )
+        completed = np.array([r.completed for r in rows], bool)
+        placed = np.array([r.placed for r in rows], dtype=np.int64).reshape(-1, 4)
+        return cls(world, policy, start, finish, gpu, contention, completed, tuple(grants), placed, tuple(spells))
 
     @property
     def completion_s(self) -> Floats:
