@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..errors import InputError
 from ..wording import nearest
@@ -26,8 +26,8 @@ def options_from(cls: type[T], options: T | Mapping[str, Any] | None, where: str
         return cls()
     if isinstance(options, cls):
         return options
-    assert isinstance(options, Mapping)
-    given = {str(name).replace("-", "_"): value for name, value in options.items()}
+    named = cast("Mapping[str, Any]", options)
+    given = {str(name).replace("-", "_"): value for name, value in named.items()}
     known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     for name in given:
         if name not in known:

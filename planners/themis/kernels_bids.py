@@ -68,7 +68,7 @@ def rho_of(w, s, a, agent, n, counts, machines, racks):  # type: ignore[no-untyp
 @njit(cache=True)
 def most_rows(s, a, offered, held_machines, held_racks):  # type: ignore[no-untyped-def]
     """Rows that `table_of` may write."""
-    n = min(max(0, s.room[a] - (s.count[a] - s.over[a])), offered)
+    n = min(max(0, s.room[a] - (s.n_gpus[a] - s.over[a])), offered)
     return 1 + n * (4 + held_machines + held_racks)
 
 
@@ -94,7 +94,7 @@ def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_rac
     """
     jobs, cap = agent[1][0], agent[2][0]
     gang = s.least[a]
-    kept = s.count[a] - s.over[a]
+    kept = s.n_gpus[a] - s.over[a]
     counts = np.empty(c.n_machines + offered + 1, np.int64)
     on = in_racks = 0
     for m in range(c.n_machines):

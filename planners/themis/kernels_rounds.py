@@ -47,7 +47,7 @@ class Memory(NamedTuple):
 @njit(cache=True)
 def _visible(c, w, s, rules, memory, a, agent, counts, racks):  # type: ignore[no-untyped-def]
     """log 1/ρ that the app is ranked by."""
-    n = s.count[a]
+    n = s.n_gpus[a]
     if rules.cached and memory.kept[a] >= 0:
         return memory.said[a, min(max(n - memory.kept[a], 0), memory.said.shape[1] - 1)] if n > 0 else STARVED
     return worth_of(rho_of(w, s, a, agent, n, counts, counts.shape[0], racks))
@@ -71,7 +71,7 @@ def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
     n = 0
     for i in range(count):
         a = apps[i]
-        if s.room[a] <= s.count[a] - s.over[a]:
+        if s.room[a] <= s.n_gpus[a] - s.over[a]:
             continue
         agent = agent_of(w, s, a, now)
         wanting[n] = a
@@ -111,7 +111,7 @@ def _bids(c, w, s, memory, now, offered, inside, n_racks):  # type: ignore[no-un
         n = table_of(
             c, w, s, a, agent_of(w, s, a, now), free, free_rack, held[i], held_rack[i], total, n_racks, raw, raw_value
         )
-        memory.kept[a] = s.count[a] - s.over[a]
+        memory.kept[a] = s.n_gpus[a] - s.over[a]
         memory.said[a] = STARVED
         least[i] = size + 1
         for k in range(n):
@@ -143,7 +143,7 @@ def _leftovers(c, s, offered, a, given, won):  # type: ignore[no-untyped-def]
         have[g] = given[g] == a or (s.owner[g] == a and not s.lapsed[g])
         n_have += have[g]
         mine[g] = s.owner[g] == a and s.lapsed[g]
-    n = min(s.room[a] - (s.count[a] - s.over[a]) - won, free)
+    n = min(s.room[a] - (s.n_gpus[a] - s.over[a]) - won, free)
     if n <= 0 or n + n_have < s.least[a]:
         return free
     take_near(c, pool, have, mine, n, out)

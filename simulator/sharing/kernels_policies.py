@@ -89,7 +89,7 @@ def _in_order(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no-u
         if free == 0:
             break
         a = apps[i]
-        kept = s.count[a] - s.over[a]
+        kept = s.n_gpus[a] - s.over[a]
         n = min(s.room[a] - kept, free)
         if n <= 0 or n + kept < s.least[a]:
             continue
@@ -112,7 +112,7 @@ def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no
     able = np.zeros(count, np.bool_)
     for i in range(count):
         a = apps[i]
-        kept[i] = has[i] = s.count[a] - s.over[a]
+        kept[i] = has[i] = s.n_gpus[a] - s.over[a]
         room[i] = max(0, s.room[a] - kept[i])
         gang[i] = s.least[a]
         able[i] = room[i] > 0
@@ -149,13 +149,13 @@ def _best_offer(c, w, s, code, now, pool, held, apps, given, lease_s):  # type: 
     offer = np.zeros((count, size), np.bool_)
     counts = np.zeros(c.n_machines, np.int64)
     for i in range(count):
-        able[i] = s.room[apps[i]] - (s.count[apps[i]] - s.over[apps[i]]) > 0
+        able[i] = s.room[apps[i]] - (s.n_gpus[apps[i]] - s.over[apps[i]]) > 0
     while pool.any():
         for i in range(count):
             if not able[i] or fresh[i]:
                 continue
             a = apps[i]
-            kept = s.count[a] - s.over[a]
+            kept = s.n_gpus[a] - s.over[a]
             n = min(s.room[a] - kept, pool.sum())
             offer[i, :] = False
             if n + kept < s.least[a]:
