@@ -71,9 +71,7 @@ def token_loops(graph: Graph) -> tuple[TokenLoops, ...]:
         _check(graph, op, loops)
         found.append(loops)
         named = {loop: role for loop, role in ((loops.query, "query"), (loops.key, "key")) if loop}
-        roles[op.name] = {
-            d: named[group[0]] for d, group in enumerate(op.parsed.result) if group and group[0] in named
-        }
+        roles[op.name] = {d: named[group[0]] for d, group in enumerate(op.parsed.result) if group and group[0] in named}
     return tuple(found)
 
 
