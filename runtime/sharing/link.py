@@ -1,0 +1,88 @@
+"""`Link`: an agent's line to the arbiter: commands come in on a thread, answers go out."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import queue
+import sys
+import threading
+import time
+
+from pydantic import BaseModel
+
+from .messages import Command
+
+__all__ = ["Link"]
+
+TRIES = 5
+WAIT_S = 0.1
+
+
+class Link:
+    """To the arbiter on this machine.
+
+    When it does not answer any more, the agent ends: it says so on standard error, with exit code 3.
+
+    Parameters
+    ----------
+    port : int
+        Where the arbiter listens.
+    app : int
+        Number of the agent's app.
+    name : str
+        What the app is called.
+    """
+
+    def __init__(self, port: int, app: int, name: str) -> None:
+        self.port, self.app, self.name = port, app, name
+        self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._out = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+    def listen(self) -> None:
+        """Take commands from now on."""
+        threading.Thread(target=self._listen, daemon=True, name="commands").start()
+
+    def say(self, what: str, message: BaseModel) -> None:
+        """Tell the arbiter something."""
+        self._request(self._out, "POST", what, message.model_dump_json())
+
+    def _listen(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        after = 0
+        while True:
+            command = Command.model_validate_json(self._request(connection, "GET", f"command?after={after}", None))
+            if command.kind != "wait":
+                after = command.seq
+                self.commands.put(command)
+
+    def _request(self, connection: http.client.HTTPConnection, method: str, what: str, body: str | None) -> bytes:
+        status, said, why = 0, b"", ""
+        for _ in range(TRIES):
+            try:
+                connection.request(method, f"/apps/{self.app}/{what}", body, {"Content-Type": "application/json"})
+                response = connection.getresponse()
+                status, said = response.status, response.read()
+                break
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                why = str(error) or type(error).__name__
+                time.sleep(WAIT_S)
+        if status == 200:
+            return said
+        if status == 0:
+            self._end(f"the arbiter at 127.0.0.1:{self.port} does not answer: {why}")
+        self._end(f"the arbiter refused {what!r}: {status} {_detail(said)}")
+        return b""  # not reached
+
+    def _end(self, why: str) -> None:
+        print(f"agent of app {self.name!r}: {why}", file=sys.stderr, flush=True)
+        os._exit(3)
+
+
+def _detail(said: bytes) -> str:
+    try:
+        return str(json.loads(said)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return said[:200].decode(errors="replace")

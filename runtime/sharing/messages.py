@@ -1,0 +1,117 @@
+"""What agents and the arbiter say to each other: JSON over HTTP, checked at both ends."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["Answer", "Command", "Hello", "JobState", "Kind", "Pause", "State"]
+
+Kind = Literal["wait", "begin", "report", "release", "divide", "resume"]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Hello(_Message):
+    """An agent is ready.
+
+    Parameters
+    ----------
+    app : str
+        Name of its app, which must be what the arbiter calls the app of this number.
+    step_s : float
+        CPU seconds that one of its training steps takes.
+    """
+
+    app: str
+    step_s: float = Field(gt=0)
+
+
+class Command(_Message):
+    """What the arbiter tells an agent; each command but ``wait``, ``begin`` and ``resume`` is answered by a `State`.
+
+    Parameters
+    ----------
+    seq : int
+        Its number.
+    kind : {"wait", "begin", "report", "release", "divide", "resume"}
+        ``begin``: the world's time 0 is at `epoch` of the machine's monotonic clock. ``report``: say how your jobs
+        stand at `at_s`, and divide nothing until told. ``release``: jobs on `gpus` stop and are on disk. ``divide``:
+        `gpus` are yours; divide them. ``resume``: nothing changed. ``wait``: ask again.
+    at_s : float
+        The instant that the arbiter speaks of, in the world's seconds.
+    gpus : tuple of int
+        Which GPUs.
+    epoch : float
+        See ``begin``.
+    hold : bool
+        After ``divide``: still divide nothing by yourself.
+    """
+
+    seq: int
+    kind: Kind
+    at_s: float = 0.0
+    gpus: tuple[int, ...] = ()
+    epoch: float = 0.0
+    hold: bool = False
+
+
+class JobState(_Message):
+    """A job that is not done: GPU seconds of the world that are left, and its GPUs."""
+
+    job: int = Field(ge=0)
+    left_s: float = Field(ge=0)
+    gpus: tuple[int, ...] = ()
+
+
+class Pause(_Message):
+    """A job stood still for `pause_s` of real time from the decision to its first second of work.
+
+    `resumed` says whether it ran before; `save_s` and `load_s` are what checkpoint and its reading (or building the
+    job) took of it.
+    """
+
+    resumed: bool
+    pause_s: float
+    save_s: float
+    load_s: float
+
+
+class State(_Message):
+    """How an app stands.
+
+    Parameters
+    ----------
+    at_s : float
+        When, in the world's seconds.
+    phase : int
+        The phase that it is in.
+    jobs : tuple of JobState
+        Its jobs that are not done; what GPUs none of them has go back.
+    over : bool
+        Whether its work is done.
+    pauses : tuple of Pause
+        When it is over: all of its pauses.
+    behind_s : float
+        When it is over: by how much its latest step was late, seconds of real time.
+    steps : int
+        When it is over: training steps that were run.
+    """
+
+    at_s: float = Field(ge=0)
+    phase: int = Field(ge=0)
+    jobs: tuple[JobState, ...] = ()
+    over: bool = False
+    pauses: tuple[Pause, ...] = ()
+    behind_s: float = 0.0
+    steps: int = 0
+
+
+class Answer(_Message):
+    """The answer to command `seq`."""
+
+    seq: int
+    state: State

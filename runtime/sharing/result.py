@@ -1,0 +1,86 @@
+"""`RealSharing`: what came out of sharing this machine for real: a `SharingResult`, and what was measured beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from ...simulator.sharing.result import SharingResult
+from ...simulator.sharing.world import SharingWorld
+from .arbiter import Lost
+from .messages import Pause
+from .options import RunOptions
+
+__all__ = ["Measured", "RealSharing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the run cost beside work.
+
+    Parameters
+    ----------
+    pauses : tuple of Pause
+        Each time a job stood still for a change of its GPUs, in real seconds.
+    behind_s : float
+        By how much the latest training step came after its slots had covered it, real seconds: how well the cores
+        keep up.
+    steps : int
+        Training steps that were run.
+    rounds : int
+        Times that the arbiter asked its agents.
+    longest_round_s : float
+        The longest of them, real seconds; jobs go on meanwhile.
+    """
+
+    pauses: tuple[Pause, ...] = ()
+    behind_s: float = 0.0
+    steps: int = 0
+    rounds: int = 0
+    longest_round_s: float = 0.0
+
+    def pause_s(self, *, resumed: bool) -> float:
+        """Median standstill of jobs that started, or that resumed, real seconds; NaN if none did."""
+        found = [p.pause_s for p in self.pauses if p.resumed == resumed]
+        return float(np.median(found)) if found else float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class RealSharing(SharingResult):
+    """A `SharingResult` in the world's seconds, measured.
+
+    Parameters
+    ----------
+    options : RunOptions
+        How it was run.
+    measured : Measured
+        What it cost.
+    lost : tuple of Lost
+        Agents that went away before their app was done, without the world saying so; their apps are not `completed`.
+    """
+
+    options: RunOptions = RunOptions()
+    measured: Measured = Measured()
+    lost: tuple[Lost, ...] = ()
+
+    @classmethod
+    def from_run(
+        cls, result: SharingResult, options: RunOptions, measured: Measured, lost: Sequence[Lost]
+    ) -> RealSharing:
+        """Put together."""
+        columns = {f.name: getattr(result, f.name) for f in fields(SharingResult)}
+        return cls(**columns, options=options, measured=measured, lost=tuple(lost))
+
+    def measured_world(self) -> SharingWorld:
+        """The world with the times of checkpoint and container that were measured: what to simulate.
+
+        What was not seen stays as the world says.
+        """
+        scale = self.options.time_scale
+        start_s = self.measured.pause_s(resumed=False) * scale
+        resume_s = self.measured.pause_s(resumed=True) * scale
+        container_s = start_s if np.isfinite(start_s) else self.world.container_s
+        checkpoint_s = max(resume_s - container_s, 0.0) if np.isfinite(resume_s) else self.world.checkpoint_s
+        return replace(self.world, container_s=container_s, checkpoint_s=checkpoint_s)

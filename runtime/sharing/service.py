@@ -1,0 +1,131 @@
+"""`serve`: the arbiter as an HTTP service (FastAPI under uvicorn) that agents talk to, on this machine's loopback.
+
+===========================  =======================================================================
+``POST /apps/{app}/hello``   an agent is ready
+``GET /apps/{app}/command``  the next command after number ``after``; kept open until there is one
+``POST /apps/{app}/answer``  the answer to a command
+``POST /apps/{app}/state``   an app arrives, or jobs of it have ended
+``GET /``                    who has which GPU, for people
+===========================  =======================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from importlib.util import find_spec
+from typing import Any
+
+from ...errors import InputError
+from .arbiter import Arbiter
+from .messages import Answer, Hello, State
+
+__all__ = ["application", "check_installed", "listen", "serve_until"]
+
+
+def check_installed() -> None:
+    """See that FastAPI, uvicorn and torch are there.
+
+    Raises
+    ------
+    InputError
+        If not; with the command that installs them.
+    """
+    missing = [name for name in ("fastapi", "uvicorn", "torch") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"run_sharing: {' and '.join(missing)} not installed; pip install 'meshwright[serve,torch]'")
+
+
+def listen(port: int = 0) -> socket.socket:
+    """A socket of the loopback device; port 0 takes any that is free.
+
+    Raises
+    ------
+    InputError
+        If the port cannot be had.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(1024)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise InputError(f"run_sharing: cannot listen on 127.0.0.1:{port}: {error}; choose another port") from None
+    return listener
+
+
+def application(arbiter: Arbiter) -> Any:
+    """The HTTP application around an arbiter."""
+    from fastapi import FastAPI, HTTPException
+
+    app = FastAPI(title="Meshwright arbiter", docs_url=None, redoc_url=None)
+
+    def known(number: int) -> int:
+        if not 0 <= number < len(arbiter.agents):
+            raise HTTPException(404, f"app: there are {len(arbiter.agents)} (got {number})")
+        return number
+
+    # FastAPI reads the annotations: under `from __future__ import annotations` they must be names of this module.
+    async def hello(number: int, message: Hello) -> dict[str, bool]:
+        try:
+            arbiter.hello(known(number), message)
+        except InputError as error:
+            raise HTTPException(409, str(error)) from None
+        return {"ok": True}
+
+    async def command(number: int, after: int = 0) -> dict[str, Any]:
+        return (await arbiter.command(known(number), after)).model_dump()
+
+    async def answer(number: int, message: Answer) -> dict[str, bool]:
+        arbiter.answered(known(number), message)
+        return {"ok": True}
+
+    async def state(number: int, message: State) -> dict[str, bool]:
+        arbiter.happened(known(number), message)
+        return {"ok": True}
+
+    async def books() -> dict[str, Any]:
+        ledger = arbiter.ledger
+        names = [a.name for a in arbiter.world.apps]
+        return {
+            "now_s": ledger.now_s,
+            "gpus": [names[o] if o >= 0 else None for o in ledger.owner],
+            "apps": {names[a]: sorted(book.gpus) for a, book in sorted(ledger.active.items())},
+            "done": [names[a] for a in sorted(ledger.records)],
+            "rounds": arbiter.rounds,
+        }
+
+    app.post("/apps/{number}/hello")(hello)
+    app.get("/apps/{number}/command")(command)
+    app.post("/apps/{number}/answer")(answer)
+    app.post("/apps/{number}/state")(state)
+    app.get("/")(books)
+    return app
+
+
+async def serve_until(arbiter: Arbiter, listener: socket.socket, work: Any) -> None:
+    """Serve while `work` (a coroutine) goes on; whatever it raises is raised.
+
+    Not on the main thread: uvicorn would take this process's signals.
+    """
+    import uvicorn
+
+    config = uvicorn.Config(
+        application(arbiter), log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=3600,
+        timeout_graceful_shutdown=1, log_config=None,  # uvicorn's own would replace the handlers of the whole process
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve([listener]))
+    working = asyncio.create_task(work)
+    try:
+        await asyncio.wait([serving, working], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            working.cancel()
+            raise InputError("run_sharing: the arbiter's server ended before the run")
+        working.result()
+    finally:
+        working.cancel()
+        server.should_exit = True
+        server.force_exit = True
+        await asyncio.wait([serving], timeout=5.0)
