@@ -59,7 +59,9 @@ def study(
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write figures and the page.")] = True,
     example: Annotated[
         bool,
-        typer.Option("--example", help="Print a study file to start from: capacity, sweep, headroom, breaks or llm."),
+        typer.Option(
+            "--example", help="Print a study file to start from: capacity, sweep, headroom, breaks, llm or sharing."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:

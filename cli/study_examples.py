@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import InputError
 
-__all__ = ["EXAMPLES", "example_text"]
+__all__ = ["EXAMPLES", "example_text", "shipped"]
 
 EXAMPLES = {
     "capacity": "capacity-study.yaml",
@@ -15,6 +15,7 @@ EXAMPLES = {
     "headroom": "headroom.yaml",
     "breaks": "breaks-first.yaml",
     "llm": "llm-capacity.yaml",
+    "sharing": "sharing-study.yaml",
 }
 """Name -> file of `examples/`, which is shipped as data of the package."""
 
@@ -32,4 +33,9 @@ def example_text(name: str) -> str:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"the examples are {', '.join(EXAMPLES)}"
         raise InputError(f"--example: no example {name!r}; {hint}")
-    return (Path(__file__).resolve().parents[1] / "examples" / known[name]).read_text(encoding="utf-8")
+    return shipped(known[name])
+
+
+def shipped(file: str) -> str:
+    """The text of a file of `examples/`."""
+    return (Path(__file__).resolve().parents[1] / "examples" / file).read_text(encoding="utf-8")

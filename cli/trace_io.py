@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     from ..traces import Trace
 
-__all__ = ["MAX_MODELS", "model_list", "print_frame", "print_json", "progress_bar", "read_trace", "said", "split_of"]
+__all__ = [
+    "MAX_MODELS", "model_list", "plain_json", "print_frame", "print_json", "progress_bar", "read_trace", "said",
+    "split_of",
+]  # fmt: skip
 
 
 MAX_MODELS = 100_000
@@ -90,14 +93,15 @@ def read_trace(paths: Sequence[Path], format: str | None, **options: Any) -> Tra
 
 def print_json(value: Any) -> None:
     """Print JSON; what JSON has no word for (NaN, infinity) becomes null."""
-    typer.echo(json.dumps(_plain(value), indent=2, allow_nan=False))
+    typer.echo(json.dumps(plain_json(value), indent=2, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
+    """A value as JSON can say it; what it has no word for (NaN, infinity) becomes null."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_json(item) for item in value]
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

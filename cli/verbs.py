@@ -30,6 +30,7 @@ COMMANDS = {
     "run": "Run a plan for real on this machine.",
     "compare": "Hold real runs against the simulation.",
     "study": "Answer what-if questions and run sweeps, with a report.",
+    "share": "Share a training cluster among apps under several policies.",
     "regress": "Hold planners against a baseline; fails where one got worse.",
     "reproduce": "Make the papers' figures and tables and check their claims.",
     "demo": "The whole loop on this machine, in about two minutes.",

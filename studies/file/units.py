@@ -1,17 +1,20 @@
-"""Values with units, read at the door: "13 GiB", "99 %"."""
+"""Values with units, read at the door: "13 GiB", "99 %", "10 min", "2 GPU h"."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-__all__ = ["parse_bytes", "parse_fraction"]
+__all__ = ["parse_bytes", "parse_fraction", "parse_gpu_seconds", "parse_seconds"]
 
 UNITS = {
     "B": 1,
     **{f"{p}B": 1000**k for k, p in enumerate("kMGT", 1)},
     **{f"{p}iB": 1024**k for k, p in enumerate("KMGT", 1)},
 }
+
+TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+TIME = r"\s*(-?\d+(?:\.\d+)?)\s*{of}(s|min|h|d)\s*"
 
 
 def parse_bytes(value: Any) -> Any:
@@ -44,3 +47,34 @@ def parse_fraction(value: Any) -> Any:
     if match is None:
         raise ValueError(f"expected a fraction such as 0.99, or 99 % (got {value!r})")
     return float(match[1]) / 100
+
+
+def parse_seconds(value: Any) -> Any:
+    """``"10 min"`` -> 600.0; anything but text as it is.
+
+    Raises
+    ------
+    ValueError
+        On text that is no time.
+    """
+    return _time(value, "", "expected seconds, or a time such as 90 s, 10 min, 3.5 h or 14 d")
+
+
+def parse_gpu_seconds(value: Any) -> Any:
+    """``"2 GPU h"`` -> 7200.0 GPU seconds; anything but text as it is.
+
+    Raises
+    ------
+    ValueError
+        On text that is no GPU time.
+    """
+    return _time(value, r"GPU[ -]?", "expected GPU seconds, or GPU time such as 30 GPU min, 8 GPU h or 11.5 GPU d")
+
+
+def _time(value: Any, of: str, expected: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(TIME.format(of=of), value)
+    if match is None:
+        raise ValueError(f"{expected} (got {value!r})")
+    return float(match[1]) * TIMES[match[2]]

@@ -111,7 +111,7 @@ class World(Protocol):
         ...
 
 
-WORLDS = {"serving": ".serving", "llm": ".llm"}
+WORLDS = {"serving": ".serving", "llm": ".llm", "sharing": ".sharing"}
 """Name of a world -> its module (relative to this package, or absolute), which holds one object of it as `WORLD`."""
 
 

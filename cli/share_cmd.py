@@ -1,0 +1,119 @@
+"""`meshwright share`: many training apps on one cluster, under each of several policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InputError
+from .status import status
+from .trace_io import print_json
+
+if TYPE_CHECKING:
+    from ..simulator.sharing import SharingResult
+
+__all__ = ["share"]
+
+FORMATS = (".json", ".csv")
+
+
+def share(
+    file: Annotated[Path | None, typer.Argument(metavar="WORLD", help="World file (YAML).")] = None,
+    policy: Annotated[str | None, typer.Option(help="Policies to compare, with commas; by default the file's.")] = None,
+    lease: Annotated[float | None, typer.Option(help="Lease in seconds instead of the file's.")] = None,
+    fairness: Annotated[float | None, typer.Option(help="f of Themis in [0, 1] instead of the file's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed instead of the file's, >= 0.")] = None,
+    engine: Annotated[str, typer.Option(help="auto, compiled, or simpy (the reference).")] = "auto",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write results here: .json (all), or .csv (a row per app).")
+    ] = None,
+    per_app: Annotated[bool, typer.Option("--per-app", help="Print a table by app for each policy.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, say what is in it, and stop.")] = False,
+    example: Annotated[bool, typer.Option("--example", help="Print a world file to start from.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Share a training cluster among apps: Themis, and every scheduler that it is compared with, on the same apps."""
+    if example:
+        from .study_examples import shipped
+
+        typer.echo(shipped("sharing.yaml"), nl=False)
+        return
+    if file is None:
+        raise InputError("share: expected a world file; 'meshwright share --example > world.yaml' writes one")
+    from ..files import check_target
+    from ..simulator.sharing import simulate
+    from ..studies.worlds.sharing_file import load_world
+    from .share_words import document, frame, print_apps, print_policies, say_world, write
+
+    if engine not in ("auto", "compiled", "simpy"):
+        raise InputError(f"--engine: expected auto, compiled or simpy (got {engine!r})")
+    if out is not None:
+        if out.suffix not in FORMATS:
+            raise InputError(f"--out: expected a name that ends in .json or .csv (got {out})")
+        check_target(out)
+    changed: dict[Sequence[str], Any] = {}
+    for steps, value in ((("lease",), lease), (("auction", "fairness"), fairness), (("seed",), seed)):
+        if value is not None:
+            changed[steps] = value
+    names = [] if policy is None else [name.strip() for name in policy.split(",")]
+    _check_options(lease, fairness, seed, names)
+    loaded = load_world(file, changed)
+    chosen = tuple(names) or loaded.file.policies
+    if dry_run:
+        typer.echo(say_world(loaded, chosen))
+        typer.echo("dry run: everything was checked, nothing was simulated")
+        return
+    world, results = loaded.world, dict[str, "SharingResult"]()
+    with status("sharing") as say:
+        for number, name in enumerate(chosen, 1):
+            say(f"{name}, {number} of {len(chosen)}")
+            try:
+                results[name] = simulate(world, loaded.policy(name), engine=_engine(engine))
+            except InputError as error:  # of an app that never ends
+                raise InputError(f"{file}: {str(error).replace('raise max_s', 'raise max_time')}") from None
+    if out is not None:
+        write(out, loaded, results)
+    if as_json:
+        print_json(document(loaded, results))
+        return
+    typer.echo(say_world(loaded, chosen))
+    print_policies(results)
+    if per_app:
+        for name, result in results.items():
+            print_apps(name, frame(name, result))
+    if out is not None:
+        typer.echo(f"written: {out}")
+
+
+def _engine(name: str) -> Any:
+    return name
+
+
+def _check_options(lease: float | None, fairness: float | None, seed: int | None, names: list[str]) -> None:
+    """What came by the command line is named by its option, and not by a line of the file.
+
+    Raises
+    ------
+    InputError
+        If something is out of its range, or a policy is unknown or stands twice.
+    """
+    from ..planners.themis import Themis
+    from ..simulator.sharing import baseline
+
+    if lease is not None and not 0 < lease < float("inf"):
+        raise InputError(f"--lease: expected seconds > 0 (got {lease:g})")
+    if fairness is not None and not 0 <= fairness <= 1:
+        raise InputError(f"--fairness: f is a share of the apps, in [0, 1] (got {fairness:g})")
+    if seed is not None and seed < 0:
+        raise InputError(f"--seed: expected an integer >= 0 (got {seed})")
+    for name in names:
+        if name != Themis().name:
+            try:
+                baseline(name)
+            except InputError as error:
+                raise InputError(f"--policy: {str(error).removeprefix('policy: ')}, themis") from None
+        if names.count(name) > 1:
+            raise InputError(f"--policy: {name!r} stands twice; keep one")

@@ -1,0 +1,117 @@
+"""What `meshwright share` says: the world in a line, a row for each policy, a row for each app."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .trace_io import plain_json, print_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..simulator.sharing import SharingResult
+    from ..studies.worlds.sharing_file import LoadedWorld
+
+__all__ = ["document", "frame", "print_apps", "print_policies", "say_world", "write"]
+
+COLUMNS: dict[str, tuple[str, float]] = {
+    "max_rho": ("max rho", 1.0), "fair_share": ("rho<=1", 1.0), "jain": ("Jain", 1.0), "gpu_hours": ("GPU h", 1.0),
+    "mean_completion_s": ("JCT h", 3600.0), "p95_completion_s": ("p95 JCT h", 3600.0),
+    "makespan_s": ("makespan h", 3600.0), "utilisation": ("util", 1.0), "placement": ("placed", 1.0),
+    "failed": ("failed", 1.0),
+}  # fmt: skip
+"""Metric -> its column, and what it is divided by."""
+
+
+def say_world(loaded: LoadedWorld, policies: tuple[str, ...]) -> str:
+    """The world in a line."""
+    world = loaded.world
+    jobs = sum(len(app.jobs) for app in world.apps)
+    failures = len(world.machine_failures) + len(world.app_failures)
+    said = [
+        f"{loaded.name}: {world.cluster}", f"{len(world.apps)} apps of {jobs} jobs", f"lease {world.lease_s:g} s",
+        f"changes cost {world.checkpoint_s:g} + {world.container_s:g} s",
+    ]  # fmt: skip
+    if failures:
+        said.append(f"{failures} failures")
+    if "themis" in policies:
+        said.append(f"f = {loaded.file.auction.fairness:g}")
+    return ", ".join(said)
+
+
+def print_policies(results: Mapping[str, SharingResult]) -> None:
+    """A row for each policy."""
+    import pandas as pd
+
+    from ..studies.worlds.sharing_measures import measures
+
+    rows: list[dict[str, Any]] = []
+    for name, result in results.items():
+        found = measures(result)
+        rows.append({"policy": name} | {title: found[key] / unit for key, (title, unit) in COLUMNS.items()})
+    table = pd.DataFrame(rows)
+    table["failed"] = table["failed"].astype(int)
+    failed = any(result.completed.sum() < len(result.completed) for result in results.values())
+    print_frame(table if failed else table.drop(columns="failed"))
+
+
+def frame(policy: str, result: SharingResult) -> pd.DataFrame:
+    """A row for each app; seconds, GPU seconds."""
+    import pandas as pd
+
+    apps = result.world.apps
+    return pd.DataFrame(
+        {
+            "policy": policy, "app": [a.name for a in apps], "model": [a.model for a in apps],
+            "jobs": [len(a.jobs) for a in apps], "max_gpus": [a.max_gpus for a in apps],
+            "arrival_s": [a.arrival_s for a in apps], "start_s": result.start, "finish_s": result.finish,
+            "completed": result.completed, "jct_s": result.completion_s, "rho": result.rho,
+            "gpu_s": result.gpu_seconds, "mean_apps": result.contention,
+        }
+    )  # fmt: skip
+
+
+def print_apps(policy: str, table: pd.DataFrame) -> None:
+    """A row for each app, for a person."""
+    typer.echo(f"\n{policy}")
+    print_frame(table.drop(columns=["policy", "completed"]))
+
+
+def document(loaded: LoadedWorld, results: Mapping[str, SharingResult]) -> dict[str, Any]:
+    """Everything, for machines; what is not known is null."""
+    from ..studies.worlds.sharing_measures import measures
+
+    world = loaded.world
+    return {
+        "world": loaded.name,
+        "gpus": world.cluster.n_gpus,
+        "apps": len(world.apps),
+        "lease_s": world.lease_s,
+        "seed": loaded.file.seed,
+        "policies": [
+            {
+                "policy": name,
+                **measures(result),
+                "per_app": frame(name, result).drop(columns="policy").to_dict("records"),
+            }
+            for name, result in results.items()
+        ],
+    }
+
+
+def write(out: Path, loaded: LoadedWorld, results: Mapping[str, SharingResult]) -> None:
+    """All as JSON, or a row for each policy and app as CSV."""
+    import pandas as pd
+
+    from ..files import write_text
+
+    if out.suffix == ".json":
+        write_text(out, json.dumps(plain_json(document(loaded, results)), indent=2, allow_nan=False) + "\n")
+    else:
+        table = pd.concat([frame(name, result) for name, result in results.items()])
+        write_text(out, table.to_csv(index=False))

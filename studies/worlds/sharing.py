@@ -1,0 +1,104 @@
+"""The sharing world in studies: many training apps on one cluster, under a policy."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from ...errors import InputError
+from ...simulator.sharing import simulate
+from ...wording import dotted
+from ..outcome import Outcome
+from .sharing_build import apps_of, complaints, policy_of, world_of
+from .sharing_case import SharingCase
+from .sharing_measures import measures
+from .world import Panel
+
+__all__ = ["WORLD", "SharingData", "SharingStudyWorld"]
+
+
+@dataclass(frozen=True, slots=True)
+class SharingData:
+    """What the points of a study share.
+
+    Parameters
+    ----------
+    folder : Path
+        What traces are relative to.
+    digests : mapping of str to str
+        Trace -> SHA-256 of its content.
+    """
+
+    folder: Path
+    digests: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class SharingStudyWorld:
+    """A shared training cluster."""
+
+    name = "sharing"
+    case = SharingCase
+
+    def share(self, cases: Sequence[SharingCase], folder: Path) -> SharingData:
+        """Check every case, and read the traces that they name."""
+        data, wrong = SharingData(folder), list[str]()
+        for case in cases:
+            found = [f"{dotted(loc)}: {what}" for loc, what in complaints(case)]
+            if not found:
+                try:
+                    for name in _files(case):
+                        if name not in data.digests:
+                            data.digests[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+                    world_of(case, apps_of(case, folder))
+                except OSError as error:
+                    found = [f"workload.trace: {error.filename}: {error.strerror}"]
+                except InputError as error:
+                    found = [_placed(str(error))]
+            wrong += [line for line in found if line not in wrong]
+        if wrong:
+            raise InputError("\n".join(wrong))
+        return data
+
+    def digests(self, case: SharingCase, shared: SharingData) -> Mapping[str, str]:
+        """SHA-256 of the traces that a case reads."""
+        return {name: shared.digests[name] for name in _files(case)}
+
+    def evaluate(self, case: SharingCase, shared: SharingData) -> Outcome:
+        """Simulate. `attainment` is the share of apps with ρ ≤ 1, `fair_share`: what questions ask for."""
+        world = world_of(case, apps_of(case, shared.folder))
+        found = measures(simulate(world, policy_of(case)))
+        found["attainment"] = found["fair_share"]
+        found["devices"] = float(world.cluster.n_gpus)
+        notes = () if found["completed"] else ("no app was completed: nothing is known of ρ",)
+        known = {name: value for name, value in found.items() if math.isfinite(value)}
+        return Outcome(metrics=known, notes=notes, decision=f"{policy_of(case).name} on {world.cluster}")
+
+    def panels(self, case: SharingCase, shared: SharingData) -> Sequence[Panel]:
+        """The cluster and the apps in words, and ρ of the worst."""
+        world = world_of(case, apps_of(case, shared.folder))
+        result = simulate(world, policy_of(case))
+        worst = sorted((-r, a.name) for r, a in zip(result.rho, world.apps, strict=True) if math.isfinite(r))[:10]
+        lines = [f"{world.cluster}; {len(world.apps)} apps under {result.policy}", "", "the largest ρ:"]
+        lines += [f"{-rho:8.3f}  {name}" for rho, name in worst]
+        body = f"<pre>{escape(chr(10).join(lines))}</pre>"
+        return (Panel("Apps", "The base case, and whom sharing served worst.", "html", body),)
+
+
+def _files(case: SharingCase) -> tuple[str, ...]:
+    """Names of the files that a case reads."""
+    w = case.workload
+    return () if w is None else tuple(name for name in (w.trace, w.trace_tasks) if name is not None)
+
+
+def _placed(text: str) -> str:
+    """An error with the field that it is about in front."""
+    line = " ".join(text.split())
+    return line if line.startswith(("failures", "cluster", "apps")) else f"workload: {line.removeprefix('workload: ')}"
+
+
+WORLD = SharingStudyWorld()
+"""The object that studies use."""

@@ -1,0 +1,122 @@
+"""Every slip in a world file or on the command line is one clear line and exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from meshwright.cli import run
+
+RIGHT = {
+    "sharing": "1",
+    "cluster": "{machines: [{gpus: 4, count: 2}]}",
+    "apps": "[{name: a, jobs: [{work: 100, gpus: 2}]}]",
+    "policies": "[fifo]",
+}
+
+
+def _text(**changed: str) -> str:
+    return "".join(f"{key}: {value}\n" for key, value in (RIGHT | changed).items() if value)
+
+
+def _refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> list[str]:
+    assert run(["share", *words]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    assert "internal error" not in err
+    return err.splitlines()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "right.yaml").write_text(_text())
+    return tmp_path
+
+
+def test_the_right_file_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["share", "right.yaml", "--engine", "simpy"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "parts"),
+    [
+        ({"apps": "[{name: a, jobs: [{work: 100, gpus: 16, gang: 9}]}]"}, ["apps[0].jobs[0].gang", "9", "8 GPUs"]),
+        ({"apps": "[{name: a, jobs: [{work: -5}]}]"}, ["apps[0].jobs[0].work", "greater than 0", "-5"]),
+        ({"apps": "[{name: a, jobs: [{work: 0 GPU h}]}]"}, ["apps[0].jobs[0].work", "greater than 0", "0 GPU h"]),
+        ({"apps": "[{name: a, jobs: [{work: ten}]}]"}, ["apps[0].jobs[0].work", "GPU seconds", "'ten'"]),
+        ({"apps": "[{name: a, jobs: [{work: .nan}]}]"}, ["apps[0].jobs[0].work", "finite number"]),
+        ({"apps": "[{name: a, jobs: [{work: 9, gpus: 2, gang: 3}]}]"}, ["apps[0].jobs[0]", "gang", "raise gpus"]),
+        ({"apps": "[{name: a, kind: halving, jobs: [{}]}]"}, ["apps[0]", "budget: is missing"]),
+        ({"apps": "[{name: a, kind: halving, budget: 3, jobs: [{count: 4}]}]"}, ["apps[0]", "raise it to"]),
+        ({"apps": "[{name: a, jobs: [{work: 1}]}, {name: a, jobs: [{work: 1}]}]"}, ["apps[1].name", "'a'"]),
+        ({"apps": "[{name: a, model: VGG-16, jobs: [{work: 1}]}]"}, ["apps[0].model", "did you mean 'VGG16'?"]),
+        ({"apps": ""}, ["give one of apps", "workload"]),
+        ({"auction": "{fairness: 1.2}"}, ["auction.fairness", "less than or equal to 1", "1.2"]),
+        ({"auction": "{fairness: -10 %}"}, ["auction.fairness", "-10 %"]),
+        ({"auction": "{rounding: up}"}, ["auction.rounding", "'random', 'nearest' or 'floor'", "'up'"]),
+        ({"policies": "[themiss]"}, ["policies[0]", "unknown sharing policy 'themiss'", "did you mean 'themis'?"]),
+        ({"policies": "[fifo, fifo]"}, ["policies", "twice"]),
+        ({"policies": "[]"}, ["policies", "at least one"]),
+        ({"lease": "0"}, ["lease", "greater than 0"]),
+        ({"lease": "10 minutes"}, ["lease", "10 min", "'10 minutes'"]),
+        ({"overheads": "{checkpoint: -1}"}, ["overheads.checkpoint", "greater than or equal to 0", "-1"]),
+        ({"cluster": "{machines: []}"}, ["cluster", "give one of preset, machines and devices"]),
+        ({"cluster": "{devices: 12}"}, ["cluster", "12", "whole machines of 8"]),
+        ({"cluster": "{machines: [{gpus: 4, gpus_per_slot: 3}]}"}, ["cluster.machines[0]", "divisor"]),
+        ({"cluster": "{preset: themis-testbed, contention: 50}"}, ["cluster", "contended"]),
+        ({"failures": "{machines: [{machine: 2, at: 5, repair: 5}]}"}, ["failures.machines[0].machine", "0 … 1"]),
+        ({"failures": "{apps: [{app: z, at: 5}]}"}, ["failures.apps[0].app", "'z'"]),
+        ({"max_time": "10"}, ["app 'a'", "has not ended by 10 s under fifo", "raise max_time"]),
+        ({"leese": "3"}, ["leese", "unknown key; did you mean 'lease'?"]),
+        ({"sharing": "2"}, ["reads version 1"]),
+        ({"planner": "{name: fifo}"}, ["planner", "policies"]),
+        ({"seed": "-1"}, ["seed", ">= 0"]),
+    ],
+    ids=lambda value: "" if isinstance(value, list) else "".join(f"{k}={v[:40]}" for k, v in value.items()),
+)  # fmt: skip
+def test_a_slip_in_the_file_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, str], parts: list[str]
+) -> None:
+    (folder / "w.yaml").write_text(_text(**changed))
+    lines = _refused(capsys, "w.yaml", "--engine", "simpy")
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("meshwright: ")
+    for part in parts:
+        assert part in lines[0]
+    assert "w.yaml" in lines[0]
+
+
+def test_all_slips_are_told_at_once_with_their_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "w.yaml").write_text(_text(auction="{fairness: 2}", lease="-1", policies="[nobody]"))
+    lines = _refused(capsys, "w.yaml")
+    assert [line.removeprefix("meshwright: ").split(": ")[:2] for line in lines] == [
+        ["w.yaml:4", "policies[0]"], ["w.yaml:5", "auction.fairness"], ["w.yaml:6", "lease"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("", ["expected a world file", "--example"]),
+        ("nowhere.yaml", ["nowhere.yaml", "cannot be read"]),
+        ("right.yaml --policy themis,gandivva", ["--policy", "'gandivva'", "did you mean 'gandiva'?"]),
+        ("right.yaml --policy fifo,fifo", ["--policy", "twice"]),
+        ("right.yaml --fairness 1.5", ["--fairness", "[0, 1]", "1.5"]),
+        ("right.yaml --fairness nan", ["--fairness", "[0, 1]", "nan"]),
+        ("right.yaml --lease 0", ["--lease", "> 0"]),
+        ("right.yaml --seed -1", ["--seed", ">= 0"]),
+        ("right.yaml --engine fast", ["--engine", "'fast'"]),
+        ("right.yaml --out r.txt", ["--out", ".json or .csv", "r.txt"]),
+        ("right.yaml --out right.yaml/r.json", ["right.yaml/r.json", "folder"]),
+    ],
+)
+def test_a_slip_on_the_command_line_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: str, parts: list[str]
+) -> None:
+    lines = _refused(capsys, *words.split())
+    assert len(lines) == 1, lines
+    for part in parts:
+        assert part in lines[0]
+    assert sorted(p.name for p in folder.iterdir()) == ["right.yaml"]

@@ -1,0 +1,88 @@
+"""`meshwright share`: what it prints and writes for a world whose figures are known by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from meshwright.cli import run
+
+# Two apps of one job of 1000 GPU seconds each, on one machine of two GPUs; both can use both GPUs. Alone an app takes
+# 500 s. No overheads, and leases that never end: first in, first out gives all to the first, then all to the second.
+WORLD = """\
+sharing: 1
+name: by hand
+cluster: {machines: [{gpus: 2}]}
+apps:
+  - {name: a, jobs: [{work: 1000, gpus: 2}]}
+  - {name: b, jobs: [{work: 1000, gpus: 2}]}
+lease: 1 d
+overheads: {checkpoint: 0, container: 0}
+policies: [fifo, drf]
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "world.yaml"
+    path.write_text(WORLD)
+    return path
+
+
+def test_json_holds_the_figures_known_by_hand(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["share", "world.yaml", "--json", "--engine", "simpy"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["world"], said["gpus"], said["apps"], said["lease_s"]) == ("by hand", 2, 2, 86400.0)
+    fifo, drf = said["policies"]
+    # a: 500 s beside b; N_avg 2, so T_id 2 * 500, rho 0.5. b: 1000 s, on average 1.5 apps, so rho 1000/750.
+    assert [app["jct_s"] for app in fifo["per_app"]] == pytest.approx([500, 1000])
+    assert [app["rho"] for app in fifo["per_app"]] == pytest.approx([0.5, 4 / 3])
+    assert fifo["max_rho"] == pytest.approx(4 / 3)
+    assert fifo["fair_share"] == 0.5
+    assert fifo["jain"] == pytest.approx((0.5 + 4 / 3) ** 2 / (2 * (0.25 + 16 / 9)))
+    assert fifo["gpu_hours"] == pytest.approx(2000 / 3600)
+    assert (fifo["makespan_s"], fifo["utilisation"]) == (pytest.approx(1000), pytest.approx(1))
+    # Equal shares: both take 1000 s beside each other: rho 1, perfectly fair.
+    assert [app["rho"] for app in drf["per_app"]] == pytest.approx([1, 1])
+    assert (drf["max_rho"], drf["fair_share"], drf["jain"]) == (pytest.approx(1), 1, pytest.approx(1))
+
+
+def test_table_has_a_row_for_each_policy(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["share", "world.yaml", "--policy", "drf,fifo", "--per-app", "--engine", "simpy"]) == 0
+    out = capsys.readouterr().out
+    first, _, *rows = out.splitlines()
+    assert first.startswith("by hand: 2 GPUs (1 x 2) in 1 racks, 2 apps of 2 jobs, lease 86400 s")
+    assert [row.split()[0] for row in rows[:2]] == ["drf", "fifo"]
+    assert rows[1].split()[1:4] == ["1.333", "0.5", "0.8288"]  # (1/2 + 4/3)² / (2 (1/4 + 16/9)) = 0.82877
+    assert rows.count("drf") == rows.count("fifo") == 1  # a table by app of each
+
+
+def test_files_hold_what_json_does(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["share", "world.yaml", "--json", "--out", "r.json", "--engine", "simpy"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(Path("r.json").read_text())
+    assert run(["share", "world.yaml", "--out", "r.csv", "--engine", "simpy"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "written: r.csv"
+    rows = list(csv.DictReader(Path("r.csv").read_text().splitlines()))
+    assert [(r["policy"], r["app"]) for r in rows] == [("fifo", "a"), ("fifo", "b"), ("drf", "a"), ("drf", "b")]
+    assert float(rows[1]["rho"]) == pytest.approx(4 / 3)
+
+
+def test_example_is_a_world_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["share", "--example"]) == 0
+    Path("example.yaml").write_text(capsys.readouterr().out)
+    assert run(["share", "example.yaml", "--dry-run"]) == 0
+    assert "12 apps" in capsys.readouterr().out
+
+
+def test_options_stand_instead_of_the_file(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--lease", "60", "--fairness", "0.25", "--policy", "themis", "--dry-run"]
+    assert run(["share", "world.yaml", *words]) == 0
+    out = capsys.readouterr().out
+    assert "lease 60 s" in out
+    assert "f = 0.25" in out
