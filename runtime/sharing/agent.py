@@ -33,18 +33,20 @@ def agent(world: SharingWorld, index: int, options: RunOptions, folder: Path, po
     link.say("state", jobs.state(jobs.app.arrival_s))
     held = False  # whether the arbiter is about to decide: then the app divides nothing by itself
     while jobs.over_at is None:
-        try:
-            wait_s = jobs.next_due() - time.monotonic()
-            command = (
-                link.commands.get(timeout=min(max(wait_s, 0.0), 3600.0)) if wait_s > 0 else link.commands.get_nowait()
-            )
-        except queue.Empty:
-            command = None
+        command = _next(link, jobs.next_due() - time.monotonic())
         if command is not None:
             held = _obey(jobs, link, command)
         jobs.run_due()
         if not held and jobs.settle():
             link.say("state", jobs.state(jobs.world_s(time.monotonic())))
+
+
+def _next(link: Link, wait_s: float) -> Command | None:
+    """The next command if one comes before the next step is due."""
+    try:
+        return link.commands.get(timeout=min(wait_s, 3600.0)) if wait_s > 0 else link.commands.get_nowait()
+    except queue.Empty:
+        return None
 
 
 def _obey(jobs: AgentJobs, link: Link, command: Command) -> bool:

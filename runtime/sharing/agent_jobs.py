@@ -1,4 +1,4 @@
-"""`AgentJobs`: an app's jobs on their slots: trained step by step, put on disk, resumed, divided anew, phase by phase."""
+"""`AgentJobs`: an app's jobs on their slots: trained step by step, put on disk, resumed, divided, phase by phase."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from .options import RunOptions, phase_steps
 from .training import Trainer
 
 __all__ = ["AgentJobs"]
+
+TOGETHER_S = 0.02
+"""Jobs of one app that end so near to each other, in real seconds, end at one instant."""
 
 
 class _Job:
@@ -70,8 +73,11 @@ class AgentJobs:
     # ---- training
 
     def next_due(self) -> float:
-        """When the next step may be run, in the machine's clock; infinite if none."""
-        return min((self._due(j) for j in self.jobs.values()), default=math.inf)
+        """When something is to be done next, in the machine's clock: a step, or seeing to jobs that have ended; infinite
+        if nothing is."""
+        step = min((self._due(j) for j in self.jobs.values()), default=math.inf)
+        ended = (j.finished for j in self.jobs.values() if j.finished is not None)
+        return min((step, *(at + TOGETHER_S for at in ended)))
 
     def run_due(self) -> bool:
         """Run one step that is covered; whether a job ended with it."""
@@ -88,6 +94,11 @@ class AgentJobs:
             job.finished = time.monotonic()
             return True
         return False
+
+    @staticmethod
+    def _end(job: _Job) -> float:
+        """When a job will end with the slots that it has."""
+        return job.meter.due(job.meter.steps - 1) if job.trainer is not None else math.inf
 
     @staticmethod
     def _due(job: _Job) -> float:
@@ -108,9 +119,15 @@ class AgentJobs:
         self._divide(gpus, max((at_s, *ended)))
 
     def settle(self) -> bool:
-        """See to jobs that have ended: others take their GPUs, or the next phase begins. Whether any had."""
+        """See to jobs that have ended: others take their GPUs, or the next phase begins. Whether any had.
+
+        Those that end within `TOGETHER_S` of the first end together.
+        """
         ended = [j.finished for j in self.jobs.values() if j.finished is not None]
         if not ended:
+            return False
+        until = min(ended) + TOGETHER_S
+        if time.monotonic() < until and any(j.finished is None and self._end(j) < until for j in self.jobs.values()):
             return False
         self._retire()
         self._divide(self.gpus, self.world_s(max(ended)))

@@ -61,7 +61,7 @@ class Lost:
 class _Agent:
     """The arbiter's end of an agent."""
 
-    command: Command = Command(seq=0, kind="wait")
+    command: Command = field(default_factory=lambda: Command(seq=0, kind="wait"))
     news: asyncio.Event = field(default_factory=asyncio.Event)
     answer: asyncio.Future[State] | None = None
     hello: Hello | None = None
@@ -96,7 +96,7 @@ class Arbiter:
         self._failures = sorted([(a.at_s, a.app) for a in world.app_failures])
         machines = [(m.at_s, m.machine, False) for m in world.machine_failures]
         self._machines = sorted(machines + [(m.at_s + m.repair_s, m.machine, True) for m in world.machine_failures])
-        self._to_fail = {a.app for a in world.app_failures}
+        self._failed: set[int] = set()  # apps whose end is part of the world
 
     # ---- what the service hands on
 
@@ -181,6 +181,7 @@ class Arbiter:
         while self._failures and self._failures[0][0] <= self.now_s():
             _, app = self._failures.pop(0)
             if app in ledger.active:
+                self._failed.add(app)
                 self.end(app)  # noticed as any other's end
         machines: list[tuple[int, bool]] = []
         while self._machines and self._machines[0][0] <= self.now_s():
@@ -250,7 +251,7 @@ class Arbiter:
         if app not in ledger.active:  # before it arrived
             ledger.arrive(app, State(at_s=ledger.now_s, phase=0))
         ledger.leave(app, completed=False)
-        if app not in self._to_fail:
+        if app not in self._failed:
             self.lost.append(Lost(self.world.apps[app].name, ledger.now_s, self.agents[app].gone))
         return True
 

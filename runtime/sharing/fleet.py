@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from ...errors import RunError
 from ...simulator.sharing.world import SharingWorld
@@ -96,8 +97,8 @@ class AgentFleet:
         self._reader = threading.Thread(target=self._watch, args=(lines,), daemon=True, name="agents")
         self._reader.start()
 
-    def _watch(self, lines: object) -> None:
-        for line in lines:  # type: ignore[attr-defined]
+    def _watch(self, lines: BinaryIO) -> None:
+        for line in lines:
             told = json.loads(line)
             with self._lock:
                 self.pids.pop(told["app"], None)

@@ -6,6 +6,7 @@ Started as ``python -m meshwright.runtime.sharing.nursery <pipe fd> <lifeline fd
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
@@ -25,8 +26,7 @@ def main(arguments: list[str]) -> None:
     descriptor, lifeline, parent = (int(a) for a in arguments[:3])
     with Path(arguments[3]).open("rb") as file:
         world, options, folder, port = pickle.load(file)  # written by our own parent
-    import torch  # noqa: F401 - once for all agents
-
+    importlib.import_module("torch")  # once for all agents
     from .agent import agent
 
     me = os.getpid()

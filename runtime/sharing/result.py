@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class RealSharing(SharingResult):
         Agents that went away before their app was done, without the world saying so; their apps are not `completed`.
     """
 
-    options: RunOptions = RunOptions()
+    options: RunOptions = field(default_factory=RunOptions)
     measured: Measured = Measured()
     lost: tuple[Lost, ...] = ()
 

@@ -1,4 +1,4 @@
-"""`run_sharing`: a world of training apps run for real: an arbiter, agents that train, slots of this machine as GPUs."""
+"""`run_sharing`: a world of training apps run for real: an arbiter, agents that train, slots of cores as GPUs."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class Trainer:
         x = torch.randn(BATCH, FEATURES, generator=self._random)
         self.optimizer.zero_grad(set_to_none=True)
         loss = torch.nn.functional.mse_loss(self.model(x), torch.tanh(x @ self._truth))
-        loss.backward()
-        self.optimizer.step()
+        loss.backward()  # pyright: ignore[reportUnknownMemberType]
+        self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
         self.done += 1
         return float(loss.detach())
 
