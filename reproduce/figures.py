@@ -24,16 +24,27 @@ FIGURES: Mapping[str, str] = MappingProxyType(
             *("table2_1", "table2_2", "table2_3", "table2_4", "figure2_3", "figure2_5", "figure2_6", "figure2_7"),
             *("figure3_07", "figure3_08", "figure3_09", "figure3_10", "figure3_11", "figure3_12", "table3_5"),
             *("graphpipe3_6", "graphpipe3_7", "graphpipe3_9", "graphpipe_table3_1"),
+            *(
+                "themis_figure1",
+                "themis_figure2",
+                "themis_figure3",
+                "themis_figure4",
+                "themis_figure5",
+                "themis_figure8",
+            ),
+            *("themis_table1", "themis_table2", "themis_table4"),
             *("figure4_1", "figure4_2", "figure4_3", "figure4_4", "figure4_5"),
             *("figure5_02", "figure5_11", "figure5_12", "figure5_13"),
             *("figure5_14", "figure5_15", "figure5_16", "figure5_17"),
             *("figure5_18", "figure5_19", "table5_1"),
+            *("themis_figure9", "themis_figure10", "themis_figure11", "themis_figure12"),
         )
     }
 )
 """Name -> module that makes it. Plain numbers: AlpaServe (OSDI 2023), whose Figures 3 and 11 are drawings without data;
 with a chapter: of the thesis of TeraPipe, Alpa, AlpaServe and vLLM, ch. 2 (TeraPipe), ch. 3 (Alpa, whose Figures 3.12
-and 3.13 are one here) and ch. 5; of that on GraphPipe and cache parallelism, ch. 3 (graphpipe3_6 …) and ch. 4."""
+and 3.13 are one here) and ch. 5; of that on GraphPipe and cache parallelism, ch. 3 (graphpipe3_6 …) and ch. 4;
+themis_figure1 …: of Themis (NSDI 2020)."""
 
 
 def reproduce(

@@ -112,8 +112,9 @@ def trained_model(name: str) -> TrainedModel:
 
 
 def draw_models(rng: np.random.Generator, n: int, network_intensive: float | None = None) -> tuple[TrainedModel, ...]:
-    """Models of `n` apps: category by Table 4, within it any with the same chance (the paper points to Gandiva's mix,
-    which is not printed).
+    """Models of `n` apps. Table 4 tells the shares of the trace, so they are met to within an app (systematic sampling
+    in a drawn order); within a category each model has the same share: the paper points to Gandiva's mix, which is not
+    printed.
 
     Parameters
     ----------
@@ -122,8 +123,9 @@ def draw_models(rng: np.random.Generator, n: int, network_intensive: float | Non
     n : int
         How many.
     network_intensive : float, optional
-        Share of apps of network-intensive models, to the nearest app; among these and among the others Table 4's
-        chances hold. By default, what the mix gives.
+        Share of apps of network-intensive models, to the nearest app; among these and among the others models are
+        drawn, each app's by itself, with Table 4's chances: with a larger share an app that was so keeps its model.
+        By default, what the mix gives.
 
     Raises
     ------
@@ -136,7 +138,8 @@ def draw_models(rng: np.random.Generator, n: int, network_intensive: float | Non
     weight = np.array([MIX[MODELS[m].category] / size[MODELS[m].category] for m in names])
     heavy = np.array([MODELS[m].network_intensive for m in names])
     if network_intensive is None:
-        return tuple(MODELS[names[k]] for k in _by_weight(weight, chance))
+        ranks = np.argsort(np.argsort(order, kind="stable"))
+        return tuple(MODELS[names[k]] for k in _by_weight(weight, (ranks + chance[:1]) / n))
     if not 0 <= network_intensive <= 1:
         raise InputError(f"workload: network_intensive: expected a share in [0, 1] (got {network_intensive})")
     chosen = np.zeros(n, bool)

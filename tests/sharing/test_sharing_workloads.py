@@ -99,7 +99,11 @@ def test_workload_1_has_one_or_two_gpus(first: tuple[App, ...]) -> None:
 def test_the_mix_is_table_4(first: tuple[App, ...]) -> None:
     for category, share in MIX.items():
         count = sum(MODELS[a.model].category == category for a in first)
-        assert share_within(count, N, share)
+        assert abs(count - share * N) <= 1
+    counts = np.array(
+        [sum(a.model == m.name for a in first) * 5 / MIX["CV"] for m in MODELS.values() if m.category == "CV"]
+    )
+    assert np.abs(counts / N - 1).max() <= 5 / MIX["CV"] / N  # to within an app
     assert {a.model for a in first} == set(MODELS)
     assert sum(MIX.values()) == pytest.approx(1.0)
     assert {c: sum(m.category == c for m in MODELS.values()) for c in MIX} == {"CV": 5, "NLP": 4, "Speech": 2}
@@ -168,6 +172,21 @@ def test_shares_of_network_intensive_apps_are_nested() -> None:
         for x in (0.2, 0.4, 0.8)
     ]
     assert heavy[0] < heavy[1] < heavy[2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_85_apps_have_the_mix_to_an_app(seed: int) -> None:
+    apps = workload1(WorkloadOptions(seed=seed))
+    for category, share in MIX.items():
+        assert abs(sum(MODELS[a.model].category == category for a in apps) - 85 * share) < 1
+
+
+def test_network_intensive_apps_follow_the_mix_among_themselves() -> None:
+    apps = workload1(WorkloadOptions(seed=2, apps=N, network_intensive=1.0))
+    weight = {m.name: MIX[m.category] / sum(x.category == m.category for x in MODELS.values()) for m in MODELS.values()}
+    heavy = {name: w for name, w in weight.items() if MODELS[name].network_intensive}
+    for name, w in heavy.items():
+        assert share_within(sum(a.model == name for a in apps), N, w / sum(heavy.values()))
 
 
 def test_options_do_not_move_each_others_draws() -> None:

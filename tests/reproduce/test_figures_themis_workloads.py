@@ -1,0 +1,101 @@
+"""Themis' figures of its workloads and Tables 1, 2, 4: made, the same twice, and judged by rules that can fail."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from meshwright.reproduce import (
+    FIGURES,
+    reproduce,
+    themis_figure1,
+    themis_figure3,
+    themis_figure5,
+    themis_figure8,
+    themis_table1,
+    themis_table2,
+    themis_table4,
+)
+from meshwright.reproduce.themis_workloads import cdf_frame, demand_within, two_sided
+from meshwright.simulator.sharing import App, WorkloadOptions, workload1, workload2
+
+NAMES = (
+    *(f"themis_figure{k}" for k in (1, 2, 3, 4, 5, 8)),
+    *(f"themis_table{k}" for k in (1, 2, 4)),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_made_the_same_twice(name, tmp_path):
+    assert name in FIGURES
+    first, second = (reproduce(name, fast=True, out=tmp_path / str(k)) for k in range(2))
+    claims = json.loads((tmp_path / "0" / f"{name}.json").read_text())["claims"]
+    assert len(claims) == len(first.claims) > 1
+    assert all(c["value"] is not None for c in claims)
+    assert all(c["why"] for c in claims if c["verdict"] != "holds")
+    for a, b in zip(first.files, second.files, strict=True):
+        if a.suffix != ".json":
+            assert a.read_bytes() == b.read_bytes()
+
+
+def test_helpers_of_the_figures():
+    frame = cdf_frame({"x": [3, 1], "y": [5]})
+    assert frame.values.tolist() == [["x", 1.0, 0.5], ["x", 3.0, 1.0], ["y", 5.0, 1.0]]
+    assert two_sided(0.5, 100) == pytest.approx((0.4, 0.6))
+    apps = (App.single("a", 0.0, 100.0, gpus=2), App.single("b", 40.0, 90.0, gpus=3))
+    _, gpus, mean = demand_within(apps, 60.0)  # 2 GPUs for 50 s, 3 for 20 s of their 30
+    assert gpus.tolist() == [2.0, 5.0, 3.0]
+    assert mean == pytest.approx(160 / 60)
+
+
+def test_demand_far_off_does_not_hold():
+    frame = themis_figure1.demands(range(2))
+    frame["mean_gpus"] = 50.0
+    assert [c.verdict for c in themis_figure1.judged(frame)][:2] == ["holds", "holds"]
+    frame["mean_gpus"] = 200.0
+    assert [c.verdict for c in themis_figure1.judged(frame)][:2] == ["does not hold", "does not hold"]
+
+
+def test_a_narrow_distribution_does_not_hold():
+    claims = themis_figure3.judged(cdf_frame({"x": np.linspace(10, 13, 85)}))
+    assert [c.verdict for c in claims] == ["holds", "does not hold", "does not hold"]
+
+
+def test_the_instances_of_figure_5():
+    """By hand: two machines cost VGG16 103.6/80.4, and Inception-v3 nothing."""
+    slow = 103.6 / 80.4
+    values = [c.value for c in themis_figure5.judged(themis_figure5.played())]
+    # ρ by the agent: 4 h · slow / 4 GPUs, over T_id = 2 apps · 4 h / 4 GPUs
+    assert values[:4] == pytest.approx([slow, slow / 2, 1 / slow, 1.0])
+
+
+def test_policies_in_figure_5():
+    frame = themis_figure5.played()
+    assert len(frame) == 2 * 2 * len(themis_figure5.POLICIES) * 2
+    themis = frame[frame.policy == "themis"]
+    assert (themis.slowdown == 1).all()
+    assert (themis[themis.model == "VGG16"].level == "MACHINE").all()
+    # the order of arrival decides what policies do that do not look at models
+    las = frame[(frame.policy == "tiresias") & (frame.instance == "2") & (frame.model == "VGG16")]
+    assert sorted(las.level) == ["MACHINE", "RACK"]
+
+
+def test_wrong_tables_do_not_hold():
+    frame = themis_table1.rows()
+    frame.loc[frame.model == "VGG16", "images_per_s_two_servers"] = 103.6
+    assert themis_table1.judged(frame)[0].verdict == "does not hold"
+    bids = themis_table2.rows()
+    assert bids.rho.tolist() == [np.inf, 0.5, 0.5, 0.25]
+    bids["rho"] *= 1.1
+    assert [c.verdict for c in themis_table2.judged(bids)][:2] == ["does not hold"] * 2
+    mix = themis_table4.rows(0)
+    assert mix.apps.sum() == 85
+    mix["apps"] = 85 / 11
+    assert [c.verdict for c in themis_table4.judged(mix)][1:3] == ["does not hold", "does not hold"]
+
+
+def test_workload_2_in_place_of_1_does_not_hold():
+    options = WorkloadOptions(seed=1)
+    verdicts = [c.verdict for c in themis_figure8.judged(workload2(options), workload1(options))]
+    assert verdicts[:3] == ["does not hold"] * 3
