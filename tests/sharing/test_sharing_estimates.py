@@ -80,3 +80,17 @@ def test_errors_change_decisions_but_not_the_truth() -> None:
 def test_a_factor_must_be_positive(factor: float) -> None:
     with pytest.raises(InputError, match=r"app 'a': believed_work: expected a finite factor > 0"):
         replace(App.single("a", 0.0, 10.0), believed_work=factor)
+
+
+def test_the_auction_goes_by_what_agents_believe_in_both_engines() -> None:
+    from meshwright.planners.themis import Themis
+
+    changed = 0
+    for seed in range(3):
+        world = erring(seed)
+        a, b = (simulate(world, Themis(fairness=0.5), engine=engine) for engine in ("simpy", "compiled"))
+        np.testing.assert_allclose(a.finish, b.finish, rtol=1e-9)
+        assert [(g.app, g.gpus) for g in a.grants] == [(g.app, g.gpus) for g in b.grants]
+        exact = replace(world, apps=tuple(replace(x, believed_work=1.0, believed_slowdown=None) for x in world.apps))
+        changed += not np.array_equal(a.finish, simulate(exact, Themis(fairness=0.5)).finish)
+    assert changed == 3
