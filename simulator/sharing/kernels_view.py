@@ -81,7 +81,7 @@ def contention(w, s, a, now):  # type: ignore[no-untyped-def]
     """N_avg of an app."""
     lived = now - w.arrival[a]
     if lived > 0:
-        return (s.clock[0] - s.integral_at[a]) / lived
+        return max((s.clock[0] - s.integral_at[a]) / lived, 1.0)
     return max(s.clock[2], 1.0)
 
 

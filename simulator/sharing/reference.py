@@ -166,7 +166,8 @@ class _Simulation:
 
     def contention(self, app: RunApp, now: float) -> float:
         lived = now - self.world.apps[app.index].arrival_s
-        return (self.integral - app.integral) / lived if lived > 0 else float(max(len(self.active), 1))
+        # The app itself is there; the difference of two integrals over an instant may be less by rounding.
+        return max((self.integral - app.integral) / lived, 1.0) if lived > 0 else float(max(len(self.active), 1))
 
     # ---- GPUs
 
