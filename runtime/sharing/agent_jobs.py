@@ -73,8 +73,7 @@ class AgentJobs:
     # ---- training
 
     def next_due(self) -> float:
-        """When something is to be done next, in the machine's clock: a step, or seeing to jobs that have ended; infinite
-        if nothing is."""
+        """When something is next to be done, in the machine's clock: a step, or seeing to jobs that have ended."""
         step = min((self._due(j) for j in self.jobs.values()), default=math.inf)
         ended = (j.finished for j in self.jobs.values() if j.finished is not None)
         return min((step, *(at + TOGETHER_S for at in ended)))

@@ -14,6 +14,7 @@ What is decided counts from the instant of step 1: while agents talk, jobs go on
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -91,6 +92,7 @@ class Arbiter:
         self.lost: list[Lost] = []
         self.rounds, self.longest_round_s = 0, 0.0
         self.epoch = math.inf
+        self._closed = False
         self._events: list[tuple[int, State | None]] = []
         self._something = asyncio.Event()
         self._failures = sorted([(a.at_s, a.app) for a in world.app_failures])
@@ -110,13 +112,11 @@ class Arbiter:
     async def command(self, app: int, after: int) -> Command:
         """The next command to an agent, when there is one."""
         agent = self.agents[app]
-        if agent.command.seq <= after:
+        if agent.command.seq <= after and not self._closed:
             agent.news.clear()
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(agent.news.wait(), POLL_S)
-            except TimeoutError:
-                return Command(seq=after, kind="wait")
-        return agent.command
+        return agent.command if agent.command.seq > after else Command(seq=after, kind="wait")
 
     def answered(self, app: int, answer: Answer) -> None:
         """An agent's answer to a command; what comes too late is dropped."""
@@ -139,6 +139,13 @@ class Arbiter:
             agent.answer.cancel()
         self._events.append((app, None))
         self._something.set()
+
+    def close(self) -> None:
+        """End what agents are left, and answer whoever still asks for a command."""
+        self._closed = True
+        for app, agent in enumerate(self.agents):
+            self.end(app)
+            agent.news.set()
 
     # ---- the clock
 

@@ -126,6 +126,6 @@ async def serve_until(arbiter: Arbiter, listener: socket.socket, work: Any) -> N
         working.result()
     finally:
         working.cancel()
+        arbiter.close()
         server.should_exit = True
-        server.force_exit = True
         await asyncio.wait([serving], timeout=5.0)
