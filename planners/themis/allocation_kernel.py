@@ -57,6 +57,18 @@ def _rack_key(r, free, first, loose, machine_colour, rack_colour):  # type: igno
 
 
 @njit(cache=True)
+def _room(p, group, free, first, rack, rack_free, loose):  # type: ignore[no-untyped-def]
+    """Groups that machines from position `p` on can take at most."""
+    total = 0
+    for r in range(rack[p], first.shape[0] - 1):
+        inside = 0
+        for m in range(max(p, first[r]), first[r + 1]):
+            inside += free[m] // group
+        total += min(inside, (rack_free[r] - loose[r]) // group)
+    return total
+
+
+@njit(cache=True)
 def search(  # type: ignore[no-untyped-def]
     order, start, gpus, place, group, region, value, free_at, first, machine_colour, rack_colour, table, at_least,
     limit, seen_key, seen_value, seen_in, number,
@@ -186,7 +198,10 @@ def search(  # type: ignore[no-untyped-def]
                                         twin = True
                                         break
                         if not twin:
-                            found = p
+                            # equal groups stand in order: those to come must find room from here on
+                            more = gpus[o] // group[o] - item[d]
+                            if more < 2 or _room(p, group[o], free, first, rack, rack_free, loose) >= more:
+                                found = p
                             break
                     if region[o] >= 0:
                         break
@@ -233,7 +248,7 @@ def search(  # type: ignore[no-untyped-def]
             continue
         steps += 1
         if steps > limit:
-            return best, steps, best_row, best_at
+            break
         o = row[d]
         items = 1
         if place[o] == MACHINES and gpus[o] > 0:
@@ -259,4 +274,9 @@ def search(  # type: ignore[no-untyped-def]
         app[d], item[d], pointer[d], at[d] = k + 1, 0, 0, -2
         if k + 1 < n:
             row[d] = start[order[k + 1]]
+    if n and best_row[0] < 0 and at_least < MINUS / 20:  # out of steps before anything was found
+        best = 0.0
+        for j in range(n):
+            best_row[j] = start[order[j] + 1] - 1  # the last one is of no GPUs
+            best += value[best_row[j]]
     return best, steps, best_row, best_at

@@ -23,7 +23,7 @@ from typing import Literal
 
 from ...errors import InputError
 from ...simulator.sharing.cluster import SharedCluster
-from .allocation import Allocation, Market
+from .allocation import STEPS, Allocation, Market
 from .bids import STARVED, Bid
 from .lots import lot, share_of_lot
 from .whereabouts import whereabouts
@@ -65,7 +65,7 @@ class Outcome:
 def auction(
     cluster: SharedCluster, offered: Sequence[int], bids: Sequence[Bid], *,
     before: Mapping[int, Sequence[int]] | None = None, kept: Mapping[int, Sequence[int]] | None = None,
-    payments: bool = True, rounding: Rounding = "random", seed: int = 0, number: int = 0,
+    payments: bool = True, rounding: Rounding = "random", seed: int = 0, number: int = 0, steps: int = STEPS,
 ) -> Outcome:  # fmt: skip
     """Auction GPUs.
 
@@ -87,6 +87,8 @@ def auction(
         What c_i of n GPUs are.
     seed, number : int
         Lots are hashes of these and the app.
+    steps : int
+        After so many a search stops; what it may have missed is the outcome's `gap`.
 
     Raises
     ------
@@ -96,13 +98,13 @@ def auction(
     if rounding not in ROUNDINGS:
         raise InputError(f"auction: rounding: expected 'floor', 'nearest' or 'random' (got {rounding!r})")
     market = Market(cluster, tuple(offered), tuple(bids))
-    allocation = market.best()
+    allocation = market.best(steps=steps)
     share, gap = dict.fromkeys(allocation.rows, 1.0), allocation.gap
     winners = [app for app, row in allocation.rows.items() if row.gpus]
     if payments and len(bids) > 1:
         with_all = allocation.logs()
         for app in winners:
-            without = market.best(without=app, known=allocation)
+            without = market.best(without=app, known=allocation, steps=steps)
             gap = max(gap, without.gap)
             share[app] = kept_share(app, with_all, without.logs())
     least = {bid.app: bid.least for bid in bids}

@@ -17,7 +17,7 @@ __all__ = ["simulate_themis"]
 def simulate_themis(world: SharingWorld, policy: Themis, out: np.ndarray) -> tuple[Any, ...]:
     """Run the compiled event loop; what `simulator.sharing.compiled` makes a result of."""
     from ...simulator.sharing.arrays import cluster_arrays, failure_events, first_state, world_arrays
-    from .allocation import STATES, STEPS
+    from .allocation import STATES
     from .auction import ROUNDINGS
     from .kernels_rounds import Memory, Rules, run_themis
 
@@ -25,7 +25,7 @@ def simulate_themis(world: SharingWorld, policy: Themis, out: np.ndarray) -> tup
     racks = [m.rack for m in cluster.machines]
     rules = Rules(
         float(policy.fairness), policy.payments, ROUNDINGS.index(policy.rounding), policy.visibility == "cached",
-        policy.leftovers == "idle", policy.seed, STEPS, len(set(racks)),
+        policy.leftovers == "idle", policy.seed, policy.steps, len(set(racks)),
     )  # fmt: skip
     memory = Memory(
         said=np.empty((apps, cluster.n_gpus + 1)),

@@ -8,7 +8,7 @@ from numba import njit
 from ...simulator.sharing.kernels_view import contention, last_job, left_of, phase_jobs, phase_left, phases_ahead
 from .bids import GRAIN, STARVED
 
-__all__ = ["agent_of", "best_first", "most_rows", "rho_of", "table_of", "worth_of"]
+__all__ = ["agent_of", "best_first", "most_rows", "rho_of", "table_of", "whole_jobs", "worth_of"]
 
 ANYWHERE, MACHINES, RACK = 0, 1, 2
 
@@ -39,8 +39,20 @@ def agent_of(w, s, a, now):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def rho_of(w, s, a, agent, n, counts, machines, racks):  # type: ignore[no-untyped-def]
-    """`AppView.rho`: with `n` GPUs, those on the first `machines` of `counts` at least two on one."""
+def whole_jobs(agent, counts):  # type: ignore[no-untyped-def]
+    """For each number of GPUs that a job may take, how many such jobs machines with `counts` GPUs hold whole."""
+    most = agent[2].max()
+    hold = np.zeros(most + 1, np.int64)
+    for m in range(counts.shape[0]):
+        for each in range(2, min(most, counts[m]) + 1):
+            hold[each] += counts[m] // each
+    return hold
+
+
+@njit(cache=True)
+def rho_of(w, s, a, agent, n, hold, racks, whole, group, rest, beside):  # type: ignore[no-untyped-def]
+    """`AppView.rho` with `n` GPUs: those counted in `hold`, beside them on machines of their own `whole` times `group`
+    and once `rest`, or with `beside` ≥ 0 so many on a machine that has `beside` of them already; the others alone."""
     work, jobs, cap, left, elapsed, ideal = agent
     gang = s.least[a]
     if n < gang:
@@ -51,10 +63,12 @@ def rho_of(w, s, a, agent, n, counts, machines, racks):  # type: ignore[no-untyp
         each = min(cap[k], max(n // running, 1))
         level = 0
         if each > 1:
-            hold = 0
-            for m in range(machines):
-                hold += counts[m] // each
-            level = 1 if hold >= running else 2 if racks <= 1 else 3
+            held = hold[each]
+            if beside >= 0:
+                held += (beside + group) // each - beside // each
+            else:
+                held += whole * (group // each) + rest // each
+            level = 1 if held >= running else 2 if racks <= 1 else 3
         if w.convention == 0:
             seconds = work[k] / min(n, jobs[k] * cap[k])
         elif k == 0:
@@ -69,12 +83,12 @@ def rho_of(w, s, a, agent, n, counts, machines, racks):  # type: ignore[no-untyp
 def most_rows(s, a, offered, held_machines, held_racks):  # type: ignore[no-untyped-def]
     """Rows that `table_of` may write."""
     n = min(max(0, s.room[a] - (s.n_gpus[a] - s.over[a])), offered)
-    return 1 + n * (4 + held_machines + held_racks)
+    return 2 + n * (4 + held_machines + held_racks)
 
 
 @njit(cache=True)
 def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_racks, rows, value):  # type: ignore[no-untyped-def]
-    """All rows of an app's bid.
+    """Rows of an app's bid, without those that are worth no more than as many GPUs anywhere.
 
     Parameters
     ----------
@@ -95,18 +109,14 @@ def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_rac
     jobs, cap = agent[1][0], agent[2][0]
     gang = s.least[a]
     kept = s.n_gpus[a] - s.over[a]
-    counts = np.empty(c.n_machines + offered + 1, np.int64)
-    on = in_racks = 0
-    for m in range(c.n_machines):
-        if held[m] > 0:
-            counts[on] = held[m]
-            on += 1
+    in_racks = 0
     for r in range(c.n_racks):
         in_racks += held_rack[r] > 0
+    hold = whole_jobs(agent, held)
     most = free.max()
     most_rack = free_rack.max()
     rows[0, 0], rows[0, 1], rows[0, 2], rows[0, 3] = 0, ANYWHERE, 0, -1
-    value[0] = worth_of(rho_of(w, s, a, agent, kept, counts, on, in_racks))
+    value[0] = worth_of(rho_of(w, s, a, agent, kept, hold, in_racks, 0, 1, 0, -1))
     k = 1
     for n in range(1, min(max(0, s.room[a] - kept), offered) + 1):
         total = kept + n
@@ -115,7 +125,8 @@ def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_rac
         running = max(1, min(jobs, total // max(gang, 1)))
         each = min(cap, total // running)
         rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, ANYWHERE, 0, -1
-        value[k] = worth_of(rho_of(w, s, a, agent, total, counts, on, n_racks))
+        anywhere = worth_of(rho_of(w, s, a, agent, total, hold, n_racks, 0, 1, 0, -1))
+        value[k] = anywhere
         k += 1
         if each <= 1:
             continue
@@ -123,35 +134,26 @@ def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_rac
             group = n if second == 0 else min(each, n)
             if group <= 1 or group > most or (second == 1 and group == n):
                 continue
-            machines = on
-            for at in range(0, n, group):
-                counts[machines] = min(group, n - at)
-                machines += 1
             racks = n_racks if kept > 0 or group < n else 1
             rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, MACHINES, group, -1
-            value[k] = worth_of(rho_of(w, s, a, agent, total, counts, machines, racks))
-            k += 1
-        if kept == 0 and n <= most_rack:
-            rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, RACK, 0, -1
-            value[k] = worth_of(rho_of(w, s, a, agent, total, counts, on, 1))
-            k += 1
+            value[k] = worth_of(rho_of(w, s, a, agent, total, hold, racks, n // group, group, n % group, -1))
+            k += value[k] > anywhere
         if kept == 0:
+            if n <= most_rack:
+                rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, RACK, 0, -1
+                value[k] = worth_of(rho_of(w, s, a, agent, total, hold, 1, 0, 1, 0, -1))
+                k += value[k] > anywhere
             continue
-        i = 0
         for m in range(c.n_machines):
-            if held[m] > 0:
-                if n <= free[m]:
-                    counts[i] += n
-                    rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, MACHINES, n, m
-                    value[k] = worth_of(rho_of(w, s, a, agent, total, counts, on, in_racks))
-                    counts[i] -= n
-                    k += 1
-                i += 1
+            if held[m] > 0 and n <= free[m]:
+                rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, MACHINES, n, m
+                value[k] = worth_of(rho_of(w, s, a, agent, total, hold, in_racks, 0, n, 0, held[m]))
+                k += value[k] > anywhere
         for r in range(c.n_racks):
             if held_rack[r] > 0 and n <= free_rack[r]:
                 rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, RACK, 0, r
-                value[k] = worth_of(rho_of(w, s, a, agent, total, counts, on, in_racks))
-                k += 1
+                value[k] = worth_of(rho_of(w, s, a, agent, total, hold, in_racks, 0, 1, 0, -1))
+                k += value[k] > anywhere
     return k
 
 

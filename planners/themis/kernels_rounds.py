@@ -9,9 +9,10 @@ from numba import njit
 
 from ...simulator.sharing.kernels_engine import advance, book, settle
 from ...simulator.sharing.kernels_policies import take_near
+from ...simulator.sharing.kernels_view import contention
 from .bids import GRAIN, STARVED
 from .kernels_auction import drop, layout, proportional, rounded, shares, whereabouts_of
-from .kernels_bids import agent_of, best_first, most_rows, rho_of, table_of, worth_of
+from .kernels_bids import agent_of, best_first, most_rows, rho_of, table_of, whole_jobs, worth_of
 from .lots import lot_kernel
 
 __all__ = ["Memory", "Rules", "run_themis"]
@@ -45,38 +46,41 @@ class Memory(NamedTuple):
 
 
 @njit(cache=True)
-def _visible(c, w, s, rules, memory, a, agent, counts, racks):  # type: ignore[no-untyped-def]
-    """log 1/ρ that the app is ranked by."""
-    n = s.n_gpus[a]
-    if rules.cached and memory.kept[a] >= 0:
-        return memory.said[a, min(max(n - memory.kept[a], 0), memory.said.shape[1] - 1)] if n > 0 else STARVED
-    return worth_of(rho_of(w, s, a, agent, n, counts, counts.shape[0], racks))
+def _held(c, s, apps, lapsed):  # type: ignore[no-untyped-def]
+    """GPUs of each app on each machine and in each rack, with or without those whose lease is over."""
+    of = np.full(s.active.shape[0], -1, np.int64)
+    for i in range(apps.shape[0]):
+        of[apps[i]] = i
+    on = np.zeros((apps.shape[0], c.n_machines), np.int64)
+    in_rack = np.zeros((apps.shape[0], c.n_racks), np.int64)
+    for g in range(s.owner.shape[0]):
+        if s.owner[g] >= 0 and of[s.owner[g]] >= 0 and (lapsed or not s.lapsed[g]):
+            on[of[s.owner[g]], c.machine[g]] += 1
+            in_rack[of[s.owner[g]], c.rack[g]] += 1
+    return on, in_rack
 
 
 @njit(cache=True)
 def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
     """Apps that could use more than they keep, the worst first."""
     count = apps.shape[0]
-    of = np.full(s.active.shape[0], -1, np.int64)
-    for i in range(count):
-        of[apps[i]] = i
-    on = np.zeros((count, c.n_machines), np.int64)
-    in_rack = np.zeros((count, c.n_racks), np.int64)
-    for g in range(s.owner.shape[0]):
-        if s.owner[g] >= 0:
-            on[of[s.owner[g]], c.machine[g]] += 1
-            in_rack[of[s.owner[g]], c.rack[g]] += 1
+    on, in_rack = _held(c, s, apps, True)
     wanting = np.empty(count, np.int64)
     visible, waiting = np.empty(count), np.empty(count)
     n = 0
     for i in range(count):
-        a = apps[i]
-        if s.room[a] <= s.n_gpus[a] - s.over[a]:
+        a, has = apps[i], s.n_gpus[apps[i]]
+        if s.room[a] <= has - s.over[a]:
             continue
-        agent = agent_of(w, s, a, now)
         wanting[n] = a
-        visible[n] = _visible(c, w, s, rules, memory, a, agent, on[i], (in_rack[i] > 0).sum())
-        waiting[n] = np.rint(agent[4] / agent[5] * GRAIN) / GRAIN
+        if rules.cached and memory.kept[a] >= 0:
+            more = min(max(has - memory.kept[a], 0), memory.said.shape[1] - 1)
+            visible[n] = memory.said[a, more] if has > 0 else STARVED
+        else:
+            agent = agent_of(w, s, a, now)
+            racks = (in_rack[i] > 0).sum()
+            visible[n] = worth_of(rho_of(w, s, a, agent, has, whole_jobs(agent, on[i]), racks, 0, 1, 0, -1))
+        waiting[n] = np.rint((now - w.arrival[a]) / (contention(w, s, a, now) * w.alone[a]) * GRAIN) / GRAIN
         n += 1
     longest = np.argsort(-waiting[:n], kind="mergesort")
     return wanting[longest[np.argsort(visible[longest], kind="mergesort")]]
@@ -94,12 +98,7 @@ def _bids(c, w, s, memory, now, offered, inside, n_racks):  # type: ignore[no-un
             free_rack[c.rack[g]] += 1
             total += 1
     count = inside.shape[0]
-    held, held_rack = np.zeros((count, c.n_machines), np.int64), np.zeros((count, c.n_racks), np.int64)
-    for i in range(count):
-        for g in range(size):
-            if s.owner[g] == inside[i] and not s.lapsed[g]:
-                held[i, c.machine[g]] += 1
-                held_rack[i, c.rack[g]] += 1
+    held, held_rack = _held(c, s, inside, False)
     most = 0
     for i in range(count):
         most = max(most, most_rows(s, inside[i], total, (held[i] > 0).sum(), (held_rack[i] > 0).sum()))

@@ -44,6 +44,8 @@ class Themis:
         have them (work is conserved), or they stay idle until the next auction (payments are lost for good).
     seed : int
         Of who gets leftovers, and of rounding.
+    steps : int
+        After so many a search for an allocation stops; `gap` says what a better one could be worth more.
 
     Raises
     ------
@@ -57,6 +59,7 @@ class Themis:
     visibility: Literal["cached", "current"] = "cached"
     leftovers: Literal["participants", "idle"] = "participants"
     seed: int = 0
+    steps: int = 200_000
     name: str = "themis"
     preempts: bool = True
     auctions: int = field(default=0, init=False)
@@ -99,7 +102,7 @@ class Themis:
         outcome = auction(
             cluster, offered, bids, before={v.index: v.lapsed for v in inside},
             kept={v.index: v.held for v in inside}, payments=self.payments, rounding=self.rounding, seed=self.seed,
-            number=self.auctions,
+            number=self.auctions, steps=self.steps,
         )  # fmt: skip
         self.gap = max(self.gap, outcome.gap)
         given = {g: app for app, gpus in outcome.gpus.items() for g in gpus}

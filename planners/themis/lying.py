@@ -1,0 +1,116 @@
+"""The lying app (Themis §6.3, Figure 18): one of eight says that it suffers more from distance than it does.
+
+64 GPUs: one machine of 8 and 28 of 2; eight apps alike, of one job that can use 8 GPUs. The paper gives neither their
+slowdown, nor their length, nor what c·n of GPUs are; those are parameters here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...errors import InputError
+from ...simulator.sharing.app import App, Slowdown
+from ...simulator.sharing.cluster import Machine, SharedCluster
+from ...simulator.sharing.simulate import simulate
+from ...simulator.sharing.world import SharingWorld
+from .policy import Themis
+
+__all__ = ["Lie", "lying_cluster", "lying_world", "lying_experiment", "tipping_point"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """One lie and what came of it.
+
+    Parameters
+    ----------
+    percent : float
+        X: by how much the slowdown across machines is overstated.
+    liar_s, others_s : float
+        Completion time of the liar and the mean of the truthful, seconds; means over seeds.
+    liar_gpu_s : float
+        GPU seconds that the liar had, mean over seeds.
+    """
+
+    percent: float
+    liar_s: float
+    others_s: float
+    liar_gpu_s: float
+
+
+def lying_cluster() -> SharedCluster:
+    """One machine of 8 GPUs and 28 of 2 in one rack."""
+    return SharedCluster((Machine(8), *(Machine(2) for _ in range(28))))
+
+
+def lying_world(percent: float, *, slowdown: float = 1.3, hours: float = 40.0, lease_s: float = 600.0) -> SharingWorld:
+    """Eight apps that arrive at once; the first overstates its slowdown across machines by `percent`.
+
+    Parameters
+    ----------
+    percent : float
+        X ≥ 0.
+    slowdown : float
+        True slowdown across machines.
+    hours : float
+        GPU hours of each app.
+    lease_s : float
+        Lease, seconds.
+
+    Raises
+    ------
+    InputError
+        If X is negative.
+    """
+    if not percent >= 0:
+        raise InputError(f"lying_world: percent: expected a number >= 0 (got {percent})")
+    true = Slowdown(1.0, 1.0, slowdown, slowdown)
+    said = slowdown * (1 + percent / 100)
+    apps = [App.single(f"app {i}", 0.0, hours * 3600, gpus=8, slowdown=true) for i in range(8)]
+    apps[0] = replace(apps[0], believed_slowdown=Slowdown(1.0, 1.0, said, said))
+    return SharingWorld(lying_cluster(), tuple(apps), lease_s=lease_s)
+
+
+def lying_experiment(
+    percents: Sequence[float] = tuple(range(0, 101, 5)), *, policy: Themis | None = None, seeds: int = 10,
+    slowdown: float = 1.3, hours: float = 40.0, lease_s: float = 600.0,
+) -> tuple[Lie, ...]:  # fmt: skip
+    """Completion times of the liar and of the truthful, for each X.
+
+    Parameters
+    ----------
+    percents : sequence of float
+        X.
+    policy : Themis, optional
+        Settings; by default everybody takes part (f = 0) and payments lie idle, so that they are felt: with leftovers
+        for participants the payer may have its own GPUs back.
+    seeds : int
+        Over how many of the policy's seeds (leftovers, lots of payments) to take means.
+    slowdown, hours, lease_s : float
+        See `lying_world`.
+    """
+    policy = policy or Themis(fairness=0.0, leftovers="idle")
+    found: list[Lie] = []
+    for percent in percents:
+        world = lying_world(percent, slowdown=slowdown, hours=hours, lease_s=lease_s)
+        rows: list[tuple[float, float, float]] = []
+        for seed in range(seeds):
+            result = simulate(world, replace(policy, seed=seed))
+            ends = result.completion_s
+            rows.append((float(ends[0]), float(ends[1:].mean()), float(result.gpu_seconds[0])))
+        liar, others, gpu = np.mean(rows, axis=0).tolist()
+        found.append(Lie(percent, liar, others, gpu))
+    return tuple(found)
+
+
+def tipping_point(lies: Sequence[Lie], loss: float = 0.05) -> float | None:
+    """The least X from which on the liar ends later than if it told the truth by more than a share `loss`; none if
+    there is none."""
+    truth = lies[0].liar_s
+    for k in range(len(lies)):
+        if all(lie.liar_s > truth * (1 + loss) for lie in lies[k:]):
+            return lies[k].percent
+    return None
