@@ -71,7 +71,7 @@ def _job(number: int, entry: dict[str, Any], faults: list[Fault], left_out: Coun
     for key in NAMES:
         if key in entry and not isinstance(entry[key], str):
             faults.append(((number, key), f"{key} must be text", entry[key]))
-    if "status" in entry and entry["status"] not in ENDED:
+    if "status" in entry and entry["status"] not in tuple(ENDED):
         faults.append(((number, "status"), f"status must be one of {', '.join(ENDED)}", entry["status"]))
     submit = _time(entry.get("submitted_time"), (number, "submitted_time"), faults)
     attempts: Any = entry.get("attempts", [])

@@ -74,9 +74,7 @@ def table_rows(
     InputError
         If it cannot be read, is empty, or columns are missing.
     """
-    header = read_header(path)
-    if names and not set(names) & set(header.columns):
-        header = Header(tuple(names), 0, (), ",")
+    header = Header(tuple(names), 0, (), ",") if names and _headless(path, names) else read_header(path)
     require_columns(path, header, tuple(required))
     columns = {name: header.columns.index(name) for name in (*required, *optional) if name in header.columns}
     width = len(header.columns)
@@ -93,3 +91,10 @@ def table_rows(
                 yield CellRow(where, columns, cells, problems)
         except csv.Error as error:
             raise InputError(f"{path}:{reader.line_num}: is no CSV ({error})") from None
+
+
+def _headless(path: Path, names: Sequence[str]) -> bool:
+    """Whether the first line has none of the names. A row of data may have a cell twice, unlike a header."""
+    with translated_errors(path):
+        first = next(text_lines(path), "")
+    return bool(first.strip()) and not any(cell.strip() in names for cell in first.split(","))

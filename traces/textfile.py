@@ -119,7 +119,10 @@ def read_header(path: Path, delimiter: str = ",") -> Header:
             if line.startswith("#"):
                 comments.append(line[1:].strip())
             elif line.strip():
-                columns = tuple(name.strip() for name in next(csv.reader([line], delimiter=delimiter)))
+                try:
+                    columns = tuple(name.strip() for name in next(csv.reader([line], delimiter=delimiter)))
+                except csv.Error as error:
+                    raise InputError(f"{path}:{number}: is no header line ({error})") from None
                 twice = [name for name in columns if columns.count(name) > 1]
                 if twice:
                     raise InputError(f"{path}:{number}: column {twice[0]!r} appears twice")

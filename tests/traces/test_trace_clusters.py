@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.traces import read_alibaba, read_helios, read_philly
 from meshwright.traces.json_places import line_and_column, places
@@ -251,6 +254,15 @@ def test_alibaba_with_instances_and_headers(tmp_path: Path) -> None:
     assert log.left_out["instances without GPUs"] == 1
 
 
+def test_the_first_row_of_a_table_without_header_may_have_a_cell_twice(tmp_path: Path) -> None:
+    jobs = written(tmp_path / "jobs.csv", "j1,i1,u1,Terminated,1000.0,1000.0\n")
+    tasks = written(tmp_path / "tasks.csv", "j1,t,1.0,Terminated,1000.0,1060.0,100.0,29.3,100.0,T4\n")
+    assert [(j.gpus, j.gpu_s) for j in read_alibaba(jobs, tasks).jobs] == [(1, 60.0)]
+    written(tmp_path / "jobs.csv", "job_name,inst_id,user,status,start_time,start_time\n")
+    with pytest.raises(InputError, match=r"jobs.csv:1: column 'start_time' appears twice"):
+        read_alibaba(jobs, tasks)
+
+
 def test_alibaba_says_all_that_is_wrong_in_all_tables(tmp_path: Path) -> None:
     jobs = written(tmp_path / "jobs.csv", JOBS + "j5,i5,u2,Over,soon,1500.0\n")
     tasks = written(tmp_path / "tasks.csv", TASKS + "j5,t,1.5,Terminated,1000.0,900.0,1,1,100.0,T4\n")
@@ -264,3 +276,62 @@ def test_alibaba_says_all_that_is_wrong_in_all_tables(tmp_path: Path) -> None:
         f"{tasks}:8: column 'inst_num' must be a whole number >= 0 (got '1.5')",
         f"{tasks}:8: column 'end_time' is before start_time 1000 (got '900.0')",
     ]
+
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.floats(), st.text(max_size=5), st.just([]), st.just({}),
+    st.lists(st.integers(), max_size=2), st.just("2017-10-07T01:12:09+00:00"), st.just("0001-01-01 00:00:00"),
+    st.just("9999-12-31 23:59:59"), st.just("2017-10-07"),
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_value_anywhere_is_read_or_named(tmp_path: Path, data: st.DataObject) -> None:
+    """Whatever stands in a job log, it is read or blamed with line and column: no other exception."""
+    log = json.loads(json.dumps(PHILLY))
+    paths = [p for p, _ in _paths(log) if p]
+    for path in data.draw(st.lists(st.sampled_from(paths), min_size=1, max_size=3)):
+        holder: Any = log
+        try:
+            for step in path[:-1]:
+                holder = holder[step]
+            if data.draw(st.booleans()):
+                holder[path[-1]] = data.draw(ODD)
+            else:
+                del holder[path[-1]]
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change took it away
+    file = written(tmp_path / "log", json.dumps(log, indent=data.draw(st.sampled_from([None, 1]))))
+    try:
+        read = read_philly(file)
+    except InputError as error:
+        if not all(line.startswith((f"{file}:", "… ")) for line in str(error).splitlines()):
+            raise
+    else:
+        assert all(j.gpu_s > 0 and j.gpus > 0 for j in read.jobs)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_cell_anywhere_is_read_or_named(tmp_path: Path, data: st.DataObject) -> None:
+    odd = st.one_of(st.text(max_size=6), st.sampled_from(["nan", "inf", "-1", "1e400", "1.5", '"', "", "0", " 7 "]))
+    texts: list[str] = []
+    for table in (HELIOS, JOBS, TASKS, INSTANCES):
+        rows = [line.split(",") for line in table.splitlines()]
+        for _ in range(data.draw(st.integers(0, 2))):
+            row = data.draw(st.sampled_from(rows))
+            row[data.draw(st.integers(0, len(row) - 1))] = data.draw(odd)
+        texts.append("\n".join(",".join(row) for row in rows))
+    names = ("helios", "jobs", "tasks", "instances")
+    files = [written(tmp_path / name, text) for name, text in zip(names, texts, strict=True)]
+    for read in (lambda: read_helios(files[0]), lambda: read_alibaba(*files[1:]), lambda: read_alibaba(*files[1:3])):
+        try:
+            log = read()
+        except InputError as error:
+            said = str(error)
+            if not any(str(file) in said for file in files):
+                raise
+        else:
+            assert all(math.isfinite(j.gpu_s) and j.gpu_s > 0 and j.gpus > 0 for j in log.jobs)
+            assert all(math.isfinite(j.submit_s) and math.isfinite(j.start_s) for j in log.jobs)
