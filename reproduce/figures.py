@@ -30,7 +30,9 @@ FIGURES: Mapping[str, str] = MappingProxyType(
             *("figure5_02", "figure5_11", "figure5_12", "figure5_13"),
             *("figure5_14", "figure5_15", "figure5_16", "figure5_17"),
             *("figure5_18", "figure5_19", "table5_1"),
-            *("themis_figure9", "themis_figure10", "themis_figure11", "themis_figure12"),
+            *("themis_figure9", "themis_figure10", "themis_figure11", "themis_figure12", "themis_figure13"),
+            *("themis_figure14", "themis_figure15", "themis_figure16", "themis_figure17", "themis_figure18"),
+            *("themis_figure19", "themis_table3", "themis_table5"),
         )
     }
 )

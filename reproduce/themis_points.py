@@ -33,8 +33,8 @@ from .report import Frame, Progress
 from .style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
 
 __all__ = [
-    "COLOURS", "NOTES", "POLICIES", "Outcome", "Point", "apps_of", "frame_of", "measured", "over_themis", "seeds_of",
-    "shown", "world_of",
+    "COLOURS", "NOTES", "POLICIES", "Outcome", "Point", "apps_of", "frame_of", "measured", "over_themis", "policy_of",
+    "seeds_of", "shown", "world_of",
 ]  # fmt: skip
 
 POLICIES = ("themis", "gandiva", "slaq", "tiresias", "srtf", "srsf", "optimus")
