@@ -67,7 +67,7 @@ def judged(frame: Frame) -> list[Claim]:
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure."""
     session = Session("themis_figure1", TITLE, fast, out, seed)
-    frame = session.table(demands(range(seed, seed + (5 if fast else 50))))
+    frame = session.table(demands(range(seed, seed + (3 if fast else 50))))
     apps = workload1(WorkloadOptions(seed=seed, span_s=TRACE_DAYS * DAY_S))
     at, gpus, mean = demand_within(apps, TRACE_DAYS * DAY_S)
     with canvas(1, 1, width=4.6, height=2.2) as (figure, axes):
