@@ -21,7 +21,9 @@ FORMATS = (".json", ".csv")
 
 
 def share(
-    file: Annotated[Path | None, typer.Argument(metavar="WORLD", help="World file (YAML).")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="WORLD", help="World file (YAML); or a file of bids: one auction.")
+    ] = None,
     policy: Annotated[str | None, typer.Option(help="Policies to compare, with commas; by default the file's.")] = None,
     lease: Annotated[float | None, typer.Option(help="Lease in seconds instead of the file's.")] = None,
     fairness: Annotated[float | None, typer.Option(help="f of Themis in [0, 1] instead of the file's.")] = None,
@@ -45,7 +47,9 @@ def share(
         raise InputError("share: expected a world file; 'meshwright share --example > world.yaml' writes one")
     from ..files import check_target
     from ..simulator.sharing import simulate
+    from ..studies.worlds.sharing_bids import is_bids, load_bids
     from ..studies.worlds.sharing_file import load_world
+    from .share_auction import print_auction
     from .share_words import document, frame, print_apps, print_policies, say_world, write
 
     if engine not in ("auto", "compiled", "simpy"):
@@ -54,6 +58,10 @@ def share(
         if out.suffix not in FORMATS:
             raise InputError(f"--out: expected a name that ends in .json or .csv (got {out})")
         check_target(out)
+    if is_bids(file):
+        given = {"policy": policy, "lease": lease, "fairness": fairness, "seed": seed, "out": out}
+        print_auction(load_bids(file), file, as_json, [name for name, value in given.items() if value is not None])
+        return
     changed: dict[Sequence[str], Any] = {}
     for steps, value in ((("lease",), lease), (("auction", "fairness"), fairness), (("seed",), seed)):
         if value is not None:

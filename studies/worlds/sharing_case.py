@@ -14,7 +14,8 @@ from .world import Case
 
 __all__ = [
     "POLICIES", "Some", "AppCase", "AppFailureCase", "AuctionCase", "FailuresCase", "JobCase", "MachineCase",
-    "MachineFailureCase", "OverheadsCase", "PolicyCase", "SharedClusterCase", "SharingCase", "SharingWorkloadCase",
+    "MachineFailureCase", "OverheadsCase", "Part", "PolicyCase", "SharedClusterCase", "SharingCase",
+    "SharingWorkloadCase",
 ]  # fmt: skip
 
 POLICIES = (Themis().name, *BASELINES)
@@ -47,11 +48,13 @@ PolicyName = Annotated[str, AfterValidator(lambda name: _known("sharing policy",
 ModelName = Annotated[str, AfterValidator(lambda name: _known("model", tuple(MODELS), name))]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of a file: frozen, no unknown keys, no NaN or infinity."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class MachineCase(_Part):
+class MachineCase(Part):
     """Machines of one kind."""
 
     gpus: Count = Field(description="GPUs of each")
@@ -66,7 +69,7 @@ class MachineCase(_Part):
         return self
 
 
-class SharedClusterCase(_Part):
+class SharedClusterCase(Part):
     """The GPUs: a preset, kinds of machines, or a number of devices in equal machines."""
 
     preset: Literal["themis-testbed", "themis-168", "themis-256"] | None = Field(
@@ -88,7 +91,7 @@ class SharedClusterCase(_Part):
         return self
 
 
-class JobCase(_Part):
+class JobCase(Part):
     """Jobs that are alike."""
 
     work: GpuSeconds | None = Field(default=None, description="GPU seconds of each; of halving, leave it out")
@@ -105,7 +108,7 @@ class JobCase(_Part):
         return self
 
 
-class SlowdownCase(_Part):
+class SlowdownCase(Part):
     """What distance costs: factors by the widest link."""
 
     slot: Annotated[float, Field(ge=1)] = 1.0
@@ -121,7 +124,7 @@ class SlowdownCase(_Part):
         return self
 
 
-class AppCase(_Part):
+class AppCase(Part):
     """An app: one job, some, or a search over hyper-parameters."""
 
     name: str = Field(min_length=1, description="what results call it")
@@ -150,7 +153,7 @@ class AppCase(_Part):
         return self
 
 
-class SharingWorkloadCase(_Part):
+class SharingWorkloadCase(Part):
     """Apps that are drawn or read, instead of listed. Fields left out have the defaults of `WorkloadOptions`."""
 
     kind: Literal["themis-1", "themis-2", "philly", "helios", "alibaba"] = Field(
@@ -190,14 +193,14 @@ class SharingWorkloadCase(_Part):
         return self
 
 
-class OverheadsCase(_Part):
+class OverheadsCase(Part):
     """What a change of GPUs costs a job."""
 
     checkpoint: Seconds = Field(default=7.5, description="seconds to save and load; 5–10 in the paper")
     container: Seconds = Field(default=35.0, description="seconds until the container runs; 35–50 in the paper")
 
 
-class MachineFailureCase(_Part):
+class MachineFailureCase(Part):
     """A machine that is gone for a while."""
 
     machine: int = Field(ge=0, description="number of the machine, from 0")
@@ -205,21 +208,21 @@ class MachineFailureCase(_Part):
     repair: SomeSeconds = Field(description="seconds until it is back")
 
 
-class AppFailureCase(_Part):
+class AppFailureCase(Part):
     """An app that ends before its work is done."""
 
     app: str = Field(description="its name")
     at: Seconds = Field(description="when, seconds")
 
 
-class FailuresCase(_Part):
+class FailuresCase(Part):
     """What fails when."""
 
     machines: tuple[MachineFailureCase, ...] = ()
     apps: tuple[AppFailureCase, ...] = ()
 
 
-class AuctionCase(_Part):
+class AuctionCase(Part):
     """Themis' knobs; other policies have none."""
 
     fairness: Fraction = Field(default=0.8, description="f: the worst 1 − f by ρ take part, at least one")
@@ -231,7 +234,7 @@ class AuctionCase(_Part):
     )
 
 
-class PolicyCase(_Part):
+class PolicyCase(Part):
     """A policy."""
 
     name: PolicyName = "themis"

@@ -120,3 +120,48 @@ def test_a_slip_on_the_command_line_is_one_line(
     for part in parts:
         assert part in lines[0]
     assert sorted(p.name for p in folder.iterdir()) == ["right.yaml"]
+
+
+BIDS = {
+    "sharing": "1",
+    "cluster": "{machines: [{gpus: 4}]}",
+    "bids": "[{app: a, rows: [{gpus: 0, rho: unbounded}, {gpus: 4, rho: 1}]}]",
+}
+
+
+def _bids(rows: str) -> dict[str, str]:
+    return {"bids": f"[{{app: a, rows: [{rows}]}}]"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "parts"),
+    [
+        (_bids("{gpus: 4, rho: 1}"), ["bids[0]", "missing the empty allocation", "{gpus: 0, rho: ...}"]),
+        (_bids("{gpus: 0, rho: .nan}"), ["bids[0].rows[0].rho", "finite number", ".nan"]),
+        (_bids("{gpus: 0, rho: nan}"), ["bids[0].rows[0].rho", "number", "unbounded", "'nan'"]),
+        (_bids("{gpus: 0, rho: 0}"), ["bids[0].rows[0]", "rho: should be greater than 0"]),
+        (_bids("{gpus: 0, rho: 2}, {gpus: 5, rho: 1}"), ["bids[0].rows[1].gpus", "4 GPUs", "5"]),
+        (_bids("{gpus: 0, rho: 2}, {gpus: -1, rho: 1}"), ["bids[0].rows[1].gpus", "greater than or equal to 0", "-1"]),
+        (_bids("{gpus: 0, rho: 2}, {gpus: 2, rho: 1, place: machines}"), ["bids[0].rows[1]", "group", "1 … 2"]),
+        ({"bids": "[{app: a, rows: &r [{gpus: 0, rho: 1}]}, {app: a, rows: *r}]"}, ["bids[1].app", "twice"]),
+        ({"offered": "[0, 4]"}, ["offered", "GPU 4", "0 … 3"]),
+        ({"bids": "[]"}, ["bids", "at least one"]),
+    ],
+    ids=lambda value: "" if isinstance(value, list) else next(iter(value.values()))[:50],
+)  # fmt: skip
+def test_a_slip_in_bids_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, str], parts: list[str]
+) -> None:
+    (folder / "b.yaml").write_text("".join(f"{key}: {value}\n" for key, value in (BIDS | changed).items()))
+    lines = _refused(capsys, "b.yaml")
+    assert len(lines) == 1, lines
+    assert "b.yaml" in lines[0]
+    for part in parts:
+        assert part in lines[0]
+
+
+def test_options_of_worlds_do_not_go_with_bids(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "b.yaml").write_text("".join(f"{key}: {value}\n" for key, value in BIDS.items()))
+    (line,) = _refused(capsys, "b.yaml", "--lease", "60")
+    assert "--lease" in line
+    assert "holds bids" in line

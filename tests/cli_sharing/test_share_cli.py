@@ -86,3 +86,23 @@ def test_options_stand_instead_of_the_file(world: Path, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert "lease 60 s" in out
     assert "f = 0.25" in out
+
+
+def test_an_auction_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Four GPUs, two apps whose 1/rho is as large as the number of GPUs: two each is the best product, 2 * 2 against
+    # 1 * 3. Alone the other would have four: each costs the other 2/4, so each keeps half of two.
+    some = ", ".join(f"{{gpus: {n}, rho: {1 / n:.4f}}}" for n in range(1, 5))
+    rows = f"[{{gpus: 0, rho: unbounded}}, {some}]"
+    path = tmp_path / "bids.yaml"
+    path.write_text(
+        f"sharing: 1\ncluster: {{machines: [{{gpus: 4}}]}}\nbids:\n"
+        f"  - app: a\n    rows: &rows {rows}\n  - app: b\n    rows: *rows\nauction: {{rounding: floor}}\n"
+    )
+    assert run(["share", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [(r["app"], r["won"], r["kept"], r["paid"]) for r in said["apps"]] == [("a", 2, 1, 1), ("b", 2, 1, 1)]
+    assert [r["share"] for r in said["apps"]] == pytest.approx([0.5, 0.5])
+    assert len(said["leftover"]) == 2
+    assert sorted([*said["gpus"]["a"], *said["gpus"]["b"], *said["leftover"]]) == [0, 1, 2, 3]
+    assert run(["share", str(path)]) == 0
+    assert "left over: 2" in capsys.readouterr().out

@@ -1,0 +1,52 @@
+"""`meshwright share` of a file of bids: one auction, with what each app pays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import InputError
+from .trace_io import print_frame, print_json
+
+if TYPE_CHECKING:
+    from ..studies.worlds.sharing_bids import BidsFile
+
+__all__ = ["print_auction"]
+
+
+def print_auction(file: BidsFile, path: Path, as_json: bool, given: Sequence[str]) -> None:
+    """Hold the auction and print a row for each app.
+
+    Raises
+    ------
+    InputError
+        If options are given that an auction by hand has no use for.
+    """
+    import pandas as pd
+
+    if given:
+        raise InputError(f"--{given[0]}: is for world files, and {path} holds bids; say it in the file")
+    cluster, outcome = file.run()
+    rows: list[dict[str, Any]] = []
+    for number, bid in enumerate(file.bids):
+        row, kept = outcome.allocation.rows.get(number), outcome.gpus.get(number, ())
+        won = 0 if row is None else row.gpus
+        on = Counter(int(cluster.machine_of[g]) for g in kept)
+        rows.append(
+            {
+                "app": bid.app, "won": won, "share": outcome.share.get(number, 1.0), "kept": len(kept),
+                "paid": won - len(kept), "machines": " ".join(f"{m}:{n}" for m, n in sorted(on.items())) or "-",
+            }
+        )  # fmt: skip
+    if as_json:
+        gpus = {bid.app: list(outcome.gpus.get(k, ())) for k, bid in enumerate(file.bids)}
+        print_json({"apps": rows, "gpus": gpus, "leftover": list(outcome.leftover), "gap": outcome.gap})
+        return
+    offered = cluster.n_gpus if file.offered is None else len(file.offered)
+    typer.echo(f"{file.name or path.stem}: {cluster}, {offered} on offer, {len(rows)} bidders")
+    print_frame(pd.DataFrame(rows))
+    typer.echo(f"left over: {len(outcome.leftover)}; gap {outcome.gap:.2g}")
