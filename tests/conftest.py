@@ -10,6 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 ALONE = (
     *("runtime", "runtime_training", "runtime_slices", "runtime_graphs", "llm_engine", "export", "export_training"),
+    "runtime_sharing",
     *(
         "llm/test_engine_compare.py",
         "studies/test_interrupted.py",

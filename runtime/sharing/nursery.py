@@ -6,7 +6,6 @@ Started as ``python -m meshwright.runtime.sharing.nursery <pipe fd> <lifeline fd
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import pickle
@@ -26,9 +25,11 @@ def main(arguments: list[str]) -> None:
     descriptor, lifeline, parent = (int(a) for a in arguments[:3])
     with Path(arguments[3]).open("rb") as file:
         world, options, folder, port = pickle.load(file)  # written by our own parent
-    importlib.import_module("torch")  # once for all agents
+    import torch
+
     from .agent import agent
 
+    torch.set_num_threads(1)
     me = os.getpid()
     agents: dict[int, int] = {}
     for index in range(len(world.apps)):
@@ -59,6 +60,7 @@ def main(arguments: list[str]) -> None:
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         said = (Path(folder) / f"agent-{index}.log").read_text(errors="replace").strip().splitlines()
         _tell(pipe, {"app": index, "how": how + (f": {said[-1]}" if said else "")})
+    os._exit(0)
 
 
 def _tell(pipe: socket.socket, what: dict[str, object]) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Trainer", "trained"]
 
 FEATURES, HIDDEN, BATCH = 64, 128, 64
+RATE, MOMENTUM = 0.01, 0.9
 
 
 class Trainer:
@@ -48,7 +49,8 @@ class Trainer:
             for weights in self.model.parameters():
                 weights.copy_(torch.empty_like(weights).uniform_(-0.1, 0.1, generator=self._random))
         self._truth = torch.randn(FEATURES, 1, generator=self._random)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        # By hand: torch.optim would bring in torch's compiler, for which every run would wait.
+        self._velocity = {name: torch.zeros_like(w) for name, w in self.model.named_parameters()}
         self.done = 0
 
     def step(self) -> float:
@@ -56,16 +58,20 @@ class Trainer:
         torch = self._torch
         self._random.manual_seed(self._data_seed + self.done)
         x = torch.randn(BATCH, FEATURES, generator=self._random)
-        self.optimizer.zero_grad(set_to_none=True)
         loss = torch.nn.functional.mse_loss(self.model(x), torch.tanh(x @ self._truth))
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
-        self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
+        with torch.no_grad():
+            for name, weights in self.model.named_parameters():
+                if weights.grad is not None:
+                    velocity = self._velocity[name].mul_(MOMENTUM).add_(weights.grad)
+                    weights.sub_(velocity, alpha=RATE)
+                    weights.grad = None
         self.done += 1
         return float(loss.detach())
 
     def save(self, path: Path) -> None:
-        """Write weights, the optimizer's state and the step to disk; a reader finds the old file or the new one."""
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "done": self.done}
+        """Write weights, their velocities and the step to disk; a reader finds the old file or the new one."""
+        state = {"model": self.model.state_dict(), "velocity": self._velocity, "done": self.done}
         draft = path.with_suffix(".draft")
         self._torch.save(state, draft)
         os.replace(draft, path)
@@ -74,7 +80,7 @@ class Trainer:
         """Go on from a checkpoint."""
         state = self._torch.load(path, weights_only=True)
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self._velocity = state["velocity"]
         self.done = int(state["done"])
 
     def weights(self) -> dict[str, Tensor]:

@@ -136,18 +136,30 @@ def test_an_agent_that_does_not_answer_is_ended_and_named() -> None:
 
 def test_the_service_says_what_is_wrong_with_a_message() -> None:
     pytest.importorskip("fastapi")
-    from fastapi.testclient import TestClient
+    pytest.importorskip("httpx")
+    import httpx
     from meshwright.runtime.sharing.service import application
 
     arbiter = Arbiter(TWO, baseline("fifo"), RunOptions(), lambda app: None)
-    client = TestClient(application(arbiter))
-    assert client.post("/apps/2/hello", json={"app": "c", "step_s": 1e-3}).status_code == 404
-    wrong = client.post("/apps/0/hello", json={"app": "b", "step_s": 1e-3})
-    assert (wrong.status_code, wrong.json()["detail"]) == (409, "arbiter: app 0 is 'a' here (got 'b')")
-    assert client.post("/apps/0/state", json={"at_s": -1.0, "phase": 0}).status_code == 422
-    assert client.post("/apps/0/state", content='{"at_s": NaN, "phase": 0}').status_code == 422
-    assert client.post("/apps/0/hello", json={"app": "a", "step_s": 1e-3}).status_code == 200
-    assert client.get("/").json()["gpus"] == [None, None]
+    messages = [
+        ("/apps/2/hello", '{"app": "c", "step_s": 0.001}'),
+        ("/apps/0/hello", '{"app": "b", "step_s": 0.001}'),
+        ("/apps/0/state", '{"at_s": -1, "phase": 0}'),
+        ("/apps/0/state", '{"at_s": 1, "phase": 0, "jobs": [{"job": 0, "left_s": "much"}]}'),
+        ("/apps/0/hello", '{"app": "a", "step_s": 0.001}'),
+    ]
+
+    async def talk() -> tuple[list[httpx.Response], httpx.Response]:
+        transport = httpx.ASGITransport(application(arbiter))
+        headers = {"Content-Type": "application/json"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://arbiter", headers=headers) as client:
+            return [await client.post(where, content=what) for where, what in messages], await client.get("/")
+
+    answers, books = asyncio.run(talk())
+    assert [a.status_code for a in answers] == [404, 409, 422, 422, 200]
+    assert answers[0].json()["detail"] == "app: there are 2 (got 2)"
+    assert answers[1].json()["detail"] == "arbiter: app 0 is 'a' here (got 'b')"
+    assert books.json()["gpus"] == [None, None]
     assert not arbiter.ledger.active
 
 

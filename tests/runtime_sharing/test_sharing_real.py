@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,17 @@ from meshwright.simulator.sharing import (
 
 CLUSTER = SharedCluster.uniform(2, 2)
 SCALE = 300.0
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Training here takes one core, as that of agents does."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def agents_of(parent: int) -> dict[int, int]:
