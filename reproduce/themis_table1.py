@@ -57,7 +57,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     with canvas(1, 1, width=4.4, height=2.8) as (figure, axes):
         ax = axes[0, 0]
         ax.barh(frame.model, frame.across_machines - 1, left=1, color=[BLUE if m else GREY for m in frame.measured])
-        ax.set(xlabel="slowdown across machines (blue: measured by the paper)", xlim=(1, 1.7))
+        ax.set(xlabel="slowdown across machines (blue: measured)", xlim=(1, 1.7))
         session.figure(figure)
     return session.finish(judged(frame), notes=NOTES)
 
