@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..simulator.sharing import App, SharingWorld, simulate, trained_model
+from ..simulator.sharing import App, simulate, trained_model
 from .claims import Claim, Expectation, at_least, at_most, within
 from .figures import main
 from .report import Frame, Progress, Report, Session, quiet
@@ -52,8 +53,7 @@ def probed(policy: str, seed: int) -> dict[str, float]:
     slowdown = trained_model("GNMT").slowdown
     probes = [App.single(name, at, work, gpus=gpus, slowdown=slowdown) for name, (work, gpus) in PROBES.items()]
     apps = tuple(sorted((*world.apps, *probes), key=lambda a: a.arrival_s))
-    more = {"lease_s": world.lease_s, "checkpoint_s": world.checkpoint_s, "container_s": world.container_s}
-    result = simulate(SharingWorld(world.cluster, apps, **more), policy_of(point))
+    result = simulate(replace(world, apps=apps), policy_of(point))
     return {a.name: float(rho) for a, rho in zip(apps, result.rho, strict=True) if a.name in PROBES}
 
 
