@@ -101,7 +101,7 @@ def load_world(path: str | Path, changed: Mapping[Sequence[str], Any] | None = N
         apps = apps_of(file, where.parent)
         world_of(file, apps)
     except InputError as error:
-        raise error if str(error).startswith(str(where.parent / "")) else InputError(f"{path}: {error}") from None
+        raise InputError(f"{path}: {error}") from None
     return LoadedWorld(file, where, apps)
 
 

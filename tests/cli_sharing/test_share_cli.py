@@ -77,7 +77,7 @@ def test_example_is_a_world_that_runs(
     assert run(["share", "--example"]) == 0
     Path("example.yaml").write_text(capsys.readouterr().out)
     assert run(["share", "example.yaml", "--dry-run"]) == 0
-    assert "12 apps" in capsys.readouterr().out
+    assert "24 apps" in capsys.readouterr().out
 
 
 def test_options_stand_instead_of_the_file(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
