@@ -80,7 +80,8 @@ def make(name: str, title: str, workload: int, fast: bool, out: Path, seed: int,
     session.table(frame)
     notes = [*NOTES, _medians(frame)]
     if workload == 2:
-        other = frame_of([Point(p, 2, s, doubling=False) for s in seeds[:4] for p in POLICIES], progress)
+        few = seeds[: 1 if fast else 4]
+        other = frame_of([Point(p, 2, s, doubling=False) for s in few for p in POLICIES], progress)
         session.table(other, "_same_gpus")
         notes.append("with the same GPUs in all phases: " + _medians(other))
     with canvas(1, 1, width=4.6, height=3.0) as (figure, axes):
