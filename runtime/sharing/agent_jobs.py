@@ -16,7 +16,7 @@ from .training import Trainer
 
 __all__ = ["AgentJobs"]
 
-TOGETHER_S = 0.02
+TOGETHER_S = 0.001
 """Jobs of one app that end so near to each other, in real seconds, end at one instant."""
 
 

@@ -93,24 +93,28 @@ def _run(world: SharingWorld, policy: Policy, options: RunOptions, folder: Path,
     fleet = AgentFleet(world, options, folder, listener.getsockname()[1], gone)
     arbiter = Arbiter(world, policy, options, fleet.end)
     failures: list[BaseException] = []
+    over = threading.Event()
 
     def conduct() -> None:
         try:
             loop.run_until_complete(serve_until(arbiter, listener, _conduct(arbiter, limit_s)))
         except BaseException as error:
             failures.append(error)
+        finally:
+            over.set()
 
     thread = threading.Thread(target=conduct, daemon=True, name="arbiter")
     try:
         with fleet:
             thread.start()
-            while thread.is_alive():
-                thread.join(0.5)  # in pieces, so that Ctrl-C is heard
+            while not over.wait(0.5):
+                pass  # in pieces, so that Ctrl-C is heard; `join` that is interrupted forgets that the thread lives
     finally:
-        if thread.is_alive():
+        if thread.ident is not None and not over.is_set():
             loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
-            thread.join(10.0)
-        loop.close()
+            over.wait(10.0)
+        if not loop.is_running():
+            loop.close()
         listener.close()
     if failures:
         raise failures[0]
