@@ -59,7 +59,7 @@ class Themis:
     visibility: Literal["cached", "current"] = "cached"
     leftovers: Literal["participants", "idle"] = "participants"
     seed: int = 0
-    steps: int = 200_000
+    steps: int = 20_000
     name: str = "themis"
     preempts: bool = True
     auctions: int = field(default=0, init=False)
