@@ -68,7 +68,7 @@ def test_an_app_that_failed_has_no_rho():
     assert none.to_json()["max_rho"] is None
 
 
-@pytest.mark.parametrize("name", ["gandiva", "tiresias", "optimus"])
+@pytest.mark.parametrize("name", ["gandiva", "tiresias", "fifo"])
 def test_engines_place_alike_and_time_adds_up(name):
     """Both count the same allocations; the model's spells are those, fill GPUs once at most, and do all the work."""
     apps = workload2(WorkloadOptions(seed=3, apps=5, scale=0.01, span_s=3600.0))
