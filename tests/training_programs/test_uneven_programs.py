@@ -142,7 +142,9 @@ def test_the_formula_of_the_table_ends_for_any_numbers(batch):
     for bx, by in itertools.product(sizes, repeat=2):
         if max(bx, by) % min(bx, by) == 0:
             for k in itertools.product((1, 3, 4, 5, 7), repeat=2):
-                make_program("kfkb", 2, [batch // bx, batch // by], k=k)
+                program = make_program("kfkb", 2, [batch // bx, batch // by], k=k)
+                passes = [action for mine in program.actions for action in mine if action.op in (Op.F, Op.B)]
+                assert len(passes) == 2 * (batch // bx + batch // by)
 
 
 def test_figure_3_5():
