@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import InputError
+from .nearness import Chooser
 from .policy import Policy
 from .result import AppRecord, Grant, SharingResult
 from .world import SharingWorld
@@ -32,6 +33,7 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
     from .arrays import cluster_arrays, failure_events, first_state, world_arrays
     from .kernels_engine import run
     from .kernels_policies import CODES
+    from .policies import SHIPPED
 
     if not has_compiled(policy):
         raise InputError(f"policy {policy.name!r} has no compiled form; use engine='simpy'")
@@ -41,9 +43,11 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
     if own is not None:
         seconds, apps, first, gpus, ended = own(world, out)
     else:
+        chooser = policy.chooser if isinstance(policy, SHIPPED) else Chooser()
         seconds, apps, first, gpus, ended = run(
             cluster_arrays(world.cluster), world_arrays(world), first_state(world), CODES[policy.name],
-            policy.preempts, lease_s, failure_events(world), world.max_s, out,
+            policy.preempts, lease_s, chooser.placement == "blind", chooser.seed, failure_events(world), world.max_s,
+            out,
         )  # fmt: skip
     records = {
         i: AppRecord(i, row[0], row[1], bool(row[2]), row[3], row[4], tuple(int(n) for n in row[5:9]))

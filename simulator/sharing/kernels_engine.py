@@ -214,11 +214,13 @@ def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type:
 
 
 @njit(cache=True)
-def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[no-untyped-def]
+def run(c, w, s, code, preempts, lease_s, blind, seed, events, max_s, out):  # type: ignore[no-untyped-def]
     """Simulate until all apps have ended, nothing can happen, or `max_s` is past.
 
     Parameters
     ----------
+    blind, seed : bool, int
+        Whether GPUs are drawn instead of chosen by nearness, and the seed of the lots.
     events : array, shape (n, 3)
         Failures: seconds, kind (0: machine down, 1: machine up, 2: app), which; by time.
     out : array, shape (apps, 9)
@@ -235,11 +237,13 @@ def run(c, w, s, code, preempts, lease_s, events, max_s, out):  # type: ignore[n
     present, cursor = np.empty(n_apps, np.int64), np.zeros(4, np.int64)
     upcoming = np.full(1, w.arrival[0] if n_apps else np.inf)
     grants = book()
+    decision = 0
     while True:
         now, count = advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offered, present)
         if count < 0:
             break
-        assign(c, w, s, code, now, offered, present[:count], lease_s, given)
+        decision += 1
+        assign(c, w, s, code, now, offered, present[:count], lease_s, blind, seed, decision, given)
         grants = settle(c, w, s, preempts, now, present[:count], given, changed, cursor, grants)
     n = cursor[2]
     return grants[0][:n], grants[1][:n], grants[2][: n + 1], grants[3][: grants[2][n]], ended

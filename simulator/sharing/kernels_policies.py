@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .kernels_lots import lot_kernel
 from .kernels_near import choose
 from .kernels_view import contention, left_of, left_work, machines_of, remaining, speed
 
@@ -32,6 +33,33 @@ def take_near(c, pool, have, mine, n, out):  # type: ignore[no-untyped-def]
             rest[g] = False
             got += 1
     return got + choose(c, rest, n - got, near, out)
+
+
+@njit(cache=True)
+def _take(c, pool, have, mine, n, drawn, out):  # type: ignore[no-untyped-def]
+    """`take_near`, or, where GPUs are drawn (`drawn`: in order of their lots), the first of them instead of the
+    nearest."""
+    if drawn.shape[0] == 0:
+        return take_near(c, pool, have, mine, n, out)
+    got = 0
+    for g in range(pool.shape[0]):
+        if got < n and pool[g] and mine[g]:
+            out[g] = True
+            got += 1
+    for g in drawn:
+        if got < n and pool[g] and not out[g]:
+            out[g] = True
+            got += 1
+    return got
+
+
+@njit(cache=True)
+def _drawn(offered, seed, decision):  # type: ignore[no-untyped-def]
+    """All GPUs in order of their lots."""
+    lots = np.empty(offered.shape[0], np.uint64)
+    for g in range(offered.shape[0]):
+        lots[g] = lot_kernel(seed, decision, g)
+    return np.argsort(lots, kind="mergesort")
 
 
 @njit(cache=True)
@@ -80,7 +108,7 @@ def _score(c, w, s, code, a, now, gpus, lease_s, counts):  # type: ignore[no-unt
 
 
 @njit(cache=True)
-def _in_order(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no-untyped-def]
+def _in_order(c, w, s, code, now, pool, held, apps, drawn, given):  # type: ignore[no-untyped-def]
     keys = np.empty(apps.shape[0])
     for i in range(apps.shape[0]):
         keys[i] = _key(c, w, s, code, apps[i], now, 0, 0)
@@ -94,7 +122,7 @@ def _in_order(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no-u
         if n <= 0 or n + kept < s.least[a]:
             continue
         out = np.zeros(pool.shape[0], np.bool_)
-        free -= take_near(c, pool, held == a, (s.owner == a) & s.lapsed, n, out)
+        free -= _take(c, pool, held == a, (s.owner == a) & s.lapsed, n, drawn, out)
         for g in range(pool.shape[0]):
             if out[g]:
                 given[g] = a
@@ -102,7 +130,7 @@ def _in_order(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no-u
 
 
 @njit(cache=True)
-def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no-untyped-def]
+def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, drawn, given):  # type: ignore[no-untyped-def]
     count = apps.shape[0]
     kept = np.zeros(count, np.int64)
     room = np.zeros(count, np.int64)
@@ -131,7 +159,7 @@ def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no
             able[first] = False
             continue
         out = np.zeros(pool.shape[0], np.bool_)
-        free -= take_near(c, pool, (held == a) | (given == a), (s.owner == a) & s.lapsed, n, out)
+        free -= _take(c, pool, (held == a) | (given == a), (s.owner == a) & s.lapsed, n, drawn, out)
         for g in range(pool.shape[0]):
             if out[g]:
                 given[g] = a
@@ -141,7 +169,7 @@ def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, given):  # type: ignore[no
 
 
 @njit(cache=True)
-def _best_offer(c, w, s, code, now, pool, held, apps, given, lease_s):  # type: ignore[no-untyped-def]
+def _best_offer(c, w, s, code, now, pool, held, apps, drawn, given, lease_s):  # type: ignore[no-untyped-def]
     count, size = apps.shape[0], pool.shape[0]
     able = np.ones(count, np.bool_)
     fresh = np.zeros(count, np.bool_)
@@ -162,7 +190,7 @@ def _best_offer(c, w, s, code, now, pool, held, apps, given, lease_s):  # type: 
                 able[i] = False
                 continue
             have = held == a
-            take_near(c, pool, have, (s.owner == a) & s.lapsed, n, offer[i])
+            _take(c, pool, have, (s.owner == a) & s.lapsed, n, drawn, offer[i])
             score[i] = _score(c, w, s, code, a, now, have | offer[i], lease_s, counts)
             fresh[i] = True
         best = -1
@@ -184,9 +212,10 @@ def _best_offer(c, w, s, code, now, pool, held, apps, given, lease_s):  # type: 
 
 
 @njit(cache=True)
-def assign(c, w, s, code, now, offered, apps, lease_s, given):  # type: ignore[no-untyped-def]
+def assign(c, w, s, code, now, offered, apps, lease_s, blind, seed, decision, given):  # type: ignore[no-untyped-def]
     """Who gets the GPUs on offer; `given` is −1 where nobody."""
     size = offered.shape[0]
+    drawn = _drawn(offered, seed, decision) if blind else np.empty(0, np.int64)
     pool = offered.copy()
     held = np.full(size, -1, np.int64)
     for g in range(size):
@@ -194,8 +223,8 @@ def assign(c, w, s, code, now, offered, apps, lease_s, given):  # type: ignore[n
             held[g] = s.owner[g]
     given[:] = -1
     if code < 3:
-        _in_order(c, w, s, code, now, pool, held, apps, given)
+        _in_order(c, w, s, code, now, pool, held, apps, drawn, given)
     elif code < 6:
-        _gpu_by_gpu(c, w, s, code, now, pool, held, apps, given)
+        _gpu_by_gpu(c, w, s, code, now, pool, held, apps, drawn, given)
     else:
-        _best_offer(c, w, s, code, now, pool, held, apps, given, lease_s)
+        _best_offer(c, w, s, code, now, pool, held, apps, drawn, given, lease_s)

@@ -1,13 +1,58 @@
-"""`pick`: which of some free GPUs to take so that they are near to each other, and to those that are held already."""
+"""Which of some free GPUs to take: near to each other and to those that are held already (`pick`), or by lot."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
+from ...errors import InputError
 from .cluster import SharedCluster
+from .lots import lot
 
-__all__ = ["pick"]
+__all__ = ["PLACEMENTS", "Chooser", "Placement", "pick"]
+
+Placement = Literal["near", "blind"]
+"""Which GPUs of the pool an app is given: the nearest, or any."""
+
+PLACEMENTS: tuple[Placement, ...] = ("near", "blind")
+
+
+@dataclass
+class Chooser:
+    """How a policy chooses GPUs for an app: it counts decisions, because lots differ from one to the next.
+
+    Parameters
+    ----------
+    placement : {"near", "blind"}
+        ``near``: see `pick`. ``blind``: those with the lowest lots, whatever the app has: schedulers that "do not
+        account for placement preferences" (Themis §6.2.1).
+    seed : int
+        Of the lots.
+
+    Raises
+    ------
+    InputError
+        If the word is unknown or the seed no integer >= 0.
+    """
+
+    placement: Placement = "near"
+    seed: int = 0
+    decisions: int = field(default=0, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.placement not in PLACEMENTS:
+            raise InputError(f"placement: expected one of {', '.join(PLACEMENTS)} (got {self.placement!r})")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise InputError(f"placement: seed: expected an integer in [0, 2**63) (got {self.seed!r})")
+
+    def take(self, cluster: SharedCluster, pool: Collection[int], n: int, near: Sequence[int] = ()) -> tuple[int, ...]:
+        """`n` GPUs of the pool, ascending; fewer if there are fewer."""
+        if self.placement == "near":
+            return pick(cluster, pool, n, near)
+        drawn = sorted(pool, key=lambda g: (lot(self.seed, self.decisions, g), g))
+        return tuple(sorted(drawn[: max(n, 0)]))
 
 
 def pick(cluster: SharedCluster, pool: Collection[int], n: int, near: Sequence[int] = ()) -> tuple[int, ...]:

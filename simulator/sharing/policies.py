@@ -14,19 +14,22 @@ srtf           the shortest remaining time with the free GPUs                   
 srsf           the least remaining GPU time, GPU by GPU                                   yes
 finish-time    the largest ρ (the straw man of §3.3, which lying pays off under)          yes
 =============  =========================================================================  =========
+
+Which GPUs an app is given is an option of all of them, `placement`: its own of before first, then the nearest, or any.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ...errors import InputError
 from ...wording import nearest
 from .agent import AppView, Shape
 from .cluster import SharedCluster
+from .nearness import Chooser, Placement
 from .policy import Greedy, Policy, grants
 
 __all__ = ["BASELINES", "BestOffer", "GpuByGpu", "baseline"]
@@ -47,14 +50,22 @@ class GpuByGpu:
         (view, GPUs that it has by then) -> what apps are sorted by, smallest first; ties to the lower number.
     preempts : bool
         Whether GPUs are leased.
+    chooser : Chooser
+        Which GPUs an app is given.
     """
 
     name: str
     key: Callable[[SharedCluster, AppView, tuple[int, ...]], float]
     preempts: bool = True
+    chooser: Chooser = field(default_factory=Chooser)
+
+    def begin(self) -> None:
+        """Forget: a world begins."""
+        self.chooser.decisions = 0
 
     def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
         """See `Policy.assign`."""
+        self.chooser.decisions += 1
         pool, given = set(offered), dict[int, int]()
         have = {v.index: v.held for v in apps}
         able = {v.index: v for v in apps if v.wanted > 0}
@@ -62,7 +73,7 @@ class GpuByGpu:
             view = min(able.values(), key=lambda v: (self.key(cluster, v, have[v.index]), v.index))
             got = len(have[view.index]) - len(view.held)
             n = 1 if len(have[view.index]) >= view.gang else view.gang - len(have[view.index])
-            mine = _more(cluster, pool, view, have[view.index], n) if got + n <= view.wanted else ()
+            mine = self._more(cluster, pool, view, have[view.index], n) if got + n <= view.wanted else ()
             if not mine:
                 del able[view.index]
                 continue
@@ -70,6 +81,15 @@ class GpuByGpu:
             given.update(dict.fromkeys(mine, view.index))
             have[view.index] = tuple(sorted((*have[view.index], *mine)))
         return given
+
+    def _more(
+        self, cluster: SharedCluster, pool: set[int], view: AppView, have: tuple[int, ...], n: int
+    ) -> tuple[int, ...]:
+        """`n` more GPUs beside those that it has: its own of before first; none if there are fewer."""
+        if len(pool) < n:
+            return ()
+        kept = tuple(g for g in view.lapsed if g in pool)[:n]
+        return (*kept, *self.chooser.take(cluster, pool.difference(kept), n - len(kept), (*have, *kept)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +104,29 @@ class BestOffer:
         (cluster, view, all GPUs that it would have) -> score, largest first; ties to more GPUs, then the lower number.
     preempts : bool
         Whether GPUs are leased.
+    chooser : Chooser
+        Which GPUs an app is given.
     """
 
     name: str
     score: Callable[[SharedCluster, AppView, tuple[int, ...]], float]
     preempts: bool = True
+    chooser: Chooser = field(default_factory=Chooser)
+
+    def begin(self) -> None:
+        """Forget: a world begins."""
+        self.chooser.decisions = 0
 
     def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
         """See `Policy.assign`."""
+        self.chooser.decisions += 1
         pool, given = set(offered), dict[int, int]()
         able = {v.index: v for v in apps if v.wanted > 0}
         offers: dict[int, tuple[float, tuple[int, ...]]] = {}
         while pool and able:
             for index, view in list(able.items()):
                 if index not in offers:
-                    mine = grants(cluster, pool, view, view.wanted)
+                    mine = grants(cluster, pool, view, view.wanted, self.chooser)
                     if not mine:
                         del able[index]
                         continue
@@ -113,16 +141,6 @@ class BestOffer:
             taken = set(mine)
             offers = {i: offer for i, offer in offers.items() if i != best and not taken.intersection(offer[1])}
         return given
-
-
-def _more(cluster: SharedCluster, pool: set[int], view: AppView, have: tuple[int, ...], n: int) -> tuple[int, ...]:
-    """`n` more GPUs beside those that it has: its own of before first; none if there are fewer."""
-    from .nearness import pick
-
-    if len(pool) < n:
-        return ()
-    kept = tuple(g for g in view.lapsed if g in pool)[:n]
-    return (*kept, *pick(cluster, pool.difference(kept), n - len(kept), (*have, *kept)))
 
 
 def _speed(cluster: SharedCluster, view: AppView, gpus: Sequence[int]) -> float:
@@ -169,25 +187,34 @@ def _tiresias_queue(view: AppView) -> float:
     return float(view.attained_s >= TIRESIAS_QUEUE_S) * 1e12 + view.app.arrival_s
 
 
-def baselines(lease_s: float = 600.0) -> Mapping[str, Policy]:
+def baselines(lease_s: float = 600.0, placement: Placement = "near", seed: int = 0) -> Mapping[str, Policy]:
     """The policies by name.
 
     Parameters
     ----------
     lease_s : float
         Within which SLAQ looks at the loss, seconds.
+    placement : {"near", "blind"}
+        Which GPUs an app gets beside its own of before: the nearest, or any, by lot. Its jobs divide what it has by
+        nearness either way.
+    seed : int
+        Of the lots.
     """
+
+    def choose() -> Chooser:
+        return Chooser(placement, seed)
+
     made: tuple[Policy, ...] = (
-        Greedy("fifo", lambda v: v.app.arrival_s, preempts=False),
-        GpuByGpu("drf", lambda c, v, gpus: float(len(gpus)), preempts=False),
-        Greedy("tiresias", lambda v: v.attained_s),
-        Greedy("tiresias-2q", _tiresias_queue),
-        BestOffer("gandiva", _placement_score),
-        GpuByGpu("optimus", _gain),
-        BestOffer("slaq", _loss_fall(lease_s)),
-        BestOffer("srtf", _remaining),
-        GpuByGpu("srsf", lambda c, v, gpus: v.left_s),
-        BestOffer("finish-time", lambda c, v, gpus: v.rho(Shape.of(c, (*v.held, *v.lapsed)))),
+        Greedy("fifo", lambda v: v.app.arrival_s, preempts=False, chooser=choose()),
+        GpuByGpu("drf", lambda c, v, gpus: float(len(gpus)), preempts=False, chooser=choose()),
+        Greedy("tiresias", lambda v: v.attained_s, chooser=choose()),
+        Greedy("tiresias-2q", _tiresias_queue, chooser=choose()),
+        BestOffer("gandiva", _placement_score, chooser=choose()),
+        GpuByGpu("optimus", _gain, chooser=choose()),
+        BestOffer("slaq", _loss_fall(lease_s), chooser=choose()),
+        BestOffer("srtf", _remaining, chooser=choose()),
+        GpuByGpu("srsf", lambda c, v, gpus: v.left_s, chooser=choose()),
+        BestOffer("finish-time", lambda c, v, gpus: v.rho(Shape.of(c, (*v.held, *v.lapsed))), chooser=choose()),
     )
     return MappingProxyType({policy.name: policy for policy in made})
 
@@ -198,15 +225,15 @@ BASELINES = tuple(baselines())
 """Names of the policies."""
 
 
-def baseline(name: str, lease_s: float = 600.0) -> Policy:
-    """A policy by name.
+def baseline(name: str, lease_s: float = 600.0, placement: Placement = "near", seed: int = 0) -> Policy:
+    """A policy by name; see `baselines` for what else is given.
 
     Raises
     ------
     InputError
-        If there is none of this name; the nearest is named.
+        If there is none of this name (the nearest is named), the placement is unknown or the seed negative.
     """
-    known = baselines(lease_s)
+    known = baselines(lease_s, placement, seed)
     if name not in known:
         near = nearest(name, tuple(known))
         hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"

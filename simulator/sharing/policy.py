@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from .agent import AppView
 from .cluster import SharedCluster
-from .nearness import pick
+from .nearness import Chooser
 
 __all__ = ["Greedy", "Policy", "grants"]
 
@@ -49,7 +49,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """Apps in order of a key, each given all that it can use, as near as can be had.
+    """Apps in order of a key, each given all that it can use.
 
     Parameters
     ----------
@@ -59,30 +59,38 @@ class Greedy:
         What apps are sorted by, smallest first; ties to the lower number.
     preempts : bool
         Whether GPUs are leased.
+    chooser : Chooser
+        Which GPUs an app is given.
     """
 
     name: str
     key: Callable[[AppView], float]
     preempts: bool = True
+    chooser: Chooser = field(default_factory=Chooser)
+
+    def begin(self) -> None:
+        """Forget: a world begins."""
+        self.chooser.decisions = 0
 
     def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
         """See `Policy.assign`."""
+        self.chooser.decisions += 1
         pool, given = set(offered), dict[int, int]()
         for view in sorted(apps, key=lambda v: (self.key(v), v.index)):
             if not pool:
                 break
-            mine = grants(cluster, pool, view, view.wanted)
+            mine = grants(cluster, pool, view, view.wanted, self.chooser)
             given.update(dict.fromkeys(mine, view.index))
             pool.difference_update(mine)
         return given
 
 
-def grants(cluster: SharedCluster, pool: set[int], view: AppView, n: int) -> tuple[int, ...]:
-    """Up to `n` GPUs of the pool for an app: those that it had first, then the nearest; none if no job of it could
+def grants(cluster: SharedCluster, pool: set[int], view: AppView, n: int, chooser: Chooser) -> tuple[int, ...]:
+    """Up to `n` GPUs of the pool for an app: those that it had first, then what is chosen; none if no job of it could
     run with them."""
     n = min(n, len(pool))
     if n + len(view.held) < view.gang:
         return ()
     kept = tuple(g for g in view.lapsed if g in pool)[:n]
-    more = pick(cluster, pool.difference(kept), n - len(kept), (*view.held, *kept))
+    more = chooser.take(cluster, pool.difference(kept), n - len(kept), (*view.held, *kept))
     return tuple(sorted((*kept, *more)))

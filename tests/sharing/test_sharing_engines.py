@@ -25,6 +25,7 @@ from meshwright.simulator.sharing import (
     baseline,
     simulate,
 )
+from meshwright.simulator.sharing.nearness import PLACEMENTS, Placement
 
 
 def drawn(seed: int, n: int = 8) -> SharingWorld:
@@ -75,10 +76,10 @@ def same(a: SharingResult, b: SharingResult) -> None:
 
 @pytest.mark.parametrize("name", BASELINES)
 @settings(max_examples=8, deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_engines_agree(name: str, seed: int) -> None:
+@given(seed=st.integers(0, 10**6), placement=st.sampled_from(PLACEMENTS))
+def test_engines_agree(name: str, seed: int, placement: Placement) -> None:
     world = drawn(seed)
-    policy = baseline(name, world.lease_s)
+    policy = baseline(name, world.lease_s, placement, seed)
     try:
         readable = simulate(world, policy, engine="simpy")
     except InputError:  # a gang that no machines are left for: both must say so
