@@ -27,10 +27,16 @@ def share(
     policy: Annotated[str | None, typer.Option(help="Policies to compare, with commas; by default the file's.")] = None,
     lease: Annotated[float | None, typer.Option(help="Lease in seconds instead of the file's.")] = None,
     fairness: Annotated[float | None, typer.Option(help="f of Themis in [0, 1] instead of the file's.")] = None,
+    placement: Annotated[
+        str | None, typer.Option(help="near or blind instead of the file's: GPUs that policies but themis give.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed instead of the file's, >= 0.")] = None,
     engine: Annotated[str, typer.Option(help="auto, compiled, or simpy (the reference).")] = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write results here: .json (all), or .csv (a row per app).")
+    ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(help="Write who had which GPU when here: .png, .svg, .csv, or .json (Perfetto).")
     ] = None,
     per_app: Annotated[bool, typer.Option("--per-app", help="Print a table by app for each policy.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, say what is in it, and stop.")] = False,
@@ -50,6 +56,7 @@ def share(
     from ..studies.worlds.sharing_bids import is_bids, load_bids
     from ..studies.worlds.sharing_file import load_world
     from .share_auction import print_auction
+    from .share_timeline import check_timeline, write_timeline
     from .share_words import document, frame, print_apps, print_policies, say_world, write
 
     if engine not in ("auto", "compiled", "simpy"):
@@ -58,16 +65,17 @@ def share(
         if out.suffix not in FORMATS:
             raise InputError(f"--out: expected a name that ends in .json or .csv (got {out})")
         check_target(out)
+    if timeline is not None:
+        engine = check_timeline(timeline, engine)
+    instead = {"lease": lease, "auction.fairness": fairness, "placement": placement, "seed": seed}
+    changed: dict[Sequence[str], Any] = {tuple(name.split(".")): value for name, value in instead.items() if value is not None}
     if is_bids(file):
-        given = {"policy": policy, "lease": lease, "fairness": fairness, "seed": seed, "out": out}
-        print_auction(load_bids(file), file, as_json, [name for name, value in given.items() if value is not None])
+        given = {"policy": policy, **instead, "out": out, "timeline": timeline}
+        said = [name.rpartition(".")[2] for name, value in given.items() if value is not None]
+        print_auction(load_bids(file), file, as_json, said)
         return
-    changed: dict[Sequence[str], Any] = {}
-    for steps, value in ((("lease",), lease), (("auction", "fairness"), fairness), (("seed",), seed)):
-        if value is not None:
-            changed[steps] = value
     names = [] if policy is None else [name.strip() for name in policy.split(",")]
-    _check_options(lease, fairness, seed, names)
+    _check_options(lease, fairness, placement, seed, names)
     loaded = load_world(file, changed)
     chosen = tuple(names) or loaded.file.policies
     if dry_run:
@@ -84,6 +92,8 @@ def share(
                 raise InputError(f"{file}: {str(error).replace('raise max_s', 'raise max_time')}") from None
     if out is not None:
         write(out, loaded, results)
+    if timeline is not None:
+        write_timeline(timeline, results)
     if as_json:
         print_json(document(loaded, results))
         return
@@ -92,15 +102,18 @@ def share(
     if per_app:
         for name, result in results.items():
             print_apps(name, frame(name, result))
-    if out is not None:
-        typer.echo(f"written: {out}")
+    for written in (out, timeline):
+        if written is not None:
+            typer.echo(f"written: {written}")
 
 
 def _engine(name: str) -> Any:
     return name
 
 
-def _check_options(lease: float | None, fairness: float | None, seed: int | None, names: list[str]) -> None:
+def _check_options(
+    lease: float | None, fairness: float | None, placement: str | None, seed: int | None, names: list[str]
+) -> None:
     """What came by the command line is named by its option, and not by a line of the file.
 
     Raises
@@ -115,6 +128,8 @@ def _check_options(lease: float | None, fairness: float | None, seed: int | None
         raise InputError(f"--lease: expected seconds > 0 (got {lease:g})")
     if fairness is not None and not 0 <= fairness <= 1:
         raise InputError(f"--fairness: f is a share of the apps, in [0, 1] (got {fairness:g})")
+    if placement not in (None, "near", "blind"):
+        raise InputError(f"--placement: expected near or blind (got {placement!r})")
     if seed is not None and seed < 0:
         raise InputError(f"--seed: expected an integer >= 0 (got {seed})")
     for name in names:

@@ -41,6 +41,8 @@ def say_world(loaded: LoadedWorld, policies: tuple[str, ...]) -> str:
         said.append(f"{failures} failures")
     if "themis" in policies:
         said.append(f"f = {loaded.file.auction.fairness:g}")
+    if loaded.file.placement == "blind":
+        said.append("GPUs by lot")
     return ", ".join(said)
 
 
@@ -93,6 +95,7 @@ def document(loaded: LoadedWorld, results: Mapping[str, SharingResult]) -> dict[
         "apps": len(world.apps),
         "lease_s": world.lease_s,
         "seed": loaded.file.seed,
+        "placement": loaded.file.placement,
         "policies": [
             {
                 "policy": name,

@@ -11,7 +11,7 @@ from .policy import Greedy, Policy
 from .reference import simulate_reference
 from .result import SharingResult
 from .simulate import simulate
-from .timeline import chrome_trace
+from .timeline import chrome_trace, gpu_timeline
 from .workloads import WorkloadOptions, contended, with_errors, workload1, workload2
 from .workloads_logs import apps_of_log
 from .workloads_models import MODELS, TrainedModel, trained_model
@@ -21,6 +21,6 @@ __all__ = [
     "BASELINES", "MODELS", "App", "AppFailure", "AppView", "Convention", "Greedy", "Job", "Level", "LossCurve",
     "Machine", "MachineFailure", "Phase", "Policy", "Shape", "SharedCluster", "SharingMetrics", "SharingResult",
     "SharingWorld", "Slowdown", "TrainedModel", "WorkloadOptions", "apps_of_log", "baseline", "chrome_trace",
-    "contended", "placement_scores", "sharing_metrics", "simulate", "simulate_reference", "themis_168", "themis_256",
-    "themis_testbed", "trained_model", "with_errors", "workload1", "workload2",
+    "contended", "gpu_timeline", "placement_scores", "sharing_metrics", "simulate", "simulate_reference", "themis_168",
+    "themis_256", "themis_testbed", "trained_model", "with_errors", "workload1", "workload2",
 ]  # fmt: skip

@@ -94,7 +94,7 @@ def world_of(case: SharingCase, apps: Sequence[App]) -> SharingWorld:
 
 
 def policy_of(case: SharingCase, name: str = "") -> Policy:
-    """A policy with a case's knobs, by default the case's own. Lots of the auction are drawn by its seed."""
+    """A policy with a case's knobs, by default the case's own. Lots are drawn by its seed."""
     name = name or case.planner.name
     if name == "themis":
         a = case.auction
@@ -102,7 +102,7 @@ def policy_of(case: SharingCase, name: str = "") -> Policy:
             fairness=a.fairness, payments=a.payments, rounding=a.rounding, visibility=a.visibility,
             leftovers=a.leftovers, seed=case.seed,
         )  # fmt: skip
-    return baseline(name, case.lease)
+    return baseline(name, case.lease, case.placement, case.seed)
 
 
 def complaints(case: SharingCase) -> Iterator[tuple[Location, str]]:

@@ -259,6 +259,9 @@ class SharingCase(Case):
     failures: FailuresCase = FailuresCase()
     max_time: SomeSeconds | None = Field(default=None, description="when an app that has not ended is called endless")
     auction: AuctionCase = AuctionCase()
+    placement: Literal["near", "blind"] = Field(
+        default="near", description="which GPUs policies but themis give, beside an app's own: the nearest, or by lot"
+    )
     planner: PolicyCase = PolicyCase()
 
     @model_validator(mode="after")

@@ -73,6 +73,7 @@ def test_the_right_file_is_taken(folder: Path, capsys: pytest.CaptureFixture[str
         ({"sharing": "2"}, ["reads version 1"]),
         ({"planner": "{name: fifo}"}, ["planner", "policies"]),
         ({"seed": "-1"}, ["seed", ">= 0"]),
+        ({"placement": "far"}, ["placement", "'near' or 'blind'", "'far'"]),
     ],
     ids=lambda value: "" if isinstance(value, list) else "".join(f"{k}={v[:40]}" for k, v in value.items()),
 )  # fmt: skip
@@ -108,6 +109,10 @@ def test_all_slips_are_told_at_once_with_their_lines(folder: Path, capsys: pytes
         ("right.yaml --lease 0", ["--lease", "> 0"]),
         ("right.yaml --seed -1", ["--seed", ">= 0"]),
         ("right.yaml --engine fast", ["--engine", "'fast'"]),
+        ("right.yaml --placement far", ["--placement", "near or blind", "'far'"]),
+        ("right.yaml --timeline t.txt", ["--timeline", ".png, .svg, .csv, .json", "t.txt"]),
+        ("right.yaml --timeline t.csv --engine compiled", ["--timeline", "compiled", "leave out"]),
+        ("right.yaml --timeline right.yaml/t.csv", ["right.yaml/t.csv", "folder"]),
         ("right.yaml --out r.txt", ["--out", ".json or .csv", "r.txt"]),
         ("right.yaml --out right.yaml/r.json", ["right.yaml/r.json", "folder"]),
     ],
@@ -165,3 +170,5 @@ def test_options_of_worlds_do_not_go_with_bids(folder: Path, capsys: pytest.Capt
     (line,) = _refused(capsys, "b.yaml", "--lease", "60")
     assert "--lease" in line
     assert "holds bids" in line
+    (line,) = _refused(capsys, "b.yaml", "--timeline", "t.csv")
+    assert "--timeline: is for world files" in line

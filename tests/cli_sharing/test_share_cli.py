@@ -65,9 +65,51 @@ def test_files_hold_what_json_does(world: Path, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out) == json.loads(Path("r.json").read_text())
     assert run(["share", "world.yaml", "--out", "r.csv", "--engine", "simpy"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "written: r.csv"
-    rows = list(csv.DictReader(Path("r.csv").read_text().splitlines()))
+    rows = _rows("r.csv")
     assert [(r["policy"], r["app"]) for r in rows] == [("fifo", "a"), ("fifo", "b"), ("drf", "a"), ("drf", "b")]
     assert float(rows[1]["rho"]) == pytest.approx(4 / 3)
+
+
+def test_a_timeline_as_rows_trace_and_picture(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["share", "world.yaml", "--timeline"]
+    assert run([*words, "t.csv", "--policy", "fifo"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "written: t.csv"
+    rows = [(r["policy"], r["gpu"], r["app"], float(r["start_s"]), float(r["end_s"])) for r in _rows("t.csv")]
+    # First in, first out: both GPUs are a's for 500 s, then b's. On the way nobody stands still.
+    assert rows == [("fifo", g, app, start, start + 500) for g in "01" for app, start in (("a", 0), ("b", 500))]
+    assert all(r["resumes_s"] == r["start_s"] for r in _rows("t.csv"))
+    assert run([*words, "t.json"]) == 0
+    events = json.loads(Path("t.json").read_text())["traceEvents"]
+    named = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert named == {0: "fifo: machine 0 (rack 0)", 1: "drf: machine 0 (rack 0)"}
+    # Under drf each has one of the GPUs for 1000 s.
+    spans = sorted((e["tid"], e["args"]["app"], e["ts"], e["dur"]) for e in events if e["ph"] == "X" and e["pid"] == 1)
+    assert spans == [(0, "a", 0, 1e9), (1, "b", 0, 1e9)]
+    assert run([*words, "t.png"]) == run([*words, "t.svg"]) == 0
+    assert Path("t.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in Path("t.svg").read_text()
+
+
+def _rows(path: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(Path(path).read_text().splitlines()))
+
+
+def test_gpus_by_lot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    # Eight machines of two GPUs; apps of two GPUs come one after the other to a cluster that is otherwise empty. The
+    # nearest two are a machine's; two by lot are one machine's only once in fifteen times.
+    monkeypatch.chdir(tmp_path)
+    apps = "".join(f"  - {{name: a{k}, arrival: {k} h, jobs: [{{work: 60, gpus: 2, gang: 2}}]}}\n" for k in range(9))
+    Path("w.yaml").write_text(
+        f"sharing: 1\ncluster: {{machines: [{{gpus: 2, count: 8}}]}}\npolicies: [tiresias]\napps:\n{apps}"
+    )
+    placed = []
+    for words in (["--placement", "blind"], []):
+        assert run(["share", "w.yaml", "--json", *words]) == 0
+        said = json.loads(capsys.readouterr().out)
+        placed.append((said["placement"], said["policies"][0]["placement"] == 1))
+    assert placed == [("blind", False), ("near", True)]
+    assert run(["share", "w.yaml", "--placement", "blind", "--dry-run"]) == 0
+    assert "GPUs by lot" in capsys.readouterr().out
 
 
 def test_example_is_a_world_that_runs(

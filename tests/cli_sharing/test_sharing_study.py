@@ -37,6 +37,18 @@ def test_metrics_are_those_known_by_hand(tmp_path: Path) -> None:
     assert WORLD.digests(case, shared) == {}
 
 
+def test_placement_and_seed_reach_the_policy(tmp_path: Path) -> None:
+    machines = {"cluster": {"machines": [{"gpus": 2, "count": 4}]}, "planner": {"name": "tiresias"}}
+    apps = [{"name": f"a{k}", "arrival": 3600.0 * k, "jobs": [{"work": 60, "gpus": 2, "gang": 2}]} for k in range(9)]
+    found = []
+    for changed in ({}, {"placement": "blind"}, {"placement": "blind"}, {"placement": "blind", "seed": 1}):
+        case = _case(**machines, apps=apps, **changed)
+        found.append(WORLD.evaluate(case, WORLD.share([case], tmp_path)).metrics["placement"])
+    assert found[0] == 1  # the nearest two are a machine's
+    assert found[1] == found[2] < 1
+    assert found[3] < 1
+
+
 def test_policies_and_values_see_the_same_draws(tmp_path: Path) -> None:
     drawn = {"apps": (), "workload": {"kind": "themis-1", "apps": 3, "scale": 0.001}}
     some = apps_of(_case(**drawn), tmp_path)
@@ -71,18 +83,18 @@ apps:
   - {name: a, jobs: [{work: 1000, gpus: 2}]}
   - {name: b, jobs: [{work: 1000, gpus: 2, gang: GANG}]}
 planners: [fifo, {name: themis, label: ours}]
-axes: {lease: [5 min, 10 min], fairness: [0, 80 %]}
+axes: {lease: [5 min, 10 min], fairness: [0, 80 %], placement: [near, blind]}
 """
 
 
-def test_lease_and_f_are_axes(tmp_path: Path) -> None:
+def test_lease_f_and_placement_are_axes(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(STUDY.replace("GANG", "1"))
     study = studies.load(path)
     assert {axis.path: list(axis.values) for axis in study.axes} == {
-        "lease": [300.0, 600.0], "auction.fairness": [0, 0.8],
+        "lease": [300.0, 600.0], "auction.fairness": [0, 0.8], "placement": ["near", "blind"],
     }  # fmt: skip
-    assert (len(study), list(study.planners)) == (8, ["fifo", "ours"])
+    assert (len(study), list(study.planners)) == (16, ["fifo", "ours"])
     study.world.share(study.reach(), study.folder)
 
 

@@ -22,7 +22,7 @@ from meshwright.simulator.sharing import (
     workload2,
 )
 from meshwright.simulator.sharing.metrics import bootstrap, cdf, jain, placement_scores, rho_cdf, sharing_metrics
-from meshwright.simulator.sharing.timeline import chrome_trace, draw_gantt
+from meshwright.simulator.sharing.timeline import chrome_trace, draw_gantt, gpu_timeline
 
 FAR = Slowdown(1.0, 1.0, 1.25, 2.0)
 
@@ -138,7 +138,13 @@ def test_timeline():
     assert ("wide, job 0", 3, 10e6, pytest.approx(1250e6)) in rows
     assert len(rows) == 2 * (4 + 2)
     ax = draw_gantt(result, Figure().subplots())
-    assert len(ax.collections) == 2 * (4 + 2)
+    assert sum(len(part.get_paths()) for part in ax.collections) == 2 * (4 + 2)
     assert ax.get_legend_handles_labels()[1] == ["wide", "near"]
+    table = gpu_timeline(result)
+    held = (table.end_s - table.start_s).groupby(table.app).sum()
+    assert [held["wide"], held["near"]] == pytest.approx(result.gpu_seconds.tolist())
+    for _, mine in table.groupby("gpu"):
+        assert (mine.start_s.to_numpy()[1:] >= mine.end_s.to_numpy()[:-1]).all()  # a GPU is one job's at a time
+    assert (table.resumes_s - table.start_s).tolist() == [10.0] * len(table)
     with pytest.raises(InputError, match="simpy"):
         chrome_trace(simulate(two_alone(), baseline("fifo"), engine="compiled"))
