@@ -24,7 +24,7 @@ from typing import Literal
 from ...errors import InputError
 from ...simulator.sharing.cluster import SharedCluster
 from .allocation import STEPS, Allocation, Market
-from .bids import STARVED, Bid
+from .bids import STARVED, Bid, check_offered
 from .lots import lot, share_of_lot
 from .whereabouts import whereabouts
 
@@ -93,10 +93,14 @@ def auction(
     Raises
     ------
     InputError
-        On bids that contradict the cluster or each other, or an unknown rounding.
+        On bids that contradict the cluster or each other, GPUs on offer that are not there or stand twice, an unknown
+        rounding, or no steps.
     """
     if rounding not in ROUNDINGS:
         raise InputError(f"auction: rounding: expected 'floor', 'nearest' or 'random' (got {rounding!r})")
+    if steps < 1:
+        raise InputError(f"auction: steps: expected an integer >= 1 (got {steps})")
+    check_offered(cluster, offered)
     market = Market(cluster, tuple(offered), tuple(bids))
     allocation = market.best(steps=steps)
     share, gap = dict.fromkeys(allocation.rows, 1.0), allocation.gap

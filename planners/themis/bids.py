@@ -7,14 +7,19 @@ subsets of its kind.
 
 from __future__ import annotations
 
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from numbers import Integral, Real
+from typing import Any
 
 from ...errors import InputError
+from ...simulator.sharing.cluster import SharedCluster
 
-__all__ = ["GRAIN", "STARVED", "Bid", "Place", "Row", "log_worth"]
+__all__ = ["GRAIN", "STARVED", "Bid", "Place", "Row", "check_offered", "log_worth"]
 
 STARVED = -1e4
 """log 1/ρ of an app that could not run: so low that no products make up for one app more that runs (the paper's
@@ -77,7 +82,8 @@ class Bid:
     Raises
     ------
     InputError
-        If a ρ is NaN or not positive, a number of GPUs negative, or the row of no GPUs is missing.
+        If a ρ is NaN or not positive, a number of GPUs negative or not whole, a place unknown, a group asked for of
+        GPUs that are not on machines, or the row of no GPUs is missing.
     """
 
     app: int
@@ -87,10 +93,16 @@ class Bid:
         object.__setattr__(self, "rows", tuple(self.rows))
         for k, row in enumerate(self.rows):
             where = f"bid of app {self.app}: row {k}"
-            if math.isnan(row.rho) or row.rho <= 0:
-                raise InputError(f"{where}: rho: expected a positive number or infinity (got {row.rho})")
-            if row.gpus < 0:
-                raise InputError(f"{where}: gpus: expected an integer >= 0 (got {row.gpus})")
+            if not isinstance(row.rho, Real) or not row.rho > 0:
+                raise InputError(f"{where}: rho: expected a positive number or infinity (got {row.rho!r})")
+            if not _whole(row.gpus) or row.gpus < 0:
+                raise InputError(f"{where}: gpus: expected an integer >= 0 (got {row.gpus!r})")
+            if not isinstance(row.place, Place):
+                raise InputError(f"{where}: place: expected a Place (got {row.place!r})")
+            if not (_whole(row.group) and _whole(row.region) and row.region >= -1):
+                raise InputError(f"{where}: group, region: expected integers (got {row.group!r}, {row.region!r})")
+            if row.place != Place.MACHINES and row.group:
+                raise InputError(f"{where}: group: only with Place.MACHINES (got {row.group} with {row.place.name})")
             if row.place == Place.MACHINES and row.gpus and not 1 <= row.group <= row.gpus:
                 raise InputError(f"{where}: group: expected 1 … {row.gpus} GPUs on a machine (got {row.group})")
             if row.region >= 0 and (row.place == Place.ANYWHERE or row.group not in (0, row.gpus)):
@@ -135,6 +147,27 @@ def _as_easy(a: Row, b: Row) -> bool:
     held = whole * (b.group // a.group) + rest // a.group
     groups, last = divmod(a.gpus, a.group)
     return held >= groups + (1 if last else 0)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_offered(cluster: SharedCluster, offered: Sequence[int]) -> None:
+    """GPUs on offer are the cluster's, each once.
+
+    Raises
+    ------
+    InputError
+        If one is not.
+    """
+    seen: set[int] = set()
+    for gpu in offered:
+        if not _whole(gpu) or not 0 <= gpu < cluster.n_gpus:
+            raise InputError(f"offered: expected GPUs 0 … {cluster.n_gpus - 1} (got {gpu!r})")
+        if gpu in seen:
+            raise InputError(f"offered: GPU {gpu} stands twice; offer each once")
+        seen.add(gpu)
 
 
 def check_bids(bids: Sequence[Bid]) -> None:

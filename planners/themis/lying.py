@@ -91,7 +91,14 @@ def lying_experiment(
         Over how many of the policy's seeds (leftovers, lots of payments) to take means.
     slowdown, hours, lease_s : float
         See `lying_world`.
+
+    Raises
+    ------
+    InputError
+        If there are no seeds, or `lying_world` refuses.
     """
+    if seeds < 1:
+        raise InputError(f"lying_experiment: seeds: expected an integer >= 1 (got {seeds})")
     policy = policy or Themis(fairness=0.0, leftovers="idle")
     found: list[Lie] = []
     for percent in percents:
@@ -109,6 +116,8 @@ def lying_experiment(
 def tipping_point(lies: Sequence[Lie], loss: float = 0.05) -> float | None:
     """The least X from which on the liar ends later than if it told the truth by more than a share `loss`; none if
     there is none."""
+    if not lies:
+        return None
     truth = lies[0].liar_s
     for k in range(len(lies)):
         if all(lie.liar_s > truth * (1 + loss) for lie in lies[k:]):

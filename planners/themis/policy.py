@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import InputError
@@ -50,7 +53,7 @@ class Themis:
     Raises
     ------
     InputError
-        If f is outside [0, 1], a word is unknown or the seed negative.
+        If f is outside [0, 1], a word is unknown, the seed outside [0, 2⁶³) or the steps less than 1.
     """
 
     fairness: float = 0.8
@@ -67,15 +70,19 @@ class Themis:
     _tables: dict[int, tuple[int, Bid]] = field(default_factory=dict[int, tuple[int, Bid]], init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.fairness <= 1:
-            raise InputError(f"Themis.fairness: f is the share of apps that stay out, in [0, 1] (got {self.fairness})")
+        if not isinstance(self.fairness, Real) or not 0 <= self.fairness <= 1:
+            raise InputError(
+                f"Themis.fairness: f is the share of apps that stay out, in [0, 1] (got {self.fairness!r})"
+            )
         for name, known in (
             ("rounding", ROUNDINGS), ("visibility", ("cached", "current")), ("leftovers", ("participants", "idle")),
         ):  # fmt: skip
             if getattr(self, name) not in known:
                 raise InputError(f"Themis.{name}: expected one of {', '.join(known)} (got {getattr(self, name)!r})")
-        if self.seed < 0:
-            raise InputError(f"Themis.seed: expected an integer >= 0 (got {self.seed})")
+        for name, least in (("seed", 0), ("steps", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or not least <= int(value) < 1 << 63:
+                raise InputError(f"Themis.{name}: expected an integer in {least} … 2^63 - 1 (got {value!r})")
 
     def begin(self) -> None:
         """Forget: a world begins."""
