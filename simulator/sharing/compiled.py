@@ -15,10 +15,9 @@ __all__ = ["has_compiled", "simulate_compiled"]
 
 def has_compiled(policy: Policy) -> bool:
     """Whether a policy has a compiled form: the shipped baselines have, and those that bring one (`run_compiled`)."""
-    from .kernels_policies import CODES
-    from .policies import SHIPPED
+    from .policies import is_baseline
 
-    return hasattr(policy, "run_compiled") or (policy.name in CODES and type(policy) in SHIPPED)
+    return hasattr(policy, "run_compiled") or is_baseline(policy)
 
 
 def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
@@ -33,12 +32,11 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
     from .arrays import cluster_arrays, failure_events, first_state, world_arrays
     from .kernels_engine import run
     from .kernels_policies import CODES
-    from .policies import SHIPPED
+    from .policies import SHIPPED, window_s
 
     if not has_compiled(policy):
         raise InputError(f"policy {policy.name!r} has no compiled form; use engine='simpy'")
     out = np.full((len(world.apps), 9), np.nan)
-    lease_s = world.lease_s
     own = getattr(policy, "run_compiled", None)
     if own is not None:
         seconds, apps, first, gpus, ended = own(world, out)
@@ -46,8 +44,8 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
         chooser = policy.chooser if isinstance(policy, SHIPPED) else Chooser()
         seconds, apps, first, gpus, ended = run(
             cluster_arrays(world.cluster), world_arrays(world), first_state(world), CODES[policy.name],
-            policy.preempts, lease_s, chooser.placement == "blind", chooser.seed, failure_events(world), world.max_s,
-            out,
+            policy.preempts, window_s(policy, world.lease_s), chooser.placement == "blind", chooser.seed,
+            failure_events(world), world.max_s, out,
         )  # fmt: skip
     records = {
         i: AppRecord(i, row[0], row[1], bool(row[2]), row[3], row[4], tuple(int(n) for n in row[5:9]))

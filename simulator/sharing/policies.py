@@ -32,7 +32,7 @@ from .cluster import SharedCluster
 from .nearness import Chooser, Placement
 from .policy import Greedy, Policy, grants
 
-__all__ = ["BASELINES", "BestOffer", "GpuByGpu", "baseline"]
+__all__ = ["BASELINES", "BestOffer", "GpuByGpu", "baseline", "is_baseline", "window_s"]
 
 TIRESIAS_QUEUE_S = 3250.0
 """GPU seconds after which Tiresias moves a job to its second queue (the first limit of its public simulator)."""
@@ -163,10 +163,15 @@ def _gain(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float
     return -(min(n + 1, n + view.wanted) / n) if n else -math.inf
 
 
-def _loss_fall(lease_s: float) -> Callable[[SharedCluster, AppView, tuple[int, ...]], float]:
-    def fall(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+@dataclass(frozen=True, slots=True)
+class _LossFall:
+    """By how much an app's losses fall within a lease. Two of them are the same rule, whatever the lease."""
+
+    lease_s: float = field(compare=False)
+
+    def __call__(self, cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
         left = sum(j.left_s for j in view.jobs)
-        done = min(1.0, _speed(cluster, view, gpus) * lease_s / left) if left else 1.0
+        done = min(1.0, _speed(cluster, view, gpus) * self.lease_s / left) if left else 1.0
         total = 0.0
         for j in view.jobs:
             whole = view.job_work_s(j.job)
@@ -175,11 +180,29 @@ def _loss_fall(lease_s: float) -> Callable[[SharedCluster, AppView, tuple[int, .
             total += curve.at(before) - curve.at(before + done * (1.0 - before))
         return total
 
-    return fall
-
 
 def _remaining(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
     return -view.remaining_s(Shape.of(cluster, gpus))
+
+
+def _arrival(view: AppView) -> float:
+    return view.app.arrival_s
+
+
+def _attained(view: AppView) -> float:
+    return view.attained_s
+
+
+def _share(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    return float(len(gpus))
+
+
+def _left(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    return view.left_s
+
+
+def _unfairness(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    return view.rho(Shape.of(cluster, (*view.held, *view.lapsed)))
 
 
 def _tiresias_queue(view: AppView) -> float:
@@ -199,30 +222,57 @@ def baselines(lease_s: float = 600.0, placement: Placement = "near", seed: int =
         nearness either way.
     seed : int
         Of the lots.
+
+    Raises
+    ------
+    InputError
+        If the lease is not positive, the placement unknown or the seed negative.
     """
+    if not lease_s > 0:
+        raise InputError(f"policy: lease_s: expected seconds > 0 (got {lease_s})")
 
     def choose() -> Chooser:
         return Chooser(placement, seed)
 
     made: tuple[Policy, ...] = (
-        Greedy("fifo", lambda v: v.app.arrival_s, preempts=False, chooser=choose()),
-        GpuByGpu("drf", lambda c, v, gpus: float(len(gpus)), preempts=False, chooser=choose()),
-        Greedy("tiresias", lambda v: v.attained_s, chooser=choose()),
+        Greedy("fifo", _arrival, preempts=False, chooser=choose()),
+        GpuByGpu("drf", _share, preempts=False, chooser=choose()),
+        Greedy("tiresias", _attained, chooser=choose()),
         Greedy("tiresias-2q", _tiresias_queue, chooser=choose()),
         BestOffer("gandiva", _placement_score, chooser=choose()),
         GpuByGpu("optimus", _gain, chooser=choose()),
-        BestOffer("slaq", _loss_fall(lease_s), chooser=choose()),
+        BestOffer("slaq", _LossFall(lease_s), chooser=choose()),
         BestOffer("srtf", _remaining, chooser=choose()),
-        GpuByGpu("srsf", lambda c, v, gpus: v.left_s, chooser=choose()),
-        BestOffer("finish-time", lambda c, v, gpus: v.rho(Shape.of(c, (*v.held, *v.lapsed))), chooser=choose()),
+        GpuByGpu("srsf", _left, chooser=choose()),
+        BestOffer("finish-time", _unfairness, chooser=choose()),
     )
     return MappingProxyType({policy.name: policy for policy in made})
 
 
 SHIPPED = (Greedy, GpuByGpu, BestOffer)
 
-BASELINES = tuple(baselines())
+_KNOWN = baselines()
+
+BASELINES = tuple(_KNOWN)
 """Names of the policies."""
+
+
+def is_baseline(policy: Policy) -> bool:
+    """Whether a policy is one of these, by what it does: a policy of one's own may have the name of one."""
+    if not isinstance(policy, SHIPPED) or policy.name not in _KNOWN:
+        return False
+    known = _KNOWN[policy.name]
+    return type(policy) is type(known) and policy.preempts == known.preempts and _rule(policy) == _rule(known)
+
+
+def window_s(policy: Policy, default_s: float) -> float:
+    """Within which seconds a policy looks at the loss, if it does."""
+    rule = _rule(policy)
+    return rule.lease_s if isinstance(rule, _LossFall) else default_s
+
+
+def _rule(policy: Policy) -> object:
+    return policy.score if isinstance(policy, BestOffer) else getattr(policy, "key", None)
 
 
 def baseline(name: str, lease_s: float = 600.0, placement: Placement = "near", seed: int = 0) -> Policy:
@@ -231,7 +281,8 @@ def baseline(name: str, lease_s: float = 600.0, placement: Placement = "near", s
     Raises
     ------
     InputError
-        If there is none of this name (the nearest is named), the placement is unknown or the seed negative.
+        If there is none of this name (the nearest is named), the lease not positive, the placement unknown or the seed
+        negative.
     """
     known = baselines(lease_s, placement, seed)
     if name not in known:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...errors import InputError
 from .agent import AppView
 from .cluster import SharedCluster
 from .nearness import Chooser
 
-__all__ = ["Greedy", "Policy", "grants"]
+__all__ = ["Greedy", "Policy", "check_answer", "grants"]
 
 
 class Policy(Protocol):
@@ -94,3 +95,19 @@ def grants(cluster: SharedCluster, pool: set[int], view: AppView, n: int, choose
     kept = tuple(g for g in view.lapsed if g in pool)[:n]
     more = chooser.take(cluster, pool.difference(kept), n - len(kept), (*view.held, *kept))
     return tuple(sorted((*kept, *more)))
+
+
+def check_answer(name: str, given: Mapping[int, int], offered: Sequence[int], apps: Sequence[int]) -> None:
+    """A policy of one's own may err: a GPU has one owner, and an owner is in the cluster.
+
+    Raises
+    ------
+    InputError
+        If it gives what is not on offer, or to an app that is not there.
+    """
+    for g in sorted(given.keys() - set(offered)):
+        raise InputError(f"policy {name!r}: gives GPU {g}, which is not on offer (on offer: {list(offered)})")
+    for index in sorted(set(given.values()) - set(apps)):
+        raise InputError(
+            f"policy {name!r}: gives GPUs to app {index}, which is not in the cluster (it has {list(apps)})"
+        )

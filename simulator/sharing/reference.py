@@ -14,7 +14,7 @@ from typing import Any
 import simpy
 
 from .agent import AppView
-from .policy import Policy
+from .policy import Policy, check_answer
 from .reference_state import RunApp, RunJob
 from .result import AppRecord, Grant, SharingResult, Spell
 from .split import RunningJob, rate, split
@@ -190,6 +190,7 @@ class _Simulation:
             return
         views = [self.view(app, now) for _, app in sorted(self.active.items())]
         given = self.policy.assign(self.cluster, offered, views)
+        check_answer(self.policy.name, given, offered, sorted(self.active))
         touched: set[int] = set()
         for g in lapsed:
             if given.get(g, -1) != self.owner[g]:
@@ -272,7 +273,8 @@ def simulate_reference(world: SharingWorld, policy: Policy) -> SharingResult:
     Raises
     ------
     InputError
-        If an app has not ended when nothing can happen any more, or at the world's `max_s`.
+        If an app has not ended when nothing can happen any more, or at the world's `max_s`; if the policy gives what
+        is not on offer, or to nobody in the cluster.
     """
     begin = getattr(policy, "begin", None)
     if begin is not None:
