@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ....errors import InputError
 from ....simulator.sharing import Policy, SharingWorld, simulate
 from ....wording import nearest
 from ..options import DNS_LABEL
-from ..tree import File, write_tree
+from ..tree import File, compact, write_tree
 from .fit import Fit, fit_of
 from .holdings import Holding, holdings_at
 from .kueue import kueue
@@ -34,9 +35,14 @@ NEXT = {
     "2. Put `kueue-config.yaml` into Kueue's own configuration, and restart its controller.\n"
     "3. `kubectl apply -f namespace.yaml -f queues.yaml`; `job.yaml` shows what a job says.\n",
     "slurm": "1. Include `slurm.conf.part` in slurm.conf; gres.conf and topology.conf stand beside it.\n"
-    "2. `sh accounts.sh` makes the accounts and the QOS; `job.sh` shows what a job says.\n",
+    "2. `sh accounts.sh` makes the accounts and the QOS; `accounts.json` says whose they are.\n"
+    "3. `job.sh` shows what a job says.\n",
     "scheduler-plugin": "1. Write `estimates` in `extender.py`: what each app's agent says of itself.\n"
     "2. `python extender.py arbiter.json` beside a second kube-scheduler with `--config scheduler.yaml`.\n",
+}
+DECIDED = {
+    "kueue": "Apply it after `queues.yaml`: each app's jobs wait in a ClusterQueue of its own, with just those GPUs.",
+    "slurm": "Run it after `accounts.sh`: each account may use so many GPUs and no more.",
 }
 
 
@@ -71,8 +77,8 @@ def export_sharing(
     Raises
     ------
     InputError
-        On an unknown target, a world without apps, an instant when nobody holds GPUs, or a folder with other files.
-        Nothing is written then.
+        On an unknown target, a world without apps or with two of one name, an instant when nobody holds GPUs, or a
+        folder with other files. Nothing is written then.
     """
     if to not in TARGETS:
         near = nearest(str(to), TARGETS)
@@ -84,11 +90,14 @@ def export_sharing(
         )
     if not world.apps:
         raise InputError("export: the world has no apps; an app becomes a queue or an account")
+    names = Counter(app.name for app in world.apps)
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise InputError(f"export: two apps are called {twice[0]!r}; a queue or an account is made by name")
     held: Sequence[Holding] = ()
     if at_s is not None:
         if to == "scheduler-plugin":
             raise InputError("export: at: the plugin decides by itself; leave it out, or export to kueue or slurm")
-        held = holdings_at(simulate(world, policy), at_s)
+        held = holdings_at(simulate(world, policy, engine="simpy"), at_s)
     if to == "scheduler-plugin":
         files = plugin(world, policy, namespace)
         files["README.md"] = File(_plugin_readme(policy.name))
@@ -97,13 +106,15 @@ def export_sharing(
         files = kueue(world, fit, namespace, held) if to == "kueue" else slurm(world, fit, policy.preempts, held)
         if fit.kept == "no":
             files |= {f"plugin/{name}": file for name, file in plugin(world, policy, namespace).items()}
-        files["README.md"] = File(_readme(to, policy.name, fit, held, at_s))
+        files["README.md"] = File(_readme(world, to, policy.name, fit, held, at_s))
     digest = hashlib.sha256(repr(world).encode()).hexdigest()
     about = {"target": to, "policy": policy.name, "meshwright": __version__, "world_sha256": digest}
     return write_tree(files, out, about, force)
 
 
-def _readme(to: str, policy: str, fit: Fit, held: Sequence[Holding], at_s: float | None) -> str:
+def _readme(
+    world: SharingWorld, to: str, policy: str, fit: Fit, held: Sequence[Holding], at_s: float | None
+) -> str:  # fmt: skip
     system = to.capitalize()
     lines = [f"# {policy} on {system}", "", WORDS[fit.kept].format(policy=policy, system=system), ""]
     lines += [f"- {sentence}" for sentence in fit.differences]
@@ -112,17 +123,21 @@ def _readme(to: str, policy: str, fit: Fit, held: Sequence[Holding], at_s: float
         name = "decision.yaml" if to == "kueue" else "decision.sh"
         lines += ["", "## The decision", ""]
         lines.append(f"`{name}` holds what {policy} decided by {at_s:g} s of the simulation: how many GPUs, not which.")
-        lines += [f"- app {h.app}: {len(h.gpus)} GPUs on machines {', '.join(map(str, h.machines))}" for h in held]
+        lines += [DECIDED[to], ""]
+        for h in held:
+            app = compact(world.apps[h.app].name)  # on one line, whatever it is called
+            lines.append(f"- app {app}: {len(h.gpus)} GPUs on machines {', '.join(map(str, h.machines))}")
     if fit.kept == "no":
         lines += ["", "## The plugin", "", NEXT["scheduler-plugin"].rstrip("\n"), "", *_STUB]
     return "\n".join(lines) + "\n"
 
 
 _STUB = (
-    "It is a stub, and lacks three things that only your cluster can say:",
+    "It is a stub, and lacks four things that only your cluster can say:",
     "",
     "- `estimates`: the agents. Until it is written every decision raises NotImplementedError.",
     "- Eviction: when a lease is over `Arbiter.lapsed` names the pods; who deletes them, and has them save, is yours.",
+    "- Ends: when a pod or an app is done, `Arbiter.used.pop(pod)` or `Arbiter.leave(app)`; nobody else tells it.",
     "- Which GPU of a node a pod gets: Kubernetes' device plugin chooses, the extender counts.",
 )
 

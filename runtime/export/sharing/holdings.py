@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,25 +36,37 @@ class Holding:
 
 
 def holdings_at(result: SharingResult, at_s: float) -> tuple[Holding, ...]:
-    """What apps hold at an instant, those that hold anything, by number.
+    """What apps hold at an instant, those that hold anything, by number: the GPUs that their jobs have.
+
+    Grants do not tell: an app loses GPUs at the end of a lease or with a machine, and gives back what it cannot use.
+
+    Parameters
+    ----------
+    result : SharingResult
+        Of the SimPy model: the compiled engine does not note down what jobs have.
+    at_s : float
+        The instant, seconds.
 
     Raises
     ------
     InputError
-        If nothing has begun by then, or all is over.
+        If nobody holds GPUs then, or the result is the compiled engine's.
     """
     if not (math.isfinite(at_s) and at_s >= 0):
         raise InputError(f"export: at: expected finite seconds >= 0 (got {at_s})")
-    last = {grant.app: grant.gpus for grant in result.grants if grant.at_s <= at_s}
-    machine = result.world.cluster.machine_of
-    held = {app: gpus for app, gpus in sorted(last.items()) if gpus and result.finish[app] > at_s}
+    if not result.spells and result.grants:
+        raise InputError("export: at: the compiled engine does not note down what jobs have; simulate with 'simpy'")
+    held: dict[int, list[int]] = defaultdict(list)
+    for spell in result.spells:
+        if spell.start_s <= at_s < spell.end_s:
+            held[spell.app] += spell.gpus
     if not held:
         first = min((g.at_s for g in result.grants), default=math.nan)
         raise InputError(
             f"export: at: no app holds GPUs at {at_s:g} s under {result.policy}; the first grant is at {first:g} s, "
             f"the last app ends at {result.makespan_s:g} s"
         )
-    return tuple(_holding(app, gpus, machine) for app, gpus in held.items())
+    return tuple(_holding(app, held[app], result.world.cluster.machine_of) for app in sorted(held))
 
 
 def _holding(app: int, gpus: Sequence[int], machine: npt.NDArray[np.int64]) -> Holding:

@@ -26,18 +26,20 @@ Manifest = dict[str, Any]
 def kueue(world: SharingWorld, fit: Fit, namespace: str, held: Sequence[Holding]) -> dict[str, File]:
     """The manifests, and a part of Kueue's own configuration.
 
-    By share each app has a ClusterQueue in one cohort; otherwise all have a LocalQueue of one ClusterQueue.
+    By share each app has a ClusterQueue in one cohort; otherwise all have a LocalQueue of one ClusterQueue, unless a
+    decision gives each a ClusterQueue of its own: Kueue does not let a LocalQueue change its own later.
     """
-    names = dns_names(app.name for app in world.apps)
-    queues = list(names.values())
+    queues = list(dns_names(app.name for app in world.apps).values())
     shares = fit.order == "share"
     made = [_topology(), _flavor()]
     if shares:
         each, rest = divmod(world.cluster.n_gpus, len(queues))
         made += [_cluster_queue(q, each + (k < rest), fit, cohort=True) for k, q in enumerate(queues)]
-    else:
+    elif not held:
         made.append(_cluster_queue(SHARED, world.cluster.n_gpus, fit, cohort=False))
-    made += [_local_queue(q, q if shares else SHARED, namespace, fit) for q in queues]
+    for queue, app in zip(queues, world.apps, strict=True):
+        made.append(_local_queue(queue, queue if shares or held else SHARED, namespace, fit))
+        made[-1]["metadata"]["annotations"] = {"meshwright/app": app.name}
     files = {
         "namespace.yaml": File(yaml_text({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})),
         "queues.yaml": File(yaml_text(*made)),
@@ -110,6 +112,7 @@ def _configuration(fit: Fit) -> Manifest:
 def _job(world: SharingWorld, queue: str, namespace: str) -> Manifest:
     """A job of the first app: all of its tasks at once, as near to each other as can be had."""
     job = world.apps[0].jobs[0]
+    tasks = min(job.gpus, world.cluster.n_gpus)  # a job of more would wait for ever
     container = {
         "name": "task", "image": "IMAGE", "command": ["python", "train.py"], "resources": {"limits": {GPU: "1"}},
     }  # fmt: skip
@@ -117,7 +120,7 @@ def _job(world: SharingWorld, queue: str, namespace: str) -> Manifest:
         "metadata": {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": HOST}},
         "spec": {"restartPolicy": "Never", "containers": [container]},
     }
-    spec = {"suspend": True, "parallelism": job.gpus, "completions": job.gpus, "template": template}
+    spec = {"suspend": True, "parallelism": tasks, "completions": tasks, "template": template}
     made = _object("Job", f"{queue}-job-0", spec, namespace, api="batch/v1")
     made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = queue
     return made

@@ -8,6 +8,7 @@ from typing import Any
 
 from ....errors import InputError
 from ....simulator.sharing import BASELINES, Policy, SharingWorld
+from ....simulator.sharing.policies import SHIPPED
 from ..tree import File, json_text, yaml_text
 
 __all__ = ["KNOBS", "plugin"]
@@ -15,7 +16,7 @@ __all__ = ["KNOBS", "plugin"]
 SCHEDULER, PORT = "meshwright-sharing", 8888
 GPU = "nvidia.com/gpu"
 KNOBS = ("fairness", "payments", "rounding", "visibility", "leftovers", "seed")
-"""What the auction is given."""
+"""What the auction is given; the others are given where GPUs come from, `placement`, and the seed of its lots."""
 
 
 def plugin(world: SharingWorld, policy: Policy, namespace: str) -> dict[str, File]:
@@ -31,6 +32,8 @@ def plugin(world: SharingWorld, policy: Policy, namespace: str) -> dict[str, Fil
     options: dict[str, Any] = {}
     if policy.name == "themis" and is_dataclass(policy) and not isinstance(policy, type):
         options = {name: value for name, value in asdict(policy).items() if name in KNOBS}
+    if isinstance(policy, SHIPPED):
+        options = {"placement": policy.chooser.placement, "seed": policy.chooser.seed}
     machines = [
         {"node": f"machine-{number}", "slots": m.slots, "gpus_per_slot": m.gpus_per_slot, "rack": m.rack}
         for number, m in enumerate(world.cluster.machines)

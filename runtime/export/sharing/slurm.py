@@ -9,34 +9,45 @@ from collections.abc import Sequence
 
 from ....simulator.sharing import SharingWorld
 from ..names import dns_names
-from ..tree import File
+from ..tree import File, json_text
 from .fit import Fit
 from .holdings import Holding
 
 __all__ = ["slurm"]
 
 PARTITION, QOS, PARENT = "sharing", "lease", "sharing"
+TAKEN = (PARENT, "root")
+CENTURY_S = 100 * 365 * 86400.0
 SHORT_HALF_LIFE = "0-00:05:00"
 SIGNAL_S = 60
 
 
 def slurm(world: SharingWorld, fit: Fit, preempts: bool, held: Sequence[Holding]) -> dict[str, File]:
     """The files; slurm.conf's are a part to include, not the whole."""
-    accounts = [re.sub(r"[^a-z0-9]", "_", name) for name in dns_names(app.name for app in world.apps).values()]
+    accounts = _account_names(world)
     files = {
         "slurm.conf.part": File(_conf(world, fit, preempts)),
         "gres.conf": File(_gres(world)),
         "topology.conf": File(_topology(world)),
         "accounts.sh": File(_accounts(world, accounts, preempts), executable=True),
         "job.sh": File(_job(world, accounts[0], preempts), executable=True),
+        "accounts.json": File(json_text({a: app.name for a, app in zip(accounts, world.apps, strict=True)})),
     }
     if held:
         files["decision.sh"] = File(_decision(accounts, held), executable=True)
     return files
 
 
+def _account_names(world: SharingWorld) -> list[str]:
+    """An account for each app; none is one that Slurm or these files have already."""
+    made = [re.sub(r"[^a-z0-9]", "_", name) for name in dns_names(app.name for app in world.apps).values()]
+    return [f"app__{name}" if name in TAKEN else name for name in made]
+
+
 def lease_time(world: SharingWorld) -> str:
-    """The lease as Slurm writes times: whole minutes, rounded up."""
+    """The lease as Slurm writes times: whole minutes, rounded up; one longer than a century is no limit."""
+    if world.lease_s > CENTURY_S:
+        return "UNLIMITED"
     minutes = max(1, math.ceil(world.lease_s / 60))
     return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:00"
 
@@ -104,7 +115,7 @@ def _topology(world: SharingWorld) -> str:
 def _accounts(world: SharingWorld, accounts: Sequence[str], preempts: bool) -> str:
     lines = ["#!/bin/sh", "# A QOS whose limit is the lease, and an account for each app, all with the same share."]
     lines += ["set -eu", f"sacctmgr -i add qos {QOS}"]
-    if preempts:
+    if preempts and lease_time(world) != "UNLIMITED":
         lines.append(f"sacctmgr -i modify qos {QOS} set MaxWall={lease_time(world)}")
     lines.append(f"sacctmgr -i add account {PARENT} Fairshare=1 DefaultQOS={QOS} QOS={QOS}")
     for account, app in zip(accounts, world.apps, strict=True):
@@ -114,13 +125,13 @@ def _accounts(world: SharingWorld, accounts: Sequence[str], preempts: bool) -> s
 
 
 def _job(world: SharingWorld, account: str, preempts: bool) -> str:
-    job = world.apps[0].jobs[0]
+    tasks = min(world.apps[0].jobs[0].gpus, world.cluster.n_gpus)  # a job of more would wait for ever
     lines = [
         "#!/bin/sh",
         f"#SBATCH --partition={PARTITION}",
         f"#SBATCH --account={account}",
         f"#SBATCH --qos={QOS}",
-        f"#SBATCH --ntasks={job.gpus}",
+        f"#SBATCH --ntasks={tasks}",
         "#SBATCH --gpus-per-task=1",
         "#SBATCH --switches=1",  # as near as can be had
         "#SBATCH --requeue",
