@@ -68,7 +68,7 @@ def share(
     if timeline is not None:
         engine = check_timeline(timeline, engine)
     instead = {"lease": lease, "auction.fairness": fairness, "placement": placement, "seed": seed}
-    changed: dict[Sequence[str], Any] = {tuple(name.split(".")): value for name, value in instead.items() if value is not None}
+    changed: dict[Sequence[str], Any] = {tuple(k.split(".")): value for k, value in instead.items() if value is not None}
     if is_bids(file):
         given = {"policy": policy, **instead, "out": out, "timeline": timeline}
         said = [name.rpartition(".")[2] for name, value in given.items() if value is not None]

@@ -29,7 +29,7 @@ COLUMNS: dict[str, tuple[str, float]] = {
 
 
 def say_world(loaded: LoadedWorld, policies: tuple[str, ...]) -> str:
-    """The world in a line."""
+    """The world in a line; of a job log, one more: what is in it, and what was left out."""
     world = loaded.world
     jobs = sum(len(app.jobs) for app in world.apps)
     failures = len(world.machine_failures) + len(world.app_failures)
@@ -43,7 +43,8 @@ def say_world(loaded: LoadedWorld, policies: tuple[str, ...]) -> str:
         said.append(f"f = {loaded.file.auction.fairness:g}")
     if loaded.file.placement == "blind":
         said.append("GPUs by lot")
-    return ", ".join(said)
+    line = ", ".join(said)
+    return line if loaded.log is None else f"{line}\n{loaded.log}"
 
 
 def print_policies(results: Mapping[str, SharingResult]) -> None:
@@ -96,6 +97,7 @@ def document(loaded: LoadedWorld, results: Mapping[str, SharingResult]) -> dict[
         "lease_s": world.lease_s,
         "seed": loaded.file.seed,
         "placement": loaded.file.placement,
+        "log": None if loaded.log is None else str(loaded.log),
         "policies": [
             {
                 "policy": name,

@@ -25,8 +25,8 @@ def paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """All paths below a model, sections before what they hold."""
     for name, field in model.model_fields.items():
         yield prefix + name
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        inner = _section(field.annotation)
+        if inner is not None:
             yield from paths(inner, f"{prefix}{name}.")
 
 
@@ -66,12 +66,12 @@ def find_field(model: type[BaseModel], name: str) -> str:
 def steps(model: type[BaseModel], path: str) -> tuple[str, ...]:
     """The keys that lead to a path: ``workload.split.bert-1.3b`` -> workload, split, bert-1.3b."""
     found: tuple[str, ...] = ()
-    inner: Any = model
+    inner: type[BaseModel] | None = model
     rest = path
-    while rest and isinstance(inner, type) and issubclass(inner, BaseModel):
+    while rest and inner is not None:
         word, _, rest = rest.partition(".")
         found += (word,)
-        inner = inner.model_fields[word].annotation
+        inner = _section(inner.model_fields[word].annotation)
     return (*found, rest) if rest else found
 
 
@@ -82,9 +82,11 @@ def holds_whole_numbers(model: type[BaseModel], path: str) -> bool | None:
 
 
 def value_at(case: Case, path: str) -> Any:
-    """The value of a field, as plain data."""
+    """The value of a field, as plain data; None where its section is left out."""
     value: Any = case
     for step in steps(type(case), path):
+        if value is None:
+            return None
         value = cast("Mapping[str, Any]", value)[step] if isinstance(value, Mapping) else getattr(value, step)
     return plain(value)
 
@@ -152,11 +154,16 @@ def _annotation(model: type[BaseModel], path: str) -> Any:
     """The type of what stands at a path."""
     inner: Any = model
     for step in steps(model, path):
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            inner = inner.model_fields[step].annotation
-        else:
-            inner = _value_type(inner)
+        section = _section(inner)
+        inner = _value_type(inner) if section is None else section.model_fields[step].annotation
     return inner
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    """The model of a section, which may be one that can be left out; None of what is no section."""
+    choices = [choice for choice in _choices(annotation) if choice is not type(None)]
+    only = choices[0] if len(choices) == 1 else None
+    return only if isinstance(only, type) and issubclass(only, BaseModel) else None
 
 
 def _choices(annotation: Any) -> Iterator[Any]:

@@ -10,11 +10,13 @@ from html import escape
 from pathlib import Path
 
 from ...errors import InputError
-from ...simulator.sharing import simulate
+from ...simulator.sharing import App, simulate
+from ...traces import ClusterLog
 from ...wording import dotted
 from ..outcome import Outcome
 from .sharing_build import apps_of, complaints, policy_of, world_of
-from .sharing_case import SharingCase
+from .sharing_case import SharingCase, SharingWorkloadCase
+from .sharing_logs import log_files, read_log, travelling
 from .sharing_measures import measures
 from .world import Panel
 
@@ -31,10 +33,17 @@ class SharingData:
         What traces are relative to.
     digests : mapping of str to str
         Trace -> SHA-256 of its content.
+    logs : mapping
+        What is in the traces, read once for all points.
     """
 
     folder: Path
     digests: dict[str, str] = field(default_factory=dict[str, str])
+    logs: dict[tuple[str, ...], ClusterLog] = field(default_factory=dict[tuple[str, ...], ClusterLog])
+
+    def apps(self, case: SharingCase) -> tuple[App, ...]:
+        """The apps of a case, by arrival."""
+        return apps_of(case, self.folder, self.logs)
 
 
 class SharingStudyWorld:
@@ -50,10 +59,8 @@ class SharingStudyWorld:
             found = [f"{dotted(loc)}: {what}" for loc, what in complaints(case)]
             if not found:
                 try:
-                    for name in _files(case):
-                        if name not in data.digests:
-                            data.digests[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-                    world_of(case, apps_of(case, folder))
+                    _read(case.workload, data)
+                    world_of(case, data.apps(case))
                 except OSError as error:
                     found = [f"workload.trace: {error.filename}: {error.strerror}"]
                 except InputError as error:
@@ -65,11 +72,11 @@ class SharingStudyWorld:
 
     def digests(self, case: SharingCase, shared: SharingData) -> Mapping[str, str]:
         """SHA-256 of the traces that a case reads."""
-        return {name: shared.digests[name] for name in _files(case)}
+        return {name: shared.digests[name] for name in log_files(case.workload)}
 
     def evaluate(self, case: SharingCase, shared: SharingData) -> Outcome:
         """Simulate. `attainment` is the share of apps with ρ ≤ 1, `fair_share`: what questions ask for."""
-        world = world_of(case, apps_of(case, shared.folder))
+        world = world_of(case, shared.apps(case))
         found = measures(simulate(world, policy_of(case)))
         found["attainment"] = found["fair_share"]
         found["devices"] = float(world.cluster.n_gpus)
@@ -79,7 +86,7 @@ class SharingStudyWorld:
 
     def panels(self, case: SharingCase, shared: SharingData) -> Sequence[Panel]:
         """The cluster and the apps in words, and ρ of the worst."""
-        world = world_of(case, apps_of(case, shared.folder))
+        world = world_of(case, shared.apps(case))
         result = simulate(world, policy_of(case))
         worst = sorted((-r, a.name) for r, a in zip(result.rho, world.apps, strict=True) if math.isfinite(r))[:10]
         lines = [f"{world.cluster}; {len(world.apps)} apps under {result.policy}", "", "the largest ρ:"]
@@ -88,10 +95,14 @@ class SharingStudyWorld:
         return (Panel("Apps", "The base case, and whom sharing served worst.", "html", body),)
 
 
-def _files(case: SharingCase) -> tuple[str, ...]:
-    """Names of the files that a case reads."""
-    w = case.workload
-    return () if w is None else tuple(name for name in (w.trace, w.trace_tasks) if name is not None)
+def _read(case: SharingWorkloadCase | None, data: SharingData) -> None:
+    """Read the log that a case names, unless another case has named it."""
+    names = log_files(case)
+    if case is None or not names or (case.kind, *names) in data.logs:
+        return
+    for name in names:
+        data.digests[name] = hashlib.sha256((data.folder / name).read_bytes()).hexdigest()
+    data.logs[case.kind, *names] = travelling(read_log(case, data.folder))
 
 
 def _placed(text: str) -> str:

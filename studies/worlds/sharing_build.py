@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,12 @@ from ...simulator.sharing import (
     workload2,
 )  # fmt: skip
 from .sharing_case import AppCase, SharedClusterCase, SharingCase, SharingWorkloadCase
+from .sharing_logs import Logs, logged_apps, read_log
 
 __all__ = ["apps_of", "cluster_of", "complaints", "policy_of", "world_of"]
 
 Location = tuple[str | int, ...]
 PRESETS = {"themis-testbed": themis_testbed, "themis-168": themis_168, "themis-256": themis_256}
-HOUR_S = 3600.0
 
 
 def cluster_of(case: SharedClusterCase) -> SharedCluster:
@@ -57,8 +56,8 @@ def cluster_of(case: SharedClusterCase) -> SharedCluster:
     return contended(whole, case.contention)
 
 
-def apps_of(case: SharingCase, folder: Path) -> tuple[App, ...]:
-    """The apps of a case, by arrival.
+def apps_of(case: SharingCase, folder: Path, logs: Logs | None = None) -> tuple[App, ...]:
+    """The apps of a case, by arrival. Logs that are not among `logs` are read.
 
     Raises
     ------
@@ -69,7 +68,8 @@ def apps_of(case: SharingCase, folder: Path) -> tuple[App, ...]:
         made = [_app(app) for app in case.apps]
     else:
         rate = case.workload.rate_scale
-        made = [replace(app, arrival_s=app.arrival_s / rate) for app in _workload(case.workload, case.seed, folder)]
+        drawn = _workload(case.workload, case.seed, folder, logs)
+        made = [replace(app, arrival_s=app.arrival_s / rate) for app in drawn]
     return tuple(sorted(made, key=lambda app: app.arrival_s))
 
 
@@ -156,7 +156,7 @@ def _app(case: AppCase) -> App:
     return App(case.name, case.arrival, jobs, (Phase(tuple(range(len(jobs))), iterations),), case.kind, slowdown, model)
 
 
-def _workload(case: SharingWorkloadCase, seed: int, folder: Path) -> tuple[App, ...]:
+def _workload(case: SharingWorkloadCase, seed: int, folder: Path, logs: Logs | None) -> tuple[App, ...]:
     if case.kind.startswith("themis"):
         said: dict[str, Any] = {
             "apps": case.apps, "span_s": case.span, "burstiness": case.burstiness, "tasks": case.tasks,
@@ -167,21 +167,4 @@ def _workload(case: SharingWorkloadCase, seed: int, folder: Path) -> tuple[App, 
             **{name: value for name, value in said.items() if value is not None},
         )  # fmt: skip
         return (workload1 if case.kind == "themis-1" else workload2)(options)
-    return _logged(case, seed, folder)[: case.apps]
-
-
-def _logged(case: SharingWorkloadCase, seed: int, folder: Path) -> tuple[App, ...]:
-    from ... import traces
-    from ...simulator.sharing.workloads_logs import apps_of_log
-
-    path = folder / str(case.trace)
-    read = {
-        "philly": partial(traces.read_philly, path),
-        "helios": partial(traces.read_helios, path),
-        "alibaba": partial(traces.read_alibaba, path, folder / str(case.trace_tasks)),
-    }
-    return apps_of_log(
-        read[case.kind](), scale=case.scale, rigid=case.rigid, network_intensive=case.network_intensive,
-        error=case.error, seed=seed,
-        window_s=HOUR_S if case.window is None else case.window,
-    )  # fmt: skip
+    return logged_apps(case, read_log(case, folder, logs), seed)

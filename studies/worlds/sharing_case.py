@@ -8,6 +8,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ...planners.themis import Themis
 from ...simulator.sharing import BASELINES, MODELS
+from ...simulator.sharing.workloads_logs import Grouping
+from ...traces.cluster_jobs import Ended
 from ...wording import nearest
 from ..file.units import parse_fraction, parse_gpu_seconds, parse_seconds
 from .world import Case
@@ -161,7 +163,16 @@ class SharingWorkloadCase(Part):
     )
     trace: str | None = Field(default=None, description="the trace's file; of alibaba its table of jobs")
     trace_tasks: str | None = Field(default=None, description="of alibaba: its table of tasks")
+    trace_instances: str | None = Field(
+        default=None, description="of alibaba: its table of instances, for the GPU time of each; may be left out"
+    )
+    by: Grouping | None = Field(default=None, description="of a trace: what jobs of an app share; user and group")
     window: Seconds | None = Field(default=None, description="of a trace: jobs of a user within it are an app; 1 h")
+    ended: Annotated[tuple[Ended, ...], Some] | None = Field(
+        default=None, description="of a trace: only jobs that ended so; done, failed and killed"
+    )
+    start: Seconds | None = Field(default=None, description="of a trace: only apps that arrive from here on; 0")
+    stop: SomeSeconds | None = Field(default=None, description="of a trace: only apps that arrive before; its end")
     apps: Count | None = Field(default=None, description="drawn: so many; of a trace: the first so many")
     span: SomeSeconds | None = Field(default=None, description="drawn: seconds over which apps arrive; 14 days")
     burstiness: Positive | None = Field(default=None, description="drawn: CV of times between arrivals; 2")
@@ -184,10 +195,16 @@ class SharingWorkloadCase(Part):
             shaped = [n for n in ("span", "burstiness") if getattr(self, n) is not None]
             if shaped:
                 raise ValueError(f"{shaped[0]}: shapes drawn workloads, and {self.kind} is a trace; leave it out")
-        if drawn and self.window is not None:
-            raise ValueError(f"window: groups jobs of a trace, and {self.kind} is drawn; leave it out")
+        if drawn:
+            chosen = [n for n in ("by", "window", "ended", "start", "stop") if getattr(self, n) is not None]
+            if chosen:
+                raise ValueError(f"{chosen[0]}: chooses jobs of a trace, and {self.kind} is drawn; leave it out")
         if (self.kind == "alibaba") != (self.trace_tasks is not None):
             raise ValueError(f"trace_tasks: is for alibaba, which needs it (got {self.kind})")
+        if self.kind != "alibaba" and self.trace_instances is not None:
+            raise ValueError(f"trace_instances: is for alibaba (got {self.kind})")
+        if self.stop is not None and self.stop <= (self.start or 0.0):
+            raise ValueError(f"stop: expected a time after start, {self.start or 0:g} s (got {self.stop:g} s)")
         if self.kind != "themis-2" and (self.tasks is not None or self.doubling):
             raise ValueError(f"tasks, doubling: go with themis-2 (got {self.kind})")
         return self

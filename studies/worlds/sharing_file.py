@@ -11,9 +11,11 @@ from pydantic import Field, model_validator
 
 from ...errors import InputError
 from ...simulator.sharing import App, Policy, SharingWorld
-from ..file.yamlfile import parse, problems, read, validate
+from ...traces import ClusterLog
+from ..file.yamlfile import YamlDocument, parse, problems, read, validate
 from .sharing_build import apps_of, complaints, policy_of, world_of
-from .sharing_case import PolicyName, SharingCase, Some
+from .sharing_case import PolicyName, SharingCase, SharingWorkloadCase, Some
+from .sharing_logs import log_files, read_log
 
 __all__ = ["LoadedWorld", "SharingFile", "load_world"]
 
@@ -54,11 +56,14 @@ class LoadedWorld:
         Where it is.
     apps : tuple of App
         Its apps, by arrival.
+    log : ClusterLog, optional
+        The job log that they are from.
     """
 
     file: SharingFile
     path: Path
     apps: tuple[App, ...]
+    log: ClusterLog | None = None
 
     @property
     def name(self) -> str:
@@ -97,12 +102,24 @@ def load_world(path: str | Path, changed: Mapping[Sequence[str], Any] | None = N
     file = validate(document, SharingFile)
     if found := list(complaints(file)):
         raise problems(document, found)
+    work = file.workload
+    log = None if work is None or not log_files(work) else _log(document, work, where.parent)
     try:
-        apps = apps_of(file, where.parent)
+        apps = apps_of(
+            file, where.parent, None if work is None or log is None else {(work.kind, *log_files(work)): log}
+        )
         world_of(file, apps)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return LoadedWorld(file, where, apps)
+    return LoadedWorld(file, where, apps, log)
+
+
+def _log(document: YamlDocument, work: SharingWorkloadCase, folder: Path) -> ClusterLog:
+    """Read the log of a world file; what is wrong with it stands behind the line that names it."""
+    try:
+        return read_log(work, folder)
+    except InputError as error:
+        raise problems(document, [(("workload", "trace"), line) for line in str(error).splitlines()]) from None
 
 
 def _place(data: dict[str, Any], steps: Sequence[str], value: Any) -> None:

@@ -98,6 +98,35 @@ def test_lease_f_and_placement_are_axes(tmp_path: Path) -> None:
     study.world.share(study.reach(), study.folder)
 
 
+DRAWN = """\
+study: 1
+world: sharing
+cluster: {preset: themis-testbed}
+workload: {kind: themis-1, apps: 3}
+planners: [fifo]
+axes:
+  scale: [0.001, 0.002]
+  network_intensive: [0, 100 %]
+  burstiness: {from: 1, to: 3, points: 3}
+"""
+
+
+def test_keys_of_a_workload_are_axes_though_it_may_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(DRAWN)
+    study = studies.load(path)
+    assert {axis.path: list(axis.values) for axis in study.axes} == {
+        "workload.scale": [0.001, 0.002], "workload.network_intensive": [0, 1], "workload.burstiness": [1, 2, 3],
+    }  # fmt: skip
+    assert {case.workload.scale for case in study.reach()} == {0.001, 0.002}
+    path.write_text(STUDY.replace("GANG", "1").replace("lease: [5 min, 10 min]", "scale: [1, 2]"))
+    with pytest.raises(InputError, match=r"axes\.scale.*workload.*kind"):
+        studies.load(path)
+    path.write_text(DRAWN.replace("scale: [", "workload: ["))
+    with pytest.raises(InputError, match=r"axes\.workload: 'workload' is a section; name a field of it: workload.kind"):
+        studies.load(path)
+
+
 def test_what_is_wrong_is_told_before_the_first_point(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(STUDY.replace("GANG", "2").replace("gpus: 2}]}\napps", "gpus: 1}]}\napps"))
