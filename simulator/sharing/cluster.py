@@ -18,6 +18,9 @@ __all__ = ["Level", "Machine", "SharedCluster", "themis_168", "themis_256", "the
 
 Ints = npt.NDArray[np.int64]
 
+RACKS = 1_000_000
+"""Racks are numbered below this: tables have a row for each number up to the largest."""
+
 
 class Level(IntEnum):
     """The widest link inside a set of GPUs: the smallest unit that holds them all (Themis §6.1: four levels)."""
@@ -42,7 +45,7 @@ class Machine:
     Raises
     ------
     InputError
-        On a count below one or a rack below zero.
+        On a count below one, or a rack below zero or of a million and more.
     """
 
     slots: int
@@ -54,6 +57,8 @@ class Machine:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise InputError(f"Machine.{name}: expected an integer >= {least} (got {value!r})")
+        if self.rack >= RACKS:
+            raise InputError(f"Machine.rack: expected a number below {RACKS:,} (got {self.rack})")
 
     @property
     def gpus(self) -> int:
@@ -136,7 +141,8 @@ class SharedCluster:
         for machine in self.machines:
             counts[machine.gpus] = counts.get(machine.gpus, 0) + 1
         mix = " + ".join(f"{n} x {gpus}" for gpus, n in sorted(counts.items(), reverse=True))
-        return f"{self.n_gpus} GPUs ({mix}) in {len({m.rack for m in self.machines})} racks"
+        racks = len({m.rack for m in self.machines})
+        return f"{self.n_gpus} GPUs ({mix}) in {racks} rack{'' if racks == 1 else 's'}"
 
 
 def _in_racks(kinds: list[tuple[int, int, int]], racks: int) -> SharedCluster:

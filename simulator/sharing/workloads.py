@@ -93,11 +93,13 @@ class WorkloadOptions:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InputError(f"workload: {name}: expected a finite number > 0 (got {value})")
+        if not 1e-3 <= self.burstiness <= 1e3:
+            raise InputError(f"workload: burstiness: expected 0.001 to 1000, Poisson is 1 (got {self.burstiness})")
         if self.network_intensive is not None and not 0 <= self.network_intensive <= 1:
             raise InputError(f"workload: network_intensive: expected a share in [0, 1] (got {self.network_intensive})")
         if not 0 <= self.error < 1:
             raise InputError(f"workload: error: expected a share in [0, 1) (got {self.error})")
-        if not self.tasks or not all(isinstance(t, int) and t >= 1 for t in self.tasks):
+        if not self.tasks or not all(isinstance(t, int) and not isinstance(t, bool) and t >= 1 for t in self.tasks):
             raise InputError(f"workload: tasks: expected positive integers (got {self.tasks})")
         if self.rigid and self.doubling:
             raise InputError("workload: rigid: jobs whose GPUs double start with one; leave doubling or rigid out")
@@ -200,6 +202,8 @@ def contended(cluster: SharedCluster, times: int) -> SharedCluster:
     """
     if isinstance(times, bool) or not isinstance(times, int) or times < 1:
         raise InputError(f"contended: times: expected a positive integer (got {times!r})")
+    if times == 1:
+        return cluster
     seen: dict[tuple[int, int], int] = {}
     kept: list[Machine] = []
     for machine in cluster.machines:

@@ -13,9 +13,9 @@ from ...planners.themis import Bid, Outcome, Place, Row, auction
 from ...simulator.sharing import SharedCluster
 from ..file.yamlfile import parse, problems, read, validate
 from .sharing_build import cluster_of
-from .sharing_case import AuctionCase, Part, SharedClusterCase, Some
+from .sharing_case import Part, SharedClusterCase, Some
 
-__all__ = ["BidCase", "BidsFile", "RowCase", "is_bids", "load_bids"]
+__all__ = ["BidCase", "BidsFile", "OneAuctionCase", "RowCase", "is_bids", "load_bids"]
 
 UNBOUNDED = "unbounded"
 PLACES = {"anywhere": Place.ANYWHERE, "machines": Place.MACHINES, "rack": Place.RACK}
@@ -35,6 +35,8 @@ class RowCase(Part):
     def _is_a_ratio(self) -> RowCase:
         if self.rho != UNBOUNDED and not float(self.rho) > 0:
             raise ValueError(f"rho: should be greater than 0 (got {self.rho})")
+        if self.place != "machines" and self.group:
+            raise ValueError(f"group: goes with place: machines (got {self.place}); leave it out")
         return self
 
     def row(self) -> Row:
@@ -55,6 +57,14 @@ class BidCase(Part):
         return self
 
 
+class OneAuctionCase(Part):
+    """The knobs of an `AuctionCase` that one auction has: who takes part, and what becomes of leftovers, is the
+    policy's."""
+
+    payments: bool = Field(default=True, description="whether winners pay")
+    rounding: Literal["random", "nearest", "floor"] = Field(default="random", description="of c·n GPUs kept")
+
+
 class BidsFile(Part):
     """One auction."""
 
@@ -63,7 +73,7 @@ class BidsFile(Part):
     cluster: SharedClusterCase
     offered: tuple[int, ...] | None = Field(default=None, description="numbers of the GPUs on offer; by default all")
     bids: Annotated[tuple[BidCase, ...], Some] = Field(description="of the apps that take part")
-    auction: AuctionCase = AuctionCase()
+    auction: OneAuctionCase = OneAuctionCase()
     seed: int = Field(default=0, ge=0, description="of rounding by lot")
 
     def run(self) -> tuple[SharedCluster, Outcome]:

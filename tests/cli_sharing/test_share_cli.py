@@ -54,7 +54,7 @@ def test_table_has_a_row_for_each_policy(world: Path, capsys: pytest.CaptureFixt
     assert run(["share", "world.yaml", "--policy", "drf,fifo", "--per-app", "--engine", "simpy"]) == 0
     out = capsys.readouterr().out
     first, _, *rows = out.splitlines()
-    assert first.startswith("by hand: 2 GPUs (1 x 2) in 1 racks, 2 apps of 2 jobs, lease 86400 s")
+    assert first.startswith("by hand: 2 GPUs (1 x 2) in 1 rack, 2 apps of 2 jobs, lease 86400 s")
     assert [row.split()[0] for row in rows[:2]] == ["drf", "fifo"]
     assert rows[1].split()[1:4] == ["1.333", "0.5", "0.8288"]  # (1/2 + 4/3)² / (2 (1/4 + 16/9)) = 0.82877
     assert rows.count("drf") == rows.count("fifo") == 1  # a table by app of each
