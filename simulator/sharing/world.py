@@ -12,7 +12,10 @@ from .agent import Convention
 from .app import App
 from .cluster import SharedCluster
 
-__all__ = ["AppFailure", "MachineFailure", "SharingWorld"]
+__all__ = ["SHORTEST_LEASE_S", "AppFailure", "MachineFailure", "SharingWorld"]
+
+SHORTEST_LEASE_S = 1e-3
+"""A lease that is much shorter than what a clock of doubles tells apart would be over before time goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,8 @@ class SharingWorld:
     def __post_init__(self) -> None:
         for name in ("apps", "machine_failures", "app_failures"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        if not self.lease_s > 0:
-            raise InputError(f"SharingWorld.lease_s: expected seconds > 0 (got {self.lease_s})")
+        if not self.lease_s >= SHORTEST_LEASE_S:
+            raise InputError(f"SharingWorld.lease_s: expected seconds >= {SHORTEST_LEASE_S:g} (got {self.lease_s:g})")
         for name in ("checkpoint_s", "container_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
