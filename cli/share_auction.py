@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["print_auction"]
 
 
-def print_auction(file: BidsFile, path: Path, as_json: bool, given: Sequence[str]) -> None:
-    """Hold the auction and print a row for each app.
+def print_auction(file: BidsFile, path: Path, as_json: bool, given: Sequence[str], dry_run: bool = False) -> None:
+    """Hold the auction and print a row for each app; with `dry_run` only say what is auctioned.
 
     Raises
     ------
@@ -29,7 +29,11 @@ def print_auction(file: BidsFile, path: Path, as_json: bool, given: Sequence[str
     import pandas as pd
 
     if given:
-        raise InputError(f"--{given[0]}: is for world files, and {path} holds bids; say it in the file")
+        raise InputError(f"--{given[0]}: is for world files, and {path} holds bids; leave it out")
+    if dry_run:
+        typer.echo(_about(file, path))
+        typer.echo("dry run: everything was checked, nothing was auctioned")
+        return
     cluster, outcome = file.run()
     rows: list[dict[str, Any]] = []
     for number, bid in enumerate(file.bids):
@@ -46,7 +50,15 @@ def print_auction(file: BidsFile, path: Path, as_json: bool, given: Sequence[str
         gpus = {bid.app: list(outcome.gpus.get(k, ())) for k, bid in enumerate(file.bids)}
         print_json({"apps": rows, "gpus": gpus, "leftover": list(outcome.leftover), "gap": outcome.gap})
         return
-    offered = cluster.n_gpus if file.offered is None else len(file.offered)
-    typer.echo(f"{file.name or path.stem}: {cluster}, {offered} on offer, {len(rows)} bidders")
+    typer.echo(_about(file, path))
     print_frame(pd.DataFrame(rows))
     typer.echo(f"left over: {len(outcome.leftover)}; gap {outcome.gap:.2g}")
+
+
+def _about(file: BidsFile, path: Path) -> str:
+    """The auction in a line."""
+    from ..studies.worlds.sharing_build import cluster_of
+
+    cluster, n = cluster_of(file.cluster), len(file.bids)
+    offered = cluster.n_gpus if file.offered is None else len(file.offered)
+    return f"{file.name or path.stem}: {cluster}, {offered} on offer, {n} bidder{'' if n == 1 else 's'}"
