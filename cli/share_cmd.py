@@ -71,8 +71,9 @@ def share(
     changed: dict[Sequence[str], Any] = {tuple(k.split(".")): value for k, value in instead.items() if value is not None}
     if is_bids(file):
         given = {"policy": policy, **instead, "out": out, "timeline": timeline}
+        given |= {"per-app": per_app or None, "engine": None if engine == "auto" else engine}
         said = [name.rpartition(".")[2] for name, value in given.items() if value is not None]
-        print_auction(load_bids(file), file, as_json, said)
+        print_auction(load_bids(file), file, as_json, said, dry_run)
         return
     names = [] if policy is None else [name.strip() for name in policy.split(",")]
     _check_options(lease, fairness, placement, seed, names)
@@ -123,15 +124,16 @@ def _check_options(
     """
     from ..planners.themis import Themis
     from ..simulator.sharing import baseline
+    from ..simulator.sharing.world import SHORTEST_LEASE_S
 
-    if lease is not None and not 0 < lease < float("inf"):
-        raise InputError(f"--lease: expected seconds > 0 (got {lease:g})")
+    if lease is not None and not SHORTEST_LEASE_S <= lease < float("inf"):
+        raise InputError(f"--lease: expected finite seconds >= {SHORTEST_LEASE_S:g} (got {lease:g})")
     if fairness is not None and not 0 <= fairness <= 1:
         raise InputError(f"--fairness: f is a share of the apps, in [0, 1] (got {fairness:g})")
     if placement not in (None, "near", "blind"):
         raise InputError(f"--placement: expected near or blind (got {placement!r})")
-    if seed is not None and seed < 0:
-        raise InputError(f"--seed: expected an integer >= 0 (got {seed})")
+    if seed is not None and not 0 <= seed < 1 << 63:
+        raise InputError(f"--seed: expected an integer >= 0 and below 2^63 (got {seed})")
     for name in names:
         if name != Themis().name:
             try:

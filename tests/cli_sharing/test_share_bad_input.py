@@ -106,8 +106,11 @@ def test_all_slips_are_told_at_once_with_their_lines(folder: Path, capsys: pytes
         ("right.yaml --policy fifo,fifo", ["--policy", "twice"]),
         ("right.yaml --fairness 1.5", ["--fairness", "[0, 1]", "1.5"]),
         ("right.yaml --fairness nan", ["--fairness", "[0, 1]", "nan"]),
-        ("right.yaml --lease 0", ["--lease", "> 0"]),
+        ("right.yaml --lease 0", ["--lease", ">= 0.001", "got 0"]),
+        ("right.yaml --lease 1e-300 --policy themis", ["--lease", ">= 0.001"]),  # the clock would stand still
+        ("right.yaml --lease inf", ["--lease", "finite"]),
         ("right.yaml --seed -1", ["--seed", ">= 0"]),
+        ("right.yaml --seed 18446744073709551616 --policy themis", ["--seed", "below 2^63"]),
         ("right.yaml --engine fast", ["--engine", "'fast'"]),
         ("right.yaml --placement far", ["--placement", "near or blind", "'far'"]),
         ("right.yaml --timeline t.txt", ["--timeline", ".png, .svg, .csv, .json", "t.txt"]),

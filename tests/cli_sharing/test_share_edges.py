@@ -78,3 +78,26 @@ def test_machines_stand_in_the_racks_that_the_file_says(folder: Path) -> None:
 def test_a_rack_of_a_huge_number_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = _refused(capsys, _file(folder, WORLD | {"cluster": "{machines: [{gpus: 4, rack: 1000000000000}]}"}))
     assert "cluster: Machine.rack: expected a number below 1,000,000 (got 1000000000000)" in line
+
+
+@pytest.mark.parametrize("words", ["--per-app", "--engine simpy", "--policy themis", "--fairness 0.5", "--out r.csv"])
+def test_what_an_auction_has_no_use_for_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    line = _refused(capsys, _file(folder, BIDS), *words.split())
+    assert f"{words.split()[0]}: is for world files, and f.yaml holds bids" in line
+
+
+def test_a_dry_run_of_bids_auctions_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["share", _file(folder, BIDS), "--dry-run"]) == 0
+    first, last = capsys.readouterr().out.splitlines()
+    assert first == "f: 4 GPUs (1 x 4) in 1 rack, 4 on offer, 1 bidder"
+    assert "nothing was auctioned" in last
+
+
+@pytest.mark.parametrize("lease", ["1.0e-300", "1.0e-9"])
+def test_a_lease_that_no_clock_tells_apart_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], lease: str
+) -> None:
+    line = _refused(capsys, _file(folder, WORLD | {"lease": lease, "policies": "[themis]"}))
+    assert "lease_s: expected seconds >= 0.001" in line
