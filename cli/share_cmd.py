@@ -41,6 +41,9 @@ def share(
     per_app: Annotated[bool, typer.Option("--per-app", help="Print a table by app for each policy.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, say what is in it, and stop.")] = False,
     example: Annotated[bool, typer.Option("--example", help="Print a world file to start from.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of world files, for editors.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Share a training cluster among apps: Themis, and every scheduler that it is compared with, on the same apps."""
@@ -48,6 +51,11 @@ def share(
         from .study_examples import shipped
 
         typer.echo(shipped("sharing.yaml"), nl=False)
+        return
+    if schema:
+        from ..studies.worlds.sharing_schema import schema_text
+
+        typer.echo(schema_text(), nl=False)
         return
     if file is None:
         raise InputError("share: expected a world file; 'meshwright share --example > world.yaml' writes one")
@@ -68,7 +76,9 @@ def share(
     if timeline is not None:
         engine = check_timeline(timeline, engine)
     instead = {"lease": lease, "auction.fairness": fairness, "placement": placement, "seed": seed}
-    changed: dict[Sequence[str], Any] = {tuple(k.split(".")): value for k, value in instead.items() if value is not None}
+    changed: dict[Sequence[str], Any] = {
+        tuple(k.split(".")): value for k, value in instead.items() if value is not None
+    }
     if is_bids(file):
         given = {"policy": policy, **instead, "out": out, "timeline": timeline}
         given |= {"per-app": per_app or None, "engine": None if engine == "auto" else engine}

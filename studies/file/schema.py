@@ -9,40 +9,26 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
-
 from ..worlds import world
 from ..worlds.world import WORLDS
 from .document import VERSION, StudyDocument
+from .json_schema import Generate, proper
 
 __all__ = ["schema", "schema_text"]
 
 SCHEMA_ID = f"urn:meshwright:schema:study:{VERSION}"
 
 
-class _Generate(GenerateJsonSchema):
-    """Where a validator reads text before the type is checked (``13 GiB``, ``99 %``), text is allowed too."""
-
-    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
-        inner = self.generate_inner(schema["schema"])
-        forms: list[JsonSchemaValue] = [inner, {"type": "string"}]
-        if "oneOf" in inner:  # a question, whose find may be {highest: FIELD}
-            find = {"type": "object", "minProperties": 1, "maxProperties": 1}
-            forms.append({"type": "object", "required": ["find"], "properties": {"find": find}})
-        return {"anyOf": forms}
-
-
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of study files; docs/schema/study-1.schema.json holds the same."""
-    said = StudyDocument.model_json_schema(schema_generator=_Generate)
+    said = StudyDocument.model_json_schema(schema_generator=Generate)
     properties: dict[str, Any] = said["properties"]
     defs: dict[str, Any] = said["$defs"]
     shared = set(properties)
     planners: list[Any] = [{"type": "string", "minLength": 1}]
     sections: dict[str, list[Any]] = {}
     for name in WORLDS:
-        case = world(name).case.model_json_schema(schema_generator=_Generate)
+        case = world(name).case.model_json_schema(schema_generator=Generate)
         own = cast("dict[str, Any]", case["properties"])
         defs |= {key: _without_required(part) for key, part in case["$defs"].items()}
         planners.append({"$ref": own.pop("planner")["$ref"]})
@@ -60,28 +46,13 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, "title": "Meshwright study",
         "description": "A what-if study: a base case, what varies, and what is asked.",
         "type": "object", "required": ["study"], "additionalProperties": False,
-        "properties": _proper(properties), "$defs": _proper(defs),
+        "properties": proper(properties), "$defs": proper(defs),
     }  # fmt: skip
 
 
 def schema_text() -> str:
     """The text of the published file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
-
-
-def _proper(part: Any) -> Any:
-    """pydantic leaves the bounds of what a validator reads under its own names."""
-    if isinstance(part, list):
-        return [_proper(inner) for inner in cast("list[Any]", part)]
-    if not isinstance(part, dict):
-        return part
-    return {
-        BOUNDS[key] if key in BOUNDS and isinstance(inner, int | float) else key: _proper(inner)
-        for key, inner in cast("dict[str, Any]", part).items()
-    }
 
 
 def _without_required(part: dict[str, Any]) -> dict[str, Any]:

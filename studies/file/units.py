@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
-__all__ = ["parse_bytes", "parse_fraction", "parse_gpu_seconds", "parse_seconds"]
+__all__ = ["PATTERNS", "parse_bytes", "parse_fraction", "parse_gpu_seconds", "parse_seconds"]
 
 UNITS = {
     "B": 1,
@@ -14,7 +16,11 @@ UNITS = {
 }
 
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-TIME = r"\s*(-?\d+(?:\.\d+)?)\s*{of}(s|min|h|d)\s*"
+NUMBER = r"(\d+(?:\.\d+)?)"
+BYTES = rf"\s*{NUMBER}\s*([kKMGT]?i?B)\s*"
+FRACTION = rf"\s*{NUMBER}\s*%\s*"
+SECONDS = rf"\s*(-?{NUMBER[1:]}\s*(s|min|h|d)\s*"
+GPU_SECONDS = rf"\s*(-?{NUMBER[1:]}\s*GPU[ -]?(s|min|h|d)\s*"
 
 
 def parse_bytes(value: Any) -> Any:
@@ -27,7 +33,7 @@ def parse_bytes(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B)\s*", value)
+    match = re.fullmatch(BYTES, value)
     if match is None or match[2] not in UNITS:
         raise ValueError(f"expected bytes, such as 13 GiB or 16 GB (got {value!r})")
     return round(float(match[1]) * UNITS[match[2]])
@@ -43,7 +49,7 @@ def parse_fraction(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)
+    match = re.fullmatch(FRACTION, value)
     if match is None:
         raise ValueError(f"expected a fraction such as 0.99, or 99 % (got {value!r})")
     return float(match[1]) / 100
@@ -57,7 +63,7 @@ def parse_seconds(value: Any) -> Any:
     ValueError
         On text that is no time.
     """
-    return _time(value, "", "expected seconds, or a time such as 90 s, 10 min, 3.5 h or 14 d")
+    return _time(value, SECONDS, "expected seconds, or a time such as 90 s, 10 min, 3.5 h or 14 d")
 
 
 def parse_gpu_seconds(value: Any) -> Any:
@@ -68,13 +74,22 @@ def parse_gpu_seconds(value: Any) -> Any:
     ValueError
         On text that is no GPU time.
     """
-    return _time(value, r"GPU[ -]?", "expected GPU seconds, or GPU time such as 30 GPU min, 8 GPU h or 11.5 GPU d")
+    return _time(value, GPU_SECONDS, "expected GPU seconds, or GPU time such as 30 GPU min, 8 GPU h or 11.5 GPU d")
 
 
-def _time(value: Any, of: str, expected: str) -> Any:
+def _time(value: Any, form: str, expected: str) -> Any:
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(TIME.format(of=of), value)
+    match = re.fullmatch(form, value)
     if match is None:
         raise ValueError(f"{expected} (got {value!r})")
     return float(match[1]) * TIMES[match[2]]
+
+
+PATTERNS: Mapping[Callable[[Any], Any], str] = MappingProxyType(
+    {
+        parse_bytes: f"^{BYTES}$", parse_fraction: f"^{FRACTION}$", parse_seconds: f"^{SECONDS}$",
+        parse_gpu_seconds: f"^{GPU_SECONDS}$",
+    }
+)  # fmt: skip
+"""Reader -> what the text that it takes looks like, as a regular expression of JSON Schema."""

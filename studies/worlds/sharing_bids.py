@@ -68,7 +68,7 @@ class OneAuctionCase(Part):
 class BidsFile(Part):
     """One auction."""
 
-    sharing: Literal[1] = Field(description="version of this form: 1")
+    sharing: int = Field(ge=1, le=1, description="version of this form: 1")
     name: str = Field(default="", description="what tables call it")
     cluster: SharedClusterCase
     offered: tuple[int, ...] | None = Field(default=None, description="numbers of the GPUs on offer; by default all")

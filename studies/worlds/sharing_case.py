@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ...planners.themis import Themis
 from ...simulator.sharing import BASELINES, MODELS
@@ -46,8 +46,16 @@ SomeSeconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0)]
 GpuSeconds = Annotated[float, BeforeValidator(parse_gpu_seconds), Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 Positive = Annotated[float, Field(gt=0)]
-PolicyName = Annotated[str, AfterValidator(lambda name: _known("sharing policy", POLICIES, name))]
-ModelName = Annotated[str, AfterValidator(lambda name: _known("model", tuple(MODELS), name))]
+PolicyName = Annotated[
+    str,
+    AfterValidator(lambda name: _known("sharing policy", POLICIES, name)),
+    WithJsonSchema({"type": "string", "enum": list(POLICIES)}),
+]
+ModelName = Annotated[
+    str,
+    AfterValidator(lambda name: _known("model", tuple(MODELS), name)),
+    WithJsonSchema({"type": "string", "enum": list(MODELS)}),
+]
 
 
 class Part(BaseModel):
