@@ -22,15 +22,15 @@ def simulate_themis(world: SharingWorld, policy: Themis, out: np.ndarray) -> tup
     from .kernels_rounds import Memory, Rules, run_themis
 
     cluster, apps = world.cluster, len(world.apps)
-    racks = [m.rack for m in cluster.machines]
+    racks = np.unique([m.rack for m in cluster.machines], return_inverse=True)[1].reshape(-1)  # by rank
     rules = Rules(
         float(policy.fairness), policy.payments, ROUNDINGS.index(policy.rounding), policy.visibility == "cached",
-        policy.leftovers == "idle", policy.seed, policy.steps, len(set(racks)),
+        policy.leftovers == "idle", policy.seed, policy.steps, int(racks.max()) + 1,
     )  # fmt: skip
     memory = Memory(
         said=np.empty((apps, cluster.n_gpus + 1)),
         kept=np.full(apps, -1, dtype=np.int64),
-        rack=np.array(racks, dtype=np.int64),
+        rack=racks.astype(np.int64),
         seen_key=np.zeros(STATES, dtype=np.uint64),
         seen_value=np.zeros(STATES),
         seen_in=np.zeros(STATES, dtype=np.int64),

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ...errors import InputError
+from .app_check import check_app
 
 __all__ = ["App", "Job", "Kind", "LossCurve", "Phase", "Slowdown"]
 
@@ -59,11 +60,24 @@ class LossCurve:
     ----------
     start, end, rate : float
         Loss at the start, loss that it tends to, and how fast.
+
+    Raises
+    ------
+    InputError
+        If one is not finite, or the loss would rise.
     """
 
     start: float = 1.0
     end: float = 0.0
     rate: float = 4.0
+
+    def __post_init__(self) -> None:
+        if (
+            not all(math.isfinite(x) for x in (self.start, self.end, self.rate))
+            or self.end > self.start
+            or self.rate < 0
+        ):
+            raise InputError(f"LossCurve: expected finite numbers, end <= start and rate >= 0 (got {self})")
 
     def at(self, progress: float) -> float:
         """Loss when a share of the work is done."""
@@ -163,7 +177,8 @@ class App:
     Raises
     ------
     InputError
-        On negative or missing work, a factor that is not positive, a phase that names no or unknown jobs.
+        On negative or missing work, a factor that is not positive, a phase that names no or unknown jobs or lets one
+        use fewer GPUs than its gang, an unknown kind, or more than one phase of a kind whose agent sees one.
     """
 
     name: str
@@ -180,25 +195,7 @@ class App:
     def __post_init__(self) -> None:
         object.__setattr__(self, "jobs", tuple(self.jobs))
         object.__setattr__(self, "phases", tuple(self.phases))
-        where = f"app {self.name!r}"
-        if not (math.isfinite(self.arrival_s) and self.arrival_s >= 0):
-            raise InputError(f"{where}: arrival_s: expected finite seconds >= 0 (got {self.arrival_s})")
-        if not self.jobs or not self.phases:
-            raise InputError(f"{where}: expected at least one job and one phase")
-        if not (math.isfinite(self.budget_s) and self.budget_s >= 0):
-            raise InputError(f"{where}: budget_s: expected finite GPU seconds >= 0 (got {self.budget_s})")
-        if not (math.isfinite(self.believed_work) and self.believed_work > 0):
-            raise InputError(f"{where}: believed_work: expected a finite factor > 0 (got {self.believed_work})")
-        for number, phase in enumerate(self.phases):
-            if not phase.jobs or len(set(phase.jobs)) != len(phase.jobs):
-                raise InputError(f"{where}: phase {number}: expected different jobs (got {list(phase.jobs)})")
-            if not all(0 <= j < len(self.jobs) for j in phase.jobs):
-                raise InputError(f"{where}: phase {number}: there are {len(self.jobs)} jobs (got {list(phase.jobs)})")
-            if len(phase.iterations) != len(phase.jobs):
-                raise InputError(f"{where}: phase {number}: expected iterations of each of {len(phase.jobs)} jobs")
-            for j, iterations in zip(phase.jobs, phase.iterations, strict=True):
-                if not (math.isfinite(iterations) and iterations > 0):
-                    raise InputError(f"{where}: job {j}: negative or no work: {iterations} iterations; expected > 0")
+        check_app(self)
 
     @classmethod
     def single(
@@ -233,8 +230,12 @@ class App:
         Raises
         ------
         InputError
-            If the budget is too small for an iteration of each phase.
+            If there are no jobs, or the budget is too small for an iteration of each phase.
         """
+        if not jobs or not math.isfinite(budget_s):
+            raise InputError(
+                f"app {name!r}: halving: expected jobs and a finite budget_s (got {len(jobs)}, {budget_s})"
+            )
         ranked = list(range(len(jobs))) if order is None else list(order)
         if sorted(ranked) != list(range(len(jobs))):
             raise InputError(f"app {name!r}: order: expected each of {len(jobs)} jobs once (got {ranked})")

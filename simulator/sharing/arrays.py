@@ -16,8 +16,9 @@ KINDS = {"jobs": 0, "halving": 1, "curve": 2}
 
 
 def cluster_arrays(cluster: SharedCluster) -> ClusterArrays:
-    """Units of each GPU."""
-    slot, machine, rack = (x.astype(np.int64) for x in (cluster.slot_of, cluster.machine_of, cluster.rack_of))
+    """Units of each GPU; racks by rank, whatever their numbers."""
+    slot, machine = (x.astype(np.int64) for x in (cluster.slot_of, cluster.machine_of))
+    rack = np.unique(cluster.rack_of, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return ClusterArrays(slot, machine, rack, int(slot.max()) + 1, len(cluster.machines), int(rack.max()) + 1)
 
 
@@ -101,7 +102,8 @@ def first_state(world: SharingWorld) -> State:
 
 def failure_events(world: SharingWorld) -> npt.NDArray[np.float64]:
     """Failures and repairs by time: seconds, kind (0 machine down, 1 up, 2 app), which."""
-    rows = [(f.at_s, 0.0, float(f.machine)) for f in world.machine_failures]
-    rows += [(f.at_s + f.repair_s, 1.0, float(f.machine)) for f in world.machine_failures]
+    rows = [(start, 0.0, float(machine)) for machine, start, _ in world.outages]
+    # as the clock of the model goes: by differences
+    rows += [(start + (end - start), 1.0, float(machine)) for machine, start, end in world.outages]
     rows += [(f.at_s, 2.0, float(f.app)) for f in world.app_failures]
     return np.array(sorted(rows, key=lambda row: row[0]), dtype=np.float64).reshape(-1, 3)

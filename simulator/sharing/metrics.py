@@ -15,12 +15,16 @@ import numpy.typing as npt
 from ...errors import InputError
 from ...seeds import generator
 from .result import SharingResult
+from .workloads_statistics import app_gpu_s
 
 __all__ = [
     "Interval", "SharingMetrics", "bootstrap", "cdf", "jain", "placement_scores", "rho_cdf", "sharing_metrics",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
+
+FAIR = 1.0 + 1e-9
+"""The largest ρ that counts as 1: finish times are differences of large numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ class SharingMetrics:
     gpu_hours : float
         GPU time that all apps held, useful or not.
     work_hours : float
-        GPU time that the completed apps' work takes on one GPU each, without slowdown.
+        GPU time that the completed apps' work takes on one GPU each, without slowdown: of all iterations that were
+        made, not the budget that T_id counts.
     placement : float
         Mean placement score of all allocations; NaN without any.
     mean_completion_s, makespan_s : float
@@ -70,12 +75,12 @@ def sharing_metrics(result: SharingResult) -> SharingMetrics:
     held = float(result.gpu_seconds.sum())
     room = result.world.cluster.n_gpus * result.makespan_s
     completion = result.completion_s[result.completed]
-    works = np.array([a.total_work_s for a in result.world.apps], dtype=np.float64)[result.completed]
+    works = app_gpu_s(result.world.apps)[result.completed]
     return SharingMetrics(
         max_rho=float(rho.max()) if len(rho) else math.nan,
         median_rho=float(np.median(rho)) if len(rho) else math.nan,
-        fair_share=float((rho <= 1.0).mean()) if len(rho) else math.nan,
-        jain=jain(1.0 / rho) if len(rho) else math.nan,
+        fair_share=float((rho <= FAIR).mean()) if len(rho) else math.nan,
+        jain=jain(_inverse(rho)) if len(rho) else math.nan,
         gpu_hours=held / 3600.0,
         work_hours=float(works.sum()) / 3600.0,
         placement=float(np.average(scores, weights=counts)) if counts.sum() else math.nan,
@@ -98,6 +103,12 @@ def jain(shares: Sequence[float] | Floats) -> float:
         raise InputError("jain: expected finite shares >= 0, not all of them 0")
     x = x / x.max()
     return float(x.sum() ** 2 / (len(x) * (x**2).sum()))
+
+
+def _inverse(rho: Floats) -> Floats:
+    """1/ρ up to a factor. Beside an app that took no time (ρ = 0) all others have nothing."""
+    least = float(rho.min())
+    return least / rho if least > 0 else (rho == 0).astype(np.float64)
 
 
 def placement_scores(result: SharingResult) -> tuple[Floats, npt.NDArray[np.int64]]:

@@ -53,11 +53,11 @@ class _Simulation:
             self.arrived.append(index)
             self.wake()
 
-    def machine_failure(self, machine: int, at_s: float, repair_s: float) -> Generator[Any, Any, None]:
-        yield self.env.timeout(at_s)
+    def outage(self, machine: int, start_s: float, end_s: float) -> Generator[Any, Any, None]:
+        yield self.env.timeout(start_s)
         self.machines.append((machine, False))
         self.wake()
-        yield self.env.timeout(repair_s)
+        yield self.env.timeout(end_s - start_s)
         self.machines.append((machine, True))
         self.wake()
 
@@ -282,8 +282,8 @@ def simulate_reference(world: SharingWorld, policy: Policy) -> SharingResult:
     simulation = _Simulation(world, policy)
     env = simulation.env
     env.process(simulation.arrivals())
-    for f in world.machine_failures:
-        env.process(simulation.machine_failure(f.machine, f.at_s, f.repair_s))
+    for machine, start, end in world.outages:
+        env.process(simulation.outage(machine, start, end))
     for a in world.app_failures:
         env.process(simulation.app_failure(a.app, a.at_s))
     while len(simulation.records) < len(world.apps) and env.peek() <= world.max_s and env.peek() < math.inf:

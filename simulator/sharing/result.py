@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -96,9 +97,11 @@ class SharingResult:
         """
         endless = [i for i in range(len(world.apps)) if i not in records]
         if endless:
+            others = f", nor have {len(endless) - 1} others" if len(endless) > 1 else ""
+            by = f"by {world.max_s:g} s" if math.isfinite(world.max_s) else "when nothing can happen any more"
             raise InputError(
-                f"app {world.apps[endless[0]].name!r}: has not ended by {world.max_s:g} s under {policy}, nor have "
-                f"{len(endless) - 1} others; raise max_s, or look for work that no GPUs are given to"
+                f"app {world.apps[endless[0]].name!r}: has not ended {by} under {policy}{others}; raise max_s, or look "
+                "for work that no GPUs are given to"
             )
         rows = [records[i] for i in range(len(world.apps))]
         start, finish, gpu, contention = (

@@ -106,6 +106,9 @@ def apps_of_log(
     """
     if not (math.isfinite(scale) and scale > 0):
         raise InputError(f"apps_of_log: scale: expected a finite number > 0 (got {scale})")
+    unknown = [word for word in ended if word not in get_args(Ended)]
+    if unknown:
+        raise InputError(f"apps_of_log: ended: expected some of {', '.join(get_args(Ended))} (got {unknown[0]!r})")
     counted = ClusterLog(log.source, tuple(j for j in log.jobs if j.ended in ended), log.left_out)
     groups = [g for g in grouped(counted, by, window_s) if start_s <= g[0].submit_s < stop_s]
     if not groups:

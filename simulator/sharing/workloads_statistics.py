@@ -29,7 +29,7 @@ def gpus_per_job(apps: Sequence[App]) -> Ints:
 
 def app_gpu_s(apps: Sequence[App]) -> Floats:
     """GPU seconds of each app (Fig. 3)."""
-    return np.array([sum(a.work_s(k) for k in range(len(a.phases))) for a in apps])
+    return np.array([sum(a.work_s(k) for k in range(len(a.phases))) for a in apps], dtype=np.float64)
 
 
 def task_s(apps: Sequence[App]) -> Floats:

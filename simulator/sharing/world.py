@@ -6,6 +6,9 @@ from __future__ import annotations
 # pyright: reportUnnecessaryIsInstance=false
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
 
 from ...errors import InputError
 from .agent import Convention
@@ -20,14 +23,15 @@ SHORTEST_LEASE_S = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class MachineFailure:
-    """A machine that is gone for a while: its GPUs are taken from whoever has them.
+    """A machine that is gone for a while: its GPUs are taken from whoever has them, who loses no work done so far.
 
     Parameters
     ----------
     machine : int
         Which.
     at_s, repair_s : float
-        When, and for how long.
+        When, and for how long; infinite: for good. A machine that fails again before it is back is back when the last
+        of its failures is repaired.
     """
 
     machine: int
@@ -44,7 +48,7 @@ class AppFailure:
     app : int
         Which.
     at_s : float
-        When.
+        When: after its arrival. An app that has ended by then has not failed.
     """
 
     app: int
@@ -76,7 +80,8 @@ class SharingWorld:
     Raises
     ------
     InputError
-        If apps do not stand by arrival, a gang is larger than the cluster, or something is negative or unknown.
+        If apps do not stand by arrival, a gang is larger than the cluster, an app fails before it arrives, or something
+        is negative or unknown.
     """
 
     cluster: SharedCluster
@@ -98,6 +103,8 @@ class SharingWorld:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"SharingWorld.{name}: expected finite seconds >= 0 (got {value})")
+        if self.convention not in ("fluid", "slowest"):
+            raise InputError(f"SharingWorld.convention: expected 'fluid' or 'slowest' (got {self.convention!r})")
         if not self.max_s > 0:
             raise InputError(f"SharingWorld.max_s: expected seconds > 0 (got {self.max_s})")
         last = 0.0
@@ -115,12 +122,33 @@ class SharingWorld:
                         f"{self.cluster.n_gpus} GPUs; make the gang smaller or the cluster larger"
                     )
         for f in self.machine_failures:
-            if not 0 <= f.machine < len(self.cluster.machines):
+            if not _is_number_of(f.machine, len(self.cluster.machines)):
                 raise InputError(f"machine_failures: there are {len(self.cluster.machines)} machines (got {f.machine})")
             if not (math.isfinite(f.at_s) and f.at_s >= 0 and f.repair_s > 0):
                 raise InputError(f"machine_failures: expected at_s >= 0 and repair_s > 0 (got {f})")
         for a in self.app_failures:
-            if not 0 <= a.app < len(self.apps):
+            if not _is_number_of(a.app, len(self.apps)):
                 raise InputError(f"app_failures: there are {len(self.apps)} apps (got {a.app})")
-            if not (math.isfinite(a.at_s) and a.at_s >= 0):
-                raise InputError(f"app_failures: expected finite seconds >= 0 (got {a.at_s})")
+            app = self.apps[a.app]
+            if not (math.isfinite(a.at_s) and a.at_s > app.arrival_s):
+                raise InputError(
+                    f"app_failures: app {app.name!r} arrives at {app.arrival_s:g} s and can fail after that "
+                    f"(got {a.at_s})"
+                )
+
+    @cached_property
+    def outages(self) -> tuple[tuple[int, float, float], ...]:
+        """Machine, first and last second of each time that one is gone: failures that overlap or touch are one."""
+        made: list[tuple[int, float, float]] = []
+        for f in sorted(self.machine_failures, key=lambda f: (f.machine, f.at_s)):
+            end = f.at_s + f.repair_s
+            if made and made[-1][0] == f.machine and f.at_s <= made[-1][2]:
+                made[-1] = f.machine, made[-1][1], max(made[-1][2], end)
+            else:
+                made.append((f.machine, f.at_s, end))
+        return tuple(made)
+
+
+def _is_number_of(value: object, n: int) -> bool:
+    """Whether a value is the position of one of `n` things."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) < n

@@ -56,9 +56,12 @@ def drawn(seed: int, n: int = 8) -> SharingWorld:
             apps.append(App(f"app {i}", at, tuple(jobs), (phase,), kind, Slowdown(*levels)))  # type: ignore[arg-type]
     down = [
         MachineFailure(int(rng.integers(0, len(machines))), float(rng.uniform(0, 3000)), float(rng.uniform(100, 1000)))
-        for _ in range(int(rng.integers(0, 2)))
+        for _ in range(int(rng.integers(0, 4)))
     ]
-    failed = [AppFailure(int(rng.integers(0, n)), float(rng.uniform(0, 3000))) for _ in range(int(rng.integers(0, 2)))]
+    failed = [
+        AppFailure(i, apps[i].arrival_s + float(rng.uniform(0, 3000)))
+        for i in rng.integers(0, n, int(rng.integers(0, 4))).tolist()
+    ]
     return SharingWorld(
         SharedCluster(machines), tuple(apps), lease_s=float(rng.choice([60.0, 300.0, 600.0])),
         convention="slowest" if rng.random() < 0.5 else "fluid", machine_failures=tuple(down),

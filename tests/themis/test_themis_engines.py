@@ -61,7 +61,10 @@ def drawn(seed: int) -> SharingWorld:
         MachineFailure(int(rng.integers(0, len(machines))), float(rng.uniform(0, 3000)), float(rng.uniform(100, 1000)))
         for _ in range(int(rng.integers(0, 2)))
     ]
-    failed = [AppFailure(int(rng.integers(0, n)), float(rng.uniform(0, 3000))) for _ in range(int(rng.integers(0, 2)))]
+    failed = [
+        AppFailure(i, apps[i].arrival_s + float(rng.uniform(0, 3000)))
+        for i in rng.integers(0, n, int(rng.integers(0, 2))).tolist()
+    ]
     return SharingWorld(
         SharedCluster(machines), tuple(apps), lease_s=float(rng.choice([60.0, 300.0, 600.0])),
         convention="slowest" if rng.random() < 0.4 else "fluid", machine_failures=tuple(down),
