@@ -23,7 +23,7 @@ def agent(world: SharingWorld, index: int, options: RunOptions, folder: Path, po
     import torch
 
     torch.set_num_threads(1)
-    link = Link(port, index, world.apps[index].name)
+    link = Link(port, index, world.apps[index].name, options.orphan_s)
     link.say("hello", Hello(app=world.apps[index].name, step_s=_step_s(options.seed)))
     link.listen()
     begin = link.commands.get()

@@ -9,65 +9,30 @@ One round at a time, on one event loop:
 5. Who has other GPUs now divides them, and answers which it uses; the others go on.
 
 What is decided counts from the instant of step 1: while agents talk, jobs go on, and leases do not drift.
+
+With a journal the arbiter may be killed and started again: agents train on meanwhile, and the next arbiter goes on with
+the books and the policy's memory of the one before.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
-from ...errors import InputError
 from ...simulator.sharing.policy import Policy
 from ...simulator.sharing.world import SharingWorld
-from .ledger import Ledger
+from .journal import Journal, KeptLedger
 from .messages import Answer, Command, Hello, Kind, State
 from .options import RunOptions
+from .roster import Lost, Roster
 
 __all__ = ["Arbiter", "Lost"]
 
 Gpus = tuple[int, ...]
 GATHER_S = 0.004
 """After something happened, how long to wait for what happens at the same instant, real seconds."""
-POLL_S = 20.0
-"""How long an agent's question for a command is kept open, real seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """An agent that went away before its app was done.
-
-    Parameters
-    ----------
-    app : str
-        Its app.
-    at_s : float
-        When, in the world's seconds.
-    why : str
-        How.
-    """
-
-    app: str
-    at_s: float
-    why: str
-
-    def __str__(self) -> str:
-        return f"agent of app {self.app!r} at {self.at_s:.4g} s: {self.why}"
-
-
-@dataclass
-class _Agent:
-    """The arbiter's end of an agent."""
-
-    command: Command = field(default_factory=lambda: Command(seq=0, kind="wait"))
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-    answer: asyncio.Future[State] | None = None
-    hello: Hello | None = None
-    gone: str = ""
-    last: State | None = None
 
 
 class Arbiter:
@@ -81,71 +46,68 @@ class Arbiter:
         The same object that the simulator is given.
     options : RunOptions
         How fast time passes.
-    end : callable
-        ``end(app)``: end an agent's process (apps that fail in this world, agents that do not answer).
+    end : callable, optional
+        ``end(app)``: end an agent's process (apps that fail in this world, agents that do not answer). Without it such
+        agents are told to end when they next ask.
+    journal : Journal, optional
+        What the arbiter does is written down here.
     """
 
-    def __init__(self, world: SharingWorld, policy: Policy, options: RunOptions, end: Callable[[int], None]) -> None:
+    def __init__(
+        self, world: SharingWorld, policy: Policy, options: RunOptions, end: Callable[[int], None] | None = None,
+        journal: Journal | None = None,
+    ) -> None:  # fmt: skip
         self.world, self.options, self.end = world, options, end
-        self.ledger = Ledger(world, policy)
-        self.agents = [_Agent() for _ in world.apps]
+        self.journal = journal or Journal()
+        self.ledger = KeptLedger(world, policy, self.journal)
+        self.roster = Roster(world, options, self._left)
+        self.agents = self.roster.agents
         self.lost: list[Lost] = []
         self.rounds, self.longest_round_s = 0, 0.0
         self.epoch = math.inf
-        self._closed = False
-        self._events: list[tuple[int, State | None]] = []
+        self.events: list[tuple[int, State | None]] = []
         self._something = asyncio.Event()
         self._failures = sorted([(a.at_s, a.app) for a in world.app_failures])
         machines = [(m.at_s, m.machine, False) for m in world.machine_failures]
-        self._machines = sorted(machines + [(m.at_s + m.repair_s, m.machine, True) for m in world.machine_failures])
+        self.machines = sorted(machines + [(m.at_s + m.repair_s, m.machine, True) for m in world.machine_failures])
         self._failed: set[int] = set()  # apps whose end is part of the world
 
     # ---- what the service hands on
 
     def hello(self, app: int, hello: Hello) -> None:
         """An agent is there."""
-        if hello.app != self.world.apps[app].name:
-            raise InputError(f"arbiter: app {app} is {self.world.apps[app].name!r} here (got {hello.app!r})")
-        self.agents[app].hello = hello
+        self.roster.hello(app, hello)
+        self.journal.note("hello", app=app, hello=hello.model_dump())
         self._something.set()
 
-    async def command(self, app: int, after: int) -> Command:
-        """The next command to an agent, when there is one."""
-        agent = self.agents[app]
-        if agent.command.seq <= after and not self._closed:
-            agent.news.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(agent.news.wait(), POLL_S)
-        return agent.command if agent.command.seq > after else Command(seq=after, kind="wait")
-
     def answered(self, app: int, answer: Answer) -> None:
-        """An agent's answer to a command; what comes too late is dropped."""
-        agent = self.agents[app]
-        if agent.answer is not None and answer.seq == agent.command.seq and not agent.answer.done():
+        """An agent's answer to a command."""
+        if self.roster.answered(app, answer):
             # What the agent said by itself before, and nobody has read yet, is in its answer.
-            self._events = [(a, state) for a, state in self._events if a != app or state is None]
-            agent.answer.set_result(answer.state)
+            self.events = [(a, state) for a, state in self.events if a != app or state is None]
 
     def happened(self, app: int, state: State) -> None:
         """An app arrives, or jobs of it have ended."""
-        self._events.append((app, state))
+        # An agent whose app is over says so once, and ends: no arbiter to come may miss it.
+        self.journal.note("said", app=app, state=state.model_dump(exclude_defaults=True))
+        self.events.append((app, state))
         self._something.set()
 
     def gone(self, app: int, why: str) -> None:
         """An agent's process has ended."""
-        agent = self.agents[app]
-        agent.gone = agent.gone or why
-        if agent.answer is not None and not agent.answer.done():
-            agent.answer.cancel()
-        self._events.append((app, None))
+        self.roster.gone(app, why)
+
+    def _left(self, app: int) -> None:
+        self.events.append((app, None))
         self._something.set()
 
     def close(self) -> None:
         """End what agents are left, and answer whoever still asks for a command."""
-        self._closed = True
-        for app, agent in enumerate(self.agents):
-            self.end(app)
-            agent.news.set()
+        self.roster.close()
+        for app in range(len(self.agents)):
+            if self.end is not None:
+                self.end(app)
+        self.journal.close()
 
     # ---- the clock
 
@@ -159,17 +121,25 @@ class Arbiter:
             self._something.clear()
             await self._something.wait()
 
-    async def run(self) -> None:
-        """From the start to the end of the last app."""
+    def begin(self) -> None:
+        """Let the world's time begin, and tell agents."""
         self.epoch = time.monotonic() + 0.1
+        self.journal.note("begin", epoch=self.epoch)
         for app in range(len(self.agents)):
-            self._tell(app, Command(seq=1, kind="begin", epoch=self.epoch))
+            self.roster.tell(app, self.beginning())
+
+    def beginning(self) -> Command:
+        """What tells an agent that time passes."""
+        return Command(seq=1, kind="begin", epoch=self.epoch)
+
+    async def run(self) -> None:
+        """To the end of the last app."""
         while len(self.ledger.records) < len(self.agents):
-            if not self._events:
+            if not self.events:
                 self._something.clear()
                 next_s = min(
                     self.ledger.next_lease_s(), self._failures[0][0] if self._failures else math.inf,
-                    self._machines[0][0] if self._machines else math.inf,
+                    self.machines[0][0] if self.machines else math.inf,
                 )  # fmt: skip
                 wait_s = (self.epoch - time.monotonic()) + next_s / self.options.time_scale
                 try:
@@ -178,59 +148,63 @@ class Arbiter:
                     pass
                 else:
                     await asyncio.sleep(GATHER_S)
-            await self._round()
+            await self.round()
 
     # ---- a round
 
-    async def _round(self) -> None:
+    async def round(self, *, forced: bool = False) -> None:
+        """See to what has happened, if anything has; `forced`: decide in any case."""
         begun, ledger = time.monotonic(), self.ledger
-        happened = self._take_in()
+        happened = self.take_in() or forced
         while self._failures and self._failures[0][0] <= self.now_s():
             _, app = self._failures.pop(0)
             if app in ledger.active:
                 self._failed.add(app)
-                self.end(app)  # noticed as any other's end
+                if self.end is not None:
+                    self.end(app)  # noticed as any other's end
+                else:
+                    self.gone(app, "failed, as its world says")
         machines: list[tuple[int, bool]] = []
-        while self._machines and self._machines[0][0] <= self.now_s():
-            at_s, machine, up = self._machines.pop(0)
+        while self.machines and self.machines[0][0] <= self.now_s():
+            at_s, machine, up = self.machines.pop(0)
             ledger.advance(at_s)
             machines.append((machine, up))
         happened |= ledger.lapse(self.now_s()) or bool(machines)
         if not happened or not ledger.active:
             return
-        await self._ask(dict.fromkeys(ledger.active, ()), "report")
-        self._take_in()
+        await self.ask(dict.fromkeys(ledger.active, ()), "report")
+        self.take_in()
         hit: set[int] = set()
         for machine, up in machines:
             hit |= ledger.switch(machine, up=up)
         hit &= ledger.active.keys()
         if hit:
-            await self._change({a: {g for g in ledger.active[a].gpus if g in ledger.down} for a in hit}, hit, hold=True)
+            await self.change({a: {g for g in ledger.active[a].gpus if g in ledger.down} for a in hit}, hit, hold=True)
         if ledger.active and ledger.offered():
             decision = ledger.decide()
-            await self._change(decision.taken, decision.given, hold=False)
+            await self.change(decision.taken, decision.given, hold=False)
         else:
             decision = None
         for app in list(ledger.active):
             if decision is None or app not in decision.given:
-                self._send(app, "resume")
+                self.roster.send(app, "resume", ledger.now_s)
         self.rounds += 1
         self.longest_round_s = max(self.longest_round_s, time.monotonic() - begun)
 
-    async def _change(self, taken: dict[int, set[int]], given: Iterable[int], *, hold: bool) -> None:
+    async def change(self, taken: dict[int, set[int]], given: Iterable[int], *, hold: bool) -> None:
         """First whoever loses GPUs is off them; then whoever has others divides."""
         ledger = self.ledger
-        await self._ask({a: tuple(sorted(gpus)) for a, gpus in taken.items()}, "release", update=False)
+        await self.ask({a: tuple(sorted(gpus)) for a, gpus in taken.items()}, "release", update=False)
         for app, gpus in taken.items():
             if app in ledger.active:
                 ledger.take(app, gpus & ledger.active[app].gpus & {g for g in gpus if ledger.owner[g] == app})
-        await self._ask(
+        await self.ask(
             {a: tuple(sorted(ledger.active[a].gpus)) for a in given if a in ledger.active}, "divide", hold=hold
         )
 
-    def _take_in(self) -> bool:
+    def take_in(self) -> bool:
         """Write down what agents said and who is gone; whether that calls for a decision."""
-        events, self._events = self._events, []
+        events, self.events = self.events, []
         ledger, any_news = self.ledger, False
         for app, state in sorted(events, key=lambda e: e[1].at_s if e[1] is not None else math.inf):
             if state is None:
@@ -259,33 +233,21 @@ class Arbiter:
             ledger.arrive(app, State(at_s=ledger.now_s, phase=0))
         ledger.leave(app, completed=False)
         if app not in self._failed:
-            self.lost.append(Lost(self.world.apps[app].name, ledger.now_s, self.agents[app].gone))
+            lost = Lost(self.world.apps[app].name, ledger.now_s, self.agents[app].gone)
+            self.lost.append(lost)
+            self.journal.note("lost", app=lost.app, at_s=lost.at_s, why=lost.why)
         return True
 
     # ---- talking to agents
 
-    def _tell(self, app: int, command: Command) -> None:
-        self.agents[app].command = command
-        self.agents[app].news.set()
-
-    def _send(self, app: int, kind: Kind, gpus: Gpus = (), *, hold: bool = False) -> None:
-        seq = self.agents[app].command.seq + 1
-        self._tell(app, Command(seq=seq, kind=kind, at_s=self.ledger.now_s, gpus=gpus, hold=hold))
-
-    async def _ask(self, told: dict[int, Gpus], kind: Kind, *, update: bool = True, hold: bool = False) -> None:
+    async def ask(self, told: dict[int, Gpus], kind: Kind, *, update: bool = True, hold: bool = False) -> None:
         """A command to some agents at once, each with GPUs; their answers go into the books."""
         await asyncio.gather(*(self._one(app, kind, gpus, update, hold) for app, gpus in told.items()))
 
     async def _one(self, app: int, kind: Kind, gpus: Gpus, update: bool, hold: bool) -> None:
-        agent = self.agents[app]
-        if agent.gone:
-            return
-        agent.answer = asyncio.get_running_loop().create_future()
-        self._send(app, kind, gpus, hold=hold)
-        done, _ = await asyncio.wait([agent.answer], timeout=self.options.answer_s)
-        if not done:
-            agent.gone = f"did not answer {kind!r} within {self.options.answer_s:g} s"
-            self.end(app)
-        elif not agent.answer.cancelled() and update and app in self.ledger.active:
-            self._heard(app, agent.answer.result())
-        agent.answer = None
+        state = await self.roster.ask(app, kind, self.ledger.now_s, gpus, hold=hold)
+        if state is None:
+            if self.end is not None and self.agents[app].gone:
+                self.end(app)
+        elif update and app in self.ledger.active:
+            self._heard(app, state)

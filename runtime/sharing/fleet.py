@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
 from ...errors import RunError
 from ...simulator.sharing.world import SharingWorld
+from .documents import to_document
 from .options import RunOptions
 
 __all__ = ["AgentFleet"]
@@ -26,7 +26,7 @@ START_S = 60.0
 
 
 class AgentFleet:
-    """One process for each app; a context manager that leaves none behind.
+    """One process for each of some apps; a context manager that leaves none behind.
 
     Parameters
     ----------
@@ -40,15 +40,22 @@ class AgentFleet:
         Where the arbiter listens.
     gone : callable
         ``gone(app, how)``, called on a thread of its own when an agent's process has ended.
+    apps : sequence of int, optional
+        Which apps to start agents for; by default all.
     """
 
     def __init__(
-        self, world: SharingWorld, options: RunOptions, folder: Path, port: int, gone: Callable[[int, str], None]
-    ) -> None:
+        self, world: SharingWorld, options: RunOptions, folder: Path, port: int, gone: Callable[[int, str], None],
+        apps: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
         self.folder, self.gone = folder, gone
-        self.task = folder / "task.pickle"
-        self.task.write_bytes(pickle.dumps((world, options, str(folder), port)))
-        self.n_apps = len(world.apps)
+        self.apps = tuple(range(len(world.apps)) if apps is None else apps)
+        task = {
+            "world": to_document(world), "options": to_document(options), "folder": str(folder), "port": port,
+            "apps": self.apps,
+        }  # fmt: skip
+        self.task = folder / "task.json"
+        self.task.write_text(json.dumps(task))
         self.pids: dict[int, int] = {}
         self._lifeline: list[int] = []
         self._nursery: subprocess.Popen[bytes] | None = None

@@ -31,6 +31,7 @@ class _Book:
     gpus: set[int] = field(default_factory=set[int])
     attained_s: float = 0.0
     started: float = math.nan
+    placed: list[int] = field(default_factory=lambda: [0, 0, 0, 0])  # allocations of its jobs, by `Level`
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Ledger:
 
     def __init__(self, world: SharingWorld, policy: Policy) -> None:
         self.world, self.policy, self.cluster = world, policy, world.cluster
+        self.apps = list(world.apps)  # more may come than the world knew of
         self.now_s = 0.0
         self.active: dict[int, _Book] = {}
         self.records: dict[int, AppRecord] = {}
@@ -93,6 +95,10 @@ class Ledger:
             self.leave(app, completed=True)
             return
         book = self.active[app]
+        had = {j.job: j.gpus for j in book.state.jobs} if state.phase == book.state.phase else {}
+        for j in state.jobs:
+            if j.gpus and j.gpus != had.get(j.job, ()):
+                book.placed[self.cluster.level(j.gpus)] += 1
         book.state = state
         self.take(app, book.gpus.difference(g for j in state.jobs for g in j.gpus))
 
@@ -102,7 +108,7 @@ class Ledger:
         self.take(app, set(book.gpus))
         del self.active[app]
         self.records[app] = AppRecord(
-            app, book.started, self.now_s, completed, book.attained_s, self._contention(app, book)
+            app, book.started, self.now_s, completed, book.attained_s, self._contention(app, book), tuple(book.placed)
         )
 
     def switch(self, machine: int, *, up: bool) -> set[int]:
@@ -144,6 +150,24 @@ class Ledger:
     def _bound(self, lease: tuple[float, int, tuple[int, ...]]) -> set[int]:
         return {g for g in lease[2] if self._lease[g] == lease[1] and self.owner[g] >= 0}
 
+    def leased_until(self, app: int) -> float | None:
+        """When the first lease of an app's GPUs is over; None if none runs."""
+        mine = self.active[app].gpus
+        return min((lease[0] for lease in self._leases if self._bound(lease) & mine), default=None)
+
+    def mirror(self, app: int, held: Iterable[int], lapsed: Iterable[int]) -> None:
+        """GPUs of an app as another arbiter gave them."""
+        book, over = self.active[app], set(lapsed)
+        gpus = over.union(held)
+        self.take(app, book.gpus - gpus)
+        for other, theirs in self.active.items():
+            if other != app and theirs.gpus & gpus:
+                self.take(other, theirs.gpus & gpus)
+        book.gpus |= gpus
+        for g in gpus:
+            self.owner[g] = app
+        self.lapsed = (self.lapsed - gpus) | over
+
     def offered(self) -> list[int]:
         """GPUs that are free or whose lease is over."""
         free = {g for g, owner in enumerate(self.owner) if owner < 0 and g not in self.down}
@@ -158,7 +182,7 @@ class Ledger:
             If the policy fails, or gives what is not on offer or to whom is not there.
         """
         offered, lapsed = self.offered(), sorted(self.lapsed)
-        views = [self._view(app, book) for app, book in sorted(self.active.items())]
+        views = [self.view(app) for app in sorted(self.active)]
         try:
             given = dict(self.policy.assign(self.cluster, offered, views))
         except Exception as error:
@@ -205,12 +229,14 @@ class Ledger:
         book.since = self.now_s
 
     def _contention(self, app: int, book: _Book) -> float:
-        lived = self.now_s - self.world.apps[app].arrival_s
+        lived = self.now_s - self.apps[app].arrival_s
         return (self._integral - book.integral) / lived if lived > 0 else float(max(len(self.active), 1))
 
-    def _view(self, app: int, book: _Book) -> AppView:
+    def view(self, app: int) -> AppView:
+        """What the policy is told of an app."""
+        book = self.active[app]
         self._account(book)
-        spec, phase = self.world.apps[app], book.state.phase
+        spec, phase = self.apps[app], book.state.phase
         jobs = tuple(
             RunningJob(j.job, j.left_s, spec.cap(phase, j.job), spec.jobs[j.job].gang, j.gpus) for j in book.state.jobs
         )

@@ -16,14 +16,15 @@ from .messages import Command
 
 __all__ = ["Link"]
 
-TRIES = 5
 WAIT_S = 0.1
+"""Between tries to reach an arbiter that does not answer, real seconds."""
 
 
 class Link:
     """To the arbiter on this machine.
 
-    When it does not answer any more, the agent ends: it says so on standard error, with exit code 3.
+    An arbiter that is away may come back: training goes on, and what there is to say waits. When it stays away, or
+    gives this agent up, the agent ends: it says so on standard error, with exit code 3.
 
     Parameters
     ----------
@@ -33,10 +34,12 @@ class Link:
         Number of the agent's app.
     name : str
         What the app is called.
+    orphan_s : float
+        For how long to try to reach the arbiter, real seconds.
     """
 
-    def __init__(self, port: int, app: int, name: str) -> None:
-        self.port, self.app, self.name = port, app, name
+    def __init__(self, port: int, app: int, name: str, orphan_s: float) -> None:
+        self.port, self.app, self.name, self.orphan_s = port, app, name, orphan_s
         self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._out = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
@@ -59,7 +62,8 @@ class Link:
 
     def _request(self, connection: http.client.HTTPConnection, method: str, what: str, body: str | None) -> bytes:
         status, said, why = 0, b"", ""
-        for _ in range(TRIES):
+        until = time.monotonic() + self.orphan_s
+        while True:
             try:
                 connection.request(method, f"/apps/{self.app}/{what}", body, {"Content-Type": "application/json"})
                 response = connection.getresponse()
@@ -68,11 +72,13 @@ class Link:
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 why = str(error) or type(error).__name__
+                if time.monotonic() >= until:
+                    break
                 time.sleep(WAIT_S)
         if status == 200:
             return said
         if status == 0:
-            self._end(f"the arbiter at 127.0.0.1:{self.port} does not answer: {why}")
+            self._end(f"the arbiter at 127.0.0.1:{self.port} does not answer, tried for {self.orphan_s:g} s: {why}")
         self._end(f"the arbiter refused {what!r}: {status} {_detail(said)}")
         return b""  # not reached
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Answer", "Command", "Hello", "JobState", "Kind", "Pause", "State"]
+__all__ = ["Answer", "Command", "Gone", "Hello", "JobState", "Kind", "Pause", "PodGone", "Report", "State", "ViewAsked"]
 
 Kind = Literal["wait", "begin", "report", "release", "divide", "resume"]
 
@@ -28,6 +28,18 @@ class Hello(_Message):
 
     app: str
     step_s: float = Field(gt=0)
+
+
+class Gone(_Message):
+    """An agent's process has ended.
+
+    Parameters
+    ----------
+    why : str
+        How.
+    """
+
+    why: str = Field(min_length=1, max_length=1000)
 
 
 class Command(_Message):
@@ -65,6 +77,42 @@ class JobState(_Message):
     job: int = Field(ge=0)
     left_s: float = Field(ge=0)
     gpus: tuple[int, ...] = ()
+
+
+class Left(_Message):
+    """GPU seconds that are left of a job."""
+
+    job: int = Field(ge=0)
+    left_s: float = Field(ge=0)
+
+
+class Report(_Message):
+    """What an agent tells the extender of its app.
+
+    Parameters
+    ----------
+    phase : int
+        The phase that it is in.
+    jobs : tuple of Left
+        Its jobs that are not done.
+    """
+
+    phase: int = Field(default=0, ge=0)
+    jobs: tuple[Left, ...]
+
+
+class ViewAsked(_Message):
+    """What the exported plugin asks of an app: its number there, and the GPUs that it keeps and that are on offer."""
+
+    number: int = Field(ge=0)
+    held: tuple[int, ...] = ()
+    lapsed: tuple[int, ...] = ()
+
+
+class PodGone(_Message):
+    """A pod, by namespace/name, has ended."""
+
+    pod: str = Field(min_length=1)
 
 
 class Pause(_Message):

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import signal
 import socket
 import sys
 import traceback
 from pathlib import Path
 
+from ...simulator.sharing.world import SharingWorld
 from ..worker import die_with_parent
+from .documents import from_document
+from .options import RunOptions
 
 __all__ = ["main"]
 
@@ -23,8 +25,10 @@ __all__ = ["main"]
 def main(arguments: list[str]) -> None:
     """Fork the agents and wait for them."""
     descriptor, lifeline, parent = (int(a) for a in arguments[:3])
-    with Path(arguments[3]).open("rb") as file:
-        world, options, folder, port = pickle.load(file)  # written by our own parent
+    task = json.loads(Path(arguments[3]).read_text())
+    world = from_document(SharingWorld, task["world"], "world")
+    options = from_document(RunOptions, task["options"], "options")
+    folder, port = task["folder"], task["port"]
     import torch
 
     from .agent import agent
@@ -32,7 +36,7 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
     me = os.getpid()
     agents: dict[int, int] = {}
-    for index in range(len(world.apps)):
+    for index in task["apps"]:
         pid = os.fork()
         if pid == 0:
             os.close(descriptor)

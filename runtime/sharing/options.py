@@ -34,6 +34,8 @@ class RunOptions:
         Where checkpoints are kept; by default in a temporary folder, gone after the run.
     answer_s : float
         An agent that does not answer for so long is ended and counts as gone.
+    orphan_s : float
+        For how long agents train on without an arbiter, and wait for it, before they end.
     patience : float
         The run is given up when it takes so many times as long as simulated, plus 30 s.
 
@@ -49,10 +51,11 @@ class RunOptions:
     seed: int = 0
     folder: Path | None = None
     answer_s: float = 10.0
+    orphan_s: float = 30.0
     patience: float = 3.0
 
     def __post_init__(self) -> None:
-        for name in ("time_scale", "slot_steps", "slots_per_core", "answer_s", "patience"):
+        for name in ("time_scale", "slot_steps", "slots_per_core", "answer_s", "orphan_s", "patience"):
             value = getattr(self, name)
             if (
                 isinstance(value, bool)

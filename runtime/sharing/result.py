@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 
 import numpy as np
 
-from ...simulator.sharing.result import SharingResult
+from ...files import write_text
+from ...simulator.sharing.result import AppRecord, Grant, SharingResult
 from ...simulator.sharing.world import SharingWorld
-from .arbiter import Lost
+from .documents import from_document, read_document, to_text
 from .messages import Pause
 from .options import RunOptions
+from .roster import Lost
 
 __all__ = ["Measured", "RealSharing"]
 
@@ -47,6 +50,19 @@ class Measured:
         return float(np.median(found)) if found else float("nan")
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A `RealSharing` as it stands in a file."""
+
+    world: SharingWorld
+    policy: str
+    records: tuple[AppRecord, ...]
+    grants: tuple[Grant, ...]
+    options: RunOptions
+    measured: Measured
+    lost: tuple[Lost, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class RealSharing(SharingResult):
     """A `SharingResult` in the world's seconds, measured.
@@ -72,6 +88,35 @@ class RealSharing(SharingResult):
         """Put together."""
         columns = {f.name: getattr(result, f.name) for f in fields(SharingResult)}
         return cls(**columns, options=options, measured=measured, lost=tuple(lost))
+
+    def save(self, path: Path | str) -> Path:
+        """Write all of it to a JSON file.
+
+        Raises
+        ------
+        InputError
+            If nothing can be written there.
+        """
+        columns = (self.start, self.finish, self.completed, self.gpu_seconds, self.contention, self.placed)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        records = tuple(
+            AppRecord(k, a, b, done, gpu, n, tuple(where)) for k, (a, b, done, gpu, n, where) in enumerate(rows)
+        )
+        kept = _Kept(self.world, self.policy, records, self.grants, self.options, self.measured, self.lost)
+        return write_text(path, to_text(kept))
+
+    @classmethod
+    def load(cls, path: Path | str) -> RealSharing:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        InputError
+            If it cannot be read, or is something else.
+        """
+        kept = from_document(_Kept, read_document(path), str(path))
+        result = SharingResult.of(kept.world, kept.policy, {r.app: r for r in kept.records}, kept.grants)
+        return cls.from_run(result, kept.options, kept.measured, kept.lost)
 
     def measured_world(self) -> SharingWorld:
         """The world with the times of checkpoint and container that were measured: what to simulate.

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryContains=false
 import asyncio
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
-from ...errors import InputError, RunError
+from ...errors import InputError
 from ...simulator.sharing.policy import Policy
-from ...simulator.sharing.result import SharingResult
 from ...simulator.sharing.world import SharingWorld
-from ..assignment import usable_cores
 from .arbiter import Arbiter
+from .choice import PolicyChoice
+from .conduct import conduct, rehearse, result_of, time_limit
 from .fleet import AgentFleet
 from .options import RunOptions, check_slots
-from .result import Measured, RealSharing
-from .service import check_installed, listen, serve_until
+from .remote import ArbiterProcess
+from .result import RealSharing
+from .service import check_installed, listen
+from .serving import Task
 
 __all__ = ["run_sharing"]
 
-LOAD = 0.7
-"""Share of the cores that training on all slots may need: the rest is for talking and for the machine's own life."""
+READY_S = 60.0
 
 
 def run_sharing(
-    world: SharingWorld, policy: Policy, *, time_scale: float = 60.0, slot_steps: float = 40.0,
+    world: SharingWorld, policy: Policy | PolicyChoice, *, time_scale: float = 60.0, slot_steps: float = 40.0,
     slots_per_core: int = 2, seed: int = 0, folder: Path | str | None = None, answer_s: float = 10.0,
-    patience: float = 3.0,
+    patience: float = 3.0, arbiter: Literal["thread", "process"] = "thread", restarts: int = 1,
 ) -> RealSharing:  # fmt: skip
     """Run a world's apps for real, under the very policy object that the simulator drives.
 
@@ -39,12 +45,16 @@ def run_sharing(
     ----------
     world : SharingWorld
         Cluster, apps, leases, what a change of GPUs costs, what fails.
-    policy : Policy
+    policy : Policy or PolicyChoice
         Who gets GPUs.
     time_scale : float
         Seconds of the world that pass in a real one.
     slot_steps, slots_per_core, seed, folder, answer_s, patience
         See `RunOptions`.
+    arbiter : {"thread", "process"}
+        Where the arbiter lives: in this process, or in one of its own, which makes its policy by a `PolicyChoice`.
+    restarts : int
+        How often an arbiter's process that something kills is started again; agents train on meanwhile.
 
     Raises
     ------
@@ -52,37 +62,42 @@ def run_sharing(
         If torch, FastAPI or uvicorn are missing, the cluster has more GPUs than slots here, the cores are too slow for
         them, or the world does not end under this policy.
     RunError
-        If the policy fails, agents cannot be started, or the run takes too long.
+        If the policy fails, agents cannot be started, the arbiter is killed, or the run takes too long.
     """
     options = RunOptions(
-        time_scale, slot_steps, slots_per_core, seed, Path(folder) if folder is not None else None, answer_s, patience
-    )
+        time_scale, slot_steps, slots_per_core, seed, Path(folder) if folder is not None else None, answer_s,
+        patience=patience,
+    )  # fmt: skip
+    if arbiter not in ("thread", "process"):
+        raise InputError(f"run_sharing: arbiter: expected thread or process (got {arbiter!r})")
+    if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0:
+        raise InputError(f"run_sharing: restarts: expected an integer >= 0 (got {restarts!r})")
     check_installed()
     check_slots(world, options)
-    expected = _rehearse(world, policy)
-    limit_s = expected.makespan_s / time_scale * patience + 30.0
+    run: Callable[[Path], RealSharing]
+    if arbiter == "thread":
+        made = policy.make() if isinstance(policy, PolicyChoice) else policy
+        limit_s = time_limit(rehearse(world, made), options)
+        run = partial(_in_thread, world, made, options, limit_s)
+    elif isinstance(policy, PolicyChoice):
+        policy.make()  # what is wrong with it is said before anything starts
+        run = partial(_in_process, Task(world, policy, options), restarts)
+    else:
+        raise InputError(
+            f"run_sharing: policy: an arbiter's own process makes its policy by name; give PolicyChoice(name, options) "
+            f"(got a {type(policy).__name__})"
+        )
     if options.folder is None:
         with TemporaryDirectory(prefix="meshwright-sharing-") as temporary:
-            return _run(world, policy, options, Path(temporary), limit_s)
+            return run(Path(temporary))
     if options.folder.exists() and any(options.folder.iterdir()):
         raise InputError(f"run_sharing: folder: {options.folder} is not empty; checkpoints in it would be resumed")
     options.folder.mkdir(parents=True, exist_ok=True)
-    return _run(world, policy, options, options.folder, limit_s)
+    return run(options.folder)
 
 
-def _rehearse(world: SharingWorld, policy: Policy) -> SharingResult:
-    """Simulate first: a world that does not end is refused, compiled parts of the policy are warm, and it is known how
-    long to wait. The policy forgets it."""
-    from ...simulator.sharing.reference import simulate_reference
-
-    result = simulate_reference(world, policy)
-    begin = getattr(policy, "begin", None)
-    if begin is not None:
-        begin()
-    return result
-
-
-def _run(world: SharingWorld, policy: Policy, options: RunOptions, folder: Path, limit_s: float) -> RealSharing:
+def _in_thread(world: SharingWorld, policy: Policy, options: RunOptions, limit_s: float, folder: Path) -> RealSharing:
+    """The arbiter on a thread of this process."""
     listener = listen()
     loop = asyncio.new_event_loop()
 
@@ -95,15 +110,15 @@ def _run(world: SharingWorld, policy: Policy, options: RunOptions, folder: Path,
     failures: list[BaseException] = []
     over = threading.Event()
 
-    def conduct() -> None:
+    def work() -> None:
         try:
-            loop.run_until_complete(serve_until(arbiter, listener, _conduct(arbiter, limit_s)))
+            loop.run_until_complete(conduct(arbiter, listener, limit_s, ready_s=READY_S))
         except BaseException as error:
             failures.append(error)
         finally:
             over.set()
 
-    thread = threading.Thread(target=conduct, daemon=True, name="arbiter")
+    thread = threading.Thread(target=work, daemon=True, name="arbiter")
     try:
         with fleet:
             thread.start()
@@ -118,42 +133,17 @@ def _run(world: SharingWorld, policy: Policy, options: RunOptions, folder: Path,
         listener.close()
     if failures:
         raise failures[0]
-    return _result(arbiter, policy, options)
+    return result_of(arbiter, policy)
 
 
-async def _conduct(arbiter: Arbiter, limit_s: float) -> None:
+def _in_process(task: Task, restarts: int, folder: Path) -> RealSharing:
+    """The arbiter in a process of its own; agents are this one's."""
+    listener = listen()
     try:
-        await asyncio.wait_for(arbiter.ready(), limit_s)
-        _check_agents(arbiter)
-        await asyncio.wait_for(arbiter.run(), limit_s)
-    except TimeoutError:
-        running = [arbiter.world.apps[a].name for a in sorted(arbiter.ledger.active)]
-        raise RunError(
-            f"run_sharing: not over after {limit_s:.0f} s of real time; apps in the cluster: {', '.join(running)}; "
-            "raise patience, or leave the machine more time (lower slot_steps)"
-        ) from None
-
-
-def _check_agents(arbiter: Arbiter) -> None:
-    for app, agent in zip(arbiter.world.apps, arbiter.agents, strict=True):
-        if agent.gone:
-            raise RunError(f"run_sharing: agent of app {app.name!r} did not start: {agent.gone}")
-    step_s = sorted(a.hello.step_s for a in arbiter.agents if a.hello)[len(arbiter.agents) // 2]
-    slots, cores = arbiter.world.cluster.n_gpus, len(usable_cores())
-    need = slots * arbiter.options.slot_steps * step_s
-    if need > LOAD * cores:
-        raise InputError(
-            f"run_sharing: {slots} slots of {arbiter.options.slot_steps:g} steps/s of {step_s * 1e3:.2g} ms need "
-            f"{need:.2g} cores, {LOAD:.0%} of {cores} are there; lower slot_steps to "
-            f"{LOAD * cores / (slots * step_s):.3g}"
-        )
-
-
-def _result(arbiter: Arbiter, policy: Policy, options: RunOptions) -> RealSharing:
-    last = [a.last for a in arbiter.agents if a.last is not None and a.last.over]
-    measured = Measured(
-        tuple(p for state in last for p in state.pauses), max((s.behind_s for s in last), default=0.0),
-        sum(s.steps for s in last), arbiter.rounds, arbiter.longest_round_s,
-    )  # fmt: skip
-    result = SharingResult.of(arbiter.world, policy.name, arbiter.ledger.records, arbiter.ledger.granted)
-    return RealSharing.from_run(result, options, measured, arbiter.lost)
+        with (
+            ArbiterProcess(task, listener, folder, restarts) as arbiter,
+            AgentFleet(task.world, task.options, folder, arbiter.port, arbiter.gone),
+        ):
+            return arbiter.wait()
+    finally:
+        listener.close()

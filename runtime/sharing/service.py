@@ -2,11 +2,16 @@
 
 ===========================  =======================================================================
 ``POST /apps/{app}/hello``   an agent is ready
-``GET /apps/{app}/command``  the next command after number ``after``; kept open until there is one
+``GET /apps/{app}/command``  the next command after number ``after``; kept open until there is one. An agent whose
+                             connection breaks here, and who is not back soon, is gone
 ``POST /apps/{app}/answer``  the answer to a command
 ``POST /apps/{app}/state``   an app arrives, or jobs of it have ended
+``POST /apps/{app}/gone``    whoever started an agent says that its process has ended, and how
+``GET /world``               the world and how it is run: what an agent is started with
 ``GET /``                    who has which GPU, for people
 ===========================  =======================================================================
+
+Status 404: no such app. 409: not this app's agent. 410: the arbiter has given this agent up; it has to end.
 """
 
 from __future__ import annotations
@@ -18,7 +23,8 @@ from typing import Any
 
 from ...errors import InputError
 from .arbiter import Arbiter
-from .messages import Answer, Hello, State
+from .documents import to_document
+from .messages import Answer, Gone, Hello, State
 
 __all__ = ["application", "check_installed", "listen", "serve_until"]
 
@@ -36,8 +42,8 @@ def check_installed() -> None:
         raise InputError(f"run_sharing: {' and '.join(missing)} not installed; pip install 'meshwright[serve,torch]'")
 
 
-def listen(port: int = 0) -> socket.socket:
-    """A socket of the loopback device; port 0 takes any that is free.
+def listen(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
+    """A socket that listens, of the loopback device unless told otherwise; port 0 takes any that is free.
 
     Raises
     ------
@@ -47,17 +53,18 @@ def listen(port: int = 0) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
+        listener.bind((host, port))
         listener.listen(1024)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise InputError(f"run_sharing: cannot listen on 127.0.0.1:{port}: {error}; choose another port") from None
+        raise InputError(f"run_sharing: cannot listen on {host}:{port}: {error}; choose another port") from None
     return listener
 
 
 def application(arbiter: Arbiter) -> Any:
     """The HTTP application around an arbiter."""
     from fastapi import FastAPI, HTTPException
+    from fastapi.responses import JSONResponse
 
     app = FastAPI(title="Meshwright arbiter", docs_url=None, redoc_url=None)
 
@@ -66,24 +73,52 @@ def application(arbiter: Arbiter) -> Any:
             raise HTTPException(404, f"app: there are {len(arbiter.agents)} (got {number})")
         return number
 
+    def wanted(number: int) -> int:
+        why = arbiter.agents[known(number)].gone
+        if why:
+            raise HTTPException(410, why)
+        return number
+
     # FastAPI reads the annotations: under `from __future__ import annotations` they must be names of this module.
     async def hello(number: int, message: Hello) -> dict[str, bool]:
         try:
-            arbiter.hello(known(number), message)
+            arbiter.hello(wanted(number), message)
         except InputError as error:
             raise HTTPException(409, str(error)) from None
         return {"ok": True}
 
-    async def command(number: int, after: int = 0) -> dict[str, Any]:
-        return (await arbiter.command(known(number), after)).model_dump()
+    async def command(request: Any) -> Any:
+        # A route of Starlette's own: it hands on the request, which knows when its caller has gone.
+        number, after = known(request.path_params["number"]), request.query_params.get("after", "0")
+        if not after.isdigit():
+            raise HTTPException(422, f"after: expected the number of a command (got {after[:40]!r})")
+        answer = asyncio.ensure_future(arbiter.roster.command(number, int(after)))
+        left = asyncio.ensure_future(_left(request))
+        await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+        left.cancel()
+        if not answer.done():
+            answer.cancel()
+            arbiter.roster.left(number)
+            return JSONResponse({})  # to nobody
+        told = answer.result()
+        if told is None:
+            raise HTTPException(410, arbiter.agents[number].gone)
+        return JSONResponse(told.model_dump())
 
     async def answer(number: int, message: Answer) -> dict[str, bool]:
-        arbiter.answered(known(number), message)
+        arbiter.answered(wanted(number), message)
         return {"ok": True}
 
     async def state(number: int, message: State) -> dict[str, bool]:
-        arbiter.happened(known(number), message)
+        arbiter.happened(wanted(number), message)
         return {"ok": True}
+
+    async def gone(number: int, message: Gone) -> dict[str, bool]:
+        arbiter.gone(known(number), message.why)
+        return {"ok": True}
+
+    async def world() -> dict[str, Any]:
+        return {"world": to_document(arbiter.world), "options": to_document(arbiter.options)}
 
     async def books() -> dict[str, Any]:
         ledger = arbiter.ledger
@@ -94,14 +129,23 @@ def application(arbiter: Arbiter) -> Any:
             "apps": {names[a]: sorted(book.gpus) for a, book in sorted(ledger.active.items())},
             "done": [names[a] for a in sorted(ledger.records)],
             "rounds": arbiter.rounds,
+            "awaited": [n for n, a in zip(names, arbiter.agents, strict=True) if not (a.hello or a.gone or a.polls)],
+            "lost": [str(lost) for lost in arbiter.lost],
         }
 
     app.post("/apps/{number}/hello")(hello)
-    app.get("/apps/{number}/command")(command)
+    app.add_route("/apps/{number:int}/command", command)
     app.post("/apps/{number}/answer")(answer)
     app.post("/apps/{number}/state")(state)
+    app.post("/apps/{number}/gone")(gone)
+    app.get("/world")(world)
     app.get("/")(books)
     return app
+
+
+async def _left(request: Any) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def serve_until(arbiter: Arbiter, listener: socket.socket, work: Any) -> None:

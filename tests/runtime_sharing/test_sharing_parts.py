@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from meshwright.errors import InputError, RunError
 from meshwright.runtime.sharing.arbiter import Arbiter
+from meshwright.runtime.sharing.conduct import check_agents
 from meshwright.runtime.sharing.ledger import Ledger
 from meshwright.runtime.sharing.link import Link
 from meshwright.runtime.sharing.messages import Hello, JobState, State
 from meshwright.runtime.sharing.meter import Meter
 from meshwright.runtime.sharing.options import RunOptions, check_slots, phase_steps, total_steps
-from meshwright.runtime.sharing.run import _check_agents, run_sharing
+from meshwright.runtime.sharing.run import run_sharing
 from meshwright.simulator.sharing import App, AppView, Job, SharedCluster, SharingWorld, baseline
 
 TWO = SharingWorld(SharedCluster.uniform(1, 2), (App.single("a", 0, 100, gpus=2), App.single("b", 5, 50)), lease_s=60.0)
@@ -175,7 +176,7 @@ def test_an_agent_without_arbiter_ends_with_a_line(
     monkeypatch.setattr("meshwright.runtime.sharing.link.os._exit", leave)
     monkeypatch.setattr("meshwright.runtime.sharing.link.WAIT_S", 0.0)
     with pytest.raises(SystemExit):
-        Link(1, 0, "lonely").say("state", arrived(0.0, 1.0))
+        Link(1, 0, "lonely", 0.0).say("state", arrived(0.0, 1.0))
     assert codes == [3]
     assert "agent of app 'lonely': the arbiter at 127.0.0.1:1 does not answer" in capsys.readouterr().err
 
@@ -206,7 +207,7 @@ def test_cores_that_are_too_slow_are_named_with_a_rate_that_works() -> None:
     for number, app in enumerate(TWO.apps):
         arbiter.agents[number].hello = Hello(app=app.name, step_s=1e-3)
     with pytest.raises(InputError, match=r"2 slots of 1e\+07 steps/s of 1 ms need 2e\+04 cores.* lower slot_steps to"):
-        _check_agents(arbiter)
+        check_agents(arbiter)
     arbiter.agents[1].gone = "killed by SIGKILL"
     with pytest.raises(RunError, match="agent of app 'b' did not start: killed by SIGKILL"):
-        _check_agents(arbiter)
+        check_agents(arbiter)

@@ -1,0 +1,132 @@
+"""`conduct`: a run from its first agent to its last app, in whichever process the arbiter lives."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import InputError, RunError
+from ...simulator.sharing.policy import Policy
+from ...simulator.sharing.result import SharingResult
+from ...simulator.sharing.world import SharingWorld
+from ..assignment import usable_cores
+from .arbiter import Arbiter
+from .comeback import resume
+from .messages import Hello
+from .options import RunOptions
+from .result import Measured, RealSharing
+from .service import serve_until
+
+__all__ = ["check_agents", "conduct", "forget", "rehearse", "result_of", "time_limit"]
+
+LOAD = 0.7
+"""Share of the cores that training on all slots may need: the rest is for talking and for the machine's own life."""
+
+
+def rehearse(world: SharingWorld, policy: Policy) -> SharingResult:
+    """Simulate first: a world that does not end is refused, compiled parts of the policy are warm, and it is known how
+    long to wait. The policy forgets it."""
+    from ...simulator.sharing.reference import simulate_reference
+
+    result = simulate_reference(world, policy)
+    forget(policy)
+    return result
+
+
+def forget(policy: Policy) -> None:
+    """A policy that remembers forgets: its world begins."""
+    begin = getattr(policy, "begin", None)
+    if begin is not None:
+        begin()
+
+
+def time_limit(expected: SharingResult, options: RunOptions) -> float:
+    """After how many real seconds a run is given up."""
+    return expected.makespan_s / options.time_scale * options.patience + 30.0
+
+
+async def conduct(
+    arbiter: Arbiter, listener: socket.socket, limit_s: float, *, lines: Sequence[dict[str, Any]] = (),
+    ready_s: float | None = None,
+) -> None:  # fmt: skip
+    """Serve agents until the last app has ended.
+
+    Parameters
+    ----------
+    arbiter : Arbiter
+        The arbiter.
+    listener : socket
+        Where agents find it.
+    limit_s : float
+        When to give up after the start, real seconds.
+    lines : sequence of dict
+        Of the journal of an arbiter that was killed, which this one goes on after.
+    ready_s : float, optional
+        How long to wait for agents to start; by default for ever.
+
+    Raises
+    ------
+    InputError
+        If the cores are too slow for the slots.
+    RunError
+        If an agent does not start, the policy fails, or time is up.
+    """
+
+    begun = any(line["op"] == "begin" for line in lines)
+
+    async def whole() -> None:
+        try:
+            if not begun:
+                for line in lines:
+                    if line["op"] == "hello":
+                        arbiter.roster.hello(line["app"], Hello.model_validate(line["hello"]))
+                async with asyncio.timeout(ready_s):
+                    await arbiter.ready()
+                check_agents(arbiter)
+                arbiter.begin()
+            async with asyncio.timeout(limit_s):
+                if begun:
+                    await resume(arbiter, lines)
+                await arbiter.run()
+        except TimeoutError:
+            missing = [x.name for x, a in zip(arbiter.world.apps, arbiter.agents, strict=True) if not a.hello]
+            if missing and not begun:
+                raise RunError(f"run_sharing: agents not there after {ready_s} s: {', '.join(missing)}") from None
+            running = [arbiter.world.apps[a].name for a in sorted(arbiter.ledger.active)]
+            raise RunError(
+                f"run_sharing: not over after {limit_s:.0f} s of real time; apps in the cluster: "
+                f"{', '.join(running) or 'none'}; raise patience, or leave the machine more time (lower slot_steps)"
+            ) from None
+
+    await serve_until(arbiter, listener, whole())
+
+
+def check_agents(arbiter: Arbiter) -> None:
+    """See that every agent started, and that the cores can do what the slots promise."""
+    for app, agent in zip(arbiter.world.apps, arbiter.agents, strict=True):
+        if agent.gone:
+            raise RunError(f"run_sharing: agent of app {app.name!r} did not start: {agent.gone}")
+    if not arbiter.agents:
+        return
+    step_s = sorted(a.hello.step_s for a in arbiter.agents if a.hello)[len(arbiter.agents) // 2]
+    slots, cores = arbiter.world.cluster.n_gpus, len(usable_cores())
+    need = slots * arbiter.options.slot_steps * step_s
+    if need > LOAD * cores:
+        raise InputError(
+            f"run_sharing: {slots} slots of {arbiter.options.slot_steps:g} steps/s of {step_s * 1e3:.2g} ms need "
+            f"{need:.2g} cores, {LOAD:.0%} of {cores} are there; lower slot_steps to "
+            f"{LOAD * cores / (slots * step_s):.3g}"
+        )
+
+
+def result_of(arbiter: Arbiter, policy: Policy) -> RealSharing:
+    """What came out."""
+    last = [a.last for a in arbiter.agents if a.last is not None and a.last.over]
+    measured = Measured(
+        tuple(p for state in last for p in state.pauses), max((s.behind_s for s in last), default=0.0),
+        sum(s.steps for s in last), arbiter.rounds, arbiter.longest_round_s,
+    )  # fmt: skip
+    result = SharingResult.of(arbiter.world, policy.name, arbiter.ledger.records, arbiter.ledger.granted)
+    return RealSharing.from_run(result, arbiter.options, measured, arbiter.lost)

@@ -1,0 +1,278 @@
+"""`Extender`: an arbiter for pods. kube-scheduler asks it on which nodes a pod fits; agents tell it how apps stand.
+
+It knows the books and the policies of `Ledger`, and no HTTP: `extending` is its service. Time is given by its caller,
+in seconds since it began.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from ...errors import InputError
+from ...simulator.sharing.agent import AppView
+from ...simulator.sharing.app import App
+from ...simulator.sharing.cluster import Machine, SharedCluster
+from ...simulator.sharing.split import RunningJob, split
+from ...simulator.sharing.world import SharingWorld
+from ...wording import dotted, short
+from .documents import from_document
+from .extender_task import ExtenderTask
+from .ledger import Ledger
+from .messages import JobState, Report, State
+from .pods import APP, GPU, ExtenderArgs
+
+__all__ = ["Extender"]
+
+LABEL = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+"""What Kubernetes takes as the value of a label."""
+
+
+class Extender:
+    """Who holds which GPUs until when, and which pods use them.
+
+    Parameters
+    ----------
+    task : ExtenderTask
+        Cluster, policy and lease.
+    decides : bool
+        Whether it is the arbiter; if not, another one is, and asks it for views.
+
+    Raises
+    ------
+    InputError
+        If the policy or the cluster cannot be, or two nodes have one name.
+    """
+
+    def __init__(self, task: ExtenderTask, *, decides: bool = True) -> None:
+        self.decides = decides
+        self.nodes = [m.node for m in task.machines]
+        twice = [name for name, count in Counter(self.nodes).items() if count > 1]
+        if twice:
+            raise InputError(f"extender: two machines are node {twice[0]!r}; give each a name of its own")
+        self.cluster = SharedCluster(tuple(Machine(m.slots, m.gpus_per_slot, m.rack) for m in task.machines))
+        self.policy = task.choice.make()
+        self.ledger = Ledger(SharingWorld(self.cluster, (), lease_s=task.lease_s), self.policy)
+        self.numbers: dict[str, int] = {}  # apps in the cluster; numbers are not used again
+        self.pods: dict[str, tuple[str, str, int]] = {}  # pod -> app, node, GPUs
+
+    # ---- agents
+
+    def register(self, document: Any, now_s: float) -> int:
+        """An app arrives; its number.
+
+        Parameters
+        ----------
+        document : Any
+            An `App`; its arrival is now, whatever it says.
+        now_s : float
+            The instant.
+
+        Raises
+        ------
+        InputError
+            If it is no app, one of its name is there, or a gang is larger than the cluster.
+        """
+        if isinstance(document, dict):
+            document = {**cast("dict[str, Any]", document), "arrival_s": now_s}
+        app = from_document(App, document, "app")
+        if not LABEL.fullmatch(app.name):
+            raise InputError(
+                f"app: name: pods carry it as a label: up to 63 letters, digits, '-', '_' and '.', with a letter or "
+                f"digit at both ends (got {short(app.name)})"
+            )
+        if app.name in self.numbers:
+            raise InputError(f"app: there is one called {app.name!r}; end that one first, or take another name")
+        SharingWorld(self.cluster, (app,))  # it checks gangs
+        number = len(self.ledger.apps)
+        self.ledger.apps.append(app)
+        self.numbers[app.name] = number
+        first = app.phases[0]
+        works = zip(first.jobs, first.iterations, strict=True)
+        jobs = tuple(JobState(job=j, left_s=n * app.jobs[j].iteration_s) for j, n in works)
+        self.ledger.arrive(number, State(at_s=now_s, phase=0, jobs=jobs))
+        self.decide(now_s)
+        return number
+
+    def report(self, name: str, report: Report, now_s: float) -> None:
+        """An agent says how its app stands: the phase, and the work that is left of each job.
+
+        Raises
+        ------
+        InputError
+            If there is no such app, phase or job.
+        """
+        number = self._number(name)
+        app = self.ledger.apps[number]
+        if report.phase >= len(app.phases):
+            raise InputError(f"app {name!r}: phase: there are {len(app.phases)} (got {report.phase})")
+        known = app.phases[report.phase].jobs
+        unknown = [j.job for j in report.jobs if j.job not in known]
+        if unknown or len({j.job for j in report.jobs}) < len(report.jobs):
+            raise InputError(
+                f"app {name!r}: jobs: phase {report.phase} has {list(known)}, each once (got "
+                f"{[j.job for j in report.jobs]})"
+            )
+        if not report.jobs:
+            raise InputError(f"app {name!r}: jobs: expected what is left of at least one; an app that is done leaves")
+        self.ledger.advance(now_s)
+        left = tuple(JobState(job=j.job, left_s=j.left_s) for j in report.jobs)
+        self._divide(number, State(at_s=now_s, phase=report.phase, jobs=left))
+        self.decide(now_s)
+
+    def leave(self, name: str, now_s: float, *, completed: bool = True) -> None:
+        """An app is done, or given up: its GPUs are free.
+
+        Raises
+        ------
+        InputError
+            If there is no such app.
+        """
+        number = self._number(name)
+        self.ledger.advance(now_s)
+        self.ledger.leave(number, completed=completed)
+        del self.numbers[name]
+        self.pods = {pod: use for pod, use in self.pods.items() if use[0] != name}
+        self.decide(now_s)
+
+    def standing(self, name: str) -> dict[str, Any]:
+        """What an agent is told: GPUs of each of its jobs by node, and when the first lease is over.
+
+        Raises
+        ------
+        InputError
+            If there is no such app.
+        """
+        number = self._number(name)
+        book = self.ledger.active[number]
+        jobs = {str(j.job): dict(self._by_node(j.gpus)) for j in book.state.jobs if j.gpus}
+        return {"nodes": dict(self._by_node(book.gpus)), "jobs": jobs, "until_s": self.ledger.leased_until(number)}
+
+    def view(self, name: str, number: int, held: Sequence[int], lapsed: Sequence[int], now_s: float) -> AppView:
+        """What another arbiter's policy is told of an app, whose GPUs that arbiter says: `estimates` of the plugin.
+
+        Raises
+        ------
+        InputError
+            If there is no such app, or no such GPU.
+        """
+        mine = self._number(name)
+        gpus = [*held, *lapsed]
+        if len(set(gpus)) < len(gpus) or not all(0 <= g < self.cluster.n_gpus for g in gpus):
+            raise InputError(f"app {name!r}: expected different GPUs below {self.cluster.n_gpus} (got {short(gpus)})")
+        self.ledger.advance(now_s)
+        self.ledger.mirror(mine, held, lapsed)
+        self._divide(mine, self.ledger.active[mine].state)
+        return replace(self.ledger.view(mine), index=number, held=tuple(held), lapsed=tuple(lapsed))
+
+    # ---- decisions
+
+    def decide(self, now_s: float) -> None:
+        """Offer what is free, and what leases are over, to the apps."""
+        ledger = self.ledger
+        if self.decides:
+            ledger.lapse(now_s)
+        ledger.advance(now_s)
+        if not self.decides or not ledger.active or not ledger.offered():
+            return
+        for number in ledger.decide().given:
+            self._divide(number, ledger.active[number].state)
+
+    def _divide(self, number: int, state: State) -> None:
+        """An app's GPUs over its jobs, as the simulator divides them; what none can use goes back."""
+        app, world = self.ledger.apps[number], self.ledger.world
+        gpus = self.ledger.active[number].gpus
+        jobs = [
+            RunningJob(
+                j.job, j.left_s, app.cap(state.phase, j.job), app.jobs[j.job].gang,
+                tuple(g for g in j.gpus if g in gpus),
+            )
+            for j in state.jobs
+        ]  # fmt: skip
+        shares = split(self.cluster, sorted(gpus), jobs, app.slowdown, world.checkpoint_s + world.container_s)
+        told = tuple(JobState(job=j.job, left_s=j.left_s, gpus=shares[j.job]) for j in state.jobs)
+        self.ledger.update(number, State(at_s=self.ledger.now_s, phase=state.phase, jobs=told))
+
+    # ---- pods
+
+    def filter(self, arguments: Any, now_s: float) -> dict[str, Any]:
+        """kube-scheduler's question on which nodes a pod fits (ExtenderArgs → ExtenderFilterResult).
+
+        A pod fits where its app holds so many GPUs that no other pod of it uses. kube-scheduler is told one node, so
+        that it is known which.
+        """
+        try:
+            asked = ExtenderArgs.model_validate(arguments)
+            pod, nodes, n = asked.pod, asked.nodenames, asked.pod.gpus
+        except ValidationError as error:
+            first = error.errors()[0]
+            return _error(
+                f"expected ExtenderArgs: {dotted(first['loc'])}: {first['msg']} (got {short(first['input'])})"
+            )
+        except ValueError as error:
+            return _error(f"expected ExtenderArgs: limits of {GPU}: {error}")
+        app = pod.app
+        if not self.decides:
+            return _error("this service answers views only: ask the plugin")
+        if app is None:
+            return _refused(nodes, f"the pod has no label {APP}")
+        if app not in self.numbers:
+            return _refused(nodes, f"no agent has registered app {short(app)}")
+        self.decide(now_s)
+        free = self._by_node(self.ledger.active[self.numbers[app]].gpus)
+        for other, (owner, node, gpus) in self.pods.items():
+            if owner == app and other != pod.name:
+                free[node] -= gpus
+        fits = [node for node in nodes if free[node] >= n]
+        if not fits:
+            return _refused(nodes, f"app {app} holds too few GPUs here")
+        best = max(fits, key=lambda node: free[node])
+        self.pods[pod.name] = (app, best, n)
+        others = [node for node in nodes if node != best]
+        return _refused(others, f"app {app} is to use {best}") | {"nodenames": [best]}
+
+    def pod_gone(self, name: str) -> None:
+        """A pod, by namespace/name, has ended.
+
+        Raises
+        ------
+        InputError
+            If it was never placed.
+        """
+        if name not in self.pods:
+            raise InputError(f"pod {name!r}: was never placed, or has ended before")
+        del self.pods[name]
+
+    def lapsed(self, now_s: float) -> list[str]:
+        """Pods that use more of a node than their app holds there by now: to be saved and deleted."""
+        self.decide(now_s)
+        used: Counter[tuple[str, str]] = Counter()
+        found: list[str] = []
+        for pod, (app, node, gpus) in self.pods.items():
+            used[app, node] += gpus
+            if used[app, node] > self._by_node(self.ledger.active[self.numbers[app]].gpus)[node]:
+                found.append(pod)
+        return found
+
+    def _by_node(self, gpus: Sequence[int] | set[int]) -> Counter[str]:
+        machine = self.cluster.machine_of
+        return Counter(self.nodes[int(machine[g])] for g in sorted(gpus))
+
+    def _number(self, name: str) -> int:
+        if name not in self.numbers:
+            there = ", ".join(list(self.numbers)[:20]) or "none"
+            raise InputError(f"app {name!r}: not registered; in the cluster: {there}")
+        return self.numbers[name]
+
+
+def _refused(nodes: Sequence[str], why: str) -> dict[str, Any]:
+    return {"nodenames": [], "failedNodes": dict.fromkeys(nodes, why), "error": ""}
+
+
+def _error(why: str) -> dict[str, Any]:
+    return {"nodenames": [], "failedNodes": {}, "error": why}
