@@ -28,6 +28,7 @@ def export_world(
         On what is wrong on the command line or in the file.
     """
     from ..runtime.export.sharing import export_sharing, fit_of
+    from ..studies.worlds.sharing_build import in_file_words
     from ..studies.worlds.sharing_case import POLICIES
     from ..studies.worlds.sharing_file import load_world
     from ..wording import nearest
@@ -39,7 +40,10 @@ def export_world(
         hint = f"did you mean {near!r}?" if near else f"known: {', '.join(POLICIES)}"
         raise InputError(f"--policy: unknown sharing policy {name!r}; {hint}")
     made = loaded.policy(name)
-    paths = export_sharing(loaded.world, made, to, out, force=force, namespace=namespace, at_s=at_s)
+    try:
+        paths = export_sharing(loaded.world, made, to, out, force=force, namespace=namespace, at_s=at_s)
+    except InputError as error:
+        raise in_file_words(error) from None
     kept = "yes"
     if to != "scheduler-plugin":
         fit = fit_of(to, name, made.preempts, loaded.world.lease_s)

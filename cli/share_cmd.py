@@ -62,6 +62,7 @@ def share(
     from ..files import check_target
     from ..simulator.sharing import simulate
     from ..studies.worlds.sharing_bids import is_bids, load_bids
+    from ..studies.worlds.sharing_build import in_file_words
     from ..studies.worlds.sharing_file import load_world
     from .share_auction import print_auction
     from .share_timeline import check_timeline, write_timeline
@@ -100,7 +101,7 @@ def share(
             try:
                 results[name] = simulate(world, loaded.policy(name), engine=_engine(engine))
             except InputError as error:  # of an app that never ends
-                raise InputError(f"{file}: {str(error).replace('raise max_s', 'raise max_time')}") from None
+                raise InputError(f"{file}: {in_file_words(error)}") from None
     if out is not None:
         write(out, loaded, results)
     if timeline is not None:

@@ -14,7 +14,7 @@ from ...simulator.sharing import App, simulate
 from ...traces import ClusterLog
 from ...wording import dotted
 from ..outcome import Outcome
-from .sharing_build import apps_of, complaints, policy_of, world_of
+from .sharing_build import apps_of, complaints, in_file_words, policy_of, world_of
 from .sharing_case import SharingCase, SharingWorkloadCase
 from .sharing_logs import log_files, read_log, travelling
 from .sharing_measures import measures
@@ -77,7 +77,10 @@ class SharingStudyWorld:
     def evaluate(self, case: SharingCase, shared: SharingData) -> Outcome:
         """Simulate. `attainment` is the share of apps with ρ ≤ 1, `fair_share`: what questions ask for."""
         world = world_of(case, shared.apps(case))
-        found = measures(simulate(world, policy_of(case)))
+        try:
+            found = measures(simulate(world, policy_of(case)))
+        except InputError as error:
+            raise in_file_words(error) from None
         found["attainment"] = found["fair_share"]
         found["devices"] = float(world.cluster.n_gpus)
         notes = () if found["completed"] else ("no app was completed: nothing is known of ρ",)
@@ -108,7 +111,8 @@ def _read(case: SharingWorkloadCase | None, data: SharingData) -> None:
 def _placed(text: str) -> str:
     """An error with the field that it is about in front."""
     line = " ".join(text.split())
-    return line if line.startswith(("failures", "cluster", "apps")) else f"workload: {line.removeprefix('workload: ')}"
+    own = ("failures", "cluster", "apps", "app_failures", "machine_failures", "SharingWorld")
+    return line if line.startswith(own) else f"workload: {line.removeprefix('workload: ')}"
 
 
 WORLD = SharingStudyWorld()

@@ -30,10 +30,11 @@ from ...simulator.sharing import (
     workload1,
     workload2,
 )  # fmt: skip
+from ...simulator.sharing.world import SHORTEST_LEASE_S
 from .sharing_case import AppCase, SharedClusterCase, SharingCase, SharingWorkloadCase
 from .sharing_logs import Logs, logged_apps, read_log
 
-__all__ = ["apps_of", "cluster_of", "complaints", "policy_of", "world_of"]
+__all__ = ["apps_of", "cluster_of", "complaints", "in_file_words", "policy_of", "world_of"]
 
 Location = tuple[str | int, ...]
 PRESETS = {"themis-testbed": themis_testbed, "themis-168": themis_168, "themis-256": themis_256}
@@ -105,6 +106,11 @@ def policy_of(case: SharingCase, name: str = "") -> Policy:
     return baseline(name, case.lease, case.placement, case.seed)
 
 
+def in_file_words(error: InputError) -> InputError:
+    """An error of a simulation, of an app that never ends, that names the key of the file to change."""
+    return InputError(str(error).replace("raise max_s", "raise max_time"))
+
+
 def complaints(case: SharingCase) -> Iterator[tuple[Location, str]]:
     """What no field alone can tell is wrong: where, and what."""
     try:
@@ -112,6 +118,8 @@ def complaints(case: SharingCase) -> Iterator[tuple[Location, str]]:
     except InputError as error:
         yield ("cluster",), str(error)
         return
+    if case.lease < SHORTEST_LEASE_S:
+        yield ("lease",), f"expected {SHORTEST_LEASE_S:g} s or more (got {case.lease:g} s)"
     seen: set[str] = set()
     for a, app in enumerate(case.apps):
         if app.name in seen:
