@@ -25,7 +25,8 @@ __all__ = ["Decision", "Ledger"]
 class _Book:
     """An app in the cluster."""
 
-    integral: float  # of the number of apps, up to its arrival
+    arrived: float  # when the books knew of it: later than it arrived, by what messages take
+    integral: float  # of the number of apps, up to then
     since: float
     state: State
     gpus: set[int] = field(default_factory=set[int])
@@ -86,7 +87,7 @@ class Ledger:
     def arrive(self, app: int, state: State) -> None:
         """An app is there."""
         self.advance(state.at_s)
-        self.active[app] = _Book(self._integral, self.now_s, state)
+        self.active[app] = _Book(self.now_s, self._integral, self.now_s, state)
 
     def update(self, app: int, state: State) -> None:
         """An app says how it stands: what its jobs do not use goes back."""
@@ -108,7 +109,7 @@ class Ledger:
         self.take(app, set(book.gpus))
         del self.active[app]
         self.records[app] = AppRecord(
-            app, book.started, self.now_s, completed, book.attained_s, self._contention(app, book), tuple(book.placed)
+            app, book.started, self.now_s, completed, book.attained_s, self._contention(book), tuple(book.placed)
         )
 
     def switch(self, machine: int, *, up: bool) -> set[int]:
@@ -228,8 +229,8 @@ class Ledger:
         book.attained_s += len(book.gpus) * (self.now_s - book.since)
         book.since = self.now_s
 
-    def _contention(self, app: int, book: _Book) -> float:
-        lived = self.now_s - self.apps[app].arrival_s
+    def _contention(self, book: _Book) -> float:
+        lived = self.now_s - book.arrived
         return (self._integral - book.integral) / lived if lived > 0 else float(max(len(self.active), 1))
 
     def view(self, app: int) -> AppView:
@@ -242,6 +243,6 @@ class Ledger:
         )
         return AppView(
             app, spec, self.now_s, phase, jobs, tuple(sorted(book.gpus - self.lapsed)),
-            tuple(sorted(book.gpus & self.lapsed)), book.attained_s, self._contention(app, book), self.cluster.n_gpus,
+            tuple(sorted(book.gpus & self.lapsed)), book.attained_s, self._contention(book), self.cluster.n_gpus,
             self.world.convention,
         )  # fmt: skip

@@ -39,8 +39,8 @@ NEXT = {
     "3. `job.sh` shows what a job says.\n",
     "scheduler-plugin": "1. Write `estimates` in `extender.py`: what each app's agent says of itself.\n"
     "2. `python extender.py arbiter.json` beside a second kube-scheduler with `--config scheduler.yaml`.\n\n"
-    "Or let agents say it over HTTP: `python -m meshwright.runtime.sharing extend arbiter.json` answers kube-scheduler\n"
-    "in extender.py's place (`pip install 'meshwright[serve]'`; docs/sharing-run.md lists what agents send).\n",
+    "Or let agents say it over HTTP: `python -m meshwright.runtime.sharing extend arbiter.json` answers\n"
+    "kube-scheduler in extender.py's place (`pip install 'meshwright[serve]'`; docs/sharing-run.md lists what agents send).\n",
 }
 DECIDED = {
     "kueue": "Apply it after `queues.yaml`: each app's jobs wait in a ClusterQueue of its own, with just those GPUs.",
@@ -138,7 +138,7 @@ _STUB = (
     "It is a stub, and lacks four things that only your cluster can say:",
     "",
     "- `estimates`: the agents. Until it is written every decision raises NotImplementedError. With\n"
-    "  `extend arbiter.json --views-only` agents report to a service, and `extender.py arbiter.json URL` asks that one.",
+    "  `extend arbiter.json --views-only` agents report to a service, and `extender.py arbiter.json URL` asks it.",
     "- Eviction: when a lease is over `Arbiter.lapsed` names the pods; who deletes them, and has them save, is yours.",
     "- Ends: when a pod or an app is done, `Arbiter.used.pop(pod)` or `Arbiter.leave(app)`; nobody else tells it.",
     "- Which GPU of a node a pod gets: Kubernetes' device plugin chooses, the extender counts.",
