@@ -73,12 +73,11 @@ def test_a_lease_that_is_over_goes_to_who_had_least_and_names_the_pods_that_must
     extender.register(app("y", 8), 50.0)
     assert extender.lapsed(99.0) == []
     assert extender.standing("x")["until_s"] == 100.0
-    # y has had nothing: it takes both machines of four; x keeps two.
+    # y has had nothing: it takes the rack of six and two of the other machine; x keeps two.
     assert extender.lapsed(101.0) == ["default/x-0", "default/x-1"]
-    assert extender.standing("x")["nodes"] == {"machine-2": 2}
-    assert extender.standing("y") == {
-        "nodes": {"machine-0": 4, "machine-1": 4}, "jobs": {"0": {"machine-0": 4, "machine-1": 4}}, "until_s": 200.0,
-    }  # fmt: skip
+    assert extender.standing("x")["nodes"] == {"machine-0": 2}
+    theirs = {"machine-0": 2, "machine-1": 4, "machine-2": 2}
+    assert extender.standing("y") == {"nodes": theirs, "jobs": {"0": theirs}, "until_s": 200.0}
     assert extender.ledger.active[0].attained_s == 1000.0  # ten GPUs for a lease
     view = extender.ledger.view(1)
     assert view.contention == 2.0
@@ -218,7 +217,7 @@ def test_over_http(tmp_path: Path) -> None:
     assert answers[0][1]["until_s"] == 100.0
     assert answers[2][1]["nodenames"] == ["machine-0"]
     assert answers[6][1]["nodes"] == {}  # all is leased
-    assert answers[7][1]["nodes"] == {"machine-0": 4, "machine-1": 4}
+    assert answers[7][1]["nodes"] == {"machine-0": 2, "machine-1": 4, "machine-2": 2}
     assert answers[8][1] == {"pods": ["default/x-0"]}
     assert answers[11][1]["apps"].keys() == {"y"}
     assert answers[12][1]["detail"].startswith("body: no JSON")
@@ -265,12 +264,12 @@ def test_the_exported_plugin_asks_a_service_that_agents_report_to(tmp_path: Path
     httpx.post(f"{desk}/apps/x/report", json={"jobs": [{"job": 0, "left_s": 77.0}]}).raise_for_status()
     view = remote_views(desk)("x", 5, 0.0, (0, 1), (2,))
     assert (view.index, view.held, view.lapsed, view.jobs[0].left_s) == (5, (0, 1), (2,), 77.0)
-    assert view.contention == 2.0
+    assert 1.0 <= view.contention <= 2.0  # x was alone until y came
     assert "ask the plugin" in httpx.post(f"{desk}/filter", json=ask(pod("x-1", "x", 1))).json()["error"]
 
 
 def test_addresses_that_are_none_say_so() -> None:
     with pytest.raises(InputError, match=r"expected http://host:port \(got 'localhost'\)"):
         remote_views("localhost")
-    with pytest.raises(RunError, match="http://127.0.0.1:1 does not answer"):
+    with pytest.raises(RunError, match=r"http://127\.0\.0\.1:1 does not answer"):
         remote_views("http://127.0.0.1:1")("x", 0, 0.0, (), ())
