@@ -77,8 +77,8 @@ def test_a_lease_that_is_over_goes_to_who_had_least_and_names_the_pods_that_must
     assert extender.lapsed(101.0) == ["default/x-0", "default/x-1"]
     assert extender.standing("x")["nodes"] == {"machine-0": 2}
     theirs = {"machine-0": 2, "machine-1": 4, "machine-2": 2}
-    assert extender.standing("y") == {"nodes": theirs, "jobs": {"0": theirs}, "until_s": 200.0}
-    assert extender.ledger.active[0].attained_s == 1000.0  # ten GPUs for a lease
+    assert extender.standing("y") == {"nodes": theirs, "jobs": {"0": theirs}, "until_s": 201.0}  # from the decision on
+    assert extender.ledger.active[0].attained_s == 1010.0  # ten GPUs until the decision
     view = extender.ledger.view(1)
     assert view.contention == 2.0
     assert view.now_s == 101.0
