@@ -11,6 +11,8 @@ from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.planners.themis import Bid, Row, Themis
 from meshwright.simulator.sharing import App, SharedCluster, SharingWorld, baseline, simulate
+from meshwright.studies.worlds.sharing import WORLD
+from meshwright.studies.worlds.sharing_case import SharingCase
 
 RIGHT = {
     "cluster": "{machines: [{gpus: 4, count: 2}]}",
@@ -81,15 +83,11 @@ def test_an_app_that_does_not_end_names_the_key_to_raise(
     assert "app 'a': has not ended by 10 s under themis; raise max_time" in line
 
 
-def test_an_app_that_does_not_end_is_a_failed_point_of_a_study(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*_write(folder, "study", {"max_time": "10"}), "--jobs", "1"]) == 1
-    err = capsys.readouterr().err
-    assert "2 of 2 points failed" in err
-    assert "app 'a': has not ended by 10 s under themis; raise max_time" in err
-    assert "max_s" not in err
-    assert "Traceback" not in err
+def test_an_app_that_does_not_end_fails_its_point_of_a_study_in_the_files_words(tmp_path: Path) -> None:
+    apps = [{"name": "a", "jobs": [{"work": 100, "gpus": 2}]}]
+    case = SharingCase.model_validate({"cluster": {"devices": 8}, "apps": apps, "max_time": 10.0})
+    with pytest.raises(InputError, match="app 'a': has not ended by 10 s under themis; raise max_time"):
+        WORLD.evaluate(case, WORLD.share([case], tmp_path))
 
 
 CLUSTER = SharedCluster.uniform(2, 4)
