@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ...simulator.sharing.kernels_view import contention, last_job, left_of, phase_jobs, phase_left, phases_ahead
+from ...simulator.sharing.kernels_view import contention, job_works, last_job, phase_jobs, phase_left, phases_ahead
 from .bids import GRAIN, STARVED
 
 __all__ = ["agent_of", "best_first", "most_rows", "rho_of", "table_of", "whole_jobs", "worth_of"]
@@ -22,20 +22,15 @@ def worth_of(rho):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def agent_of(w, s, a, now):  # type: ignore[no-untyped-def]
     """What an app's estimates need, once for all rows: work, jobs and GPUs of a job in each phase, work of each job of
-    the present one, seconds since arrival, and T_id."""
+    the present one, seconds since arrival, T_id, GPUs of all jobs in each phase, and of each of the present one."""
     phases = phases_ahead(w, s, a)
     work, jobs, cap = np.empty(phases), np.empty(phases, np.int64), np.empty(phases, np.int64)
+    room = np.empty(phases, np.int64)
     for k in range(phases):
         work[k] = phase_left(w, s, a, k, now)
-        jobs[k], cap[k] = phase_jobs(w, s, a, k)
-    left = np.empty(jobs[0])
-    p = w.phases[a] + s.phase[a]
-    i = 0
-    for e in range(w.entries[p], w.entries[p + 1]):
-        if s.alive[e]:
-            left[i] = left_of(s, e, now)
-            i += 1
-    return work, jobs, cap, left, now - w.arrival[a], contention(w, s, a, now) * w.alone[a]
+        jobs[k], cap[k], room[k] = phase_jobs(w, s, a, k)
+    left, caps = job_works(w, s, a, now)
+    return work, jobs, cap, left, now - w.arrival[a], contention(w, s, a, now) * w.alone[a], room, caps
 
 
 @njit(cache=True)
@@ -53,7 +48,7 @@ def whole_jobs(agent, counts):  # type: ignore[no-untyped-def]
 def rho_of(w, s, a, agent, n, hold, racks, whole, group, rest, beside):  # type: ignore[no-untyped-def]
     """`AppView.rho` with `n` GPUs: those counted in `hold`, beside them on machines of their own `whole` times `group`
     and once `rest`, or with `beside` ≥ 0 so many on a machine that has `beside` of them already; the others alone."""
-    work, jobs, cap, left, elapsed, ideal = agent
+    work, jobs, cap, left, elapsed, ideal, room, caps = agent
     gang = s.least[a]
     if n < gang:
         return np.inf
@@ -70,11 +65,11 @@ def rho_of(w, s, a, agent, n, hold, racks, whole, group, rest, beside):  # type:
                 held += whole * (group // each) + rest // each
             level = 1 if held >= running else 2 if racks <= 1 else 3
         if w.convention == 0:
-            seconds = work[k] / min(n, jobs[k] * cap[k])
+            seconds = work[k] / min(n, room[k])
         elif k == 0:
-            seconds = last_job(left, n, cap[k])
+            seconds = last_job(left, caps, n, gang)
         else:
-            seconds = last_job(np.full(jobs[k], work[k] / jobs[k]), n, cap[k])
+            seconds = last_job(np.full(jobs[k], work[k] / jobs[k]), np.full(jobs[k], cap[k]), n, gang)
         total += seconds * w.believed_slowdown[a, level]
     return (elapsed + w.believed_work[a] * total) / ideal
 

@@ -143,16 +143,17 @@ class AppView:
             return math.inf
         total = 0.0
         for k, work in enumerate(self._phase_works()):
-            jobs, cap = self._phase_jobs(k)
-            running = min(jobs, max(n // max(self.gang, 1), 1))
-            each = min(cap, max(n // running, 1))
+            caps = self._phase_caps(k)
+            jobs = len(caps)
+            running = min(jobs, max(n // self.gang, 1))
+            each = min(max(caps), max(n // running, 1))
             slowdown = self.app.estimated_slowdown.levels[shape.level(each, running)]
             if self.convention == "fluid":
-                seconds = work / min(n, jobs * cap)
+                seconds = work / min(n, sum(caps))
             elif k == 0:
-                seconds = _last_job([j.left_s for j in self.jobs], n, cap)
+                seconds = _last_job(self._job_works(), caps, n, self.gang)
             else:
-                seconds = _last_job([work / jobs] * jobs, n, cap)
+                seconds = _last_job([work / jobs] * jobs, caps, n, self.gang)
             total += seconds * slowdown
         return self.app.believed_work * total
 
@@ -161,51 +162,63 @@ class AppView:
         n = shape.gpus
         if n < self.gang:
             return 0.0
-        jobs, cap = self._phase_jobs(0)
-        running = min(jobs, max(n // max(self.gang, 1), 1))
-        each = min(cap, max(n // running, 1))
-        return min(n, jobs * cap) / self.app.estimated_slowdown.levels[shape.level(each, running)]
+        caps = self._phase_caps(0)
+        running = min(len(caps), max(n // self.gang, 1))
+        each = min(max(caps), max(n // running, 1))
+        return min(n, sum(caps)) / self.app.estimated_slowdown.levels[shape.level(each, running)]
 
     def job_work_s(self, job: int) -> float:
         """GPU seconds of a job's whole share of the present phase."""
         phase = self.app.phases[self.phase]
         return phase.iterations[phase.jobs.index(job)] * self.app.jobs[job].iteration_s
 
+    def _job_works(self) -> list[float]:
+        """GPU seconds that are left of each job, before the agent's error."""
+        if self.app.kind != "curve":
+            return [j.left_s for j in self.jobs]
+        # The most optimistic curve overstates; what it overstates by shrinks with the work that is left.
+        return [
+            j.left_s * (1.0 + (self.app.jobs[j.job].optimism - 1.0) * j.left_s / self.job_work_s(j.job))
+            for j in self.jobs
+        ]
+
     def _phase_works(self) -> list[float]:
         """GPU seconds of the present phase and of those to come, before the agent's error."""
         app = self.app
-        if app.kind == "curve":
-            # The most optimistic curve overstates; what it overstates by shrinks with the work that is left.
-            whole = app.phases[self.phase]
-            sizes = dict(zip(whole.jobs, whole.iterations, strict=True))
-            excess = {
-                j.job: (app.jobs[j.job].optimism - 1.0) * j.left_s / (sizes[j.job] * app.jobs[j.job].iteration_s)
-                for j in self.jobs
-            }
-            return [sum(j.left_s * (1.0 + excess[j.job]) for j in self.jobs)]
-        works = [sum(j.left_s for j in self.jobs)]
+        works = [sum(self._job_works())]
         for p in app.phases[self.phase + 1 :]:
             median = float(np.median([app.jobs[j].iteration_s for j in app.phases[self.phase].jobs]))
             works.append(sum(p.iterations) * median)
         return works
 
-    def _phase_jobs(self, ahead: int) -> tuple[int, int]:
-        """Number of jobs and GPUs that each can use, `ahead` phases from now."""
+    def _phase_caps(self, ahead: int) -> list[int]:
+        """GPUs that each job can use, `ahead` phases from now. Nobody knows yet who will be left: as many as the phase
+        lets a job use, or as the median job of the present one can."""
         if ahead == 0:
-            return len(self.jobs), max(j.cap for j in self.jobs)
+            return [j.cap for j in self.jobs]
         p = self.app.phases[self.phase + ahead]
-        return len(p.jobs), max(self.app.cap(self.phase + ahead, j) for j in p.jobs)
+        known = sorted(self.app.jobs[j].gpus for j in self.app.phases[self.phase].jobs)
+        return [p.gpus or known[(len(known) - 1) // 2]] * len(p.jobs)
 
 
-def _last_job(works: Sequence[float], n: int, cap: int) -> float:
-    """When the last of some jobs is done on `n` GPUs: dealt out evenly, or one GPU each and the longest first."""
-    if n <= 0:
-        raise InputError(f"agent: expected at least one GPU (got {n})")
-    if n >= len(works):
-        base, more = divmod(n, len(works))
-        ranked = sorted(works, reverse=True)
-        return max(w / min(cap, base + (k < more)) for k, w in enumerate(ranked))
-    ends = [0.0] * n
-    for w in sorted(works, reverse=True):
-        heapq.heapreplace(ends, ends[0] + w)
-    return max(ends)
+def _last_job(works: Sequence[float], caps: Sequence[int], n: int, gang: int) -> float:
+    """When the last of some jobs is done on `n` GPUs, divided as `split` does: each starts with a gang, the longest
+    first, what remains goes one by one to the job with the fewest; who waits has the GPUs of whoever is done first."""
+    order = sorted(range(len(works)), key=lambda k: -works[k])
+    running = min(len(order), n // gang)
+    if running < 1:
+        raise InputError(f"agent: expected GPUs for a gang of {gang} (got {n})")
+    first, spare, level = order[:running], n - running * gang, gang
+    able = [k for k in first if caps[k] > level]
+    while able and spare >= len(able):
+        spare -= len(able)
+        level += 1
+        able = [k for k in able if caps[k] > level]
+    more = set(able[:spare])
+    counts = [min(level, caps[k]) + (k in more) for k in first]
+    ends = [(works[k] / count, count) for k, count in zip(first, counts, strict=True)]
+    heapq.heapify(ends)
+    for k in order[running:]:
+        at, count = ends[0]
+        heapq.heapreplace(ends, (at + works[k] / min(count, caps[k]), count))
+    return max(ends)[0]

@@ -26,13 +26,13 @@ def world_arrays(world: SharingWorld) -> WorldArrays:
     """What does not change: entries are the jobs of each phase, by app, phase and number."""
     apps = world.apps
     phases, entries = [0], [0]
-    per_phase: list[tuple[float, float, int]] = []
+    per_phase: list[tuple[float, float, int, int]] = []
     rows: list[tuple[int, float, int, int, float, float, float, float]] = []
     for a, app in enumerate(apps):
         for k, phase in enumerate(app.phases):
             seconds = [app.jobs[j].iteration_s for j in phase.jobs]
-            cap = max(app.cap(k, j) for j in phase.jobs)
-            per_phase.append((float(np.median(seconds)), float(sum(phase.iterations)), cap))
+            usual = sorted(app.jobs[j].gpus for j in phase.jobs)[(len(phase.jobs) - 1) // 2]
+            per_phase.append((float(np.median(seconds)), float(sum(phase.iterations)), phase.gpus, usual))
             for j, iterations in sorted(zip(phase.jobs, phase.iterations, strict=True)):
                 job = app.jobs[j]
                 work = iterations * job.iteration_s
@@ -41,7 +41,7 @@ def world_arrays(world: SharingWorld) -> WorldArrays:
             entries.append(len(rows))
         phases.append(len(per_phase))
     table = np.array(rows, dtype=np.float64).reshape(-1, 8)
-    each = np.array(per_phase, dtype=np.float64).reshape(-1, 3)
+    each = np.array(per_phase, dtype=np.float64).reshape(-1, 4)
     n = world.cluster.n_gpus
     return WorldArrays(
         arrival=np.array([app.arrival_s for app in apps], dtype=np.float64),
@@ -54,7 +54,8 @@ def world_arrays(world: SharingWorld) -> WorldArrays:
         entries=np.array(entries, dtype=np.int64),
         median=each[:, 0].copy(),
         iterations=each[:, 1].copy(),
-        top_cap=each[:, 2].astype(np.int64),
+        limit=each[:, 2].astype(np.int64),
+        usual=each[:, 3].astype(np.int64),
         app_of=table[:, 0].astype(np.int64),
         work=table[:, 1].copy(),
         cap=table[:, 2].astype(np.int64),

@@ -26,7 +26,8 @@ class WorldArrays(NamedTuple):
     entries: np.ndarray  # first entry of each phase, and their number
     median: np.ndarray  # per phase: median seconds of an iteration of its jobs
     iterations: np.ndarray  # per phase: sum over its jobs
-    top_cap: np.ndarray  # per phase: the most GPUs that one of its jobs can use
+    limit: np.ndarray  # per phase: GPUs that it lets a job use, or 0
+    usual: np.ndarray  # per phase: GPUs that the median of its jobs can use
     app_of: np.ndarray  # per entry
     work: np.ndarray  # per entry: GPU seconds
     cap: np.ndarray
@@ -127,6 +128,15 @@ def shape_level(counts, racks, each, jobs):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def job_left(w, s, a, e, now):  # type: ignore[no-untyped-def]
+    """GPU seconds that an app's agent believes are left of an entry, before its error."""
+    left = left_of(s, e, now)
+    if w.kind[a] == CURVE:
+        left = left * (1.0 + (w.optimism[e] - 1.0) * left / w.work[e])
+    return left
+
+
+@njit(cache=True)
 def phase_left(w, s, a, ahead, now):  # type: ignore[no-untyped-def]
     """GPU seconds left of the phase `ahead` of the present one, before the agent's error."""
     p = w.phases[a] + s.phase[a]
@@ -135,10 +145,7 @@ def phase_left(w, s, a, ahead, now):  # type: ignore[no-untyped-def]
     total = 0.0
     for e in range(w.entries[p], w.entries[p + 1]):
         if s.alive[e]:
-            left = left_of(s, e, now)
-            if w.kind[a] == CURVE:
-                left = left * (1.0 + (w.optimism[e] - 1.0) * left / w.work[e])
-            total += left
+            total += job_left(w, s, a, e, now)
     return total
 
 
@@ -161,15 +168,35 @@ def left_work(w, s, a, now):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def phase_jobs(w, s, a, ahead):  # type: ignore[no-untyped-def]
+    """Jobs of a phase, the most GPUs that one of them can use, and GPUs that all of them can: `AppView._phase_caps`."""
     p = w.phases[a] + s.phase[a]
     if ahead > 0:
-        return w.entries[p + ahead + 1] - w.entries[p + ahead], w.top_cap[p + ahead]
-    jobs = cap = 0
+        jobs = w.entries[p + ahead + 1] - w.entries[p + ahead]
+        cap = w.limit[p + ahead] if w.limit[p + ahead] > 0 else w.usual[p]
+        return jobs, cap, jobs * cap
+    jobs = cap = room = 0
     for e in range(w.entries[p], w.entries[p + 1]):
         if s.alive[e]:
             jobs += 1
             cap = max(cap, w.cap[e])
-    return jobs, cap
+            room += w.cap[e]
+    return jobs, cap, room
+
+
+@njit(cache=True)
+def job_works(w, s, a, now):  # type: ignore[no-untyped-def]
+    """Work and caps of an app's jobs: `AppView._job_works` and `_phase_caps`."""
+    p = w.phases[a] + s.phase[a]
+    jobs = 0
+    for e in range(w.entries[p], w.entries[p + 1]):
+        jobs += s.alive[e]
+    works, caps = np.empty(jobs), np.empty(jobs, np.int64)
+    jobs = 0
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            works[jobs], caps[jobs] = job_left(w, s, a, e, now), w.cap[e]
+            jobs += 1
+    return works, caps
 
 
 @njit(cache=True)
@@ -177,29 +204,41 @@ def speed(w, s, a, n, counts, racks, gang):  # type: ignore[no-untyped-def]
     """`AppView.speed`."""
     if n < gang:
         return 0.0
-    jobs, cap = phase_jobs(w, s, a, 0)
-    running = min(jobs, max(n // max(gang, 1), 1))
+    jobs, cap, room = phase_jobs(w, s, a, 0)
+    running = min(jobs, max(n // gang, 1))
     each = min(cap, max(n // running, 1))
-    return min(n, jobs * cap) / w.believed_slowdown[a, shape_level(counts, racks, each, running)]
+    return min(n, room) / w.believed_slowdown[a, shape_level(counts, racks, each, running)]
 
 
 @njit(cache=True)
-def last_job(works, n, cap):  # type: ignore[no-untyped-def]
-    count = works.shape[0]
-    ranked = np.sort(works)[::-1]
-    last = 0.0
-    if n >= count:
-        base, more = n // count, n % count
-        for k in range(count):
-            last = max(last, ranked[k] / min(cap, base + (1 if k < more else 0)))
-        return last
-    ends = np.zeros(n)
-    for k in range(count):
-        first = 0
-        for i in range(1, n):
-            if ends[i] < ends[first]:
-                first = i
-        ends[first] += ranked[k]
+def last_job(works, caps, n, gang):  # type: ignore[no-untyped-def]
+    """`agent._last_job`."""
+    jobs = works.shape[0]
+    order = np.argsort(-works, kind="mergesort")
+    running = min(jobs, n // gang)
+    spare, level = n - running * gang, gang
+    while True:
+        able = 0
+        for i in range(running):
+            able += caps[order[i]] > level
+        if able == 0 or spare < able:
+            break
+        spare -= able
+        level += 1
+    ends, counts = np.empty(running), np.empty(running, np.int64)
+    for i in range(running):
+        k = order[i]
+        counts[i] = min(level, caps[k])
+        if caps[k] > level and spare > 0:
+            counts[i] += 1
+            spare -= 1
+        ends[i] = works[k] / counts[i]
+    for i in range(running, jobs):
+        k, first = order[i], 0
+        for r in range(1, running):
+            if ends[r] < ends[first] or (ends[r] == ends[first] and counts[r] < counts[first]):
+                first = r
+        ends[first] += works[k] / min(counts[first], caps[k])
     return ends.max()
 
 
@@ -211,22 +250,16 @@ def remaining(w, s, a, now, n, counts, racks, gang):  # type: ignore[no-untyped-
     total = 0.0
     for k in range(phases_ahead(w, s, a)):
         work = phase_left(w, s, a, k, now)
-        jobs, cap = phase_jobs(w, s, a, k)
-        running = min(jobs, max(n // max(gang, 1), 1))
+        jobs, cap, room = phase_jobs(w, s, a, k)
+        running = min(jobs, max(n // gang, 1))
         each = min(cap, max(n // running, 1))
         slow = w.believed_slowdown[a, shape_level(counts, racks, each, running)]
         if w.convention != SLOWEST:
-            seconds = work / min(n, jobs * cap)
+            seconds = work / min(n, room)
         elif k == 0:
-            p = w.phases[a] + s.phase[a]
-            works = np.empty(jobs)
-            i = 0
-            for e in range(w.entries[p], w.entries[p + 1]):
-                if s.alive[e]:
-                    works[i] = left_of(s, e, now)
-                    i += 1
-            seconds = last_job(works, n, cap)
+            works, caps = job_works(w, s, a, now)
+            seconds = last_job(works, caps, n, gang)
         else:
-            seconds = last_job(np.full(jobs, work / jobs), n, cap)
+            seconds = last_job(np.full(jobs, work / jobs), np.full(jobs, cap), n, gang)
         total += seconds * slow
     return w.believed_work[a] * total
