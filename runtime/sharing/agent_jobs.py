@@ -80,6 +80,8 @@ class AgentJobs:
 
     def run_due(self) -> bool:
         """Run one step that is covered; whether a job ended with it."""
+        if not self.jobs:
+            return False  # all is done, as of what the arbiter has just been told
         job = min(self.jobs.values(), key=self._due)
         due = self._due(job)
         now = time.monotonic()

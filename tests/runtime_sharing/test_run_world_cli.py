@@ -55,7 +55,7 @@ def test_a_world_is_run_and_held_against_its_simulation(world: Path, capsys: pyt
 def test_rows_and_words(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "w.yaml", *FAST, "--no-compare", "--out", "r.csv"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith("two apps: 2 GPUs (1 x 2) in 1 racks, 2 apps of 2 jobs")
+    assert out[0].startswith("two apps: 2 GPUs (1 x 2) in 1 rack, 2 apps of 2 jobs")
     assert out[1].startswith("fifo, 300 s of the world in a real one: ")
     assert out[-1] == "written: r.csv"
     assert "simulated" not in "".join(out)
