@@ -1,4 +1,4 @@
-"""`meshwright run`: serve a trace with a plan, or a language model, for real, on this machine."""
+"""`meshwright run`: serve a trace with a plan, or a language model, train, or share a cluster: for real, here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .grouped_help import LLM, TRAINING_RUN
+from .grouped_help import LLM, SHARED, TRAINING_RUN
 from .real import known_profiles, traffic_for
 from .status import status
 from .trace_io import print_frame, print_json
@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 
 def run(
-    plan: Annotated[Path | None, typer.Argument(help="Plan file, or a plan of language models.")] = None,
+    plan: Annotated[Path | None, typer.Argument(help="Plan file, or a world file of a shared cluster.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Trace file.")] = None,
     rate: Annotated[float | None, typer.Option(help="Generate traffic: requests per second, all models.")] = None,
     cv: Annotated[float | None, typer.Option(help="Generated traffic: CV of inter-arrival times; default 1.")] = None,
@@ -106,16 +106,52 @@ def run(
         typer.Option(
             "--compare/--no-compare",
             rich_help_panel=TRAINING_RUN,
-            help="Train on one device too, and compare losses and gradients (default).",
+            help="Train on one device too, and compare losses and gradients (default); of a world, simulate it too.",
         ),
+    ] = None,
+    time_scale: Annotated[
+        float | None,
+        typer.Option(rich_help_panel=SHARED, help="Seconds of the world that pass in a real one; default 100."),
+    ] = None,
+    slot_steps: Annotated[
+        float | None,
+        typer.Option(rich_help_panel=SHARED, help="What a GPU is here: training steps per second; default 40."),
+    ] = None,
+    slots_per_core: Annotated[
+        int | None, typer.Option(rich_help_panel=SHARED, help="GPUs that a core stands in for, at most; default 2.")
     ] = None,
 ) -> None:
     """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times.
 
     With --llm, or a plan of language models: one engine with random weights and the simulator's own scheduler.
     A training plan: one process per device trains by it; losses and gradients are held against one device's, times
-    against the simulation's.
+    against the simulation's. A world file of a shared cluster: a process per app trains on slots of this machine's
+    cores, under a policy of the file (--policy, by default its first).
     """
+    from .run_sharing import SharingRun, is_world, run_world
+
+    of_world = {"time-scale": time_scale, "slot-steps": slot_steps, "slots-per-core": slots_per_core}
+    if is_world(plan) and plan is not None:
+        for name, value in {
+            "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "slo-scale": slo_scale,
+            "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline, "option": option,
+            "dtype": dtype, "tp": tp, "cp": cp, "num-blocks": num_blocks, "block-size": block_size,
+            "requests": requests, "lengths": lengths, "scale": scale, "concurrency": concurrency,
+            "deployment": deployment, "per-model": per_model or None, "serve": serve_http or None, "llm": llm,
+            "iterations": iterations,
+        }.items():  # fmt: skip
+            if value is not None:
+                raise InputError(f"--{name}: does not go with world files; see --policy, --time-scale, --out")
+        run_world(
+            SharingRun(
+                plan, policy, 100.0 if time_scale is None else time_scale, 40.0 if slot_steps is None else slot_steps,
+                2 if slots_per_core is None else slots_per_core, seed, compare is not False, out, as_json,
+            )
+        )  # fmt: skip
+        return
+    for name, value in of_world.items():
+        if value is not None:
+            raise InputError(f"--{name}: is for world files (.yaml) of shared clusters")
     from ..simulator.training.plan import TrainingPlan
 
     if plan is not None and llm is None and TrainingPlan.is_one(plan):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["share"]
 
 FORMATS = (".json", ".csv")
+EXAMPLES = {"cluster": "sharing.yaml", "here": "sharing-here.yaml"}
+"""Name of an example -> its file: the testbed of the paper; a few GPUs, which `meshwright run` runs for real."""
 
 
 def share(
@@ -40,7 +42,9 @@ def share(
     ] = None,
     per_app: Annotated[bool, typer.Option("--per-app", help="Print a table by app for each policy.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, say what is in it, and stop.")] = False,
-    example: Annotated[bool, typer.Option("--example", help="Print a world file to start from.")] = False,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print a world file to start from; of 'here', one for meshwright run.")
+    ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of world files, for editors.")
     ] = False,
@@ -50,7 +54,10 @@ def share(
     if example:
         from .study_examples import shipped
 
-        typer.echo(shipped("sharing.yaml"), nl=False)
+        name = "cluster" if file is None else str(file)
+        if name not in EXAMPLES:
+            raise InputError(f"--example: no example {name!r}; expected none, or one of {', '.join(EXAMPLES)}")
+        typer.echo(shipped(EXAMPLES[name]), nl=False)
         return
     if schema:
         from ..studies.worlds.sharing_schema import schema_text

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..simulator.sharing import SharingResult
     from ..studies.worlds.sharing_file import LoadedWorld
 
-__all__ = ["document", "frame", "print_apps", "print_policies", "say_world", "write"]
+__all__ = ["document", "frame", "print_apps", "print_policies", "print_results", "say_world", "write"]
 
 COLUMNS: dict[str, tuple[str, float]] = {
     "max_rho": ("max rho", 1.0), "fair_share": ("rho<=1", 1.0), "jain": ("Jain", 1.0), "gpu_hours": ("GPU h", 1.0),
@@ -49,6 +49,11 @@ def say_world(loaded: LoadedWorld, policies: tuple[str, ...]) -> str:
 
 def print_policies(results: Mapping[str, SharingResult]) -> None:
     """A row for each policy."""
+    print_results("policy", results)
+
+
+def print_results(title: str, results: Mapping[str, SharingResult]) -> None:
+    """A row for each result, under a title for what they are called by."""
     import pandas as pd
 
     from ..studies.worlds.sharing_measures import measures
@@ -56,11 +61,12 @@ def print_policies(results: Mapping[str, SharingResult]) -> None:
     rows: list[dict[str, Any]] = []
     for name, result in results.items():
         found = measures(result)
-        rows.append({"policy": name} | {title: found[key] / unit for key, (title, unit) in COLUMNS.items()})
+        rows.append({title: name} | {column: found[key] / unit for key, (column, unit) in COLUMNS.items()})
     table = pd.DataFrame(rows)
     table["failed"] = table["failed"].astype(int)
-    failed = any(result.completed.sum() < len(result.completed) for result in results.values())
-    print_frame(table if failed else table.drop(columns="failed"))
+    if all(result.completed.all() for result in results.values()):
+        table = table.drop(columns="failed")
+    print_frame(table)
 
 
 def frame(policy: str, result: SharingResult) -> pd.DataFrame:

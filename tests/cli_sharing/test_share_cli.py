@@ -104,7 +104,7 @@ def test_gpus_by_lot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     )
     placed = []
     for words in (["--placement", "blind"], []):
-        assert run(["share", "w.yaml", "--json", *words]) == 0
+        assert run(["share", "w.yaml", "--json", "--engine", "simpy", *words]) == 0
         said = json.loads(capsys.readouterr().out)
         placed.append((said["placement"], said["policies"][0]["placement"] == 1))
     assert placed == [("blind", False), ("near", True)]
@@ -120,6 +120,12 @@ def test_example_is_a_world_that_runs(
     Path("example.yaml").write_text(capsys.readouterr().out)
     assert run(["share", "example.yaml", "--dry-run"]) == 0
     assert "24 apps" in capsys.readouterr().out
+    assert run(["share", "--example", "here"]) == 0
+    Path("here.yaml").write_text(capsys.readouterr().out)
+    assert run(["share", "here.yaml", "--dry-run"]) == 0
+    assert "4 GPUs (2 x 2) in 2 racks, 6 apps" in capsys.readouterr().out
+    assert run(["share", "--example", "there"]) == 2
+    assert "--example: no example 'there'" in capsys.readouterr().err
 
 
 def test_options_stand_instead_of_the_file(world: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from meshwright import studies
 from meshwright.cli import run
+from meshwright.studies.execution.work import Cargo, Shared
 from meshwright.studies.worlds.sharing import WORLD
 
 # The jobs: a, of 2 GPUs for an hour; b, of 1 GPU for half an hour, by the same user half an hour after a; c, of 1 GPU
@@ -89,7 +90,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _share(capsys: pytest.CaptureFixture[str], workload: str, *words: str) -> Any:
     Path("w.yaml").write_text(WORLD_FILE.replace("WORKLOAD", workload))
-    assert run(["share", "w.yaml", "--json", *words]) == 0
+    assert run(["share", "w.yaml", "--json", "--engine", "simpy", *words]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -200,11 +201,7 @@ def test_a_study_reads_a_log_once(folder: Path, monkeypatch: pytest.MonkeyPatch)
         assert found.status == "ok"
         jobs[case.workload.window] = found.metrics["completed"]
     assert jobs == {0: 3, 3600: 2}
-
-
-def test_a_study_of_a_log_runs_on_processes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("s.yaml").write_text(STUDY)
-    assert run(["study", "s.yaml", "--workers", "2", "--no-report"]) == 0
+    assert Cargo.of(Shared(study, data)).packed  # it can be sent to workers
 
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/sharing-workloads.md").read_text(encoding="utf-8")
