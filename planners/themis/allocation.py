@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,13 @@ from ...errors import InputError
 from ...simulator.sharing.cluster import SharedCluster
 from .bids import Bid, Place, Row, check_bids, log_worth
 
-__all__ = ["Allocation", "Market", "proportionally_fair"]
+if TYPE_CHECKING:
+    from .kernels_bounds import Goods
+    from .kernels_prices import Scarce
+
+__all__ = ["Allocation", "Market", "Others", "proportionally_fair"]
+
+Ints = npt.NDArray[np.int64]
 
 STATES = 1 << 16
 STEPS = 2_000_000
@@ -50,6 +57,31 @@ class Allocation:
     def logs(self) -> dict[int, float]:
         """log 1/ρ of each app, `STARVED` where it does not run."""
         return {app: log_worth(row.rho) for app, row in self.rows.items()}
+
+
+class Others(NamedTuple):
+    """What an allocation without one app comes to.
+
+    Parameters
+    ----------
+    logs : mapping of int to float
+        log 1/ρ of each other app, `STARVED` where it does not run.
+    gap : float
+        By how much Σ log 1/ρ of a better one could be higher.
+    """
+
+    logs: Mapping[int, float]
+    gap: float
+
+
+class _Prepared(NamedTuple):
+    order: Ints
+    goods: Goods
+    scarce: Scarce
+    price: npt.NDArray[np.float64]
+    mark: npt.NDArray[np.uint64]
+    seen: tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64], Ints]
+    number: Ints
 
 
 @dataclass(frozen=True)
@@ -121,6 +153,27 @@ class Market:
         free = np.bincount(self.cluster.machine_of[list(self.offered)], minlength=len(self.cluster.machines))
         return np.lexsort(np.array([free, [m.rack for m in self.cluster.machines]]))
 
+    @cached_property
+    def _prepared(self) -> _Prepared:
+        """What the search takes of the market as a whole."""
+        from .kernels_bounds import Goods
+        from .kernels_prices import price_count, scarcities
+        from .kernels_search import marks
+
+        _, columns, value = self.tables
+        racks = np.array([self.cluster.machines[m].rack for m in self.order], dtype=np.int64)
+        rack_free = np.bincount(racks, weights=columns["free"]).astype(np.int64)
+        goods = Goods(
+            columns["start"], columns["gpus"], columns["place"], columns["group"], columns["region"], value,
+            columns["free"], racks, rack_free,
+        )  # fmt: skip
+        scarce = scarcities(goods)
+        seen = (np.zeros(STATES, dtype=np.uint64), np.zeros(STATES), np.zeros(STATES, dtype=np.int64))
+        price, number = np.zeros(price_count(goods, scarce)), np.zeros(1, dtype=np.int64)
+        # Those who gain the most choose first: what they lose by another row soon exceeds the bound.
+        first = sorted(range(len(self.bids)), key=lambda a: (-value[columns["start"][a]], a))
+        return _Prepared(np.array(first, dtype=np.int64), goods, scarce, price, marks(goods), seen, number)
+
     def best(self, without: int | None = None, *, known: Allocation | None = None, steps: int = STEPS) -> Allocation:
         """The proportionally fair allocation, of all bids or of all but one app's.
 
@@ -133,41 +186,56 @@ class Market:
         steps : int
             After so many the search stops; what it may have missed is the allocation's `gap`.
         """
-        from .allocation_kernel import bounds, search
+        from .allocation_kernel import NOTHING, best_of
 
-        rows, columns, value = self.tables
-        start, free = columns["start"], columns["free"]
-        taking = [a for a, bid in enumerate(self.bids) if bid.app != without]
-        # Those who gain the most choose first: what they lose by another row soon exceeds the bound.
-        order = np.array(sorted(taking, key=lambda a: (-value[start[a]], a)), dtype=np.int64)
-        racks = np.array([self.cluster.machines[m].rack for m in self.order], dtype=np.int64)
-        n_racks = int(racks.max()) + 1
-        first = np.searchsorted(racks, np.arange(n_racks + 1)).astype(np.int64)
-        machine_colour = np.zeros(len(self.order), dtype=np.int64)
-        rack_colour = np.zeros(n_racks, dtype=np.int64)
-        named = columns["region"] >= 0
-        for place, colour in ((Place.MACHINES, machine_colour), (Place.RACK, rack_colour)):
-            asked = np.unique(columns["region"][named & (columns["place"] == place)])
-            colour[asked] = 1 + asked
+        p = self._prepared
+        order = np.array([a for a in p.order.tolist() if self.bids[a].app != without], dtype=np.int64)
         others = {app: row for app, row in known.rows.items() if app != without} if known is not None else None
-        at_least = sum(log_worth(row.rho) for row in others.values()) if others is not None else -1e17
-        table = bounds(order, start, columns["gpus"], value, int(free.sum()))
-        bound = float(table[0, -1])
-        found, taken, chosen, places = search(
-            order, start, columns["gpus"], columns["place"], columns["group"], columns["region"], value, free, first,
-            machine_colour, rack_colour, table, at_least, steps,
-            np.zeros(STATES, dtype=np.uint64), np.zeros(STATES), np.zeros(STATES, dtype=np.int64), 1,
-        )  # fmt: skip
-        gap = max(0.0, bound - float(found)) if taken > steps else 0.0
-        if known is not None and others is not None and chosen.size and chosen[0] < 0:  # nothing is better
+        at_least = sum(log_worth(row.rho) for row in others.values()) if others is not None else NOTHING
+        found, top, taken, chosen, places = best_of(
+            order, p.goods, p.scarce, p.price, p.mark, at_least, steps, p.seen, p.number
+        )
+        gap = max(0.0, float(top) - float(found))
+        if known is not None and others is not None and (not chosen.size or chosen[0] < 0):  # nothing is better
             return self._answer(others, {app: known.items[app] for app in others}, gap, int(taken))
-        picked: dict[int, Row] = {}
-        items: dict[int, tuple[tuple[int, int], ...]] = {}
-        for k, a in enumerate(order.tolist()):
-            row = rows[a][int(chosen[k]) - int(start[a])]
-            picked[self.bids[a].app] = row
-            items[self.bids[a].app] = self._items(row, places[k])
-        return self._answer(picked, items, gap, int(taken))
+        return self._allocation(order, chosen, places, gap, int(taken))
+
+    def with_and_without(self, steps: int = STEPS) -> tuple[Allocation, dict[int, Others]]:
+        """The best allocation of all, and the best of the others for each app that it gives GPUs.
+
+        Parameters
+        ----------
+        steps : int
+            After so many each search stops.
+        """
+        from .allocation_kernel import NOTHING, best_of, without_each
+
+        p = self._prepared
+        found, top, taken, chosen, places = best_of(
+            p.order, p.goods, p.scarce, p.price, p.mark, NOTHING, steps, p.seen, p.number
+        )
+        allocation = self._allocation(p.order, chosen, places, max(0.0, float(top) - float(found)), int(taken))
+        rows, gaps, _ = without_each(p.order, p.goods, p.scarce, p.price, p.mark, chosen, steps, p.seen, p.number)
+        others: dict[int, Others] = {}
+        for i, (app, row) in enumerate(allocation.rows.items()):
+            if row.gpus:
+                better = rows[i].max(initial=-1) >= 0
+                instead = self._picked(np.delete(p.order, i), np.delete(rows[i], i)) if better else allocation.rows
+                logs = {other: log_worth(r.rho) for other, r in instead.items() if other != app}
+                others[app] = Others(logs, float(gaps[i]))
+        return allocation, others
+
+    def _allocation(self, order: Ints, chosen: Ints, places: Ints, gap: float, steps: int) -> Allocation:
+        rows = self._picked(order, chosen)
+        items = {app: self._items(row, at) for (app, row), at in zip(rows.items(), places, strict=True)}
+        return self._answer(rows, items, gap, steps)
+
+    def _picked(self, order: Ints, chosen: Ints) -> dict[int, Row]:
+        rows, columns, _ = self.tables
+        start = columns["start"]
+        return {
+            self.bids[a].app: rows[a][o - int(start[a])] for a, o in zip(order.tolist(), chosen.tolist(), strict=True)
+        }
 
     @staticmethod
     def _answer(

@@ -1,8 +1,9 @@
-"""Branch and bound for the proportional-fair allocation: compiled, exact, and quick because its bound is nearly tight.
+"""The proportional-fair allocation and what it would be without each app: compiled, and exact.
 
-Apps choose rows one after the other. The bound of what the rest can still gain is a knapsack over the number of free
-GPUs alone, which is the optimum wherever packing is no obstacle. Machines and racks that look alike are tried once, and
-a state (machines, racks, GPUs left, apps to go) that was reached before with as much is not searched again.
+First the knapsack: if rows that attain its bound fit on the machines, they are the answer. Where they do not, a
+short search finds something good; prices of what is scarce then make the bound tight and rule most rows out, and a
+search among the others ends it. Without one app, the knapsack's tables of those before it and of those after it say
+most, and the prices are those of all.
 """
 
 from __future__ import annotations
@@ -10,273 +11,183 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["bounds", "search"]
+from .kernels_bounds import MINUS, bounds, cheapest
+from .kernels_packing import FITS, pack
+from .kernels_prices import prices
+from .kernels_search import search
 
-ANYWHERE, MACHINES, RACK = 0, 1, 2
-MINUS = -1e18
+__all__ = ["NOTHING", "best_of", "without_each"]
 
-
-@njit(cache=True)
-def bounds(order, start, gpus, value, capacity):  # type: ignore[no-untyped-def]
-    """Most that apps ``order[k:]`` can gain from c GPUs wherever they are, shape (n + 1, capacity + 1)."""
-    n = order.shape[0]
-    table = np.zeros((n + 1, capacity + 1))
-    count, worth = np.empty(capacity + 1, np.int64), np.empty(capacity + 1)
-    for k in range(n - 1, -1, -1):
-        a = order[k]
-        rows, least = 0, capacity + 1
-        for o in range(start[a], start[a + 1]):  # best first: a later one only matters if it takes fewer GPUs
-            if gpus[o] < least:
-                least = gpus[o]
-                count[rows], worth[rows] = gpus[o], value[o]
-                rows += 1
-        for c in range(capacity + 1):
-            best = MINUS
-            for i in range(rows):
-                if count[i] <= c:
-                    v = worth[i] + table[k + 1, c - count[i]]
-                    if v > best:
-                        best = v
-            table[k, c] = best
-    return table
+NOTHING = -1e17
+TINY = 1e-12
+MACHINES = 1
+GLANCE, TURNS = 200, 3  # steps of the first search, and how many with better prices each
+PRICINGS = 60
 
 
 @njit(cache=True)
-def _mix(h, x):  # type: ignore[no-untyped-def]
-    h = (h ^ np.uint64(x)) * np.uint64(0x9E3779B97F4A7C15)
-    return h ^ (h >> np.uint64(29))
+def most_groups(goods):  # type: ignore[no-untyped-def]
+    """Most groups of a row."""
+    most = 1
+    for o in range(goods.gpus.shape[0]):
+        if goods.place[o] == MACHINES and goods.gpus[o] > 0:
+            most = max(most, (goods.gpus[o] + goods.group[o] - 1) // goods.group[o])
+    return most
 
 
 @njit(cache=True)
-def _rack_key(r, free, first, loose, machine_colour, rack_colour):  # type: ignore[no-untyped-def]
-    """The same for racks that hold the same machines in any order."""
-    total = np.uint64(0)
-    for m in range(first[r], first[r + 1]):
-        total += _mix(_mix(np.uint64(12345), free[m] + 1), machine_colour[m] + 1)
-    return _mix(_mix(total, loose[r] + 7), rack_colour[r] + 3)
-
-
-@njit(cache=True)
-def _room(p, group, free, first, rack, rack_free, loose):  # type: ignore[no-untyped-def]
-    """Groups that machines from position `p` on can take at most."""
-    total = 0
-    for r in range(rack[p], first.shape[0] - 1):
-        inside = 0
-        for m in range(max(p, first[r]), first[r + 1]):
-            inside += free[m] // group
-        total += min(inside, (rack_free[r] - loose[r]) // group)
-    return total
-
-
-@njit(cache=True)
-def search(  # type: ignore[no-untyped-def]
-    order, start, gpus, place, group, region, value, free_at, first, machine_colour, rack_colour, table, at_least,
-    limit, seen_key, seen_value, seen_in, number,
-):  # fmt: skip
-    """The best choice of rows.
+def best_of(order, goods, scarce, price, mark, at_least, limit, seen, number):  # type: ignore[no-untyped-def]
+    """The best rows of apps `order`.
 
     Parameters
     ----------
     order : array of int
-        Apps, in the order in which they choose.
-    start, gpus, place, group, region, value : arrays
-        Rows of app a: start[a] … start[a + 1] − 1; `value` is log 1/ρ, best first.
-    free_at : array of int
-        Free GPUs of each machine; machines stand rack by rack.
-    first : array of int
-        First machine of each rack, and their number.
-    machine_colour, rack_colour : arrays of int
-        0: nobody asks for this one by name, so it is like any other.
-    table : array
-        From `bounds`.
+        Apps; those who choose first first.
+    goods, scarce : Goods, Scarce
+        What they bid, and `scarcities` of that.
+    price : array
+        Of `scarce` things, or 0; changed to the best met.
+    mark : array
+        `marks` of the rows.
     at_least : float
-        Only what is worth more is looked for.
+        Only what is worth more is looked for; `NOTHING`: whatever there is.
     limit : int
         Steps after which to stop.
-    seen_key, seen_value, seen_in : arrays
-        Room for states, a power of two of them, each with the search that it is of.
-    number : int
-        Of this search, different from any in `seen_in`.
+    seen : (array, array, array)
+        See `search`.
+    number : array of int, shape (1,)
+        Searches so far; changed.
 
     Returns
     -------
-    (float, int, array, array)
-        Value (`at_least` if nothing better was found), steps, chosen row by position in `order`, and the machine or
-        rack of each item of it (shape (n, most items)).
+    (float, float, int, array, array)
+        Value, what is proven that nothing exceeds, steps, chosen row of each app (−1: nothing is better than
+        `at_least`) and the machine or rack of each group (shape (apps, most groups)).
     """
-    n, n_machines, n_racks = order.shape[0], free_at.shape[0], first.shape[0] - 1
-    free = free_at.copy()
-    rack = np.zeros(n_machines, np.int64)
-    rack_free = np.zeros(n_racks, np.int64)
-    loose = np.zeros(n_racks, np.int64)
-    key = np.zeros(n_racks, np.uint64)
-    for r in range(n_racks):
-        for m in range(first[r], first[r + 1]):
-            rack[m] = r
-            rack_free[r] += free[m]
-        key[r] = _rack_key(r, free, first, loose, machine_colour, rack_colour)
-    most = 1
-    for o in range(gpus.shape[0]):
-        if place[o] == MACHINES and gpus[o] > 0:
-            most = max(most, (gpus[o] + group[o] - 1) // group[o])
-    depth_max = n * most + 1
-    app = np.zeros(depth_max + 1, np.int64)  # position in `order` of the frame
-    row = np.zeros(depth_max + 1, np.int64)
-    item = np.zeros(depth_max + 1, np.int64)
-    pointer = np.zeros(depth_max + 1, np.int64)  # next place to try
-    at = np.full(depth_max + 1, -2, np.int64)  # where the item is; −2: not placed, −1: nowhere in particular
-    size = np.zeros(depth_max + 1, np.int64)
-    gained = np.zeros(n + 1)
-    left = np.zeros(n + 1, np.int64)
-    left[0] = rack_free.sum()
-    frame_of = np.zeros(n + 1, np.int64)
-    best, steps = at_least, 0
-    best_row = np.full(n, -1, np.int64)
-    best_at = np.full((n, most), -1, np.int64)
-    mask = np.uint64(seen_key.shape[0] - 1)
-    d = 0
-    row[0] = start[order[0]] if n else 0
-    while d >= 0:
-        k = app[d]
-        if k == n:
-            if gained[n] > best + 1e-12:
-                best = gained[n]
-                for j in range(n):
-                    best_row[j] = row[frame_of[j]]
-                    end = frame_of[j + 1] if j + 1 < n else d
-                    for x in range(most):
-                        best_at[j, x] = at[frame_of[j] + x] if frame_of[j] + x < end else -1
-            d -= 1
-            continue
-        a = order[k]
-        if at[d] >= 0:  # take back what this frame placed
-            if place[row[d]] == MACHINES:
-                free[at[d]] += size[d]
-                rack_free[rack[at[d]]] += size[d]
-                r = rack[at[d]]
-            else:
-                loose[at[d]] -= size[d]
-                r = at[d]
-            key[r] = _rack_key(r, free, first, loose, machine_colour, rack_colour)
-        at[d] = -2
-        if item[d] == 0:
-            frame_of[k] = d
-        while row[d] < start[a + 1]:
-            o = row[d]
-            fresh = item[d] == 0 and pointer[d] == 0
-            if fresh and (gpus[o] > left[k] or gained[k] + value[o] + table[k + 1, left[k] - gpus[o]] <= best + 1e-12):
-                row[d] += 1
-                continue
-            if gpus[o] == 0 or place[o] == ANYWHERE:
-                if pointer[d] == 0:
-                    pointer[d], at[d] = 1, -1
-                    break
-                row[d] += 1
-                pointer[d] = 0
-                continue
-            if place[o] == MACHINES:
-                size[d] = min(group[o], gpus[o] - item[d] * group[o])
-                lowest = 0
-                if item[d] > 0 and size[d] == size[d - 1]:
-                    lowest = at[d - 1]  # equal groups stand in order of their machines
-                p = max(pointer[d], lowest)
-                if region[o] >= 0:
-                    p = max(p, region[o]) if p <= region[o] else n_machines
-                found = -1
-                while p < n_machines:
-                    r = rack[p]
-                    if free[p] >= size[d] and rack_free[r] - loose[r] >= size[d]:
-                        twin = False
-                        if region[o] < 0:
-                            for q in range(max(first[r], lowest), p):
-                                if free[q] == free[p] and machine_colour[q] == machine_colour[p]:
-                                    twin = True
-                                    break
-                            if not twin and lowest == 0 and item[d] == 0:
-                                for q in range(r):
-                                    if key[q] == key[r]:
-                                        twin = True
-                                        break
-                        if not twin:
-                            # equal groups stand in order: those to come must find room from here on
-                            more = gpus[o] // group[o] - item[d]
-                            if more < 2 or _room(p, group[o], free, first, rack, rack_free, loose) >= more:
-                                found = p
-                            break
-                    if region[o] >= 0:
-                        break
-                    p += 1
-                if found >= 0:
-                    pointer[d], at[d] = found + 1, found
-                    free[found] -= size[d]
-                    r = rack[found]
-                    rack_free[r] -= size[d]
-                    key[r] = _rack_key(r, free, first, loose, machine_colour, rack_colour)
-                    break
-            else:
-                size[d] = gpus[o]
-                p = pointer[d]
-                if region[o] >= 0:
-                    p = region[o] if p <= region[o] else n_racks
-                found = -1
-                while p < n_racks:
-                    if rack_free[p] - loose[p] >= size[d]:
-                        twin = False
-                        if region[o] < 0:
-                            for q in range(p):
-                                if key[q] == key[p]:
-                                    twin = True
-                                    break
-                        if not twin:
-                            found = p
-                            break
-                    if region[o] >= 0:
-                        break
-                    p += 1
-                if found >= 0:
-                    pointer[d], at[d] = found + 1, found
-                    loose[found] += size[d]
-                    key[found] = _rack_key(found, free, first, loose, machine_colour, rack_colour)
-                    break
-            if item[d] > 0:
-                row[d] = start[a + 1]  # this group has no other place
-                break
-            row[d] += 1
-            pointer[d] = 0
-        if at[d] == -2:
-            d -= 1
-            continue
-        steps += 1
-        if steps > limit:
+    n, capacity, most = order.shape[0], goods.free.sum(), most_groups(goods)
+    alive, worth = np.ones(goods.gpus.shape[0], np.bool_), goods.value.copy()
+    table = bounds(order, goods, worth, alive, capacity)
+    chosen, places = np.full(n, -1, np.int64), np.full((n, most), -1, np.int64)
+    top, best = table[0, capacity], at_least
+    if n == 0 or top <= best + TINY:
+        return best, best, 1, chosen, places
+    free, slack = goods.free.copy(), goods.rack_free.copy()
+    tried = np.empty(n, np.int64)
+    cheapest(order, goods, worth, alive, table, tried)
+    answer, tries = pack(goods, tried, n, free, slack, places)
+    steps = 1 + tries
+    if answer == FITS:
+        return top, top, steps, tried, places
+    plus, glance = 0.0, max(min(GLANCE, limit - steps), 4 * n)
+    for turn in range(TURNS):
+        number[0] += 1
+        found, bound, more, rows, where = search(
+            order, goods, scarce, worth, plus, alive, table, mark, best, most, glance, seen, number[0]
+        )
+        steps += more
+        if rows[0] >= 0:
+            best = found
+            chosen[:] = rows
+            places[:] = where
+        top = min(top, bound)
+        if top <= best + TINY or steps >= limit or turn == TURNS - 1:
             break
-        o = row[d]
-        items = 1
-        if place[o] == MACHINES and gpus[o] > 0:
-            items = (gpus[o] + group[o] - 1) // group[o]
-        if item[d] + 1 < items:
-            d += 1
-            app[d], row[d], item[d], pointer[d], at[d] = k, o, item[d - 1] + 1, 0, -2
-            continue
-        gained[k + 1] = gained[k] + value[o]
-        left[k + 1] = left[k] - gpus[o]
-        state = np.uint64(0)
-        for r in range(n_racks):
-            state += _mix(np.uint64(99), key[r])
-        state = _mix(_mix(state, left[k + 1]), k + 1) | np.uint64(1)
-        slot = state & mask
-        if seen_in[slot] == number and seen_key[slot] == state:
-            if gained[k + 1] <= seen_value[slot] and k + 1 < n:
-                continue  # the top of the loop takes it back
-            seen_value[slot] = gained[k + 1]
-        else:
-            seen_key[slot], seen_value[slot], seen_in[slot] = state, gained[k + 1], number
-        d += 1
-        app[d], item[d], pointer[d], at[d] = k + 1, 0, 0, -2
-        if k + 1 < n:
-            row[d] = start[order[k + 1]]
-    if n and best_row[0] < 0 and at_least < MINUS / 20:  # out of steps before anything was found
+        plus = prices(order, goods, scarce, price, alive, worth, best, capacity, PRICINGS)
+        table = bounds(order, goods, worth, alive, capacity)
+        top = min(top, table[0, capacity] + plus)
+        _rule_out(order, goods, worth, plus, alive, table, best)
+        table = bounds(order, goods, worth, alive, capacity)
+        glance = limit - steps if turn == TURNS - 2 else min(10 * glance, limit - steps)
+    if chosen[0] < 0 and at_least <= NOTHING:  # out of steps before anything was found
         best = 0.0
-        for j in range(n):
-            best_row[j] = start[order[j] + 1] - 1  # the last one is of no GPUs
-            best += value[best_row[j]]
-    return best, steps, best_row, best_at
+        for k in range(n):
+            chosen[k] = goods.start[order[k] + 1] - 1  # the last one is of no GPUs
+            best += goods.value[chosen[k]]
+    return best, max(best, top), steps, chosen, places
+
+
+@njit(cache=True)
+def without_each(order, goods, scarce, price, mark, chosen, limit, seen, number):  # type: ignore[no-untyped-def]
+    """The best rows of the others, for each app that has GPUs in `chosen`.
+
+    Parameters
+    ----------
+    price, limit, seen, number :
+        See `best_of`, which they have been used for with all apps.
+    chosen : array of int
+        Row of each app in the best allocation of all.
+
+    Returns
+    -------
+    (array, array, int)
+        Row of app k without app i (shape (n, n); −1: what the others have in `chosen` is the best, or k = i); by how
+        much a better allocation without i could be worth more; steps.
+    """
+    n, capacity = order.shape[0], goods.free.sum()
+    rows, gap, steps = np.full((n, n), -1, np.int64), np.zeros(n), 0
+    alive = np.ones(goods.gpus.shape[0], np.bool_)
+    after = bounds(order, goods, goods.value, alive, capacity)
+    before = bounds(order[::-1], goods, goods.value, alive, capacity)  # [n − k]: of the first k
+    free, slack = goods.free.copy(), goods.rack_free.copy()
+    tried = np.empty(n - 1, np.int64)
+    places = np.full((n, most_groups(goods)), -1, np.int64)
+    for i in range(n):
+        if goods.gpus[chosen[i]] == 0:
+            continue
+        others, have = np.empty(n - 1, np.int64), 0.0
+        top, most = MINUS, 0
+        for c in range(capacity + 1):
+            v = before[n - i, c] + after[i + 1, capacity - c]
+            if v > top:
+                top, most = v, c
+        for k in range(n):
+            if k != i:
+                have += goods.value[chosen[k]]
+        steps += 1
+        if top <= have + TINY:
+            continue
+        cheapest(order[:i][::-1], goods, goods.value, alive, before[n - i :, : most + 1], tried[:i])
+        tried[:i] = tried[:i][::-1].copy()
+        cheapest(order[i + 1 :], goods, goods.value, alive, after[i + 1 :, : capacity - most + 1], tried[i:])
+        answer, tries = pack(goods, tried, n - 1, free, slack, places)
+        steps += tries
+        if answer != FITS:
+            others[:i], others[i:] = order[:i], order[i + 1 :]
+            found, bound, more, tried, _ = best_of(others, goods, scarce, price.copy(), mark, have, limit, seen, number)
+            steps += more
+            gap[i] = bound - found
+            if tried[0] < 0:
+                continue
+        rows[i, :i], rows[i, i + 1 :] = tried[:i], tried[i:]
+    return rows, gap, steps
+
+
+@njit(cache=True)
+def _rule_out(order, goods, worth, plus, alive, table, best):  # type: ignore[no-untyped-def]
+    """Rows that are part of nothing better than `best` are no longer alive."""
+    n, capacity = order.shape[0], table.shape[1] - 1
+    before, after = np.zeros(capacity + 1), np.empty(capacity + 1)
+    both = np.empty(capacity + 1)
+    for k in range(n):
+        a = order[k]
+        # the others' most with c GPUs between them
+        both[:] = MINUS
+        for c in range(capacity + 1):
+            for d in range(c + 1):
+                v = before[d] + table[k + 1, c - d]
+                if v > both[c]:
+                    both[c] = v
+        after[:] = MINUS
+        for o in range(goods.start[a], goods.start[a + 1]):
+            g = goods.gpus[o]
+            if not alive[o] or g > capacity:
+                alive[o] = False
+                continue
+            if both[capacity - g] + worth[o] + plus <= best + TINY:
+                alive[o] = False
+                continue
+            for c in range(g, capacity + 1):
+                v = before[c - g] + worth[o]
+                if v > after[c]:
+                    after[c] = v
+        before, after = after, before

@@ -23,7 +23,7 @@ from typing import Literal
 
 from ...errors import InputError
 from ...simulator.sharing.cluster import SharedCluster
-from .allocation import STEPS, Allocation, Market
+from .allocation import STEPS, Allocation, Market, Others
 from .bids import STARVED, Bid, check_offered
 from .lots import lot, share_of_lot
 from .whereabouts import whereabouts
@@ -102,15 +102,14 @@ def auction(
         raise InputError(f"auction: steps: expected an integer >= 1 (got {steps})")
     check_offered(cluster, offered)
     market = Market(cluster, tuple(offered), tuple(bids))
-    allocation = market.best(steps=steps)
-    share, gap = dict.fromkeys(allocation.rows, 1.0), allocation.gap
-    winners = [app for app, row in allocation.rows.items() if row.gpus]
     if payments and len(bids) > 1:
-        with_all = allocation.logs()
-        for app in winners:
-            without = market.best(without=app, known=allocation, steps=steps)
-            gap = max(gap, without.gap)
-            share[app] = kept_share(app, with_all, without.logs())
+        allocation, others = market.with_and_without(steps)
+    else:
+        allocation, others = market.best(steps=steps), dict[int, Others]()
+    share, with_all = dict.fromkeys(allocation.rows, 1.0), allocation.logs()
+    for app, (logs, _) in others.items():
+        share[app] = kept_share(app, with_all, logs)
+    gap = max(allocation.gap, *(o.gap for o in others.values()), 0.0)
     least = {bid.app: bid.least for bid in bids}
     given = whereabouts(cluster, offered, allocation, before or {}, kept or {})
     keeps: dict[int, tuple[int, ...]] = {}

@@ -6,11 +6,14 @@ import numpy as np
 from numba import njit
 
 from ...simulator.sharing.kernels_near import choose
-from .allocation_kernel import bounds, search
+from .allocation_kernel import NOTHING, best_of, without_each
 from .bids import STARVED
+from .kernels_bounds import Goods
+from .kernels_prices import price_count, scarcities
+from .kernels_search import marks
 from .lots import lot_kernel
 
-__all__ = ["drop", "layout", "proportional", "rounded", "shares", "whereabouts_of"]
+__all__ = ["drop", "layout", "proportional", "rounded", "whereabouts_of"]
 
 MACHINES, RACK = 1, 2
 FLOOR, NEAREST, RANDOM = 0, 1, 2
@@ -18,81 +21,52 @@ SLACK = 1e-6
 
 
 @njit(cache=True)
-def layout(c, rack_of_machine, free, rows):  # type: ignore[no-untyped-def]
-    """Machines rack by rack, in a rack those with the fewest free GPUs first; regions and colours by that order.
+def layout(rack_of_machine, free, start, rows, value):  # type: ignore[no-untyped-def]
+    """Machines rack by rack, in a rack those with the fewest free GPUs first, and bids for them.
 
     Returns
     -------
-    (array, array, array, array, array, array)
-        Machine at each position, free GPUs there, first position of each rack, region of each row by position, colours
-        of positions and racks.
+    (array, Goods)
+        Machine at each position, and what is bid for.
     """
     n, n_racks = free.shape[0], rack_of_machine.max() + 1
     at = np.argsort(rack_of_machine * (free.max() + 1) + free, kind="mergesort")
     position = np.empty(n, np.int64)
-    first = np.zeros(n_racks + 1, np.int64)
+    rack_free = np.zeros(n_racks, np.int64)
     for p in range(n):
         position[at[p]] = p
-        first[rack_of_machine[at[p]] + 1] = p + 1
-    for r in range(n_racks):
-        first[r + 1] = max(first[r + 1], first[r])
-    region = np.empty(rows.shape[0], np.int64)
-    machine_colour, rack_colour = np.zeros(n, np.int64), np.zeros(n_racks, np.int64)
+        rack_free[rack_of_machine[at[p]]] += free[at[p]]
+    region = rows[:, 3].copy()
     for k in range(rows.shape[0]):
-        region[k] = rows[k, 3]
         if rows[k, 3] >= 0 and rows[k, 1] == MACHINES:
             region[k] = position[rows[k, 3]]
-            machine_colour[region[k]] = 1 + region[k]
-        elif rows[k, 3] >= 0 and rows[k, 1] == RACK:
-            rack_colour[region[k]] = 1 + region[k]
-    return at, free[at], first, region, machine_colour, rack_colour
-
-
-@njit(cache=True)
-def proportional(order, start, rows, value, laid, at_least, limit, seen):  # type: ignore[no-untyped-def]
-    """`search` with its bound: value, chosen rows, where their groups are, and by how much it may miss the best."""
-    free, first, region, machine_colour, rack_colour = laid[1], laid[2], laid[3], laid[4], laid[5]
-    gpus, place, group = rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy()
-    table = bounds(order, start, gpus, value, free.sum())
-    seen[3][0] += 1
-    found, steps, chosen, where = search(
-        order, start, gpus, place, group, region, value, free, first, machine_colour, rack_colour, table, at_least,
-        limit, seen[0], seen[1], seen[2], seen[3][0],
+    goods = Goods(
+        start, rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy(), region, value, free[at], rack_of_machine[at],
+        rack_free,
     )  # fmt: skip
-    gap = max(0.0, table[0, -1] - found) if steps > limit else 0.0
-    return found, chosen, where, gap
+    return at, goods
 
 
 @njit(cache=True)
-def shares(order, start, rows, value, laid, chosen, limit, seen):  # type: ignore[no-untyped-def]
-    """c of each app in `order`, and the largest gap of the allocations without one."""
-    n = order.shape[0]
-    kept, worst = np.ones(n), 0.0
-    if n < 2:
-        return kept, worst
-    others = np.empty(n - 1, np.int64)
+def proportional(order, goods, pay, limit, seen, number):  # type: ignore[no-untyped-def]
+    """The best rows of apps in `order`, where their groups are, what each app keeps of its (c), and the largest gap."""
+    scarce, mark = scarcities(goods), marks(goods)
+    price = np.zeros(price_count(goods, scarce))
+    found, top, _, chosen, where = best_of(order, goods, scarce, price, mark, NOTHING, limit, seen, number)
+    n, gap = order.shape[0], max(0.0, top - found)
+    kept = np.ones(n)
+    if not pay or n < 2:
+        return chosen, where, kept, gap
+    without, gaps, _ = without_each(order, goods, scarce, price, mark, chosen, limit, seen, number)
     for i in range(n):
-        if rows[chosen[i], 0] == 0:
-            continue
-        at_least = 0.0
-        k = 0
-        for j in range(n):
-            if j != i:
-                others[k] = order[j]
-                at_least += value[chosen[j]]
-                k += 1
-        _, without, _, gap = proportional(others, start, rows, value, laid, at_least, limit, seen)
-        worst = max(worst, gap)
-        if without[0] < 0:
-            continue  # the others have nothing better
         lost = 0.0
-        for k in range(n - 1):
-            now = value[chosen[k if k < i else k + 1]]
-            then = value[without[k]]
-            if now > STARVED and then > STARVED:
-                lost += now - then
+        for k in range(n):
+            if without[i, k] >= 0:
+                now, then = goods.value[chosen[k]], goods.value[without[i, k]]
+                if now > STARVED and then > STARVED:
+                    lost += now - then
         kept[i] = min(1.0, np.exp(lost))
-    return kept, worst
+    return chosen, where, kept, max(gap, gaps.max())
 
 
 @njit(cache=True)
@@ -191,13 +165,12 @@ def _stay(c, s, rack_of_machine, free, filled, named, apps, holder, size):  # ty
 
 
 @njit(cache=True)
-def whereabouts_of(c, s, rack_of_machine, free, offered, apps, order, rows, laid, chosen, where):  # type: ignore[no-untyped-def]
+def whereabouts_of(c, s, rack_of_machine, free, offered, apps, order, rows, at, chosen, where):  # type: ignore[no-untyped-def]
     """GPUs of each app, masks by position in `apps`: `whereabouts.whereabouts`."""
     n, size_all = order.shape[0], offered.shape[0]
     n_machines = free.shape[0]
     given = np.zeros((apps.shape[0], size_all), np.bool_)
     pool = offered.copy()
-    at = laid[0]
     most = where.shape[1]
     holder, size = np.empty(n * most, np.int64), np.empty(n * most, np.int64)
     filled, named = np.zeros((n_machines, 2), np.int64), np.zeros(n_machines, np.bool_)

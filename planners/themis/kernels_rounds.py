@@ -11,7 +11,7 @@ from ...simulator.sharing.kernels_engine import advance, book, settle
 from ...simulator.sharing.kernels_policies import take_near
 from ...simulator.sharing.kernels_view import contention
 from .bids import GRAIN, STARVED
-from .kernels_auction import drop, layout, proportional, rounded, shares, whereabouts_of
+from .kernels_auction import drop, layout, proportional, rounded, whereabouts_of
 from .kernels_bids import agent_of, best_first, most_rows, rho_of, table_of, whole_jobs, worth_of
 from .lots import lot_kernel
 
@@ -165,15 +165,12 @@ def _assign(c, w, s, rules, memory, now, offered, apps, given):  # type: ignore[
     n = min(ranked.shape[0], max(1, int(np.ceil((1 - rules.fairness) * apps.shape[0] - 1e-9))))
     inside, outside = ranked[:n], ranked[n:]
     start, rows, value, least, free = _bids(c, w, s, memory, now, offered, inside, rules.n_racks)
-    laid = layout(c, memory.rack, free, rows)
-    seen = (memory.seen_key, memory.seen_value, memory.seen_in, memory.searches)
+    at, goods = layout(memory.rack, free, start, rows, value)
+    seen = (memory.seen_key, memory.seen_value, memory.seen_in)
     order = np.argsort(-value[start[:n]], kind="mergesort")
-    _, chosen, where, gap = proportional(order, start, rows, value, laid, -1e17, rules.limit, seen)
-    keeps, other_gap = np.ones(n), 0.0
-    if rules.payments:
-        keeps, other_gap = shares(order, start, rows, value, laid, chosen, rules.limit, seen)
-    memory.gap[0] = max(memory.gap[0], gap, other_gap)
-    places = whereabouts_of(c, s, memory.rack, free, offered, inside, order, rows, laid, chosen, where)
+    chosen, where, keeps, gap = proportional(order, goods, rules.payments, rules.limit, seen, memory.searches)
+    memory.gap[0] = max(memory.gap[0], gap)
+    places = whereabouts_of(c, s, memory.rack, free, offered, inside, order, rows, at, chosen, where)
     won = np.zeros(n, np.int64)
     for k in range(n):
         i = order[k]

@@ -1,0 +1,244 @@
+"""Whether chosen rows fit on machines and in racks together: greedily first, exactly where that fails."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .kernels_filling import complete, fill
+from .kernels_placing import exactly
+
+__all__ = ["FITS", "NEVER", "UNKNOWN", "pack", "put"]
+
+ANYWHERE, MACHINES, RACK = 0, 1, 2
+NEVER, FITS, UNKNOWN = 0, 1, 2
+
+
+@njit(cache=True)
+def put(goods, o, free, slack, places):  # type: ignore[no-untyped-def]
+    """Put a row's groups where they leave the least over; False (and a mess in `free`, `slack`) if that fails.
+
+    Parameters
+    ----------
+    free : array of int
+        Free GPUs of each machine; changed.
+    slack : array of int
+        GPUs of each rack that are not spoken for; changed.
+    places : array of int
+        Filled: machine of each group, or the rack.
+    """
+    n = goods.gpus[o]
+    if n == 0 or goods.place[o] == ANYWHERE:
+        return True
+    if goods.place[o] == RACK:
+        best = goods.region[o]
+        if best < 0:
+            for r in range(slack.shape[0]):
+                if slack[r] >= n and (best < 0 or slack[r] < slack[best]):
+                    best = r
+        if best < 0 or slack[best] < n:
+            return False
+        slack[best] -= n
+        places[0] = best
+        return True
+    group, x = goods.group[o], 0
+    while n > 0:
+        size = min(group, n)
+        best = goods.region[o]
+        if best < 0:
+            best = _tightest(goods, free, slack, size)
+        if best < 0 or free[best] < size or slack[goods.rack[best]] < size:
+            return False
+        free[best] -= size
+        slack[goods.rack[best]] -= size
+        places[x] = best
+        x += 1
+        n -= size
+    return True
+
+
+@njit(cache=True)
+def _tightest(goods, free, slack, size):  # type: ignore[no-untyped-def]
+    """The machine with the fewest free GPUs that takes a group, of those in the rack with the most."""
+    best = -1
+    for m in range(free.shape[0]):
+        if free[m] >= size and slack[goods.rack[m]] >= size:
+            alike = best >= 0 and free[m] == free[best]
+            if best < 0 or free[m] < free[best] or (alike and slack[goods.rack[m]] > slack[goods.rack[best]]):
+                best = m
+    return best
+
+
+@njit(cache=True)
+def pack(goods, chosen, count, free, slack, places):  # type: ignore[no-untyped-def]
+    """Pack rows ``chosen[:count]`` from an empty start, largest groups first.
+
+    Parameters
+    ----------
+    free, slack : array of int
+        Filled: what is left on machines and in racks.
+    places : array, shape (n, most)
+        Filled: machines of each row's groups, or its rack.
+
+    Returns
+    -------
+    (int, int)
+        `FITS`, `NEVER` or `UNKNOWN` (too many tries), and tries.
+    """
+    free[:] = goods.free
+    slack[:] = goods.rack_free
+    items = 0
+    in_racks = False
+    for k in range(count):
+        o = chosen[k]
+        n = goods.gpus[o]
+        if n == 0 or goods.place[o] == ANYWHERE:
+            continue
+        if goods.region[o] >= 0:
+            if not put(goods, o, free, slack, places[k]):
+                return NEVER, 0
+            in_racks = in_racks or goods.place[o] == RACK
+        elif goods.place[o] == RACK:
+            items += 1
+            in_racks = True
+        else:
+            items += (n + goods.group[o] - 1) // goods.group[o]
+    if items == 0:
+        return FITS, 0
+    size, of, nth = np.empty(items, np.int64), np.empty(items, np.int64), np.empty(items, np.int64)
+    at = 0
+    for k in range(count):
+        o = chosen[k]
+        n = goods.gpus[o]
+        if n == 0 or goods.place[o] == ANYWHERE or goods.region[o] >= 0:
+            continue
+        x = 0
+        while n > 0:
+            size[at] = n if goods.place[o] == RACK else min(goods.group[o], n)
+            of[at], nth[at] = k, x
+            n -= size[at]
+            at += 1
+            x += 1
+    largest = np.argsort(-size, kind="mergesort")
+    left, room = free.copy(), slack.copy()
+    done = True
+    for i in largest:
+        o = chosen[of[i]]
+        if goods.place[o] == RACK:
+            done = put(goods, o, left, room, places[of[i]])
+        else:
+            m = _tightest(goods, left, room, size[i])
+            done = m >= 0
+            if done:
+                left[m] -= size[i]
+                room[goods.rack[m]] -= size[i]
+                places[of[i], nth[i]] = m
+        if not done:
+            break
+    if done:
+        free[:] = left
+        slack[:] = room
+        return FITS, 0
+    return _by_machine(goods, chosen, size[largest], of[largest], nth[largest], in_racks, free, slack, places)
+
+
+@njit(cache=True)
+def _by_machine(goods, chosen, size, of, nth, in_racks, free, slack, places):  # type: ignore[no-untyped-def]
+    """The same, machine by machine: those with the most GPUs first, then those with the fewest; then all ways."""
+    items = size.shape[0]
+    is_rack = _are_rack(goods, chosen, of)
+    left, room = free.copy(), slack.copy()
+    ok = True
+    groups = 0
+    for i in range(items):
+        if is_rack[i]:
+            ok = ok and put(goods, chosen[of[i]], left, room, places[of[i]])
+        elif size[i] > 1:
+            groups += 1
+    kinds = 0
+    sizes, count = np.empty(groups, np.int64), np.zeros(groups, np.int64)
+    for i in range(items):
+        if not is_rack[i] and size[i] > 1:
+            if kinds == 0 or sizes[kinds - 1] != size[i]:
+                sizes[kinds] = size[i]
+                kinds += 1
+            count[kinds - 1] += 1
+    sizes, count = sizes[:kinds], count[:kinds]
+    into = np.zeros((free.shape[0], kinds), np.int64)
+    tries, answer = 0, NEVER
+    if ok and kinds > 0:
+        machines = np.argsort(-left, kind="mergesort")
+        awkward = _awkward(sizes, left)
+        other = np.zeros((free.shape[0], kinds), np.int64)
+        for turn in range(4):
+            rest, gaps = left.copy(), room.copy()
+            first = np.arange(kinds) if turn < 2 else awkward
+            way = machines if turn % 2 == 0 else machines[::-1]
+            if fill(sizes[first], count[first], rest, gaps, goods.rack, way, other):
+                into[:, first] = other
+                answer = FITS
+                break
+    if answer != FITS and not in_racks and kinds > 0:
+        machines = np.argsort(-free, kind="mergesort")
+        answer, tries = complete(sizes, count, free, machines, into)
+        if answer == NEVER or (tries > 0 and answer != FITS):
+            return answer, tries
+    if answer == FITS:
+        now, gaps = left.copy(), room.copy()
+        if _hand_out(goods, size, of, nth, is_rack, sizes, into, now, gaps, places):
+            free[:] = now
+            slack[:] = gaps
+            return FITS, tries
+    answer, more, where = exactly(goods, size, is_rack, in_racks, free, slack)
+    for i in range(items):
+        places[of[i], nth[i]] = where[i]
+    if not in_racks:
+        slack[:] = 0
+        for m in range(free.shape[0]):
+            slack[goods.rack[m]] += free[m]
+    return answer, tries + more
+
+
+@njit(cache=True)
+def _awkward(sizes, free):  # type: ignore[no-untyped-def]
+    """Sizes by what they waste on machines that are not the largest, those that waste the most first."""
+    top = free.max()
+    waste = np.full(sizes.shape[0], 2.0)
+    for j in range(sizes.shape[0]):
+        for f in free:
+            if sizes[j] <= f < top:
+                waste[j] = min(waste[j], f % sizes[j] / f)
+    return np.argsort(-waste, kind="mergesort")
+
+
+@njit(cache=True)
+def _hand_out(goods, size, of, nth, is_rack, sizes, into, free, slack, places):  # type: ignore[no-untyped-def]
+    """Name the machine of each group from how many of each size are on each; False if single GPUs find no room."""
+    for j in range(sizes.shape[0]):
+        m = 0
+        for i in range(size.shape[0]):
+            if is_rack[i] or size[i] != sizes[j]:
+                continue
+            while into[m, j] == 0:
+                m += 1
+            into[m, j] -= 1
+            places[of[i], nth[i]] = m
+            free[m] -= size[i]
+            slack[goods.rack[m]] -= size[i]
+    for i in range(size.shape[0]):
+        if not is_rack[i] and size[i] == 1:
+            m = _tightest(goods, free, slack, 1)
+            if m < 0:
+                return False
+            free[m] -= 1
+            slack[goods.rack[m]] -= 1
+            places[of[i], nth[i]] = m
+    return True
+
+
+@njit(cache=True)
+def _are_rack(goods, chosen, of):  # type: ignore[no-untyped-def]
+    out = np.empty(of.shape[0], np.bool_)
+    for i in range(of.shape[0]):
+        out[i] = goods.place[chosen[of[i]]] == RACK
+    return out
