@@ -2,79 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
-from meshwright.seeds import generator
 from meshwright.simulator.sharing import (
     BASELINES,
     App,
-    AppFailure,
     Greedy,
     Job,
-    LossCurve,
-    Machine,
-    MachineFailure,
     Phase,
     SharedCluster,
-    SharingResult,
     SharingWorld,
-    Slowdown,
     baseline,
     simulate,
 )
 from meshwright.simulator.sharing.nearness import PLACEMENTS, Placement
 
-
-def drawn(seed: int, n: int = 8) -> SharingWorld:
-    """Apps of all kinds, gangs, ties of arrivals, machines of all sizes, failures."""
-    rng = generator(seed, "sharing world")
-    machines = tuple(
-        Machine(int(rng.integers(1, 5)), int(rng.integers(1, 3)), int(rng.integers(0, 3)))
-        for _ in range(int(rng.integers(3, 8)))
-    )
-    apps: list[App] = []
-    at = 0.0
-    for i in range(n):
-        at += float(rng.exponential(200.0)) * (rng.random() < 0.8)
-        jobs: list[Job] = []
-        for _ in range(int(rng.integers(1, 6))):
-            gpus = int(rng.integers(1, 5))
-            gang = int(rng.integers(1, gpus + 1)) if rng.random() < 0.3 else 1
-            loss = LossCurve(1.0, float(rng.uniform(0, 0.5)), float(rng.uniform(1, 6)))
-            jobs.append(Job(float(rng.uniform(2, 60)), gpus, min(gang, 3), loss, float(rng.uniform(1, 2))))
-        levels = sorted(rng.uniform(1, 1.6, 4).tolist()) if rng.random() < 0.6 else [1.0] * 4
-        kind = ("jobs", "halving", "curve")[int(rng.integers(0, 3))]
-        if kind == "halving":
-            order = [int(j) for j in rng.permutation(len(jobs))]
-            budget = float(rng.uniform(5e3, 5e4))
-            apps.append(App.halving(f"app {i}", at, jobs, budget, order=order, slowdown=Slowdown(*levels)))
-        else:
-            phase = Phase(tuple(range(len(jobs))), tuple(rng.uniform(1, 200, len(jobs)).tolist()))
-            apps.append(App(f"app {i}", at, tuple(jobs), (phase,), kind, Slowdown(*levels)))  # type: ignore[arg-type]
-    down = [
-        MachineFailure(int(rng.integers(0, len(machines))), float(rng.uniform(0, 3000)), float(rng.uniform(100, 1000)))
-        for _ in range(int(rng.integers(0, 4)))
-    ]
-    failed = [
-        AppFailure(i, apps[i].arrival_s + float(rng.uniform(0, 3000)))
-        for i in rng.integers(0, n, int(rng.integers(0, 4))).tolist()
-    ]
-    return SharingWorld(
-        SharedCluster(machines), tuple(apps), lease_s=float(rng.choice([60.0, 300.0, 600.0])),
-        convention="slowest" if rng.random() < 0.5 else "fluid", machine_failures=tuple(down),
-        app_failures=tuple(failed), max_s=1e7,
-    )  # fmt: skip
-
-
-def same(a: SharingResult, b: SharingResult) -> None:
-    for name in ("start", "finish", "gpu_seconds", "contention", "rho"):
-        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-9)
-    np.testing.assert_array_equal(a.completed, b.completed)
-    assert [(g.app, g.gpus) for g in a.grants] == [(g.app, g.gpus) for g in b.grants]
-    np.testing.assert_allclose([g.at_s for g in a.grants], [g.at_s for g in b.grants], rtol=1e-9)
+sys.path.insert(0, str(Path(__file__).parent))
+from drawn_worlds import drawn, same
 
 
 @pytest.mark.parametrize("name", BASELINES)
