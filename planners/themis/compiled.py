@@ -40,7 +40,7 @@ def simulate_themis(world: SharingWorld, policy: Themis, out: np.ndarray) -> tup
     )
     answer = run_themis(
         cluster_arrays(cluster), world_arrays(world), first_state(world), rules, memory, failure_events(world),
-        world.max_s, out,
+        world.horizon_s, out,
     )  # fmt: skip
     policy.auctions, policy.gap = int(memory.auctions[0]), float(memory.gap[0])
     return answer

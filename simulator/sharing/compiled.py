@@ -27,7 +27,7 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
     ------
     InputError
         If the policy has no compiled form, or an app has not ended when nothing can happen any more, or at the
-        world's `max_s`.
+        world's `horizon_s`.
     """
     from .arrays import cluster_arrays, failure_events, first_state, world_arrays
     from .kernels_engine import run
@@ -45,7 +45,7 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
         seconds, apps, first, gpus, ended = run(
             cluster_arrays(world.cluster), world_arrays(world), first_state(world), CODES[policy.name],
             policy.preempts, window_s(policy, world.lease_s), chooser.placement == "blind", chooser.seed,
-            failure_events(world), world.max_s, out,
+            failure_events(world), world.horizon_s, out,
         )  # fmt: skip
     records = {
         i: AppRecord(i, row[0], row[1], bool(row[2]), row[3], row[4], tuple(int(n) for n in row[5:9]))

@@ -273,8 +273,8 @@ def simulate_reference(world: SharingWorld, policy: Policy) -> SharingResult:
     Raises
     ------
     InputError
-        If an app has not ended when nothing can happen any more, or at the world's `max_s`; if the policy gives what
-        is not on offer, or to nobody in the cluster.
+        If an app has not ended when nothing can happen any more, or at the world's `horizon_s`; if the policy gives
+        what is not on offer, or to nobody in the cluster.
     """
     begin = getattr(policy, "begin", None)
     if begin is not None:
@@ -286,6 +286,6 @@ def simulate_reference(world: SharingWorld, policy: Policy) -> SharingResult:
         env.process(simulation.outage(machine, start, end))
     for a in world.app_failures:
         env.process(simulation.app_failure(a.app, a.at_s))
-    while len(simulation.records) < len(world.apps) and env.peek() <= world.max_s and env.peek() < math.inf:
+    while len(simulation.records) < len(world.apps) and env.peek() <= world.horizon_s and env.peek() < math.inf:
         env.step()
     return SharingResult.of(world, policy.name, simulation.records, simulation.granted, simulation.spells)

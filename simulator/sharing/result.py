@@ -98,7 +98,10 @@ class SharingResult:
         endless = [i for i in range(len(world.apps)) if i not in records]
         if endless:
             others = f", nor have {len(endless) - 1} others" if len(endless) > 1 else ""
-            by = f"by {world.max_s:g} s" if math.isfinite(world.max_s) else "when nothing can happen any more"
+            end = world.horizon_s
+            by = f"by {end:g} s" if math.isfinite(end) else "when nothing can happen any more"
+            if end != world.max_s:
+                others += f" (a lease of {world.lease_s:g} s is over before a job that moved has restarted)"
             raise InputError(
                 f"app {world.apps[endless[0]].name!r}: has not ended {by} under {policy}{others}; raise max_s, or look "
                 "for work that no GPUs are given to"

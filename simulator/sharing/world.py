@@ -75,7 +75,7 @@ class SharingWorld:
     machine_failures, app_failures : tuple
         What fails.
     max_s : float
-        When an app that has not ended is called endless.
+        When an app that has not ended is called endless; see `horizon_s`.
 
     Raises
     ------
@@ -135,6 +135,23 @@ class SharingWorld:
                     f"app_failures: app {app.name!r} arrives at {app.arrival_s:g} s and can fail after that "
                     f"(got {a.at_s})"
                 )
+
+    @cached_property
+    def horizon_s(self) -> float:
+        """When an app that has not ended is called endless: `max_s`. Where that is infinite and leases are over before
+        a job that moved has restarted, apps may take turns for ever without a second of work: ten times what all work
+        and restarts would take one after the other, each job as far apart as can be, after the last arrival and repair.
+        """
+        restart = self.checkpoint_s + self.container_s
+        if math.isfinite(self.max_s) or not self.lease_s <= restart:
+            return self.max_s
+        one_by_one = sum(
+            app.slowdown.cluster * app.work_s(k) + restart * len(phase.jobs)
+            for app in self.apps
+            for k, phase in enumerate(app.phases)
+        )
+        late = [app.arrival_s for app in self.apps[-1:]] + [end for *_, end in self.outages if math.isfinite(end)]
+        return max(late, default=0.0) + 10.0 * one_by_one
 
     @cached_property
     def outages(self) -> tuple[tuple[int, float, float], ...]:
