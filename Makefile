@@ -5,14 +5,18 @@ BIN    := $(VENV)/bin
 # torch's CPU build where the pinned release is at hand; see constraints.txt
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint types gate bench clean reproduce install-torch install-dev
+.PHONY: demo test tests lint types gate bench clean reproduce install-torch install-dev
 
 demo: $(VENV)/.torch
 	$(BIN)/meshwright demo --out demo-out
 
-test: $(VENV)/.dev lint types gate
-	$(BIN)/python -m pytest -q -n 2 -m 'not alone'
+# pyright takes one core for a minute or two, beside the tests; tests/conftest.py says which tests want the machine alone
+test: $(VENV)/.dev lint gate
+	$(MAKE) --no-print-directory -j2 types tests
 	$(BIN)/python -m pytest -q -m alone
+
+tests: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 -m 'not alone'
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
