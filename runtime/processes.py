@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import select
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import RunError
+from .children import ONE_THREAD, Child, Children, loopback
 from .protocol import FLUSH, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, Assignment, receive_exactly, send_json
 
 __all__ = ["Fleet", "Process"]
@@ -27,25 +20,18 @@ END_TIMEOUT_S = 20.0
 
 
 @dataclass(eq=False)
-class Process:
+class Process(Child):
     """One worker process.
 
     Parameters
     ----------
+    popen, pipe, log
+        As of a `Child`.
     task : Assignment
         What it is.
-    popen : subprocess.Popen
-        The process.
-    pipe : socket
-        To it.
-    log : Path
-        What it printed.
     """
 
     task: Assignment
-    popen: subprocess.Popen[bytes]
-    pipe: socket.socket
-    log: Path
     alive: bool = True
 
     @property
@@ -53,16 +39,6 @@ class Process:
         """Group, stage and share, for messages."""
         share = f", share {self.task.share}" if self.task.op > 1 else ""
         return f"worker of group {self.task.group}, stage {self.task.stage}{share}"
-
-    def obituary(self) -> str:
-        """How it ended, and the last line that it printed."""
-        try:
-            code = self.popen.wait(5.0)
-        except subprocess.TimeoutExpired:
-            return "closed its pipe but did not exit"
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        said = self.log.read_text(errors="replace").strip().splitlines()
-        return f"{how}{': ' + said[-1] if said else ''}"
 
 
 class Fleet:
@@ -82,12 +58,10 @@ class Fleet:
     def __init__(self, tasks: list[Assignment], timeout_s: float) -> None:
         self.tasks, self.timeout_s = tasks, timeout_s
         self.processes: list[Process] = []
-        self._lifeline: list[int] = []
-        self._folder = tempfile.TemporaryDirectory(prefix="meshwright-run-")
+        self._children = Children("run")
 
     def __enter__(self) -> Fleet:
         try:
-            self._lifeline = list(os.pipe())
             for number, task in enumerate(self.tasks):
                 self.processes.append(self._start(number, task))
             self._await_ready()
@@ -102,24 +76,9 @@ class Fleet:
         self.close()
 
     def _start(self, number: int, task: Assignment) -> Process:
-        ours, theirs = socket.socketpair()
-        log = Path(self._folder.name) / f"worker-{number}.log"
-        environment = os.environ | {
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo"),
-        }
-        command = [sys.executable, "-m", f"{__package__}.worker"]
-        with log.open("wb") as printed:
-            popen = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(self._lifeline[0]), str(os.getpid())],
-                stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=environment,
-                pass_fds=(theirs.fileno(), self._lifeline[0]),
-                start_new_session=True,  # Ctrl-C in a terminal is this process's to handle
-            )  # fmt: skip
-        theirs.close()
-        send_json(ours, task.to_json() | {"store": str(Path(self._folder.name) / task.store)})
-        return Process(task, popen, ours, log)
+        child = self._children.start(f"{__package__}.worker", f"worker-{number}", ONE_THREAD | loopback())
+        send_json(child.pipe, task.to_json() | {"store": str(self._children.folder / task.store)})
+        return Process(child.popen, child.pipe, child.log, task)
 
     def _await_ready(self) -> None:
         """Wait until every worker has built its models."""
@@ -181,13 +140,4 @@ class Fleet:
 
     def close(self) -> None:
         """End every worker, at once, and wait until it is gone."""
-        for process in self.processes:
-            process.pipe.close()
-            process.popen.kill()
-        for process in self.processes:
-            process.popen.wait()
-        for descriptor in self._lifeline:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-        self._lifeline = []
-        self._folder.cleanup()
+        self._children.close()

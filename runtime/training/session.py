@@ -6,11 +6,6 @@ import contextlib
 import importlib.util
 import os
 import select
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ...errors import InputError, RunError
+from ..children import ONE_THREAD, Child, Children, loopback
 from ..protocol import receive_json, send_json
 
 __all__ = ["RankFailure", "TrainingSession"]
@@ -48,13 +44,6 @@ class RankFailure:
     text: str
     gone: bool = False
     secondary: bool = False
-
-
-@dataclass(eq=False)
-class _Rank:
-    popen: subprocess.Popen[bytes]
-    pipe: socket.socket
-    log: Path
 
 
 class TrainingSession:
@@ -90,20 +79,18 @@ class TrainingSession:
         if cores is not None and (len(cores) != processes or min(cores) < 0):
             raise InputError(f"run: cores: expected one for each of {processes} processes (got {list(cores)})")
         self.processes, self.timeout_s, self.cores = processes, timeout_s, cores
-        self._ranks: list[_Rank] = []
-        self._lifeline: list[int] = []
-        self._folder = tempfile.TemporaryDirectory(prefix="meshwright-training-")
+        self._ranks: list[Child] = []
+        self._children = Children("training")
         self._jobs = 0
         self.broken = False
 
     @property
     def folder(self) -> Path:
         """Where ranks leave arrays; gone when the session ends."""
-        return Path(self._folder.name)
+        return self._children.folder
 
     def __enter__(self) -> TrainingSession:
         try:
-            self._lifeline = list(os.pipe())
             cores = _cores(self.processes, self.cores)
             for rank in range(self.processes):
                 self._ranks.append(self._start(rank, cores[rank]))
@@ -118,28 +105,14 @@ class TrainingSession:
     ) -> None:
         self.close()
 
-    def _start(self, rank: int, core: int | None) -> _Rank:
-        ours, theirs = socket.socketpair()
-        log = self.folder / f"rank-{rank}.log"
-        environment = os.environ | {
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo"),
-        }
-        command = [sys.executable, "-m", f"{__package__}.worker"]
-        with log.open("wb") as printed:
-            popen = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(self._lifeline[0]), str(os.getpid())],
-                stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=environment,
-                pass_fds=(theirs.fileno(), self._lifeline[0]),
-                start_new_session=True,  # Ctrl-C in a terminal is this process's to handle
-            )  # fmt: skip
-        theirs.close()
+    def _start(self, rank: int, core: int | None) -> Child:
+        child = self._children.start(f"{__package__}.worker", f"rank-{rank}", ONE_THREAD | loopback())
         store = str(self.folder / "store")
         send_json(
-            ours, {"rank": rank, "world": self.processes, "core": core, "store": store, "timeout_s": self.timeout_s}
+            child.pipe,
+            {"rank": rank, "world": self.processes, "core": core, "store": store, "timeout_s": self.timeout_s},
         )
-        return _Rank(popen, ours, log)
+        return child
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -188,7 +161,7 @@ class TrainingSession:
                 try:
                     answer: dict[str, Any] = receive_json(pipe)
                 except (RunError, OSError):
-                    failures.append(RankFailure(number, self._obituary(number), gone=True))
+                    failures.append(RankFailure(number, self._ranks[number].obituary(), gone=True))
                 else:
                     if "error" in answer:
                         failures.append(RankFailure(number, answer["error"], secondary=answer["secondary"]))
@@ -203,34 +176,15 @@ class TrainingSession:
             raise RunError(_blame(failures, list(waiting.values()), names, during))
         return [answers[number] for number in range(self.processes)]
 
-    def _obituary(self, number: int) -> str:
-        rank = self._ranks[number]
-        try:
-            code = rank.popen.wait(5.0)
-        except subprocess.TimeoutExpired:
-            return "closed its pipe but did not exit"
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        said = rank.log.read_text(errors="replace").strip().splitlines()
-        return f"{how}{': ' + said[-1] if said and code > 0 else ''}"
-
     def _fail(self) -> None:
         self.broken = True
         self.close()
 
     def close(self) -> None:
         """End every worker, at once, and wait until it is gone."""
-        for rank in self._ranks:
-            rank.pipe.close()
-            rank.popen.kill()
-        for rank in self._ranks:
-            rank.popen.wait()
         self._ranks = []
-        for descriptor in self._lifeline:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-        self._lifeline = []
         self.broken = True
-        self._folder.cleanup()
+        self._children.close()
 
 
 def _blame(failures: list[RankFailure], silent: list[int], names: Mapping[int, str], during: str) -> str:

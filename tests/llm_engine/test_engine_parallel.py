@@ -52,13 +52,13 @@ def test_a_dead_process_is_one_error_and_nothing_is_left(specs, make_requests):
         engine.add(request)
         engine.step()
         (follower,) = engine.runner._followers
-        os.kill(follower.process.pid, signal.SIGKILL)
-        follower.process.wait()
+        os.kill(follower.popen.pid, signal.SIGKILL)
+        follower.popen.wait()
         with pytest.raises(RunError, match="rank 1 died: killed by SIGKILL"):
             engine.step()
         with pytest.raises(RunError, match="make a new engine"):
             engine.step()
-    assert follower.process.poll() is not None
+    assert follower.popen.poll() is not None
 
 
 def test_what_cannot_be_split_is_said_before_anything_starts(specs):

@@ -5,21 +5,16 @@ from __future__ import annotations
 # torch is typed in part.
 # pyright: standard
 import contextlib
-import os
 import select
-import signal
-import socket
 import subprocess
-import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from torch import Tensor
 
 from ....errors import RunError
 from ....profiles.llm.decoder import DecoderSpec
+from ...children import Child, Children
 from ...protocol import receive_exactly, send_json
 from .batch import PackedBatch
 from .options import EngineConfig
@@ -31,22 +26,9 @@ __all__ = ["Leader"]
 END_S = 5.0
 
 
-@dataclass(eq=False, slots=True)
-class _Follower:
+@dataclass(eq=False)
+class _Follower(Child):
     rank: int
-    process: subprocess.Popen[bytes]
-    pipe: socket.socket
-    log: Path
-
-    def obituary(self) -> str:
-        """How it ended, and the last line that it printed."""
-        try:
-            code = self.process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            return "closed its pipe but did not exit"
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        said = self.log.read_text(errors="replace").strip().splitlines()
-        return f"{how}{': ' + said[-1] if said else ''}"
 
 
 class Leader:
@@ -69,12 +51,11 @@ class Leader:
         check_shape(spec, memory, options)
         self.options = options
         self._followers: list[_Follower] = []
-        self._folder = tempfile.TemporaryDirectory(prefix="meshwright-engine-")
-        self._lifeline = list(os.pipe())
+        self._children = Children("engine")
         self._groups = None
         self._dead = False
         try:
-            store = str(Path(self._folder.name) / "store")
+            store = str(self._children.folder / "store")
             for rank in range(1, options.world):
                 self._start(Task(spec, asdict(memory), options, rank, store))
             self._await(HELLO, "start")
@@ -112,43 +93,23 @@ class Leader:
         """End the other processes and leave the process group."""
         for follower in self._followers:
             with contextlib.suppress(OSError):
-                if not self._dead and follower.process.poll() is None:
+                if not self._dead and follower.popen.poll() is None:
                     follower.pipe.sendall(STOP.tobytes())
         if self._groups is not None:
             with contextlib.suppress(RuntimeError):
                 self._groups.close()
             self._groups = None
         for follower in self._followers:
-            try:
-                follower.process.wait(0.0 if self._dead else END_S)
-            except subprocess.TimeoutExpired:
-                follower.process.kill()
-                follower.process.wait()
-            follower.pipe.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # those are ended below
+                follower.popen.wait(0.0 if self._dead else END_S)
         self._followers = []
-        for descriptor in self._lifeline:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-        self._lifeline = []
-        self._folder.cleanup()
+        self._children.close()
 
     def _start(self, task: Task) -> None:
-        ours, theirs = socket.socketpair()
-        log = Path(self._folder.name) / f"rank-{task.rank}.log"
         threads = {} if self.options.threads is None else {"OMP_NUM_THREADS": str(self.options.threads)}
-        with log.open("wb") as printed:
-            process = subprocess.Popen(
-                [
-                    sys.executable, "-m", f"{__package__}.worker", str(theirs.fileno()), str(self._lifeline[0]),
-                    str(os.getpid()),
-                ],
-                stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=os.environ | threads,
-                pass_fds=(theirs.fileno(), self._lifeline[0]),
-                start_new_session=True,  # Ctrl-C in a terminal is this process's to handle
-            )  # fmt: skip
-        theirs.close()
-        self._followers.append(_Follower(task.rank, process, ours, log))
-        send_json(ours, task.to_json())
+        child = self._children.start(f"{__package__}.worker", f"rank-{task.rank}", threads)
+        self._followers.append(_Follower(child.popen, child.pipe, child.log, task.rank))
+        send_json(child.pipe, task.to_json())
 
     def _await(self, word: bytes, what: str) -> None:
         """Wait for one byte from every follower."""
@@ -177,7 +138,7 @@ class Leader:
         deadline = time.monotonic() + 1.0  # a process that dies breaks its connections a little before it is gone
         while time.monotonic() < deadline:
             for follower in self._followers:
-                if follower.process.poll() is not None:
+                if follower.popen.poll() is not None:
                     return RunError(f"engine: rank {follower.rank} died: {follower.obituary()}")
             time.sleep(0.01)
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
