@@ -42,7 +42,7 @@ def read_alibaba(jobs: str | Path, tasks: str | Path, instances: str | Path | No
     A job asks for the GPUs of all its tasks, instances times plan_gpu (percent of a GPU), rounded up to whole GPUs,
     for ours cannot be shared. GPU seconds are not rounded: a task's time times what it asked for, or, with the table of
     instances, of each instance its own time. A job's start_time is its submission. Jobs that had not ended, ask for no
-    GPU or have no times are left out and counted, as are tasks of unknown jobs.
+    GPU or have no times are left out and counted, as are tasks of unknown jobs and a job's second task of a name.
 
     Parameters
     ----------
@@ -107,6 +107,9 @@ def _tasks(
             left_out["tasks of unknown jobs"] += 1
         elif count and percent:
             task = made.setdefault(name, _Task())
+            if row.text("task_name") in task.share:
+                left_out["tasks that appear twice"] += 1
+                continue
             task.gpus += count * percent / 100
             task.share[row.text("task_name")] = percent / 100
             if times is not None:

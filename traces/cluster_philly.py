@@ -43,6 +43,10 @@ def read_philly(path: str | Path) -> ClusterLog:
         entries: Any = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{file}:{error.lineno}:{error.colno}: is no JSON ({error.msg})") from None
+    except RecursionError:
+        raise InputError(f"{file}: is no job log: brackets in brackets without end") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"{file}: is no job log ({str(error).split(':')[0]})") from None
     if not isinstance(entries, list):
         raise InputError(f"{file}:1:1: expected a list of jobs (got {type(entries).__name__})")
     faults: list[Fault] = []

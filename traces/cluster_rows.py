@@ -13,6 +13,9 @@ from .textfile import Header, read_header, require_columns, text_lines, translat
 
 __all__ = ["CellRow", "table_rows"]
 
+LARGEST = 1e12
+"""Beyond any count, time or share in a cluster's log; products of such numbers are finite."""
+
 
 class CellRow:
     """A row: its cells by the names of their columns; what is wrong with them goes to `problems`."""
@@ -49,6 +52,9 @@ class CellRow:
             value = math.nan
         if not (math.isfinite(value) and value >= 0) or (whole and value != math.floor(value)):
             self.blame(column, f"must be {'a whole number' if whole else 'a finite number'} >= 0")
+            return None
+        if value > LARGEST:
+            self.blame(column, f"must be no more than {LARGEST:g}")
             return None
         return value
 

@@ -188,7 +188,7 @@ def test_an_app_that_has_ended_does_not_fail(engine: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_turns_that_are_shorter_than_a_restart_end_in_an_error(engine: str) -> None:
     """Two apps take turns of 30 s on one GPU, of which a restart takes 42.5: nobody ever works. After
-    10 × 2 × (1.3 · 300 + 42.5) s that is said; with a lease of 43 s they end, and so does an app alone, which does not move."""
+    10 × 2 × (1.3 · 300 + 42.5) s that is said; with a lease of 43 s they end, and so does an app alone, which stays."""
     apps = (App.single("a", 0.0, 300.0), App.single("b", 0.0, 300.0))
     with pytest.raises(
         InputError, match=r"app 'a': has not ended by 8650 s under tiresias, nor have 1 others \(a lease of"

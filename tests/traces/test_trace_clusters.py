@@ -121,6 +121,8 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
     [
         ("[\n {]", r":2:3: is no JSON"),
         ("{}", r":1:1: expected a list of jobs \(got dict\)"),
+        ("[" * 200_000, r"is no job log: brackets in brackets without end"),
+        ("[" + "9" * 5000 + "]", r"is no job log \(Exceeds the limit"),
         ("[]", r"no job that ran on GPUs and ended \(it is empty\)"),
         (json.dumps([philly_job("idle")]), r"no job that ran on GPUs and ended \(1 jobs that never ran\)"),
     ],
@@ -261,6 +263,28 @@ def test_the_first_row_of_a_table_without_header_may_have_a_cell_twice(tmp_path:
     written(tmp_path / "jobs.csv", "job_name,inst_id,user,status,start_time,start_time\n")
     with pytest.raises(InputError, match=r"jobs.csv:1: column 'start_time' appears twice"):
         read_alibaba(jobs, tasks)
+
+
+def test_a_task_that_appears_twice_counts_once(tmp_path: Path) -> None:
+    jobs, tasks = written(tmp_path / "jobs.csv", JOBS), written(tmp_path / "tasks.csv", TASKS + TASKS)
+    log, once = read_alibaba(jobs, tasks), read_alibaba(jobs, written(tmp_path / "once.csv", TASKS))
+    assert log.jobs == once.jobs
+    # with GPUs, of known jobs: j1's worker, j2's, j4's, j5's
+    assert log.left_out["tasks that appear twice"] == 4
+
+
+def test_numbers_that_no_cluster_has_are_refused(tmp_path: Path) -> None:
+    """Their products would be infinite."""
+    file = written(tmp_path / "log.csv", HELIOS.replace("vc2,4,16", "vc2,1e300,16").replace(",100,10", ",1e308,10"))
+    with pytest.raises(InputError) as caught:
+        read_helios(file)
+    assert str(caught.value).splitlines() == [
+        f"{file}:2: column 'duration' must be no more than 1e+12 (got '1e308')",
+        f"{file}:3: column 'gpu_num' must be no more than 1e+12 (got '1e300')",
+    ]
+    jobs = written(tmp_path / "jobs.csv", JOBS)
+    with pytest.raises(InputError, match="column 'plan_gpu' must be no more than"):
+        read_alibaba(jobs, written(tmp_path / "tasks.csv", TASKS.replace("29.3,50.0", "29.3,1e308")))
 
 
 def test_alibaba_says_all_that_is_wrong_in_all_tables(tmp_path: Path) -> None:
