@@ -35,6 +35,7 @@ def print_auction(file: BidsFile, path: Path, as_json: bool, given: Sequence[str
         typer.echo("dry run: everything was checked, nothing was auctioned")
         return
     cluster, outcome = file.run()
+    found = file.properties(cluster, outcome)
     rows: list[dict[str, Any]] = []
     for number, bid in enumerate(file.bids):
         row, kept = outcome.allocation.rows.get(number), outcome.gpus.get(number, ())
@@ -43,16 +44,31 @@ def print_auction(file: BidsFile, path: Path, as_json: bool, given: Sequence[str
         rows.append(
             {
                 "app": bid.app, "won": won, "share": outcome.share.get(number, 1.0), "kept": len(kept),
-                "paid": won - len(kept), "machines": " ".join(f"{m}:{n}" for m, n in sorted(on.items())) or "-",
+                "paid": won - len(kept), "rho": found.rho[number],
+                "machines": " ".join(f"{m}:{n}" for m, n in sorted(on.items())) or "-",
             }
         )  # fmt: skip
     if as_json:
         gpus = {bid.app: list(outcome.gpus.get(k, ())) for k, bid in enumerate(file.bids)}
-        print_json({"apps": rows, "gpus": gpus, "leftover": list(outcome.leftover), "gap": outcome.gap})
+        print_json(
+            {
+                "apps": rows, "gpus": gpus, "leftover": list(outcome.leftover), "gap": outcome.gap,
+                "pareto": {"before_payments": found.pareto, "after_payments": found.pareto_after_payments},
+                "envy": {
+                    "before_payments": [[file.bids[a].app, file.bids[b].app] for a, b in found.envy],
+                    "after_payments": [[file.bids[a].app, file.bids[b].app] for a, b in found.envy_after_payments],
+                },
+            }
+        )  # fmt: skip
         return
     typer.echo(_about(file, path))
     print_frame(pd.DataFrame(rows))
     typer.echo(f"left over: {len(outcome.leftover)}; gap {outcome.gap:.2g}")
+    fair, kept = ("yes" if holds else "no" for holds in (found.pareto, found.pareto_after_payments))
+    typer.echo(f"Pareto efficient: {fair} before payments, {kept} after")
+    envy, later = (_envy(file, pairs) for pairs in (found.envy, found.envy_after_payments))
+    typer.echo(f"envy: {envy} before payments, {later} after")
+    typer.echo(f"rho <= 1 with what they keep: {len(found.sharing_incentive)} of {len(rows)} apps")
 
 
 def _about(file: BidsFile, path: Path) -> str:
@@ -62,3 +78,8 @@ def _about(file: BidsFile, path: Path) -> str:
     cluster, n = cluster_of(file.cluster), len(file.bids)
     offered = cluster.n_gpus if file.offered is None else len(file.offered)
     return f"{file.name or path.stem}: {cluster}, {offered} on offer, {n} bidder{'' if n == 1 else 's'}"
+
+
+def _envy(file: BidsFile, pairs: Sequence[tuple[int, int]]) -> str:
+    """Who would rather have what another has."""
+    return ", ".join(f"{file.bids[who].app} of {file.bids[whom].app}" for who, whom in pairs) or "none"

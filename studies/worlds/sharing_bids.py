@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ...errors import InputError
-from ...planners.themis import Bid, Outcome, Place, Row, auction
+from ...planners.themis import Bid, Outcome, Place, Properties, Row, auction, properties
 from ...simulator.sharing import SharedCluster
 from ..file.yamlfile import parse, problems, read, validate
 from .sharing_build import cluster_of
@@ -78,11 +78,19 @@ class BidsFile(Part):
 
     def run(self) -> tuple[SharedCluster, Outcome]:
         """Hold the auction; apps have the numbers of their bids."""
-        cluster = cluster_of(self.cluster)
-        offered = tuple(range(cluster.n_gpus)) if self.offered is None else self.offered
-        bids = [Bid(number, tuple(row.row() for row in bid.rows)) for number, bid in enumerate(self.bids)]
-        a = self.auction
+        cluster, a = cluster_of(self.cluster), self.auction
+        offered, bids = self._offered(cluster), self._tables()
         return cluster, auction(cluster, offered, bids, payments=a.payments, rounding=a.rounding, seed=self.seed)
+
+    def properties(self, cluster: SharedCluster, outcome: Outcome) -> Properties:
+        """What of sharing incentive, Pareto efficiency and envy-freeness holds of what `run` gave."""
+        return properties(cluster, self._offered(cluster), self._tables(), outcome)
+
+    def _offered(self, cluster: SharedCluster) -> tuple[int, ...]:
+        return tuple(range(cluster.n_gpus)) if self.offered is None else self.offered
+
+    def _tables(self) -> list[Bid]:
+        return [Bid(number, tuple(row.row() for row in bid.rows)) for number, bid in enumerate(self.bids)]
 
 
 def is_bids(path: str | Path) -> bool:

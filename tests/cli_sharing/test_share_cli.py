@@ -152,5 +152,27 @@ def test_an_auction_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert [r["share"] for r in said["apps"]] == pytest.approx([0.5, 0.5])
     assert len(said["leftover"]) == 2
     assert sorted([*said["gpus"]["a"], *said["gpus"]["b"], *said["leftover"]]) == [0, 1, 2, 3]
+    # With one GPU each 1/rho is 1. Two idle GPUs would help both; nobody would rather have the other's one.
+    assert [r["rho"] for r in said["apps"]] == [1, 1]
+    assert said["pareto"] == {"before_payments": True, "after_payments": False}
+    assert said["envy"] == {"before_payments": [], "after_payments": []}
     assert run(["share", str(path)]) == 0
-    assert "left over: 2" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "left over: 2; gap 0", "Pareto efficient: yes before payments, no after",
+        "envy: none before payments, none after", "rho <= 1 with what they keep: 2 of 2 apps",
+    ]  # fmt: skip
+
+
+def test_envy_is_told_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # One GPU for two apps: whoever has none would rather have it, and nothing is fairer.
+    path = tmp_path / "bids.yaml"
+    rows = "[{gpus: 0, rho: 9}, {gpus: 1, rho: RHO}]"
+    path.write_text(
+        "sharing: 1\ncluster: {devices: 1}\nbids:\n"
+        f"  - {{app: keen, rows: {rows.replace('RHO', '1')}}}\n  - {{app: calm, rows: {rows.replace('RHO', '3')}}}\n"
+        "auction: {payments: false}\n"
+    )
+    assert run(["share", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "envy: calm of keen before payments, calm of keen after" in out
+    assert "Pareto efficient: yes before payments, yes after" in out
