@@ -136,7 +136,7 @@ def kept_share(app: int, with_app: Mapping[int, float], without: Mapping[int, fl
 def kept_gpus(gpus: float, rounding: Rounding, bits: int) -> int:
     """Whole GPUs of c·n; `bits` are the lot that ``random`` draws."""
     if rounding == "nearest":
-        return math.floor(gpus + 0.5)
+        return math.floor(gpus + 0.5 + SLACK)
     whole = math.floor(gpus + SLACK)
     return whole + (rounding == "random" and gpus - whole > SLACK and share_of_lot(bits) < gpus - whole)
 

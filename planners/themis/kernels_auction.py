@@ -73,7 +73,7 @@ def proportional(order, goods, pay, limit, seen, number):  # type: ignore[no-unt
 def rounded(gpus, rounding, seed, number, app):  # type: ignore[no-untyped-def]
     """`auction.kept_gpus`."""
     if rounding == NEAREST:
-        return int(np.floor(gpus + 0.5))
+        return int(np.floor(gpus + 0.5 + SLACK))
     whole = int(np.floor(gpus + SLACK))
     if rounding == RANDOM and gpus - whole > SLACK:
         drawn = float(lot_kernel(seed, number, app) >> np.uint64(11)) * 2.0**-53
