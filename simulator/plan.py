@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from ..errors import InputError
-from ..files import write_text
 from ..profiles.profile import ModelProfile
 from ..traces.trace import Trace
 from .cluster import Cluster
@@ -19,16 +16,17 @@ from .plan_build import cluster_entry, cluster_of, group_entries, model_entries,
 from .plan_entries import (
     ClusterEntry,
     DeviceEntry,
-    Entry,
     GroupEntry,
     ModelEntry,
     PlannerEntry,
+    Problem,
     Serving,
     StageEntry,
     Workload,
     contradictions,
 )
-from .plan_reader import problem_line, read
+from .plan_file import PlanFile, layout
+from .plan_reader import piece, pieces, problem_line
 
 __all__ = [
     "ClusterEntry",
@@ -43,19 +41,18 @@ __all__ = [
     "layout",
 ]
 
-FORMAT = "meshwright-plan"
-VERSION = 1
-SCHEMA_ID = "urn:meshwright:schema:plan:1"
 
-
-class Plan(Entry):
+class Plan(PlanFile):
     """A placement with all that is needed to simulate, export and run it.
 
     Build one with `Plan.of`; read one with `Plan.load`.
     """
 
-    format: Literal["meshwright-plan"] = FORMAT
-    version: Literal[1] = VERSION
+    noun: ClassVar[str] = "a Meshwright plan"
+    schema_id: ClassVar[str] = "urn:meshwright:schema:plan:1"
+
+    format: Literal["meshwright-plan"] = "meshwright-plan"
+    version: Literal[1] = 1
     cluster: ClusterEntry
     models: tuple[ModelEntry, ...] = Field(min_length=1)
     groups: tuple[GroupEntry, ...] = Field(min_length=1)
@@ -167,47 +164,14 @@ class Plan(Entry):
             )
         self.placement.check(cluster, profiles)
 
-    def to_json(self) -> str:
-        """The plan as JSON text, the same bytes for the same plan."""
-        return layout(self.model_dump(mode="json"), "") + "\n"
-
-    def save(self, path: str | Path) -> Path:
-        """Write the plan as JSON, whole."""
-        return write_text(path, self.to_json())
-
     @classmethod
-    def from_json(cls, text: str, where: str = "plan") -> Plan:
-        """Read a plan from JSON text; `where` names it in errors."""
-        return read(text, where, cls, FORMAT, VERSION)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Plan:
-        """Read a plan.
-
-        Raises
-        ------
-        InputError
-            If the file is missing, is no plan, or contradicts itself; all errors at once, a line each.
-        """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{path}: cannot read the plan: {error.strerror or error}") from None
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}: not a Meshwright plan: not UTF-8 text (byte {error.start}: {error.reason})"
-            ) from None
-        return cls.from_json(text, str(path))
-
-    @classmethod
-    def json_schema(cls) -> dict[str, Any]:
-        """The published JSON Schema (draft 2020-12) of plan files; docs/schema/plan.schema.json holds the same."""
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "$id": SCHEMA_ID,
-            **cls.model_json_schema(),
-            "required": ["format", "version", *cls.model_json_schema()["required"]],
-        }
+    def between(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong between the entries of a parsed file, as far as they can be read one by one."""
+        return contradictions(
+            piece(ClusterEntry, data.get("cluster")),
+            pieces(ModelEntry, data.get("models")),
+            pieces(GroupEntry, data.get("groups")),
+        )
 
     def explain(self) -> str:
         """The plan in words: who decided what for which traffic, and what is expected of it."""
@@ -236,20 +200,3 @@ class Plan(Entry):
         lines += [f"{key}: {value:.6g}" for key, value in self.predicted.items()]
         lines.append(f"planned in {self.planner.seconds:.3g} s, {self.planner.evaluations} evaluations")
         return "\n".join(lines)
-
-
-def layout(value: Any, indent: str) -> str:
-    """JSON for people: one line per key, lists of plain values on one line."""
-    inner = indent + "  "
-    if isinstance(value, dict) and value:
-        entries = cast("dict[str, Any]", value)
-        rows = [f"{inner}{_plain(key)}: {layout(item, inner)}" for key, item in entries.items()]
-        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    if any(isinstance(item, dict | list) for item in items):
-        return "[\n" + ",\n".join(inner + layout(item, inner) for item in items) + f"\n{indent}]"
-    return _plain(value)
-
-
-def _plain(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
 from ..errors import InputError
 from ..wording import dotted, fields_at, nearest, short
-from .plan_entries import ClusterEntry, GroupEntry, ModelEntry, Problem, contradictions
+from .plan_entries import Problem
 
-__all__ = ["piece", "problem_line", "read"]
+__all__ = ["piece", "pieces", "problem_line", "read"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -24,8 +24,8 @@ def read(
     format: str,
     version: int,
     *,
-    key: str = "format",
-    between: Callable[[dict[str, Any]], list[Problem]] | None = None,
+    key: str,
+    between: Callable[[Mapping[str, Any]], list[Problem]],
 ) -> M:
     """Check the text of a plan file and build the `plan` that it holds.
 
@@ -41,8 +41,8 @@ def read(
         What the file must say that it is.
     key : str
         Where it says its format.
-    between : callable, optional
-        The parsed file -> what is wrong between entries that are each right by themselves; by default that of a `Plan`.
+    between : callable
+        The parsed file -> what is wrong between entries that are each right by themselves.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def read(
         built = plan.model_validate_json(text, strict=True)
     except ValidationError as error:
         problems += [_problem(e, plan) for e in _own(error) if e["loc"]]
-        problems += (between or _between)(data)
+        problems += between(data)
     else:
         if not problems:
             return built
@@ -85,14 +85,6 @@ def _own(error: ValidationError) -> list[Any]:
         return e["type"] == "too_short" and any(len(p) > size and p[:size] == tuple(e["loc"]) for p in places)
 
     return [e for e in found if not caused(e)]
-
-
-def _between(data: dict[str, Any]) -> list[Problem]:
-    return contradictions(
-        piece(ClusterEntry, data.get("cluster")),
-        [piece(ModelEntry, x) for x in _list(data.get("models"))],
-        [piece(GroupEntry, x) for x in _list(data.get("groups"))],
-    )
 
 
 def _parse(text: str, where: str) -> tuple[Any, list[Problem]]:
@@ -144,8 +136,9 @@ def piece(kind: type[M], value: Any) -> M | None:
         return None
 
 
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+def pieces(kind: type[M], values: Any) -> list[M | None]:
+    """The entries of a list by themselves; of what is no list none."""
+    return [piece(kind, value) for value in cast("list[Any]", values)] if isinstance(values, list) else []
 
 
 def _line_numbers(text: str, locations: Sequence[Sequence[str | int]]) -> list[int | None]:

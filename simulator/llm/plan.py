@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from ...errors import InputError
-from ...files import write_text
 from ...profiles.llm.capacity import KVCapacity, kv_capacity
 from ..cluster import Cluster
-from ..plan import layout
 from ..plan_build import cluster_entry, cluster_of
-from ..plan_entries import ClusterEntry, Entry, PlannerEntry, Problem
-from ..plan_reader import piece, problem_line, read
+from ..plan_entries import ClusterEntry, PlannerEntry, Problem
+from ..plan_file import PlanFile
+from ..plan_reader import piece, pieces, problem_line
 from .plan_entries import Deployment, LLMWorkload, ServedModel, contradictions
 from .router import ROUTERS
 
 __all__ = ["Deployment", "LLMPlan", "LLMWorkload", "ServedModel"]
 
-KIND = "meshwright/llm-plan"
-VERSION = 1
-SCHEMA_ID = "urn:meshwright:schema:llm-plan:1"
-
 WEIGHTS = {name: name for name in ("fp8", "fp8_block", "nvfp4", "float32")} | {"int8_wo": "int8", "int4_wo": "int4"}
 """Precision of the products -> of the weights in memory; float16 (or bfloat16: as many bytes) for the others."""
 
 
-class LLMPlan(Entry):
+class LLMPlan(PlanFile):
     """How language models are served: deployments on a cluster, a router, and what is expected of them.
 
     Read one with `LLMPlan.load`; `LLMPlan.of` builds one from the simulator's objects.
     """
 
-    kind: Literal["meshwright/llm-plan"] = KIND
-    version: Literal[1] = VERSION
+    noun: ClassVar[str] = "an LLM plan"
+    schema_id: ClassVar[str] = "urn:meshwright:schema:llm-plan:1"
+
+    kind: Literal["meshwright/llm-plan"] = "meshwright/llm-plan"
+    version: Literal[1] = 1
     cluster: ClusterEntry
     models: tuple[ServedModel, ...] = Field(min_length=1)
     deployments: tuple[Deployment, ...] = Field(min_length=1)
@@ -148,54 +145,18 @@ class LLMPlan(Entry):
             **wider,
         )
 
-    def to_json(self) -> str:
-        """The plan as JSON text, the same bytes for the same plan."""
-        return layout(self.model_dump(mode="json"), "") + "\n"
-
-    def save(self, path: str | Path) -> Path:
-        """Write the plan as JSON, whole."""
-        return write_text(path, self.to_json())
-
     @classmethod
-    def from_json(cls, text: str, where: str = "plan") -> LLMPlan:
-        """Read a plan from JSON text; `where` names it in errors."""
-        return read(text, where, cls, KIND, VERSION, key="kind", between=_between)
-
-    @classmethod
-    def load(cls, path: str | Path) -> LLMPlan:
-        """Read a plan.
-
-        Raises
-        ------
-        InputError
-            If the file is missing, is no plan, or contradicts itself; all errors at once, a line each.
-        """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{path}: cannot read the plan: {error.strerror or error}") from None
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: not an LLM plan: not UTF-8 text (byte {error.start}: {error.reason})") from None
-        return cls.from_json(text, str(path))
-
-    @staticmethod
-    def is_one(path: str | Path) -> bool:
-        """Whether a file says that it is an LLM plan; one that cannot be read does not."""
-        try:
-            return f'"{KIND}"' in Path(path).read_text(encoding="utf-8")[:4096]
-        except (OSError, UnicodeDecodeError):
-            return False
-
-    @classmethod
-    def json_schema(cls) -> dict[str, Any]:
-        """The published JSON Schema (draft 2020-12); docs/schema/llm-plan.schema.json holds the same."""
-        said = cls.model_json_schema()
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "$id": SCHEMA_ID,
-            **said,
-            "required": ["kind", "version", *said["required"]],
-        }
+    def between(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong between the entries of a parsed file, as far as they can be read one by one."""
+        router = data.get("router", "round_robin")
+        return [
+            *(_router(router) if isinstance(router, str) else []),
+            *contradictions(
+                piece(ClusterEntry, data.get("cluster")),
+                pieces(ServedModel, data.get("models")),
+                pieces(Deployment, data.get("deployments")),
+            ),
+        ]
 
     def explain(self) -> str:
         """The plan in words: who decided what for which traffic, what it holds in memory, what is expected of it."""
@@ -208,20 +169,3 @@ def _router(name: str) -> list[Problem]:
     if name in ROUTERS:
         return []
     return [(("router",), f"unknown router {name!r}; expected one of {', '.join(ROUTERS)}")]
-
-
-def _between(data: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong between the entries of a file, as far as they can be read."""
-    router = data.get("router", "round_robin")
-    return [
-        *(_router(router) if isinstance(router, str) else []),
-        *contradictions(
-            piece(ClusterEntry, data.get("cluster")),
-            [piece(ServedModel, x) for x in _list(data.get("models"))],
-            [piece(Deployment, x) for x in _list(data.get("deployments"))],
-        ),
-    ]
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from ...errors import InputError
-from ...files import write_text
 from ...wording import dotted
 from ..cluster import Cluster
 from ..mesh import Mesh
-from ..plan import layout
 from ..plan_build import cluster_entry, cluster_of
 from ..plan_entries import ClusterEntry, PlannerEntry, Problem
-from ..plan_reader import piece, problem_line, read
+from ..plan_file import PlanFile
+from ..plan_reader import piece, pieces, problem_line
 from .plan_checks import contradictions
 from .plan_entries import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, SparseEntry, StageEntry, TransferEntry
 
@@ -25,21 +23,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "SliceEntry", "StageEntry", "TrainingPlan", "TransferEntry"]
 
-KIND = "meshwright/training-plan"
-VERSION = 1
-SCHEMA_ID = "urn:meshwright:schema:training-plan:1"
 
-
-class TrainingPlan(SparseEntry):
+class TrainingPlan(PlanFile, SparseEntry):
     """How one model is trained. Planners emit it, the simulator times it, exporters translate it, the runtime runs it.
 
     Read one with `TrainingPlan.load`; build one with `TrainingPlan.of`.
     """
 
+    noun: ClassVar[str] = "a training plan"
+    schema_id: ClassVar[str] = "urn:meshwright:schema:training-plan:1"
     rare: ClassVar[frozenset[str]] = frozenset({"slices"})
 
-    kind: Literal["meshwright/training-plan"] = KIND
-    version: Literal[1] = VERSION
+    kind: Literal["meshwright/training-plan"] = "meshwright/training-plan"
+    version: Literal[1] = 1
     cluster: ClusterEntry
     model: ModelEntry
     global_batch: int = Field(gt=0, description="samples of one iteration")
@@ -104,54 +100,23 @@ class TrainingPlan(SparseEntry):
         entry = self.meshes[self.stages[stage].mesh]
         return Mesh(self.cluster_spec, entry.hosts, entry.devices, entry.first_host, entry.first_device)
 
-    def to_json(self) -> str:
-        """The plan as JSON text, the same bytes for the same plan."""
-        return layout(self.model_dump(mode="json"), "") + "\n"
-
-    def save(self, path: str | Path) -> Path:
-        """Write the plan as JSON, whole."""
-        return write_text(path, self.to_json())
-
     @classmethod
-    def from_json(cls, text: str, where: str = "plan") -> TrainingPlan:
-        """Read a plan from JSON text; `where` names it in errors."""
-        return read(text, where, cls, KIND, VERSION, key="kind", between=_between)
-
-    @classmethod
-    def load(cls, path: str | Path) -> TrainingPlan:
-        """Read a plan.
-
-        Raises
-        ------
-        InputError
-            If the file is missing, is no plan, or contradicts itself; all errors at once, a line each.
-        """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{path}: cannot read the plan: {error.strerror or error}") from None
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: not a training plan: not UTF-8 text (byte {error.start})") from None
-        return cls.from_json(text, str(path))
-
-    @staticmethod
-    def is_one(path: str | Path) -> bool:
-        """Whether a file says that it is a training plan; one that cannot be read does not."""
-        try:
-            return f'"{KIND}"' in Path(path).read_text(encoding="utf-8")[:4096]
-        except (OSError, UnicodeDecodeError):
-            return False
-
-    @classmethod
-    def json_schema(cls) -> dict[str, Any]:
-        """The published JSON Schema (draft 2020-12); docs/schema/training-plan.schema.json holds the same."""
-        said = cls.model_json_schema()
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "$id": SCHEMA_ID,
-            **said,
-            "required": ["kind", "version", *said["required"]],
-        }
+    def between(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong between the entries of a parsed file, as far as they can be read one by one."""
+        batch = [data.get(key) for key in ("global_batch", "microbatches")]
+        schedule = data.get("schedule", "1f1b")
+        model = piece(ModelEntry, data.get("model"))
+        counts = [x for x in batch if isinstance(x, int) and not isinstance(x, bool)]
+        return contradictions(
+            piece(ClusterEntry, data.get("cluster")),
+            pieces(MeshEntry, data.get("meshes")),
+            pieces(StageEntry, data.get("stages")),
+            pieces(TransferEntry, data.get("transfers")),
+            (counts[0], counts[1]) if len(counts) == 2 else None,
+            schedule if isinstance(schedule, str) else None,
+            pieces(SliceEntry, data.get("slices")),
+            () if model is None else model.order,
+        )
 
     def explain(self, graph: Graph | None = None, *, operators: Literal["none", "heavy", "all"] = "heavy") -> str:
         """The plan in words: stages, what dominates, and how each operator is run, repeated layers folded.
@@ -170,25 +135,3 @@ class TrainingPlan(SparseEntry):
 
 def _said(problems: list[Problem]) -> str:
     return "; ".join(f"{dotted(loc)}: {what}" if loc else what for loc, what in problems)
-
-
-def _between(data: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong between the entries of a file, as far as they can be read."""
-    batch = [data.get(key) for key in ("global_batch", "microbatches")]
-    schedule = data.get("schedule", "1f1b")
-    model = piece(ModelEntry, data.get("model"))
-    counts = [x for x in batch if isinstance(x, int) and not isinstance(x, bool)]
-    return contradictions(
-        piece(ClusterEntry, data.get("cluster")),
-        [piece(MeshEntry, x) for x in _list(data.get("meshes"))],
-        [piece(StageEntry, x) for x in _list(data.get("stages"))],
-        [piece(TransferEntry, x) for x in _list(data.get("transfers"))],
-        (counts[0], counts[1]) if len(counts) == 2 else None,
-        schedule if isinstance(schedule, str) else None,
-        [piece(SliceEntry, x) for x in _list(data.get("slices"))],
-        () if model is None else model.order,
-    )
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
