@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from meshwright.planners.themis import Bid, Market, Place, Row, auction
 from meshwright.planners.themis.auction import kept_gpus, kept_share
 from meshwright.planners.themis.bids import log_worth
+from meshwright.planners.themis.properties import worth
 from meshwright.simulator.sharing import Machine, SharedCluster
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -165,3 +166,23 @@ def test_a_kind_of_place_that_is_worth_no_more_is_not_asked_for(place: Place) ->
     strict = Row(2, 1.0, place, 2 if place == Place.MACHINES else 0)
     bids = [Bid(a, (Row(0, math.inf), strict, Row(2, 1.0))) for a in range(2)]
     assert Market(cluster, (0, 1, 2, 3), tuple(bids)).best().running == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, data=st.data())
+def test_a_lie_is_not_rewarded_where_what_is_kept_is_worth_its_share(seed: int, data: st.DataObject) -> None:
+    """Theorem 3.2, of whole GPUs with placements too: c_i of what app i wins, valued truly, is largest with the truth,
+    for c_i · v_i is the product of all over the best of the others, which i does not move. (What it keeps is rounded,
+    and need not be worth c_i of what it won: that is where lying may pay, see `lying_experiment`.)"""
+    cluster, offered, drawn_bids = drawn(seed)
+    bids = [Bid(b.app, tuple(replace(r, rho=min(r.rho, 50.0)) for r in b.rows)) for b in drawn_bids]
+    truth = bids[0]
+    factors = data.draw(st.lists(st.floats(0.05, 20.0), min_size=len(truth.rows), max_size=len(truth.rows)))
+    lie = Bid(truth.app, tuple(replace(r, rho=r.rho * f) for r, f in zip(truth.rows, factors, strict=True)))
+    worths: list[float] = []
+    for said in (truth, lie):
+        shares = auction(cluster, offered, (said, *bids[1:])).share
+        won = auction(cluster, offered, (said, *bids[1:]), payments=False).gpus.get(truth.app, ())
+        worths.append(shares[truth.app] / worth(cluster, truth, won))
+    honest, lying = worths
+    assert lying <= honest * (1 + 1e-8)
