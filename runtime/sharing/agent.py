@@ -38,6 +38,7 @@ def agent(world: SharingWorld, index: int, options: RunOptions, folder: Path, po
             held = _obey(jobs, link, command)
         jobs.run_due()
         if not held and jobs.settle():
+            link.over = jobs.over_at is not None
             link.say("state", jobs.state(jobs.world_s(time.monotonic())))
 
 
@@ -59,6 +60,7 @@ def _obey(jobs: AgentJobs, link: Link, command: Command) -> bool:
         jobs.release(command.gpus, command.at_s)
     elif command.kind == "divide":
         jobs.divide(command.gpus, command.at_s)
+    link.over = jobs.over_at is not None
     link.say("answer", Answer(seq=command.seq, state=jobs.state(command.at_s)))
     return command.hold or command.kind != "divide"
 

@@ -40,6 +40,7 @@ class Link:
 
     def __init__(self, port: int, app: int, name: str, orphan_s: float) -> None:
         self.port, self.app, self.name, self.orphan_s = port, app, name, orphan_s
+        self.over = False  # its app is done: what the arbiter has to say does not matter any more
         self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._out = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
@@ -83,6 +84,8 @@ class Link:
         return b""  # not reached
 
     def _end(self, why: str) -> None:
+        if self.over and threading.current_thread() is not threading.main_thread():
+            sys.exit()  # this thread; the agent ends by itself
         print(f"agent of app {self.name!r}: {why}", file=sys.stderr, flush=True)
         os._exit(3)
 

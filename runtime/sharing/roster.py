@@ -87,7 +87,8 @@ class Roster:
         self.agents[app].hello = hello
 
     async def command(self, app: int, after: int) -> Command | None:
-        """The next command to an agent, when there is one; None to one that is given up: it has to end."""
+        """The next command to an agent, when there is one; None to one that is given up, and at the end: it has to
+        end."""
         agent = self.agents[app]
         agent.polls += 1
         agent.back.set()
@@ -98,7 +99,7 @@ class Roster:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(agent.news.wait(), POLL_S)
         self._expect(app, self.options.answer_s)
-        if agent.gone:
+        if agent.gone or self.closed:
             return None
         return agent.command if agent.command.seq > after else Command(seq=after, kind="wait")
 

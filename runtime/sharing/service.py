@@ -102,7 +102,7 @@ def application(arbiter: Arbiter) -> Any:
             return JSONResponse({})  # to nobody
         told = answer.result()
         if told is None:
-            raise HTTPException(410, arbiter.agents[number].gone)
+            raise HTTPException(410, arbiter.agents[number].gone or "the run is over")
         return JSONResponse(told.model_dump())
 
     async def answer(number: int, message: Answer) -> dict[str, bool]:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +19,6 @@ from meshwright.runtime.sharing import (
     RealSharing,
     Trainer,
     run_sharing,
-    save_world,
     total_steps,
     trained,
 )
@@ -43,6 +36,7 @@ from meshwright.simulator.sharing import (
     baseline,
     simulate_reference,
 )  # fmt: skip
+from sharing_processes import agents_of, noted, wait_until
 
 CLUSTER = SharedCluster.uniform(2, 2)
 SCALE = 300.0
@@ -57,35 +51,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def agents_of(parent: int, what: str = "nursery") -> dict[int, int]:
-    """Processes of agents under a process, or its arbiter's: pid -> its parent, the nursery."""
-    found: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                above = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except (OSError, IndexError):
-                continue
-            if f"meshwright.runtime.sharing.{what}" in command and f" {parent} " in command:
-                found[int(entry.name)] = above
-    return found
-
-
-def noted(journal: Path, op: str) -> list[dict[str, Any]]:
-    """Whole lines of a journal of one kind."""
-    text = journal.read_text() if journal.exists() else ""
-    lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-    return [line for line in lines if line["op"] == op]
-
-
-def wait_until(what: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 def kill_arbiter(folder: Path, killed: list[int]) -> None:
@@ -219,93 +184,6 @@ def test_agents_that_die_are_named_and_the_others_go_on() -> None:
     assert "SIGKILL" in str(result.lost[0])
     assert result.finish[1] >= 300.0
     assert not agents_of(os.getpid())
-
-
-PROGRAM = """
-from meshwright.runtime.sharing import PolicyChoice, run_sharing
-from meshwright.simulator.sharing import App, SharedCluster, SharingWorld
-world = SharingWorld(SharedCluster.uniform(1, 2), (App.single("a", 0, 1e5), App.single("b", 0, 1e5)))
-run_sharing(world, PolicyChoice("fifo"), time_scale=100.0, arbiter="process")
-"""
-
-
-def test_arbiter_and_agents_end_when_their_caller_is_killed() -> None:
-    caller = subprocess.Popen([sys.executable, "-c", PROGRAM])
-
-    def running() -> tuple[int, int]:
-        assert caller.poll() is None
-        return len(agents_of(caller.pid)), len(agents_of(caller.pid, "arbiter_process"))
-
-    try:
-        wait_until(lambda: running() == (3, 1))  # two agents and their parent; the arbiter
-    finally:
-        caller.kill()
-        caller.wait()
-    wait_until(lambda: not agents_of(caller.pid) and not agents_of(caller.pid, "arbiter_process"), 20.0)
-
-
-def test_an_arbiter_that_is_killed_too_often_is_named() -> None:
-    world = SharingWorld(SharedCluster.uniform(1, 1), (App.single("a", 0, 1e5),))
-
-    def kill() -> None:
-        wait_until(lambda: bool(agents_of(os.getpid(), "arbiter_process")))
-        os.kill(next(iter(agents_of(os.getpid(), "arbiter_process"))), signal.SIGTERM)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    with pytest.raises(RunError, match="the arbiter's process ended: killed by SIGTERM"):
-        run_sharing(world, PolicyChoice("fifo"), time_scale=SCALE, arbiter="process", restarts=0)
-    killer.join()
-    assert not agents_of(os.getpid())
-
-
-def test_agents_come_to_an_arbiter_that_is_killed_and_started_again_by_hand(tmp_path: Path) -> None:
-    apps = (
-        App.single("doomed", 0, 9000.0, gpus=1),
-        App.single("one", 0, 1500.0, gpus=2),
-        App.halving("two", 50.0, [Job(9.0, 2), Job(11.0, 2)], 1000.0),
-    )
-    save_world(SharingWorld(CLUSTER, apps, lease_s=300.0), tmp_path / "w.json")
-    command = [sys.executable, "-m", "meshwright.runtime.sharing"]
-    how = "serve --world w.json --policy srsf --time-scale 300 --slot-steps 20 --slots-per-core 4 --journal j.jsonl"
-    journal = tmp_path / "j.jsonl"
-    started, pipe = list[subprocess.Popen[str]](), subprocess.PIPE
-
-    def start(*words: str) -> subprocess.Popen[str]:
-        started.append(subprocess.Popen([*command, *words], cwd=tmp_path, stdout=pipe, stderr=pipe, text=True))
-        return started[-1]
-
-    try:
-        arbiter = start(*how.split())
-        assert arbiter.stderr is not None
-        said = arbiter.stderr.readline()
-        found = re.fullmatch(r"arbiter at 127\.0\.0\.1:(\d+), policy srsf, apps: doomed, one, two\n", said)
-        assert found is not None, said
-        agents = start("agents", "--port", found[1], "--folder", "kept")
-        wait_until(lambda: len(noted(journal, "arrive")) == 3 and len(noted(journal, "decide")) >= 2)
-        first_agent = sorted(pid for pid, above in agents_of(agents.pid).items() if above in agents_of(agents.pid))[0]
-        os.kill(first_agent, signal.SIGKILL)  # forked in the order of the apps
-        wait_until(lambda: bool(noted(journal, "lost")))
-        arbiter.kill()
-        arbiter.wait()
-        again = start("serve", "--resume", "j.jsonl", "--out", "r.json")
-        printed, complained = again.communicate(timeout=120)
-        assert again.returncode == 0, complained
-        assert "lost: agent of app 'doomed'" in printed
-        _, complained = agents.communicate(timeout=60)
-        assert agents.returncode == 1
-        assert complained == "agent of app 'doomed': killed by SIGKILL\n"
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
-    result = RealSharing.load(tmp_path / "r.json")
-    assert result.completed.tolist() == [False, True, True]
-    assert [(lost.app, lost.why) for lost in result.lost] == [("doomed", "its connection closed")]
-    kept = Trainer(0, 1, 0)
-    kept.load(tmp_path / "kept/app-1-job-0.pt")
-    want = trained(0, 1, 0, total_steps(apps[1], 0, result.options))
-    assert all(bool((kept.weights()[k] == w).all()) for k, w in want.weights().items())
 
 
 class Faulty:
