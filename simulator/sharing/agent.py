@@ -121,6 +121,17 @@ class AppView:
         """The fewest GPUs with which any of its jobs runs."""
         return min(j.gang for j in self.jobs)
 
+    def usable(self, n: int) -> int:
+        """How many of `n` GPUs, those that it keeps among them, its jobs can use: gangs start or do not (`split`)."""
+        if all(j.gang == 1 for j in self.jobs):
+            return min(n, sum(j.cap for j in self.jobs))
+        spare, room = n, 0
+        for j in sorted(self.jobs, key=lambda j: (not j.gpus, -j.left_s)):
+            if j.gang <= spare:
+                spare -= j.gang
+                room += j.cap - j.gang
+        return n - max(0, spare - room)
+
     @cached_property
     def ideal_s(self) -> float:
         """T_id as the agent believes: alone on 1/N_avg of the cluster, no slowdown."""

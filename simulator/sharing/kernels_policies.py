@@ -63,6 +63,67 @@ def _drawn(offered, seed, decision):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def gangs_of(w, s, a, now):  # type: ignore[no-untyped-def]
+    """Gangs of an app's jobs and what each can use beyond its gang, those that have GPUs first, then the longest; none
+    if no job needs more than one GPU, for then they do not matter."""
+    p = w.phases[a] + s.phase[a]
+    count = 0
+    matter = False
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            count += 1
+            matter = matter or w.gang[e] > 1
+    gang, more = np.empty(count, np.int64), np.empty(count, np.int64)
+    if not matter:
+        return gang[:0], more[:0]
+    left, entry = np.empty(count), np.empty(count, np.int64)
+    count = 0
+    for e in range(w.entries[p], w.entries[p + 1]):
+        if s.alive[e]:
+            left[count], entry[count] = left_of(s, e, now), e
+            count += 1
+    by_work = np.argsort(-left, kind="mergesort")
+    k = 0
+    for waits in range(2):
+        for i in by_work:
+            e = entry[i]
+            if (s.gpus[e] == 0) == (waits == 1):
+                gang[k], more[k] = w.gang[e], w.cap[e] - w.gang[e]
+                k += 1
+    return gang, more
+
+
+@njit(cache=True)
+def usable(gang, more, n):  # type: ignore[no-untyped-def]
+    """`AppView.usable` of jobs whose gangs matter."""
+    spare, room = n, 0
+    for k in range(gang.shape[0]):
+        if gang[k] <= spare:
+            spare -= gang[k]
+            room += more[k]
+    return n - max(0, spare - room)
+
+
+@njit(cache=True)
+def _fitting(w, s, a, now, kept, n):  # type: ignore[no-untyped-def]
+    """How many of `n` GPUs more an app can use."""
+    gang, more = gangs_of(w, s, a, now)
+    return n if gang.shape[0] == 0 else usable(gang, more, kept + n) - kept
+
+
+@njit(cache=True)
+def _step(w, s, a, now, has, room):  # type: ignore[no-untyped-def]
+    """`policies._step`."""
+    gang, more = gangs_of(w, s, a, now)
+    if gang.shape[0] == 0:
+        return min(1, room)
+    for n in range(1, room + 1):
+        if usable(gang, more, has + n) == has + n:
+            return n
+    return 0
+
+
+@njit(cache=True)
 def _key(c, w, s, code, a, now, n, gang):  # type: ignore[no-untyped-def]
     if code == 0:
         return w.arrival[a]
@@ -118,7 +179,7 @@ def _in_order(c, w, s, code, now, pool, held, apps, drawn, given):  # type: igno
             break
         a = apps[i]
         kept = s.n_gpus[a] - s.over[a]
-        n = min(s.room[a] - kept, free)
+        n = _fitting(w, s, a, now, kept, min(s.room[a] - kept, free))
         if n <= 0 or n + kept < s.least[a]:
             continue
         out = np.zeros(pool.shape[0], np.bool_)
@@ -154,8 +215,8 @@ def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, drawn, given):  # type: ig
         if first < 0:
             break
         a = apps[first]
-        n = 1 if has[first] >= gang[first] else gang[first] - has[first]
-        if has[first] - kept[first] + n > room[first] or free < n:
+        n = _step(w, s, a, now, has[first], room[first] - (has[first] - kept[first]))
+        if n < 1 or free < n:
             able[first] = False
             continue
         out = np.zeros(pool.shape[0], np.bool_)
@@ -184,9 +245,9 @@ def _best_offer(c, w, s, code, now, pool, held, apps, drawn, given, lease_s):  #
                 continue
             a = apps[i]
             kept = s.n_gpus[a] - s.over[a]
-            n = min(s.room[a] - kept, pool.sum())
+            n = _fitting(w, s, a, now, kept, min(s.room[a] - kept, pool.sum()))
             offer[i, :] = False
-            if n + kept < s.least[a]:
+            if n <= 0 or n + kept < s.least[a]:
                 able[i] = False
                 continue
             have = held == a

@@ -40,7 +40,7 @@ TIRESIAS_QUEUE_S = 3250.0
 
 @dataclass(frozen=True, slots=True)
 class GpuByGpu:
-    """GPUs one by one (a gang at once where a job needs one to start), each to the app that is first by a key now.
+    """GPUs one by one (as many at once as a gang needs to start), each to the app that is first by a key now.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ class GpuByGpu:
         while pool and able:
             view = min(able.values(), key=lambda v: (self.key(cluster, v, have[v.index]), v.index))
             got = len(have[view.index]) - len(view.held)
-            n = 1 if len(have[view.index]) >= view.gang else view.gang - len(have[view.index])
-            mine = self._more(cluster, pool, view, have[view.index], n) if got + n <= view.wanted else ()
+            n = _step(view, len(have[view.index]), view.wanted - got)
+            mine = self._more(cluster, pool, view, have[view.index], n)
             if not mine:
                 del able[view.index]
                 continue
@@ -86,7 +86,7 @@ class GpuByGpu:
         self, cluster: SharedCluster, pool: set[int], view: AppView, have: tuple[int, ...], n: int
     ) -> tuple[int, ...]:
         """`n` more GPUs beside those that it has: its own of before first; none if there are fewer."""
-        if len(pool) < n:
+        if n < 1 or len(pool) < n:
             return ()
         kept = tuple(g for g in view.lapsed if g in pool)[:n]
         return (*kept, *self.chooser.take(cluster, pool.difference(kept), n - len(kept), (*have, *kept)))
@@ -141,6 +141,11 @@ class BestOffer:
             taken = set(mine)
             offers = {i: offer for i, offer in offers.items() if i != best and not taken.intersection(offer[1])}
         return given
+
+
+def _step(view: AppView, has: int, room: int) -> int:
+    """The fewest GPUs more of which an app can use all: one, or a gang; 0 if it has no room for them."""
+    return next((n for n in range(1, room + 1) if view.usable(has + n) == has + n), 0)
 
 
 def _speed(cluster: SharedCluster, view: AppView, gpus: Sequence[int]) -> float:

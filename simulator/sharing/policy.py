@@ -87,10 +87,10 @@ class Greedy:
 
 
 def grants(cluster: SharedCluster, pool: set[int], view: AppView, n: int, chooser: Chooser) -> tuple[int, ...]:
-    """Up to `n` GPUs of the pool for an app: those that it had first, then what is chosen; none if no job of it could
-    run with them."""
-    n = min(n, len(pool))
-    if n + len(view.held) < view.gang:
+    """Up to `n` GPUs of the pool for an app: those that it had first, then what is chosen; none that its gangs leave
+    over, none if no job of it could run with them."""
+    n = view.usable(len(view.held) + min(n, len(pool))) - len(view.held)
+    if n <= 0 or n + len(view.held) < view.gang:
         return ()
     kept = tuple(g for g in view.lapsed if g in pool)[:n]
     more = chooser.take(cluster, pool.difference(kept), n - len(kept), (*view.held, *kept))
