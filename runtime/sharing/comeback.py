@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from ...errors import RunError
 from .arbiter import Arbiter
 from .messages import State
 from .roster import Lost
@@ -15,6 +16,9 @@ __all__ = ["resume"]
 SETTLE_S = 0.3
 """After the agents are back, how long to wait for what they could not say before, real seconds."""
 
+SLACK_S = 0.1
+"""By how much the books may be ahead of the clock, real seconds."""
+
 
 async def resume(arbiter: Arbiter, lines: Sequence[dict[str, Any]]) -> None:
     """Do again what a journal says, wait for the agents, and make what they have agree with the books.
@@ -22,7 +26,7 @@ async def resume(arbiter: Arbiter, lines: Sequence[dict[str, Any]]) -> None:
     Raises
     ------
     RunError
-        If the policy now decides otherwise than it did.
+        If the policy now decides otherwise than it did, or the machine's clock began anew.
     """
     ledger, agents = arbiter.ledger, arbiter.agents
     said: dict[int, State] = {}
@@ -38,6 +42,11 @@ async def resume(arbiter: Arbiter, lines: Sequence[dict[str, Any]]) -> None:
             arbiter.lost.append(Lost(line["app"], line["at_s"], line["why"]))
         elif line["op"] == "switch":
             arbiter.machines.remove(next(m for m in arbiter.machines if m[1:] == (line["machine"], line["up"])))
+    if arbiter.now_s() + SLACK_S * arbiter.options.time_scale < ledger.now_s:
+        raise RunError(
+            f"run_sharing: the journal has come to {ledger.now_s:.6g} s, this machine's clock only to "
+            f"{arbiter.now_s():.6g} s: it was started anew meanwhile, or it is another; start the run afresh"
+        )
     for app, record in ledger.records.items():
         if not record.completed:
             agents[app].gone = "given up before the arbiter was started again"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from meshwright.errors import RunError
 from meshwright.runtime.sharing import Arbiter, RunOptions
+from meshwright.runtime.sharing.comeback import resume
 from meshwright.runtime.sharing.documents import from_document
+from meshwright.runtime.sharing.journal import Journal, KeptLedger, read_journal
 from meshwright.runtime.sharing.messages import Answer, Hello, JobState, State
 from meshwright.simulator.sharing import App, AppFailure, SharedCluster, SharingWorld, baseline
 
@@ -20,9 +26,17 @@ OPTIONS = RunOptions(time_scale=SCALE, answer_s=0.3)
 class Talker:
     """An agent that trains nothing: it divides as it is told, and is done `takes_s` after it was first given GPUs."""
 
-    def __init__(self, arbiter: Arbiter, app: int, takes_s: float, mute_after: int = 10**6) -> None:
+    def __init__(
+        self,
+        arbiter: Arbiter,
+        app: int,
+        takes_s: float,
+        mute_after: int = 10**6,
+        seq: int = 0,
+        gpus: tuple[int, ...] = (),
+    ) -> None:
         self.arbiter, self.app, self.takes_s, self.mute_after = arbiter, app, takes_s, mute_after
-        self.gpus: tuple[int, ...] = ()
+        self.gpus, self.seq = gpus, seq
         self.over = False
         self.told: list[str] = []
 
@@ -31,8 +45,9 @@ class Talker:
 
     async def live(self) -> None:
         arbiter, app = self.arbiter, self.app
-        arbiter.hello(app, Hello(app=arbiter.world.apps[app].name, step_s=1e-3))
-        seq, done = 0, None
+        if self.seq == 0:
+            arbiter.hello(app, Hello(app=arbiter.world.apps[app].name, step_s=1e-3))
+        seq, done = self.seq, None
         while True:
             command = await arbiter.roster.command(app, seq)
             if command is None:
@@ -40,6 +55,8 @@ class Talker:
                     self.told.append("end")
                 return
             seq = command.seq
+            if command.kind == "wait":
+                continue
             self.told.append(command.kind)
             if len(self.told) > self.mute_after:
                 continue  # it asks, and answers nothing
@@ -97,6 +114,73 @@ def test_an_agent_that_goes_mute_is_given_up_and_told_so_if_it_comes_back() -> N
     assert [str(lost).partition(": ")[2] for lost in arbiter.lost] == ["did not answer 'divide' within 0.3 s"]
     assert "end" not in other.told
     assert arbiter.ledger.records[1].completed
+
+
+def killed(path: Path, policy: str, elapsed_s: float, over_s: float | None = None) -> list[dict[str, Any]]:
+    """The journal of an arbiter that was killed when it had just taken a's GPUs for b, by the end of a lease at 60 s.
+
+    `elapsed_s`: what the clock of the world says now; `over_s`: when a said that it is done, which nobody read.
+    """
+    journal = Journal(path)
+    ledger = KeptLedger(WORLD, baseline(policy), journal)
+    journal.note("task")
+    journal.note("begin", epoch=time.monotonic() - elapsed_s / SCALE)
+    for app, at_s in ((0, 0.0), (1, 10.0)):
+        ledger.arrive(app, State(at_s=at_s, phase=0, jobs=(JobState(job=0, left_s=100.0),)))
+        if app == 0:
+            ledger.decide()
+            ledger.update(0, State(at_s=0.0, phase=0, jobs=(JobState(job=0, left_s=100.0, gpus=(0, 1)),)))
+    assert ledger.lapse(60.0)
+    assert ledger.decide().given == {0: (), 1: (0, 1)}
+    if over_s is not None:
+        journal.note("said", app=0, state=State(at_s=over_s, phase=0, over=True).model_dump(exclude_defaults=True))
+    return read_journal(path)
+
+
+WORLD = SharingWorld(SharedCluster.uniform(1, 2), APPS, lease_s=60.0)
+
+
+def go_on(lines: list[dict[str, Any]], *agents: dict[str, Any]) -> tuple[Arbiter, list[Talker]]:
+    async def whole() -> tuple[Arbiter, list[Talker]]:
+        arbiter = Arbiter(WORLD, baseline("tiresias"), replace(OPTIONS, orphan_s=0.2))
+        talkers = [Talker(arbiter, **agent) for agent in agents]
+        tasks = [asyncio.create_task(talker.live()) for talker in talkers]
+        await resume(arbiter, lines)
+        await asyncio.wait_for(arbiter.run(), 20.0)
+        arbiter.close()
+        for task in tasks:
+            task.cancel()
+        return arbiter, talkers
+
+    return asyncio.run(whole())
+
+
+def test_who_was_never_told_to_give_gpus_up_is_off_them_first(tmp_path: Path) -> None:
+    arbiter, (a, b) = go_on(
+        killed(tmp_path / "j", "tiresias", 80.0), {"app": 0, "takes_s": 1.0, "seq": 7, "gpus": (0, 1)},
+        {"app": 1, "takes_s": 0.2, "seq": 4},
+    )  # fmt: skip
+    assert a.told[:3] == ["report", "release", "divide"]
+    assert b.told[0] == "report"
+    assert arbiter.lost == []
+    assert [arbiter.ledger.records[n].completed for n in (0, 1)] == [True, True]
+    assert arbiter.ledger.records[1].start_s == 60.0  # of the books before
+    assert arbiter.ledger.records[1].finish_s < arbiter.ledger.records[0].finish_s
+
+
+def test_agents_that_do_not_come_back_are_lost_but_what_one_said_counts(tmp_path: Path) -> None:
+    arbiter, _ = go_on(killed(tmp_path / "j", "tiresias", 80.0, over_s=70.0))
+    assert [str(lost).partition(": ")[2] for lost in arbiter.lost] == [
+        "did not come back to the arbiter within 0.2 s"
+    ]  # fmt: skip
+    done, lost = (arbiter.ledger.records[n] for n in (0, 1))
+    assert (done.completed, done.finish_s, done.gpu_s) == (True, 70.0, 120.0)
+    assert not lost.completed
+
+
+def test_a_clock_that_began_anew_is_not_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"the journal has come to 60 s, this machine's clock only to 0 s"):
+        go_on(killed(tmp_path / "j", "tiresias", -1000.0))
 
 
 def test_messages_of_who_is_given_up_and_of_nobody() -> None:
