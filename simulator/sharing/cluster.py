@@ -128,11 +128,17 @@ class SharedCluster:
         """GPUs of the cluster."""
         return sum(m.gpus for m in self.machines)
 
+    @cached_property
+    def _units(self) -> tuple[tuple[Level, list[int]], ...]:
+        """Slot, machine and rack of each GPU, as lists: `level` is asked of a few GPUs, very often."""
+        units = (self.slot_of, self.machine_of, self.rack_of)
+        return tuple(zip((Level.SLOT, Level.MACHINE, Level.RACK), (u.tolist() for u in units), strict=True))
+
     def level(self, gpus: Iterable[int]) -> Level:
         """How near a set of GPUs is: the smallest unit that holds them all; one GPU, or none, is a slot."""
-        ids = np.fromiter(gpus, dtype=np.int64)
-        for level, unit in ((Level.SLOT, self.slot_of), (Level.MACHINE, self.machine_of), (Level.RACK, self.rack_of)):
-            if len(ids) == 0 or np.all(unit[ids] == unit[ids[0]]):
+        ids = list(gpus)
+        for level, unit in self._units:
+            if len({unit[g] for g in ids}) <= 1:
                 return level
         return Level.CLUSTER
 
