@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.enable()
-    gc.freeze()  # modules and tests stay: no collection need look at those millions of objects again
+    if "hypothesis" in sys.modules:  # which, imported later, looks for who holds the random states that it knows
+        gc.freeze()  # modules and tests stay: no collection need look at those millions of objects again
 
 
 def pytest_unconfigure() -> None:
