@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median_high
 from typing import Literal
 
 import numpy as np
@@ -20,16 +21,17 @@ from .app import App
 from .cluster import Level, SharedCluster
 from .split import RunningJob
 
-__all__ = ["AppView", "Convention", "Shape"]
+__all__ = ["AppView", "Convention", "Shape", "usual_iteration_s"]
 
 Convention = Literal["fluid", "slowest"]
 """How a phase's time is estimated. ``fluid``: its work divided over all GPUs that its jobs can use, as Table 3 does;
-``slowest``: when its last job ends, as Equation 2 says."""
+``slowest``: when its last job ends, as Equation 2 says. See `usual_iteration_s` too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How GPUs lie: what an estimate depends on beside their number.
+    """How GPUs lie: what an estimate depends on beside their number. Slots are not told apart: agents reckon with a
+    machine's slowdown inside a slot too, where the truth may be less.
 
     Parameters
     ----------
@@ -198,8 +200,7 @@ class AppView:
         app = self.app
         works = [sum(self._job_works())]
         for p in app.phases[self.phase + 1 :]:
-            median = float(np.median([app.jobs[j].iteration_s for j in app.phases[self.phase].jobs]))
-            works.append(sum(p.iterations) * median)
+            works.append(sum(p.iterations) * usual_iteration_s(app, self.phase, self.convention))
         return works
 
     def _phase_caps(self, ahead: int) -> list[int]:
@@ -210,6 +211,13 @@ class AppView:
         p = self.app.phases[self.phase + ahead]
         known = sorted(self.app.jobs[j].gpus for j in self.app.phases[self.phase].jobs)
         return [p.gpus or known[(len(known) - 1) // 2]] * len(p.jobs)
+
+
+def usual_iteration_s(app: App, phase: int, convention: Convention) -> float:
+    """Seconds of the median job of a phase, which stands for those of the phases to come: who goes on is not known.
+    By the letter the slower of two, as the example's revised T_sh(3) = 120 · 36/2 has it (§4.3.3)."""
+    seconds = [app.jobs[j].iteration_s for j in app.phases[phase].jobs]
+    return float(median_high(seconds) if convention == "slowest" else np.median(seconds))
 
 
 def _last_job(works: Sequence[float], caps: Sequence[int], n: int, gang: int) -> float:

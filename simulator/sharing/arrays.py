@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from .agent import usual_iteration_s
 from .cluster import SharedCluster
 from .kernels_near import ClusterArrays
 from .kernels_view import State, WorldArrays
@@ -30,9 +31,9 @@ def world_arrays(world: SharingWorld) -> WorldArrays:
     rows: list[tuple[int, float, int, int, float, float, float, float]] = []
     for a, app in enumerate(apps):
         for k, phase in enumerate(app.phases):
-            seconds = [app.jobs[j].iteration_s for j in phase.jobs]
             usual = sorted(app.jobs[j].gpus for j in phase.jobs)[(len(phase.jobs) - 1) // 2]
-            per_phase.append((float(np.median(seconds)), float(sum(phase.iterations)), phase.gpus, usual))
+            median = usual_iteration_s(app, k, world.convention)
+            per_phase.append((median, float(sum(phase.iterations)), phase.gpus, usual))
             for j, iterations in sorted(zip(phase.jobs, phase.iterations, strict=True)):
                 job = app.jobs[j]
                 work = iterations * job.iteration_s

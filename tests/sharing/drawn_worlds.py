@@ -29,7 +29,7 @@ def drawn(seed: int, n: int = 8, *, failures: int = 3, max_s: float = 1e7) -> Sh
     rng = generator(seed, "sharing world")
     machines = tuple(
         Machine(int(rng.integers(1, 5)), int(rng.integers(1, 3)), int(rng.integers(0, 3)))
-        for _ in range(int(rng.integers(2, 8)))
+        for _ in range(int(rng.integers(3, 8)))  # a gang may be three
     )
     apps: list[App] = []
     at = 0.0
@@ -80,5 +80,6 @@ def same(a: SharingResult, b: SharingResult) -> None:
     for name in ("start", "finish", "gpu_seconds", "contention", "rho"):
         np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-9)
     np.testing.assert_array_equal(a.completed, b.completed)
+    np.testing.assert_array_equal(a.placed, b.placed)
     assert [(g.app, g.gpus) for g in a.grants] == [(g.app, g.gpus) for g in b.grants]
     np.testing.assert_allclose([g.at_s for g in a.grants], [g.at_s for g in b.grants], rtol=1e-9)

@@ -79,6 +79,19 @@ def test_nobody_knows_yet_who_will_be_left() -> None:
     assert said[0][-1] == pytest.approx(4000 / 14 + 4000 / 4 + 4000 / 2)
 
 
+def test_the_revised_example() -> None:
+    """§4.3.3, after the first phase: those that go on take 120 and 100 s. T_sh(2) = 120 · 16, which is 1920 and not the
+    printed 3200, and T_sh(3) = 120 · 36/2 = 2160: by the letter the median of two is the slower. Divided evenly, as
+    Table 3 is, the two phases take what their work takes on two GPUs, with 110 s for the last."""
+    jobs = [Job(s, 8) for s in (80.0, 100.0, 100.0, 120.0)]
+    app = App.halving("example", 0.0, jobs, 10_000.0, order=(3, 1, 0, 2), slowdown=FLAT)
+    assert app.phases[1].jobs == (1, 3)
+    running = (RunningJob(1, 1600.0, 8, 1), RunningJob(3, 1920.0, 8, 1))
+    for convention, seconds in (("slowest", 1920 + 2160), ("fluid", 3520 / 2 + 36 * 110 / 2)):
+        seen = AppView(0, app, 0.0, 1, running, (), (), 0.0, 4.0, 16, convention)  # type: ignore[arg-type]
+        assert seen.remaining_s(near(2)) == pytest.approx(seconds)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     works=st.lists(st.floats(1.0, 1e4), min_size=1, max_size=6),
