@@ -91,6 +91,8 @@ class Arbiter:
         # An agent whose app is over says so once, and ends: no arbiter to come may miss it.
         self.journal.note("said", app=app, state=state.model_dump(exclude_defaults=True))
         self.events.append((app, state))
+        if state.over:
+            self.roster.over(app)
         self._something.set()
 
     def gone(self, app: int, why: str) -> None:

@@ -53,6 +53,7 @@ class AgentEnd:
     answer: asyncio.Future[State] | None = None
     hello: Hello | None = None
     gone: str = ""
+    over: bool = False
     last: State | None = None
     polls: int = 0
 
@@ -125,6 +126,13 @@ class Roster:
         agent.answer.set_result(answer.state)
         return True
 
+    def over(self, app: int) -> None:
+        """An agent's app is done: it ends, and answers nothing that it was asked meanwhile."""
+        agent = self.agents[app]
+        agent.over = True
+        if agent.answer is not None and not agent.answer.done():
+            agent.answer.cancel()
+
     def gone(self, app: int, why: str) -> None:
         """An agent's process has ended, or is given up."""
         agent = self.agents[app]
@@ -152,10 +160,10 @@ class Roster:
         self.tell(app, Command(seq=self.agents[app].command.seq + 1, kind=kind, at_s=at_s, gpus=gpus, hold=hold))
 
     async def ask(self, app: int, kind: Kind, at_s: float, gpus: Gpus, *, hold: bool) -> State | None:
-        """A command, and the answer to it; None if the agent is gone, or does not answer in time: then it is given
-        up."""
+        """A command, and the answer to it; None if the agent is gone or done, or does not answer in time: then it is
+        given up."""
         agent = self.agents[app]
-        if agent.gone:
+        if agent.gone or agent.over:
             return None
         agent.answer = asyncio.get_running_loop().create_future()
         self.send(app, kind, at_s, gpus, hold=hold)

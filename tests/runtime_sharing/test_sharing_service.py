@@ -20,7 +20,7 @@ from meshwright.simulator.sharing import App, AppFailure, SharedCluster, Sharing
 pytest.importorskip("fastapi")
 
 SCALE = 100.0
-OPTIONS = RunOptions(time_scale=SCALE, answer_s=0.3)
+OPTIONS = RunOptions(time_scale=SCALE, answer_s=1.0)
 
 
 class Talker:
@@ -61,14 +61,19 @@ class Talker:
             if len(self.told) > self.mute_after:
                 continue  # it asks, and answers nothing
             if command.kind == "begin":
+                at = command.epoch + arbiter.world.apps[app].arrival_s / SCALE
+                await asyncio.sleep(max(0.0, at - time.monotonic()))
                 arbiter.happened(app, self.state(arbiter.world.apps[app].arrival_s))
+            if command.kind == "report" and self.takes_s < 0 and self.gpus:
+                self.finish()  # at the instant that it is asked
+                return
             if command.kind in ("report", "release", "divide"):
                 if command.kind == "divide":
                     self.gpus = command.gpus
                 if command.kind == "release":
                     self.gpus = tuple(g for g in self.gpus if g not in command.gpus)
                 arbiter.answered(app, Answer(seq=seq, state=self.state(command.at_s)))
-            if self.gpus and done is None:
+            if self.gpus and done is None and self.takes_s >= 0:
                 done = asyncio.get_running_loop().call_later(self.takes_s, self.finish)
 
     def finish(self) -> None:
@@ -76,9 +81,11 @@ class Talker:
         self.arbiter.happened(self.app, State(at_s=self.arbiter.now_s(), phase=0, over=True))
 
 
-def run(world: SharingWorld, *talkers: tuple[float, int]) -> tuple[Arbiter, list[Talker]]:
+def run(
+    world: SharingWorld, *talkers: tuple[float, int], options: RunOptions = OPTIONS
+) -> tuple[Arbiter, list[Talker]]:
     async def whole() -> tuple[Arbiter, list[Talker]]:
-        arbiter = Arbiter(world, baseline("fifo"), OPTIONS)
+        arbiter = Arbiter(world, baseline("fifo"), options)
         agents = [Talker(arbiter, app, *how) for app, how in enumerate(talkers)]
         tasks = [asyncio.create_task(agent.live()) for agent in agents]
         await asyncio.wait_for(arbiter.ready(), 5.0)
@@ -111,9 +118,18 @@ def test_an_agent_that_goes_mute_is_given_up_and_told_so_if_it_comes_back() -> N
     world = SharingWorld(SharedCluster.uniform(1, 2), APPS)
     arbiter, (mute, other) = run(world, (60.0, 2), (2.0, 10**6))  # its third command goes unanswered
     assert mute.told[-1] == "end"
-    assert [str(lost).partition(": ")[2] for lost in arbiter.lost] == ["did not answer 'divide' within 0.3 s"]
+    assert [str(lost).partition(": ")[2] for lost in arbiter.lost] == ["did not answer 'divide' within 1 s"]
     assert "end" not in other.told
     assert arbiter.ledger.records[1].completed
+
+
+def test_nobody_waits_for_the_answer_of_an_agent_that_ends_when_it_is_asked() -> None:
+    late = replace(APPS[1], arrival_s=50.0)
+    world = SharingWorld(SharedCluster.uniform(1, 2), (APPS[0], late))
+    # An answer is waited for longer than this test may take.
+    arbiter, _ = run(world, (-1.0, 10**6), (0.1, 10**6), options=replace(OPTIONS, answer_s=600.0))
+    assert arbiter.lost == []
+    assert [arbiter.ledger.records[n].completed for n in (0, 1)] == [True, True]
 
 
 def killed(path: Path, policy: str, elapsed_s: float, over_s: float | None = None) -> list[dict[str, Any]]:
