@@ -49,6 +49,9 @@ def build(document: YamlDocument) -> Parts:
     InputError
         All that is wrong, each with its line.
     """
+    where = document.where
+    if "sharing" in document.data and "study" not in document.data:
+        raise InputError(f"{where}: is a world file, not a study file; meshwright share {where}")
     builder = _Builder(document)
     parts = builder.build()
     if parts is None or builder.found:

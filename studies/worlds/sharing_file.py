@@ -97,6 +97,8 @@ def load_world(path: str | Path, changed: Mapping[Sequence[str], Any] | None = N
     """
     where = Path(path)
     document = parse(read(where), str(path))
+    if "study" in document.data and "sharing" not in document.data:
+        raise InputError(f"{path}: is a study file, not a world file; meshwright study {path}")
     for steps, value in (changed or {}).items():
         _place(document.data, steps, value)
     file = validate(document, SharingFile)

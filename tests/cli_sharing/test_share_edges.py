@@ -101,3 +101,13 @@ def test_a_lease_that_no_clock_tells_apart_is_refused(
 ) -> None:
     line = _refused(capsys, _file(folder, WORLD | {"lease": lease, "policies": "[themis]"}))
     assert "f.yaml:5: lease: expected 0.001 s or more" in line
+
+
+def test_a_world_file_and_a_study_file_are_told_from_each_other(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["study", _file(folder, WORLD)]) == 2
+    assert capsys.readouterr().err == "meshwright: f.yaml: is a world file, not a study file; meshwright share f.yaml\n"
+    study = {"study": "1", "world": "sharing"} | {k: v for k, v in WORLD.items() if k not in ("sharing", "policies")}
+    line = _refused(capsys, _file(folder, study))
+    assert line == "meshwright: f.yaml: is a study file, not a world file; meshwright study f.yaml"
