@@ -7,11 +7,13 @@ from numba import njit
 
 from .kernels_filling import complete, fill
 from .kernels_placing import exactly
+from .kernels_racks import ways_in_racks
 
 __all__ = ["FITS", "NEVER", "UNKNOWN", "pack", "put"]
 
 ANYWHERE, MACHINES, RACK = 0, 1, 2
 NEVER, FITS, UNKNOWN = 0, 1, 2
+WAYS = 64  # of rows in racks that are looked at
 
 
 @njit(cache=True)
@@ -144,51 +146,46 @@ def pack(goods, chosen, count, free, slack, places):  # type: ignore[no-untyped-
 
 @njit(cache=True)
 def _by_machine(goods, chosen, size, of, nth, in_racks, free, slack, places):  # type: ignore[no-untyped-def]
-    """The same, machine by machine: those with the most GPUs first, then those with the fewest; then all ways."""
+    """The same, machine by machine, for each way to put rows in racks; then all ways."""
     items = size.shape[0]
     is_rack = _are_rack(goods, chosen, of)
-    left, room = free.copy(), slack.copy()
-    ok = True
-    groups = 0
-    for i in range(items):
-        if is_rack[i]:
-            ok = ok and put(goods, chosen[of[i]], left, room, places[of[i]])
-        elif size[i] > 1:
-            groups += 1
-    kinds = 0
-    sizes, count = np.empty(groups, np.int64), np.zeros(groups, np.int64)
-    for i in range(items):
-        if not is_rack[i] and size[i] > 1:
-            if kinds == 0 or sizes[kinds - 1] != size[i]:
-                sizes[kinds] = size[i]
-                kinds += 1
-            count[kinds - 1] += 1
-    sizes, count = sizes[:kinds], count[:kinds]
+    sizes, count = _tally(size, is_rack)
+    kinds = sizes.shape[0]
     into = np.zeros((free.shape[0], kinds), np.int64)
-    tries, answer = 0, NEVER
-    if ok and kinds > 0:
-        machines = np.argsort(-left, kind="mergesort")
-        awkward = _awkward(sizes, left)
-        other = np.zeros((free.shape[0], kinds), np.int64)
-        for turn in range(4):
-            rest, gaps = left.copy(), room.copy()
-            first = np.arange(kinds) if turn < 2 else awkward
-            way = machines if turn % 2 == 0 else machines[::-1]
-            if fill(sizes[first], count[first], rest, gaps, goods.rack, way, other):
-                into[:, first] = other
-                answer = FITS
-                break
-    if answer != FITS and not in_racks and kinds > 0:
-        machines = np.argsort(-free, kind="mergesort")
-        answer, tries = complete(sizes, count, free, machines, into)
-        if answer == NEVER or (tries > 0 and answer != FITS):
-            return answer, tries
-    if answer == FITS:
-        now, gaps = left.copy(), room.copy()
-        if _hand_out(goods, size, of, nth, is_rack, sizes, into, now, gaps, places):
+    rows = np.flatnonzero(is_rack)
+    usable = np.zeros(slack.shape[0], np.int64)
+    for m in range(free.shape[0]):
+        if kinds > 0 and free[m] >= sizes[kinds - 1]:
+            usable[goods.rack[m]] += free[m]
+    ways = np.empty((WAYS, rows.shape[0]), np.int64)
+    found, all_of_them = ways_in_racks(size[rows], slack, usable, (sizes * count).sum(), ways)
+    if found == 0 and all_of_them:
+        return NEVER, 0
+    for way in ways[:found]:
+        room = slack.copy()
+        for x in range(rows.shape[0]):
+            room[way[x]] -= size[rows[x]]
+        now = free.copy()
+        if (kinds == 0 or _filled(sizes, count, now, room, goods.rack, into)) and _hand_out(
+            goods, size, of, nth, is_rack, sizes, into, now, room, places
+        ):
+            for x in range(rows.shape[0]):
+                places[of[rows[x]], 0] = way[x]
             free[:] = now
-            slack[:] = gaps
-            return FITS, tries
+            slack[:] = room
+            return FITS, found
+    tries = found
+    if kinds > 0:
+        answer, more = complete(sizes, count, free, np.argsort(-free, kind="mergesort"), into)
+        tries += more
+        if answer == NEVER or (not in_racks and answer == UNKNOWN and more > 0):
+            return answer, tries
+        if answer == FITS and not in_racks:
+            now, room = free.copy(), slack.copy()
+            if _hand_out(goods, size, of, nth, is_rack, sizes, into, now, room, places):
+                free[:] = now
+                slack[:] = room
+                return FITS, tries
     answer, more, where = exactly(goods, size, is_rack, in_racks, free, slack)
     for i in range(items):
         places[of[i], nth[i]] = where[i]
@@ -197,6 +194,36 @@ def _by_machine(goods, chosen, size, of, nth, in_racks, free, slack, places):  #
         for m in range(free.shape[0]):
             slack[goods.rack[m]] += free[m]
     return answer, tries + more
+
+
+@njit(cache=True)
+def _tally(size, is_rack):  # type: ignore[no-untyped-def]
+    """Group sizes above 1, the largest first, and how many of each."""
+    kinds = 0
+    sizes, count = np.empty(size.shape[0], np.int64), np.zeros(size.shape[0], np.int64)
+    for i in range(size.shape[0]):
+        if not is_rack[i] and size[i] > 1:
+            if kinds == 0 or sizes[kinds - 1] != size[i]:
+                sizes[kinds] = size[i]
+                kinds += 1
+            count[kinds - 1] += 1
+    return sizes[:kinds], count[:kinds]
+
+
+@njit(cache=True)
+def _filled(sizes, count, free, slack, rack, into):  # type: ignore[no-untyped-def]
+    """`fill` from the largest machines and from the smallest, the largest groups first and the most awkward ones."""
+    kinds = sizes.shape[0]
+    machines = np.argsort(-free, kind="mergesort")
+    awkward = _awkward(sizes, free)
+    other = np.zeros((free.shape[0], kinds), np.int64)
+    for turn in range(4):
+        first = np.arange(kinds) if turn < 2 else awkward
+        order = machines if turn % 2 == 0 else machines[::-1]
+        if fill(sizes[first], count[first], free.copy(), slack.copy(), rack, order, other):
+            into[:, first] = other
+            return True
+    return False
 
 
 @njit(cache=True)
