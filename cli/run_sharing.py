@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..simulator.sharing import SharingResult
     from ..studies.worlds.sharing_file import LoadedWorld
 
-__all__ = ["SharingRun", "is_world", "run_world"]
+__all__ = ["SharingRun", "is_world", "no_world", "run_world"]
 
 FORMATS = (".json", ".csv")
 OPTIONS = {"slots_per_core": "--slots-per-core", "slot_steps": "--slot-steps", "time_scale": "--time-scale"}
@@ -64,6 +64,18 @@ class SharingRun:
 def is_world(path: Path | None) -> bool:
     """Whether a file is a world file, which people write, and not a plan, which is JSON."""
     return path is not None and path.suffix in (".yaml", ".yml")
+
+
+def no_world(path: Path) -> None:
+    """Refuse a world file where a plan is asked for.
+
+    Raises
+    ------
+    InputError
+        If it is one.
+    """
+    if is_world(path):
+        raise InputError(f"{path}: expected a plan, which is JSON; world files go to meshwright share, or run")
 
 
 def run_world(asked: SharingRun) -> None:

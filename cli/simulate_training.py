@@ -26,10 +26,13 @@ def training_plans(plans: list[Path]) -> bool:
     Raises
     ------
     InputError
-        If only some are.
+        If only some are, or one is a world file.
     """
     from ..simulator.training.plan import TrainingPlan
+    from .run_sharing import no_world
 
+    for path in plans:
+        no_world(path)
     found = [TrainingPlan.is_one(path) for path in plans]
     if any(found) and not all(found):
         raise InputError(

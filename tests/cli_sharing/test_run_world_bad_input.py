@@ -66,3 +66,11 @@ def test_a_slip_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str], wo
     for part in parts:
         assert part in said[0]
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("verb", ["simulate", "compare"])
+def test_a_world_is_no_plan(folder: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    assert run([verb, "w.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "meshwright: w.yaml: expected a plan, which is JSON; world files go to meshwright share, or run\n"
+    )
