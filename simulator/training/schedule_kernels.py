@@ -73,15 +73,16 @@ def there_and_back(r, p, microbatches):
     stages = (r, 2 * p - 1 - r)  # on the way down, and up
     rows = np.empty((6 * microbatches, 4), dtype=np.int32)
     count = np.zeros((9, 2), dtype=np.int64)
-    at = 0
+    # Numba compiles a callee anew for each literal that it is called with: these are none.
+    at, down, up, f, b, w = np.int64(0), np.int64(0), np.int64(1), np.int64(F), np.int64(B), np.int64(W)
     for _ in range(2 * (p - r) - 1):
-        at = _do(rows, at, count, stages, 0, F, microbatches)
+        at = _do(rows, at, count, stages, down, f, microbatches)
     for _ in range(r):
         for side in (1, 0):
-            at = _do(rows, at, count, stages, side, F, microbatches)
+            at = _do(rows, at, count, stages, side, f, microbatches)
     for _ in range(p - r):
-        for op in (F, B, W):
-            at = _do(rows, at, count, stages, 1, op, microbatches)
+        for op in (f, b, w):
+            at = _do(rows, at, count, stages, up, op, microbatches)
     while count[F, 1] < count[F, 0] or count[F, 0] < m:
         for side in (0, 1):
             for op in (F, B, W):
@@ -89,11 +90,11 @@ def there_and_back(r, p, microbatches):
                     at = _do(rows, at, count, stages, side, op, microbatches)
     for _ in range(r):
         for side in (0, 1):
-            at = _do(rows, at, count, stages, side, B, microbatches)
+            at = _do(rows, at, count, stages, side, b, microbatches)
     for _ in range(p - r):
         for op in (B, W):
-            at = _do(rows, at, count, stages, 0, op, microbatches)
+            at = _do(rows, at, count, stages, down, op, microbatches)
     for side in (1, 0):
         while count[W, side] < count[B, side]:
-            at = _do(rows, at, count, stages, side, W, microbatches)
+            at = _do(rows, at, count, stages, side, w, microbatches)
     return rows
