@@ -40,7 +40,8 @@ NEXT = {
     "scheduler-plugin": "1. Write `estimates` in `extender.py`: what each app's agent says of itself.\n"
     "2. `python extender.py arbiter.json` beside a second kube-scheduler with `--config scheduler.yaml`.\n\n"
     "Or let agents say it over HTTP: `python -m meshwright.runtime.sharing extend arbiter.json` answers\n"
-    "kube-scheduler in extender.py's place (`pip install 'meshwright[serve]'`; docs/sharing-run.md lists what agents send).\n",
+    "kube-scheduler in extender.py's place (`pip install 'meshwright[serve]'`; docs/sharing-run.md lists what\n"
+    "agents send).\n",
 }
 DECIDED = {
     "kueue": "Apply it after `queues.yaml`: each app's jobs wait in a ClusterQueue of its own, with just those GPUs.",
