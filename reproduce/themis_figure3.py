@@ -15,6 +15,7 @@ TITLE = "Themis: GPU time of an app"
 SPREAD = Spread(
     "apps", "GPU days", "Fig. 3", 11.5, "{:.1f}", "two standard errors of the median of 85 are a factor of 1.7"
 )
+EXPECTED = SPREAD.expected
 judged = SPREAD.judged
 
 

@@ -16,6 +16,7 @@ SPREAD = Spread(
     "tasks", "GPU hours", "Fig. 4", 3.75, "{:.2f}",
     "tasks of an app are alike, so two standard errors are those of 85 apps, a factor of 1.7",
 )  # fmt: skip
+EXPECTED = SPREAD.expected
 judged = SPREAD.judged
 
 
