@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import InputError
+from .grants import Grants
 from .nearness import Chooser
 from .policy import Policy
-from .result import AppRecord, Grant, SharingResult
+from .result import AppRecord, SharingResult
 from .world import SharingWorld
 
 __all__ = ["has_compiled", "simulate_compiled"]
@@ -52,10 +53,4 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
         for i, row in enumerate(out.tolist())
         if ended[i]
     }
-    bounds = first.tolist()
-    flat = gpus.tolist()
-    grants = [
-        Grant(at, app, tuple(flat[bounds[k] : bounds[k + 1]]))
-        for k, (at, app) in enumerate(zip(seconds.tolist(), apps.tolist(), strict=True))
-    ]
-    return SharingResult.of(world, policy.name, records, grants)
+    return SharingResult.of(world, policy.name, records, Grants(seconds, apps, first, gpus))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from .grants import Grant, Grants
 from .world import SharingWorld
 
 __all__ = ["AppRecord", "Grant", "SharingResult", "Spell"]
@@ -28,14 +29,6 @@ class AppRecord(NamedTuple):
     gpu_s: float
     contention: float
     placed: tuple[int, ...] = (0, 0, 0, 0)  # allocations of its jobs, by `Level`
-
-
-class Grant(NamedTuple):
-    """An app's GPUs after a decision."""
-
-    at_s: float
-    app: int
-    gpus: tuple[int, ...]
 
 
 class Spell(NamedTuple):
@@ -64,7 +57,7 @@ class SharingResult:
         When it first had a GPU and when it ended, seconds; GPU seconds that it held; N_avg.
     completed : ndarray of bool, shape (n_apps,)
         Whether its work was done; if not, it failed.
-    grants : tuple of Grant
+    grants : sequence of Grant
         What was decided, in time.
     placed : ndarray of int, shape (n_apps, 4)
         How often a job was given other GPUs than before, by how far apart they are (`Level`).
@@ -79,7 +72,7 @@ class SharingResult:
     gpu_seconds: Floats
     contention: Floats
     completed: npt.NDArray[np.bool_]
-    grants: tuple[Grant, ...]
+    grants: Sequence[Grant]
     placed: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int64))
     spells: tuple[Spell, ...] = ()
 
@@ -106,6 +99,7 @@ class SharingResult:
                 f"app {world.apps[endless[0]].name!r}: has not ended {by} under {policy}{others}; raise max_s, or look "
                 "for work that no GPUs are given to"
             )
+        known = grants if isinstance(grants, Grants) else tuple(grants)
         rows = [records[i] for i in range(len(world.apps))]
         start, finish, gpu, contention = (
             np.array([getattr(r, name) for r in rows], dtype=np.float64)
@@ -113,7 +107,7 @@ class SharingResult:
         )
         completed = np.array([r.completed for r in rows], bool)
         placed = np.array([r.placed for r in rows], dtype=np.int64).reshape(-1, 4)
-        return cls(world, policy, start, finish, gpu, contention, completed, tuple(grants), placed, tuple(spells))
+        return cls(world, policy, start, finish, gpu, contention, completed, known, placed, tuple(spells))
 
     @property
     def completion_s(self) -> Floats:
