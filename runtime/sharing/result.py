@@ -102,7 +102,7 @@ class RealSharing(SharingResult):
         records = tuple(
             AppRecord(k, a, b, done, gpu, n, tuple(where)) for k, (a, b, done, gpu, n, where) in enumerate(rows)
         )
-        kept = _Kept(self.world, self.policy, records, self.grants, self.options, self.measured, self.lost)
+        kept = _Kept(self.world, self.policy, records, tuple(self.grants), self.options, self.measured, self.lost)
         return write_text(path, to_text(kept))
 
     @classmethod
