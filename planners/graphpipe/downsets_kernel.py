@@ -52,12 +52,10 @@ def stage_pairs(start, smaller, heads, seconds, work, degrees, threshold, n_devi
                 if needed + rest <= n_devices:
                     if count == room:
                         room *= 2
-                        more = np.empty(room, np.int64)
-                        more[:count] = low
-                        low = more
-                        other = np.empty(room, np.int64)
-                        other[:count] = high
-                        high = other
+                        more, other = np.empty(room, np.int64), np.empty(room, np.int64)
+                        for k in range(count):
+                            more[k], other[k] = low[k], high[k]
+                        low, high = more, other
                     low[count], high[count] = state, head
                     count += 1
                     if count > most:

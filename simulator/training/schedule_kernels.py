@@ -43,12 +43,14 @@ def in_turn(forward, backward, warmup, k):
     limit = warmup
     while back < n:
         while ahead < limit:
-            rows[at, 0], rows[at, 1:] = F, forward[ahead]
+            rows[at, 0] = F
+            rows[at, 1], rows[at, 2], rows[at, 3] = forward[ahead, 0], forward[ahead, 1], forward[ahead, 2]
             ahead += 1
             at += 1
         last = n if ahead == n else back + k
         while back < last:
-            rows[at, 0], rows[at, 1:] = B, backward[back]
+            rows[at, 0] = B
+            rows[at, 1], rows[at, 2], rows[at, 3] = backward[back, 0], backward[back, 1], backward[back, 2]
             back += 1
             at += 1
         limit = min(limit + k, n)
