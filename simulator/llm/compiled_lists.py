@@ -82,7 +82,9 @@ def wider(table: Any, used: int, room: int) -> Any:
     if used + room <= table.shape[1]:
         return table
     wide = np.empty((table.shape[0], 2 * table.shape[1] + room), dtype=table.dtype)
-    wide[:, :used] = table[:, :used]
+    for row in range(table.shape[0]):  # not of whole rows: Numba compiles texts of errors for those, for seconds
+        for k in range(used):
+            wide[row, k] = table[row, k]
     return wide
 
 
