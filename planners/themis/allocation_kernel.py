@@ -127,7 +127,7 @@ def without_each(order, goods, scarce, price, mark, chosen, limit, seen, number)
     rows, gap, steps = np.full((n, n), -1, np.int64), np.zeros(n), 0
     alive = np.ones(goods.gpus.shape[0], np.bool_)
     after = bounds(order, goods, goods.value, alive, capacity)
-    before = bounds(order[::-1], goods, goods.value, alive, capacity)  # [n − k]: of the first k
+    before = bounds(order[::-1].copy(), goods, goods.value, alive, capacity)  # [n − k]: of the first k
     free, slack = goods.free.copy(), goods.rack_free.copy()
     tried = np.empty(n - 1, np.int64)
     places = np.full((n, most_groups(goods)), -1, np.int64)
@@ -146,9 +146,9 @@ def without_each(order, goods, scarce, price, mark, chosen, limit, seen, number)
         steps += 1
         if top <= have + TINY:
             continue
-        cheapest(order[:i][::-1], goods, goods.value, alive, before[n - i :, : most + 1], tried[:i])
+        cheapest(order[:i][::-1].copy(), goods, goods.value, alive, before[n - i :, : most + 1].copy(), tried[:i])
         tried[:i] = tried[:i][::-1].copy()
-        cheapest(order[i + 1 :], goods, goods.value, alive, after[i + 1 :, : capacity - most + 1], tried[i:])
+        cheapest(order[i + 1 :], goods, goods.value, alive, after[i + 1 :, : capacity - most + 1].copy(), tried[i:])
         answer, tries = pack(goods, tried, n - 1, free, slack, places)
         steps += tries
         if answer != FITS:

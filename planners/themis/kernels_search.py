@@ -98,9 +98,8 @@ def search(order, goods, scarce, worth, plus, alive, table, mark, best, most, li
     free[0], slack[0] = goods.free, goods.rack_free
     remains = np.empty((n + 1, sizes), np.int64)
     remains[0] = scarce.held
-    own = np.full((n, most), -1, np.int64)  # places of the last app alone, or of all so far
-    all_so_far = np.full((n, n, most), -1, np.int64)
-    packed = np.zeros(n, np.bool_)
+    own, anew = np.full((n, most), -1, np.int64), np.full((n, most), -1, np.int64)
+    packed = np.zeros(n, np.bool_)  # whether all so far were packed anew, or `own` put beside those before
     best_row, best_at = np.full(n, -1, np.int64), np.full((n, most), -1, np.int64)
     steps, unknown = 0, -1e18
     k, entered = 0, True
@@ -152,7 +151,7 @@ def search(order, goods, scarce, worth, plus, alive, table, mark, best, most, li
         free[k + 1], slack[k + 1] = free[k], slack[k]
         packed[k] = not put(goods, o, free[k + 1], slack[k + 1], own[k])
         if packed[k]:
-            answer, tries = pack(goods, row, k + 1, free[k + 1], slack[k + 1], all_so_far[k])
+            answer, tries = pack(goods, row, k + 1, free[k + 1], slack[k + 1], anew)
             steps += tries
             if answer == NEVER:
                 continue
@@ -169,8 +168,8 @@ def search(order, goods, scarce, worth, plus, alive, table, mark, best, most, li
         while j >= 0 and not packed[j]:
             best_at[j] = own[j]
             j -= 1
-        for i in range(j + 1):
-            best_at[i] = all_so_far[j, i]
+        if j >= 0:  # that packing once more: it is not kept
+            pack(goods, row, j + 1, free[n], slack[n], best_at)
     top = unknown
     for j in range(k + 1):  # what was not looked at
         if pointer[j] < count[j]:
