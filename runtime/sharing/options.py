@@ -75,6 +75,10 @@ def check_slots(world: SharingWorld, options: RunOptions) -> None:
     InputError
         If there are more than `slots_per_core` GPUs per core.
     """
+    if world.containers != "job":
+        raise InputError(
+            f"run_sharing: containers: for real each job builds its own anew (got {world.containers!r}); choose 'job'"
+        )
     cores, gpus = len(usable_cores()), world.cluster.n_gpus
     if gpus > cores * options.slots_per_core:
         raise InputError(

@@ -66,6 +66,7 @@ def world_arrays(world: SharingWorld) -> WorldArrays:
         lease=float(world.lease_s),
         checkpoint=float(world.checkpoint_s),
         container=float(world.container_s),
+        kept=world.containers == "app",
         convention=1 if world.convention == "slowest" else 0,
     )
 
@@ -80,6 +81,7 @@ def first_state(world: SharingWorld) -> State:
         lapsed=np.zeros(gpus, dtype=np.bool_),
         down=np.zeros(gpus, dtype=np.bool_),
         expiry=np.full(gpus, np.inf),
+        ready=np.zeros(gpus),
         active=np.zeros(n, dtype=np.bool_),
         phase=np.full(n, -1, dtype=np.int64),
         integral_at=np.zeros(n),
@@ -94,7 +96,9 @@ def first_state(world: SharingWorld) -> State:
         rate=np.zeros(jobs),
         resumes=np.zeros(jobs),
         finish=np.full(jobs, np.inf),
-        ran=np.zeros(jobs, dtype=np.bool_),
+        begun=np.full(jobs, np.inf),
+        given=np.full(jobs, -1.0),
+        near=np.zeros(jobs, dtype=np.int64),
         alive=np.zeros(jobs, dtype=np.bool_),
         gpus=np.zeros(jobs, dtype=np.int64),
         placed=np.zeros((n, 4), dtype=np.int64),

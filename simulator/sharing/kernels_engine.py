@@ -184,7 +184,9 @@ def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type:
         a = given[g]
         if a >= 0:
             won[a] = True
-            changed[a] = changed[a] or s.owner[g] != a
+            if s.owner[g] != a:
+                changed[a] = True
+                s.ready[g] = now + w.container
             give(s, g, a)
             s.expiry[g] = now + w.lease if preempts and w.lease < np.inf else np.inf
     for a in apps:

@@ -135,13 +135,22 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
                 s.entry[g] = e
         if same:
             continue
+        if s.gpus[e] > 0 and s.given[e] == now:
+            s.placed[a, s.near[e]] -= 1  # divided twice in an instant: the first was not carried out
         s.left[e] = left[k]
         s.gpus[e] = held[k]
+        s.given[e] = now
         if held[k] > 0:
-            s.resumes[e] = now + w.container + (w.checkpoint if s.ran[e] else 0.0)
+            up = now if w.kept else now + w.container
+            if w.kept:
+                for g in range(size):
+                    if masks[k, g]:
+                        up = max(up, s.ready[g])
+            s.resumes[e] = up + (w.checkpoint if s.begun[e] < now else 0.0)
             s.rate[e] = _rate(c, w, a, masks[k], held[k], w.cap[e], w.gang[e])
-            s.ran[e] = True
-            s.placed[a, level_of(c, masks[k])] += 1
+            s.begun[e] = min(s.begun[e], now)
+            s.near[e] = level_of(c, masks[k])
+            s.placed[a, s.near[e]] += 1
             s.finish[e] = now + (s.resumes[e] + s.left[e] / s.rate[e] - now)
         else:
             s.rate[e], s.resumes[e], s.finish[e] = 0.0, now, np.inf

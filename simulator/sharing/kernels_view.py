@@ -37,6 +37,7 @@ class WorldArrays(NamedTuple):
     lease: float
     checkpoint: float
     container: float
+    kept: bool  # containers stay while the app has the GPU
     convention: int  # 0 fluid, 1 slowest
 
 
@@ -48,6 +49,7 @@ class State(NamedTuple):
     lapsed: np.ndarray
     down: np.ndarray
     expiry: np.ndarray  # per GPU: when its lease is over
+    ready: np.ndarray  # per GPU: when its owner's container is up
     active: np.ndarray  # per app
     phase: np.ndarray
     integral_at: np.ndarray  # per app: integral of the number of apps at its arrival
@@ -62,7 +64,9 @@ class State(NamedTuple):
     rate: np.ndarray
     resumes: np.ndarray
     finish: np.ndarray
-    ran: np.ndarray
+    begun: np.ndarray  # per entry: when it first was given GPUs
+    given: np.ndarray  # per entry: when it was given those that it has
+    near: np.ndarray  # per entry: how far apart they are
     alive: np.ndarray
     gpus: np.ndarray  # per entry: GPUs that it was given
     placed: np.ndarray  # (apps, 4): allocations of its jobs, by how far apart their GPUs are

@@ -35,6 +35,7 @@ class _Simulation:
         self.lapsed: set[int] = set()
         self.down: set[int] = set()  # GPUs of machines that are gone
         self.grant_number = [0] * self.cluster.n_gpus
+        self.ready = [0.0] * self.cluster.n_gpus  # when its owner's container is up
         self.done: list[tuple[int, int]] = []
         self.failed: list[int] = []
         self.arrived: list[int] = []
@@ -160,7 +161,7 @@ class _Simulation:
 
     def close(self, app: RunApp, job: RunJob, now: float) -> None:
         """Note down what GPUs a job had until now."""
-        if job.gpus:
+        if job.gpus and job.since < now:
             resumes = min(job.resumes, now)
             self.spells.append(Spell(app.index, app.phase, job.number, job.since, resumes, now, job.gpus))
 
@@ -205,6 +206,7 @@ class _Simulation:
             for g in gpus:
                 if self.owner[g] != index:
                     touched.add(index)
+                    self.ready[g] = now + self.world.container_s
                 self.owner[g] = index
                 app.gpus.add(g)
             if math.isnan(app.started):
@@ -247,13 +249,16 @@ class _Simulation:
                 continue
             left = job.left(now)
             self.stop(job)
+            if job.gpus and job.since == now:
+                app.placed[self.cluster.level(job.gpus)] -= 1  # divided twice in an instant: the first was not carried out
             self.close(app, job, now)
             job.left_s, job.gpus, job.since = left, gpus, now
             if gpus:
                 app.placed[self.cluster.level(gpus)] += 1
-                job.resumes = now + world.container_s + (world.checkpoint_s if job.ran else 0.0)
+                up = max(now, *(self.ready[g] for g in gpus)) if world.containers == "app" else now + world.container_s
+                job.resumes = up + (world.checkpoint_s if job.begun < now else 0.0)
                 job.rate = rate(self.cluster, spec.slowdown, gpus, job.cap, job.gang)
-                job.ran = True
+                job.begun = min(job.begun, now)
                 job.process = self.env.process(self.job(app, job))
             else:
                 job.rate, job.resumes = 0.0, now

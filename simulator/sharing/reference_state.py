@@ -17,7 +17,7 @@ class RunJob:
         self.gpus: tuple[int, ...] = ()
         self.rate, self.resumes = 0.0, 0.0
         self.since = 0.0  # when it was given these GPUs
-        self.ran = False
+        self.begun = math.inf  # when it first was given GPUs
         self.process: simpy.Process | None = None
 
     def left(self, now: float) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from .agent import Convention
 from .app import App
 from .cluster import SharedCluster
 
-__all__ = ["SHORTEST_LEASE_S", "AppFailure", "MachineFailure", "SharingWorld"]
+__all__ = ["SHORTEST_LEASE_S", "AppFailure", "Containers", "MachineFailure", "SharingWorld"]
+
+Containers = Literal["job", "app"]
 
 SHORTEST_LEASE_S = 1e-3
 """A lease that is much shorter than what a clock of doubles tells apart would be over before time goes on."""
@@ -76,6 +79,10 @@ class SharingWorld:
         What fails.
     max_s : float
         When an app that has not ended is called endless; see `horizon_s`.
+    containers : {"job", "app"}
+        What waits for containers: each job that starts or whose GPUs change (a container is a job's), or only what
+        runs on GPUs that are new to its app (containers are the app's, and its jobs take turns in them, as Themis'
+        agents have it: §6.2.3 speaks of changing the number of an app's containers).
 
     Raises
     ------
@@ -93,6 +100,7 @@ class SharingWorld:
     machine_failures: tuple[MachineFailure, ...] = field(default=())
     app_failures: tuple[AppFailure, ...] = field(default=())
     max_s: float = math.inf
+    containers: Containers = "job"
 
     def __post_init__(self) -> None:
         for name in ("apps", "machine_failures", "app_failures"):
@@ -105,6 +113,8 @@ class SharingWorld:
                 raise InputError(f"SharingWorld.{name}: expected finite seconds >= 0 (got {value})")
         if self.convention not in ("fluid", "slowest"):
             raise InputError(f"SharingWorld.convention: expected 'fluid' or 'slowest' (got {self.convention!r})")
+        if self.containers not in ("job", "app"):
+            raise InputError(f"SharingWorld.containers: expected 'job' or 'app' (got {self.containers!r})")
         if not self.max_s > 0:
             raise InputError(f"SharingWorld.max_s: expected seconds > 0 (got {self.max_s})")
         last = 0.0

@@ -90,7 +90,8 @@ def world_of(case: SharingCase, apps: Sequence[App]) -> SharingWorld:
     return SharingWorld(
         cluster_of(case.cluster), tuple(apps), case.lease, case.overheads.checkpoint, case.overheads.container,
         case.estimates, tuple(MachineFailure(f.machine, f.at, f.repair) for f in case.failures.machines),
-        tuple(AppFailure(numbers[f.app], f.at) for f in case.failures.apps), **ending,
+        tuple(AppFailure(numbers[f.app], f.at) for f in case.failures.apps), containers=case.overheads.containers,
+        **ending,
     )  # fmt: skip
 
 

@@ -223,6 +223,9 @@ class OverheadsCase(Part):
 
     checkpoint: Seconds = Field(default=7.5, description="seconds to save and load; 5–10 in the paper")
     container: Seconds = Field(default=35.0, description="seconds until the container runs; 35–50 in the paper")
+    containers: Literal["job", "app"] = Field(
+        default="job", description="whose they are: a job's, or the app's, whose jobs take turns in them"
+    )
 
 
 class MachineFailureCase(Part):
