@@ -20,7 +20,10 @@ def cluster_arrays(cluster: SharedCluster) -> ClusterArrays:
     """Units of each GPU; racks by rank, whatever their numbers."""
     slot, machine = (x.astype(np.int64) for x in (cluster.slot_of, cluster.machine_of))
     rack = np.unique(cluster.rack_of, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return ClusterArrays(slot, machine, rack, int(slot.max()) + 1, len(cluster.machines), int(rack.max()) + 1)
+    first = np.concatenate(([0], np.cumsum([m.gpus for m in cluster.machines]))).astype(np.int64)
+    return ClusterArrays(
+        slot, machine, rack, int(slot.max()) + 1, len(cluster.machines), int(rack.max()) + 1, first, rack[first[:-1]]
+    )
 
 
 def world_arrays(world: SharingWorld) -> WorldArrays:
@@ -92,6 +95,10 @@ def first_state(world: SharingWorld) -> State:
         over=np.zeros(n, dtype=np.int64),
         room=np.zeros(n, dtype=np.int64),
         least=np.zeros(n, dtype=np.int64),
+        jobs=np.zeros(n, dtype=np.int64),
+        top=np.zeros(n, dtype=np.int64),
+        gangs=np.zeros(n, dtype=np.bool_),
+        place=np.zeros(n, dtype=np.int64),
         left=np.zeros(jobs),
         rate=np.zeros(jobs),
         resumes=np.zeros(jobs),
@@ -103,6 +110,11 @@ def first_state(world: SharingWorld) -> State:
         gpus=np.zeros(jobs, dtype=np.int64),
         placed=np.zeros((n, 4), dtype=np.int64),
         clock=np.zeros(3),
+        queue=np.zeros(2 * gpus, dtype=np.int64),  # those that lose GPUs may still be there when others win them
+        queued=np.full(jobs, -1, dtype=np.int64),
+        after=np.full(gpus + 1, gpus, dtype=np.int64),
+        before=np.full(gpus + 1, gpus, dtype=np.int64),
+        number=np.zeros(2, dtype=np.int64),
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from .kernels_policies import assign
+from .kernels_queue import next_end, next_expiry, schedule, unlease
 from .kernels_split import account, divide, give, take
 from .kernels_view import contention, size_up
 
@@ -15,16 +16,14 @@ __all__ = ["advance", "book", "run", "settle"]
 @njit(cache=True)
 def _leave(w, s, a, now, completed, out):  # type: ignore[no-untyped-def]
     account(s, a, now)
-    for g in range(s.owner.shape[0]):
-        if s.owner[g] == a:
-            take(s, g)
-            s.entry[g] = -1
+    take(s, np.flatnonzero(s.owner == a))
     p = w.phases[a] + s.phase[a]
     for e in range(w.entries[p], w.entries[p + 1]):
         s.alive[e] = False
-        s.finish[e] = np.inf
+        schedule(s, e, np.inf)
     s.active[a] = False
     s.clock[2] -= 1
+    s.number[1] += 1
     out[a, 0], out[a, 1], out[a, 2] = s.started[a], now, 1.0 if completed else 0.0
     out[a, 3], out[a, 4] = s.attained[a], contention(w, s, a, now)
     out[a, 5:9] = s.placed[a]
@@ -63,15 +62,14 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
         The instant and the number of apps; −1 where nothing can happen any more.
     """
     size, n_apps = s.owner.shape[0], w.arrival.shape[0]
-    while not ended.all():
+    while s.number[1] < n_apps:
         arriving, event, count, next_arrival = cursor[0], cursor[1], cursor[3], upcoming[0]
-        now = next_arrival
-        for g in range(size):
-            e = s.entry[g]
-            if e >= 0 and s.owner[g] == w.app_of[e] and s.finish[e] < now:
-                now = s.finish[e]
-            if s.expiry[g] < now:
-                now = s.expiry[g]
+        now, before = next_arrival, s.number[1]
+        e, g = next_end(s), next_expiry(s.after)
+        if e >= 0 and s.finish[e] < now:
+            now = s.finish[e]
+        if g >= 0 and s.expiry[g] < now:
+            now = s.expiry[g]
         if event < events.shape[0] and events[event, 0] < now:
             now = events[event, 0]
         if now > max_s or now == np.inf:
@@ -80,30 +78,19 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
         s.clock[1] = now
         changed[:] = False
         # jobs that are done, by app and number: entries stand in that order
-        due = np.empty(size, np.int64)
+        due = np.empty(s.number[0], np.int64)
         n_due = 0
-        for g in range(size):
-            e = s.entry[g]
-            if e >= 0 and s.alive[e] and s.finish[e] == now and s.owner[g] == w.app_of[e]:
-                known = False
-                for i in range(n_due):
-                    known = known or due[i] == e
-                if not known:
-                    due[n_due] = e
-                    n_due += 1
+        while s.number[0] > 0 and s.finish[next_end(s)] == now:
+            due[n_due] = next_end(s)
+            schedule(s, due[n_due], np.inf)
+            n_due += 1
         for e in np.sort(due[:n_due]):
             a = w.app_of[e]
             s.alive[e] = False
-            s.finish[e] = np.inf
             changed[a] = True
-            p = w.phases[a] + s.phase[a]
-            more = False
-            for other in range(w.entries[p], w.entries[p + 1]):
-                more = more or s.alive[other]
-            if more:
+            if s.jobs[a] > 1:
                 size_up(w, s, a)
-                continue
-            if p + 1 == w.phases[a + 1]:
+            elif w.phases[a] + s.phase[a] + 1 == w.phases[a + 1]:
                 _leave(w, s, a, now, True, out)
                 ended[a] = True
             else:
@@ -117,7 +104,7 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
                         a = s.owner[g]
                         if s.down[g] and a >= 0:
                             account(s, a, now)
-                            take(s, g)
+                            take(s, np.full(1, g))
                             changed[a] = True
             event += 1
         for i in range(first_event, event):
@@ -135,25 +122,28 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
             count += 1
             arriving += 1
             next_arrival = now + (w.arrival[arriving] - now) if arriving < n_apps else np.inf
-        for g in range(size):
-            if s.expiry[g] == now:
-                s.expiry[g] = np.inf
-                if s.owner[g] >= 0:
-                    s.lapsed[g] = True
-                    s.over[s.owner[g]] += 1
-        here = 0
-        for i in range(count):
-            if s.active[present[i]]:
-                present[here] = present[i]
-                here += 1
-        count = here
+        g = next_expiry(s.after)
+        while g >= 0 and s.expiry[g] == now:
+            unlease(s.expiry, s.after, s.before, g)
+            s.lapsed[g] = True
+            s.over[s.owner[g]] += 1
+            g = next_expiry(s.after)
+        if s.number[1] > before:
+            here = 0
+            for i in range(count):
+                if s.active[present[i]]:
+                    present[here] = present[i]
+                    here += 1
+            count = here
         for i in range(count):
             if changed[present[i]]:
                 divide(c, w, s, present[i], now)
         cursor[0], cursor[1], cursor[3], upcoming[0] = arriving, event, count, next_arrival
+        n_offered = 0
         for g in range(size):
-            offered[g] = s.lapsed[g] or (s.owner[g] < 0 and not s.down[g])
-        if count == 0 or not offered.any():
+            offered[g] = s.lapsed[g] | ((s.owner[g] < 0) & (not s.down[g]))
+            n_offered += offered[g]
+        if count == 0 or n_offered == 0:
             continue
         for i in range(count):
             account(s, present[i], now)
@@ -173,12 +163,11 @@ def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type:
     size, grants = s.owner.shape[0], cursor[2]
     grant_s, grant_app, grant_first, grant_gpus = book
     changed[:] = False
-    for g in range(size):
-        a = s.owner[g]
-        if s.lapsed[g] and given[g] != a:
-            changed[a] = True
-            account(s, a, now)
-            take(s, g)
+    gone = np.flatnonzero(s.lapsed & (given != s.owner))
+    for g in gone:
+        changed[s.owner[g]] = True
+        account(s, s.owner[g], now)
+    take(s, gone)
     won = np.zeros(s.active.shape[0], np.bool_)
     for g in range(size):
         a = given[g]
@@ -187,8 +176,7 @@ def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type:
             if s.owner[g] != a:
                 changed[a] = True
                 s.ready[g] = now + w.container
-            give(s, g, a)
-            s.expiry[g] = now + w.lease if preempts and w.lease < np.inf else np.inf
+    give(s, given, now + w.lease if preempts else np.inf)
     for a in apps:
         if not won[a]:
             continue

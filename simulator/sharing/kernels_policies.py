@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .kernels_gangs import fitting, step
 from .kernels_lots import lot_kernel
-from .kernels_near import choose
-from .kernels_view import contention, left_of, left_work, machines_of, remaining, speed
+from .kernels_near import choose, draw, nearest, pool_of, put_back
+from .kernels_view import contention, left_of, left_work, phase_left, remaining, shape_of, speed
 
 __all__ = ["CODES", "assign", "take_near"]
 
@@ -22,12 +23,11 @@ QUEUE_S = 3250.0
 
 @njit(cache=True)
 def take_near(c, pool, have, mine, n, out):  # type: ignore[no-untyped-def]
-    """`n` GPUs of the pool: the app's own of before (`mine`) first, then the nearest; into `out`."""
-    size = pool.shape[0]
+    """`n` GPUs of a mask: the app's own of before (`mine`) first, then the nearest; into the mask `out`."""
     got = 0
     rest = pool.copy()
     near = have.copy()
-    for g in range(size):
+    for g in range(pool.shape[0]):
         if got < n and pool[g] and mine[g]:
             out[g] = near[g] = True
             rest[g] = False
@@ -36,120 +36,172 @@ def take_near(c, pool, have, mine, n, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _take(c, pool, have, mine, n, drawn, out):  # type: ignore[no-untyped-def]
-    """`take_near`, or, where GPUs are drawn (`drawn`: in order of their lots), the first of them instead of the
-    nearest."""
-    if drawn.shape[0] == 0:
-        return take_near(c, pool, have, mine, n, out)
-    got = 0
-    for g in range(pool.shape[0]):
-        if got < n and pool[g] and mine[g]:
-            out[g] = True
-            got += 1
-    for g in drawn:
-        if got < n and pool[g] and not out[g]:
-            out[g] = True
-            got += 1
-    return got
-
-
-@njit(cache=True)
-def _drawn(offered, seed, decision):  # type: ignore[no-untyped-def]
+def _drawn(size, seed, decision):  # type: ignore[no-untyped-def]
     """All GPUs in order of their lots."""
-    lots = np.empty(offered.shape[0], np.uint64)
-    for g in range(offered.shape[0]):
+    lots = np.empty(size, np.uint64)
+    for g in range(size):
         lots[g] = lot_kernel(seed, decision, g)
     return np.argsort(lots, kind="mergesort")
 
 
 @njit(cache=True)
-def gangs_of(w, s, a, now):  # type: ignore[no-untyped-def]
-    """Gangs of an app's jobs and what each can use beyond its gang, those that have GPUs first, then the longest; none
-    if no job needs more than one GPU, for then they do not matter."""
-    p = w.phases[a] + s.phase[a]
-    count = 0
-    matter = False
-    for e in range(w.entries[p], w.entries[p + 1]):
-        if s.alive[e]:
-            count += 1
-            matter = matter or w.gang[e] > 1
-    gang, more = np.empty(count, np.int64), np.empty(count, np.int64)
-    if not matter:
-        return gang[:0], more[:0]
-    left, entry = np.empty(count), np.empty(count, np.int64)
-    count = 0
-    for e in range(w.entries[p], w.entries[p + 1]):
-        if s.alive[e]:
-            left[count], entry[count] = left_of(s, e, now), e
-            count += 1
-    by_work = np.argsort(-left, kind="mergesort")
-    k = 0
-    for waits in range(2):
-        for i in by_work:
-            e = entry[i]
-            if (s.gpus[e] == 0) == (waits == 1):
-                gang[k], more[k] = w.gang[e], w.cap[e] - w.gang[e]
-                k += 1
-    return gang, more
+def _by_app(s, apps):  # type: ignore[no-untyped-def]
+    """GPUs of each app, ascending, one app after the other, and where the GPUs of each begin."""
+    count = apps.shape[0]
+    start = np.zeros(count + 1, np.int64)
+    for i in range(count):
+        s.place[apps[i]] = i
+        start[i + 1] = start[i] + s.n_gpus[apps[i]]
+    end = start[:count].copy()
+    gpus = np.empty(start[count], np.int64)
+    for g in range(s.owner.shape[0]):
+        if s.owner[g] >= 0:
+            i = s.place[s.owner[g]]
+            gpus[end[i]] = g
+            end[i] += 1
+    return start, gpus
 
 
 @njit(cache=True)
-def usable(gang, more, n):  # type: ignore[no-untyped-def]
-    """`AppView.usable` of jobs whose gangs matter."""
-    spare, room = n, 0
-    for k in range(gang.shape[0]):
-        if gang[k] <= spare:
-            spare -= gang[k]
-            room += more[k]
-    return n - max(0, spare - room)
+def _keeps(s, mine, has):  # type: ignore[no-untyped-def]
+    """List in `has` those of an app's GPUs that are not on offer; returns how many."""
+    n = 0
+    for g in mine:
+        if not s.lapsed[g]:
+            has[n] = g
+            n += 1
+    return n
 
 
 @njit(cache=True)
-def _fitting(w, s, a, now, kept, n):  # type: ignore[no-untyped-def]
-    """How many of `n` GPUs more an app can use."""
-    gang, more = gangs_of(w, s, a, now)
-    return n if gang.shape[0] == 0 else usable(gang, more, kept + n) - kept
+def _more(c, s, pool, mine, n, drawn, has, n_has, out):  # type: ignore[no-untyped-def]
+    """List in `out` up to `n` GPUs of a pool: the app's own of before first, then the nearest to them and to those in
+    `has` (which gains them), or, where GPUs are drawn (`drawn`: in order of their lots), the first of those."""
+    got = 0
+    for g in mine:
+        if got < n and s.lapsed[g] and pool.mask[g]:
+            out[got] = has[n_has + got] = g
+            got += 1
+    own = got
+    draw(c, pool, out[:own])
+    if drawn.shape[0] == 0:
+        got += nearest(c, pool, n - got, has[: n_has + got], out[got:])
+    else:
+        for g in drawn:
+            if got == n:
+                break
+            if pool.mask[g]:
+                out[got] = g
+                got += 1
+    put_back(c, pool, out[:own])
+    for k in range(own, got):
+        has[n_has + k] = out[k]
+    return got
 
 
 @njit(cache=True)
-def _step(w, s, a, now, has, room):  # type: ignore[no-untyped-def]
-    """`policies._step`."""
-    gang, more = gangs_of(w, s, a, now)
-    if gang.shape[0] == 0:
-        return min(1, room)
-    for n in range(1, room + 1):
-        if usable(gang, more, has + n) == has + n:
-            return n
-    return 0
+def _hand_out(c, pool, gpus, a, given):  # type: ignore[no-untyped-def]
+    for g in gpus:
+        given[g] = a
+    draw(c, pool, gpus)
 
 
 @njit(cache=True)
-def _key(c, w, s, code, a, now, n, gang):  # type: ignore[no-untyped-def]
-    if code == 0:
-        return w.arrival[a]
-    if code == 1:
-        return s.attained[a]
-    if code == 2:
-        return (1e12 if s.attained[a] >= QUEUE_S else 0.0) + w.arrival[a]
+def _in_order(c, w, s, code, now, pool, apps, drawn, given):  # type: ignore[no-untyped-def]
+    start, gpus = _by_app(s, apps)
+    key, room = np.empty(apps.shape[0]), np.empty(apps.shape[0], np.int64)
+    has, out = np.empty(2 * given.shape[0], np.int64), np.empty(given.shape[0], np.int64)
+    for i in range(apps.shape[0]):
+        a = apps[i]
+        room[i] = s.room[a] - (s.n_gpus[a] - s.over[a])
+        if code == 1:
+            key[i] = s.attained[a]
+        else:
+            key[i] = (1e12 if code == 2 and s.attained[a] >= QUEUE_S else 0.0) + w.arrival[a]
+    while pool.total[0] > 0:
+        first = -1
+        for i in range(apps.shape[0]):
+            if room[i] > 0 and (first < 0 or key[i] < key[first]):
+                least = s.least[apps[i]] - (s.n_gpus[apps[i]] - s.over[apps[i]])
+                if min(room[i], pool.total[0]) >= least:
+                    first = i
+        if first < 0:
+            break
+        a, mine = apps[first], gpus[start[first] : start[first + 1]]
+        kept = s.n_gpus[a] - s.over[a]
+        n = fitting(w, s, a, now, kept, min(room[first], pool.total[0]))
+        room[first] = 0
+        if n <= 0 or n + kept < s.least[a]:
+            continue
+        got = _more(c, s, pool, mine, n, drawn, has, _keeps(s, mine, has), out)
+        _hand_out(c, pool, out[:got], a, given)
+
+
+@njit(cache=True)
+def _key(w, s, code, a, n, left_s):  # type: ignore[no-untyped-def]
     if code == 3:
         return float(n)
     if code == 4:
-        return -np.inf if n < gang or n == 0 else -((n + 1) / n)
-    return left_work(w, s, a, now)
+        return -np.inf if n < s.least[a] or n == 0 else -((n + 1) / n)
+    return left_s
 
 
 @njit(cache=True)
-def _score(c, w, s, code, a, now, gpus, lease_s, counts):  # type: ignore[no-untyped-def]
-    gang = s.least[a]
-    if code == 9:
-        has = s.owner == a
-        n, racks = machines_of(c, has, counts)
-        ideal = contention(w, s, a, now) * w.alone[a]
-        return (now - w.arrival[a] + remaining(w, s, a, now, n, counts, racks, gang)) / ideal
-    n, racks = machines_of(c, gpus, counts)
-    if code == 8:
-        return -remaining(w, s, a, now, n, counts, racks, gang)
-    pace = speed(w, s, a, n, counts, racks, gang)
+def _gpu_by_gpu(c, w, s, code, now, pool, apps, drawn, given):  # type: ignore[no-untyped-def]
+    start, gpus = _by_app(s, apps)
+    count, size = apps.shape[0], given.shape[0]
+    able = np.empty(count, np.int64)  # positions of those that could use more
+    n_able = 0
+    kept, has = np.empty(count, np.int64), np.empty(count, np.int64)
+    key, left_s = np.empty(count), np.zeros(count)
+    last, link = np.full(count, -1, np.int64), np.empty(size, np.int64)  # GPUs given to each, chained
+    near, out = np.empty(2 * size, np.int64), np.empty(size, np.int64)
+    for i in range(count):
+        a = apps[i]
+        kept[i] = has[i] = s.n_gpus[a] - s.over[a]
+        if s.room[a] > kept[i]:
+            able[n_able] = i
+            n_able += 1
+            if code == 5:
+                left_s[i] = left_work(w, s, a, now)
+            key[i] = _key(w, s, code, a, has[i], left_s[i])
+    while pool.total[0] > 0 and n_able > 0:
+        at = 0
+        for x in range(1, n_able):
+            if key[able[x]] < key[able[at]]:
+                at = x
+        i = able[at]
+        a = apps[i]
+        n = step(w, s, a, now, has[i], s.room[a] - has[i])
+        if n < 1 or pool.total[0] < n:
+            able[at : n_able - 1] = able[at + 1 : n_able].copy()
+            n_able -= 1
+            continue
+        mine = gpus[start[i] : start[i + 1]]
+        n_near = _keeps(s, mine, near)
+        g = last[i]
+        while g >= 0:
+            near[n_near] = g
+            n_near += 1
+            g = link[g]
+        got = _more(c, s, pool, mine, n, drawn, near, n_near, out)
+        for g in out[:got]:
+            link[g] = last[i]
+            last[i] = g
+        _hand_out(c, pool, out[:got], a, given)
+        has[i] += got
+        key[i] = _key(w, s, code, a, has[i], left_s[i])
+
+
+@njit(cache=True)
+def _score(c, w, s, code, a, now, left_s, gpus, lease_s, counts, groups):  # type: ignore[no-untyped-def]
+    n, least = gpus.shape[0], s.least[a]
+    n_groups, racks = shape_of(c, gpus, counts, groups)
+    groups = groups[:n_groups]
+    if code >= 8:
+        seconds = remaining(w, s, a, now, left_s, n, groups, racks, least)
+        return -seconds if code == 8 else (now - w.arrival[a] + seconds) / (contention(w, s, a, now) * w.alone[a])
+    pace = speed(w, s, a, n, groups, racks, least)
     if code == 6:
         return pace / min(n, s.room[a])
     p = w.phases[a] + s.phase[a]
@@ -169,123 +221,72 @@ def _score(c, w, s, code, a, now, gpus, lease_s, counts):  # type: ignore[no-unt
 
 
 @njit(cache=True)
-def _in_order(c, w, s, code, now, pool, held, apps, drawn, given):  # type: ignore[no-untyped-def]
-    keys = np.empty(apps.shape[0])
-    for i in range(apps.shape[0]):
-        keys[i] = _key(c, w, s, code, apps[i], now, 0, 0)
-    free = pool.sum()
-    for i in np.argsort(keys, kind="mergesort"):
-        if free == 0:
-            break
-        a = apps[i]
-        kept = s.n_gpus[a] - s.over[a]
-        n = _fitting(w, s, a, now, kept, min(s.room[a] - kept, free))
-        if n <= 0 or n + kept < s.least[a]:
-            continue
-        out = np.zeros(pool.shape[0], np.bool_)
-        free -= _take(c, pool, held == a, (s.owner == a) & s.lapsed, n, drawn, out)
-        for g in range(pool.shape[0]):
-            if out[g]:
-                given[g] = a
-                pool[g] = False
-
-
-@njit(cache=True)
-def _gpu_by_gpu(c, w, s, code, now, pool, held, apps, drawn, given):  # type: ignore[no-untyped-def]
-    count = apps.shape[0]
-    kept = np.zeros(count, np.int64)
-    room = np.zeros(count, np.int64)
-    gang = np.zeros(count, np.int64)
-    has = np.zeros(count, np.int64)
-    key = np.zeros(count)
-    able = np.zeros(count, np.bool_)
+def _best_offer(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type: ignore[no-untyped-def]
+    start, gpus = _by_app(s, apps)
+    count, size = apps.shape[0], given.shape[0]
+    able = np.empty(count, np.int64)  # positions of those that could use more
+    n_able = most = 0
     for i in range(count):
-        a = apps[i]
-        kept[i] = has[i] = s.n_gpus[a] - s.over[a]
-        room[i] = max(0, s.room[a] - kept[i])
-        gang[i] = s.least[a]
-        able[i] = room[i] > 0
-        key[i] = _key(c, w, s, code, a, now, has[i], gang[i])
-    free = pool.sum()
-    while free > 0:
-        first = -1
-        for i in range(count):
-            if able[i] and (first < 0 or key[i] < key[first]):
-                first = i
-        if first < 0:
-            break
-        a = apps[first]
-        n = _step(w, s, a, now, has[first], room[first] - (has[first] - kept[first]))
-        if n < 1 or free < n:
-            able[first] = False
-            continue
-        out = np.zeros(pool.shape[0], np.bool_)
-        free -= _take(c, pool, (held == a) | (given == a), (s.owner == a) & s.lapsed, n, drawn, out)
-        for g in range(pool.shape[0]):
-            if out[g]:
-                given[g] = a
-                pool[g] = False
-        has[first] += n
-        key[first] = _key(c, w, s, code, a, now, has[first], gang[first])
-
-
-@njit(cache=True)
-def _best_offer(c, w, s, code, now, pool, held, apps, drawn, given, lease_s):  # type: ignore[no-untyped-def]
-    count, size = apps.shape[0], pool.shape[0]
-    able = np.ones(count, np.bool_)
-    fresh = np.zeros(count, np.bool_)
-    score = np.zeros(count)
-    offer = np.zeros((count, size), np.bool_)
-    counts = np.zeros(c.n_machines, np.int64)
-    for i in range(count):
-        able[i] = s.room[apps[i]] - (s.n_gpus[apps[i]] - s.over[apps[i]]) > 0
-    while pool.any():
-        for i in range(count):
-            if not able[i] or fresh[i]:
-                continue
-            a = apps[i]
-            kept = s.n_gpus[a] - s.over[a]
-            n = _fitting(w, s, a, now, kept, min(s.room[a] - kept, pool.sum()))
-            offer[i, :] = False
-            if n <= 0 or n + kept < s.least[a]:
-                able[i] = False
-                continue
-            have = held == a
-            _take(c, pool, have, (s.owner == a) & s.lapsed, n, drawn, offer[i])
-            score[i] = _score(c, w, s, code, a, now, have | offer[i], lease_s, counts)
-            fresh[i] = True
-        best = -1
-        for i in range(count):
-            if able[i] and (
-                best < 0 or score[i] > score[best] or (score[i] == score[best] and offer[i].sum() > offer[best].sum())
-            ):
+        room = s.room[apps[i]] - (s.n_gpus[apps[i]] - s.over[apps[i]])
+        if room > 0:
+            able[n_able] = i
+            n_able += 1
+            most = max(most, min(room, pool.total[0]))
+    score, left_s = np.zeros(count), np.zeros(count)
+    n_offer = np.zeros(count, np.int64)  # 0: it has no offer, or one that others have taken of
+    offer = np.empty((n_able, most), np.int32)
+    row = np.empty(count, np.int64)
+    for x in range(n_able):
+        row[able[x]] = x
+        if code >= 8:
+            left_s[able[x]] = phase_left(w, s, apps[able[x]], 0, now)
+    has, out = np.empty(2 * size, np.int64), np.empty(size, np.int64)
+    counts, groups = np.zeros(c.n_machines, np.int64), np.empty(c.n_machines, np.int64)
+    while pool.total[0] > 0:
+        best, left = -1, 0
+        for x in range(n_able):
+            i = able[x]
+            a, mine = apps[i], gpus[start[i] : start[i + 1]]
+            if n_offer[i] == 0:
+                kept = s.n_gpus[a] - s.over[a]
+                n = fitting(w, s, a, now, kept, min(s.room[a] - kept, pool.total[0]))
+                if n <= 0 or n + kept < s.least[a]:
+                    continue  # nor will it ever be able: the pool only shrinks
+                n = _more(c, s, pool, mine, n, drawn, has, _keeps(s, mine, has), out)
+                offer[row[i], :n] = out[:n]
+                n_offer[i] = n
+                theirs = mine if code == 9 else has[: kept + n]
+                score[i] = _score(c, w, s, code, a, now, left_s[i], theirs, lease_s, counts, groups)
+            able[left] = i
+            left += 1
+            if best < 0 or score[i] > score[best] or (score[i] == score[best] and n_offer[i] > n_offer[best]):
                 best = i
+        n_able = left
         if best < 0:
             break
-        able[best] = False
-        for g in range(size):
-            if offer[best, g]:
-                given[g] = apps[best]
-                pool[g] = False
-                for i in range(count):
-                    if offer[i, g]:
-                        fresh[i] = False
+        _hand_out(c, pool, offer[row[best], : n_offer[best]], apps[best], given)
+        left = 0
+        for x in range(n_able):
+            i = able[x]
+            if i != best:
+                able[left] = i
+                left += 1
+                for k in range(n_offer[i]):
+                    if not pool.mask[offer[row[i], k]]:
+                        n_offer[i] = 0
+                        break
+        n_able = left
 
 
 @njit(cache=True)
 def assign(c, w, s, code, now, offered, apps, lease_s, blind, seed, decision, given):  # type: ignore[no-untyped-def]
     """Who gets the GPUs on offer; `given` is −1 where nobody."""
-    size = offered.shape[0]
-    drawn = _drawn(offered, seed, decision) if blind else np.empty(0, np.int64)
-    pool = offered.copy()
-    held = np.full(size, -1, np.int64)
-    for g in range(size):
-        if s.owner[g] >= 0 and not s.lapsed[g]:
-            held[g] = s.owner[g]
+    pool = pool_of(c, offered.copy())
+    drawn = _drawn(offered.shape[0], seed, decision) if blind else np.empty(0, np.int64)
     given[:] = -1
     if code < 3:
-        _in_order(c, w, s, code, now, pool, held, apps, drawn, given)
+        _in_order(c, w, s, code, now, pool, apps, drawn, given)
     elif code < 6:
-        _gpu_by_gpu(c, w, s, code, now, pool, held, apps, drawn, given)
+        _gpu_by_gpu(c, w, s, code, now, pool, apps, drawn, given)
     else:
-        _best_offer(c, w, s, code, now, pool, held, apps, drawn, given, lease_s)
+        _best_offer(c, w, s, code, now, pool, apps, drawn, given, lease_s)

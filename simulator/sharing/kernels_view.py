@@ -7,7 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["State", "WorldArrays", "contention", "left_work", "machines_of", "remaining", "size_up", "speed"]
+__all__ = [
+    "State", "WorldArrays", "contention", "left_of", "left_work", "phase_left", "remaining", "shape_of", "size_up",
+    "speed",
+]  # fmt: skip
 
 CURVE = 2
 SLOWEST = 1
@@ -60,6 +63,10 @@ class State(NamedTuple):
     over: np.ndarray  # per app: those of them whose lease is over
     room: np.ndarray  # per app: GPUs that the jobs of its phase can use
     least: np.ndarray  # per app: the smallest gang of them
+    jobs: np.ndarray  # per app: how many jobs of its phase are not done
+    top: np.ndarray  # per app: the most GPUs that one of them can use
+    gangs: np.ndarray  # per app: whether any of them needs more than one
+    place: np.ndarray  # per app: its position among those in the cluster, within a decision
     left: np.ndarray  # per entry, at `resumes`
     rate: np.ndarray
     resumes: np.ndarray
@@ -71,6 +78,11 @@ class State(NamedTuple):
     gpus: np.ndarray  # per entry: GPUs that it was given
     placed: np.ndarray  # (apps, 4): allocations of its jobs, by how far apart their GPUs are
     clock: np.ndarray  # integral, counted at, number of active apps
+    queue: np.ndarray  # heap of the entries that run, by `finish`
+    queued: np.ndarray  # per entry: where in the heap, or −1
+    after: np.ndarray  # per GPU and at the end: the one whose lease is over next (`kernels_queue`)
+    before: np.ndarray
+    number: np.ndarray  # entries in the heap; apps that have ended
 
 
 @njit(cache=True)
@@ -94,38 +106,50 @@ def contention(w, s, a, now):  # type: ignore[no-untyped-def]
 def size_up(w, s, a):  # type: ignore[no-untyped-def]
     """Count what the jobs of an app's phase can use and need at least; after every change of them."""
     p = w.phases[a] + s.phase[a]
-    room, least = 0, 1 << 30
+    room, least, jobs, top, gangs = 0, 1 << 30, 0, 0, False
     for e in range(w.entries[p], w.entries[p + 1]):
         if s.alive[e]:
             room += w.cap[e]
             least = min(least, w.gang[e])
-    s.room[a], s.least[a] = room, least
+            jobs += 1
+            top = max(top, w.cap[e])
+            gangs = gangs or w.gang[e] > 1
+    s.room[a], s.least[a], s.jobs[a], s.top[a], s.gangs[a] = room, least, jobs, top, gangs
 
 
 @njit(cache=True)
-def machines_of(c, mask, counts):  # type: ignore[no-untyped-def]
-    """GPUs of a mask on each machine, into `counts`; returns (GPUs, racks)."""
-    counts[:] = 0
-    rack = np.zeros(c.n_racks, np.bool_)
-    n = racks = 0
-    for g in range(mask.shape[0]):
-        if mask[g]:
-            counts[c.machine[g]] += 1
+def shape_of(c, gpus, counts, groups):  # type: ignore[no-untyped-def]
+    """GPUs of a list on each machine that has any, into `groups`; returns how many machines and racks.
+
+    `counts`, of all machines, is zero before and after.
+    """
+    n, racks = 0, 0
+    for g in gpus:
+        m = c.machine[g]
+        if counts[m] == 0:
+            groups[n] = m
             n += 1
-            if not rack[c.rack[g]]:
-                rack[c.rack[g]] = True
-                racks += 1
+        counts[m] += 1
+    for i in range(n):
+        known = False
+        for k in range(i):
+            known = known or c.rack_of[groups[k]] == c.rack_of[groups[i]]
+        racks += not known
+    for i in range(n):
+        m = groups[i]
+        groups[i] = counts[m]
+        counts[m] = 0
     return n, racks
 
 
 @njit(cache=True)
-def shape_level(counts, racks, each, jobs):  # type: ignore[no-untyped-def]
-    """`Shape.level`."""
+def shape_level(groups, racks, each, jobs):  # type: ignore[no-untyped-def]
+    """`Shape.level`; `groups`: GPUs on each machine that has any."""
     if each <= 1:
         return 0
     hold = 0
-    for m in range(counts.shape[0]):
-        hold += counts[m] // each
+    for n in groups:
+        hold += n // each
     if hold >= jobs:
         return 1
     return 2 if racks <= 1 else 3
@@ -178,23 +202,14 @@ def phase_jobs(w, s, a, ahead):  # type: ignore[no-untyped-def]
         jobs = w.entries[p + ahead + 1] - w.entries[p + ahead]
         cap = w.limit[p + ahead] if w.limit[p + ahead] > 0 else w.usual[p]
         return jobs, cap, jobs * cap
-    jobs = cap = room = 0
-    for e in range(w.entries[p], w.entries[p + 1]):
-        if s.alive[e]:
-            jobs += 1
-            cap = max(cap, w.cap[e])
-            room += w.cap[e]
-    return jobs, cap, room
+    return s.jobs[a], s.top[a], s.room[a]
 
 
 @njit(cache=True)
 def job_works(w, s, a, now):  # type: ignore[no-untyped-def]
     """Work and caps of an app's jobs: `AppView._job_works` and `_phase_caps`."""
     p = w.phases[a] + s.phase[a]
-    jobs = 0
-    for e in range(w.entries[p], w.entries[p + 1]):
-        jobs += s.alive[e]
-    works, caps = np.empty(jobs), np.empty(jobs, np.int64)
+    works, caps = np.empty(s.jobs[a]), np.empty(s.jobs[a], np.int64)
     jobs = 0
     for e in range(w.entries[p], w.entries[p + 1]):
         if s.alive[e]:
@@ -204,14 +219,14 @@ def job_works(w, s, a, now):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def speed(w, s, a, n, counts, racks, gang):  # type: ignore[no-untyped-def]
+def speed(w, s, a, n, groups, racks, gang):  # type: ignore[no-untyped-def]
     """`AppView.speed`."""
     if n < gang:
         return 0.0
     jobs, cap, room = phase_jobs(w, s, a, 0)
     running = min(jobs, max(n // gang, 1))
     each = min(cap, max(n // running, 1))
-    return min(n, room) / w.believed_slowdown[a, shape_level(counts, racks, each, running)]
+    return min(n, room) / w.believed_slowdown[a, shape_level(groups, racks, each, running)]
 
 
 @njit(cache=True)
@@ -247,17 +262,17 @@ def last_job(works, caps, n, gang):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def remaining(w, s, a, now, n, counts, racks, gang):  # type: ignore[no-untyped-def]
-    """`AppView.remaining_s`."""
+def remaining(w, s, a, now, present_s, n, groups, racks, gang):  # type: ignore[no-untyped-def]
+    """`AppView.remaining_s`, with GPU seconds left of the present phase (`phase_left`)."""
     if n < gang:
         return np.inf
     total = 0.0
     for k in range(phases_ahead(w, s, a)):
-        work = phase_left(w, s, a, k, now)
+        work = present_s if k == 0 else phase_left(w, s, a, k, now)
         jobs, cap, room = phase_jobs(w, s, a, k)
         running = min(jobs, max(n // gang, 1))
         each = min(cap, max(n // running, 1))
-        slow = w.believed_slowdown[a, shape_level(counts, racks, each, running)]
+        slow = w.believed_slowdown[a, shape_level(groups, racks, each, running)]
         if w.convention != SLOWEST:
             seconds = work / min(n, room)
         elif k == 0:

@@ -1,0 +1,77 @@
+"""What comes next, compiled: a heap of the jobs that run, by their ends, and the leases in a row, by theirs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["lease", "next_end", "next_expiry", "schedule", "unlease"]
+
+
+@njit(cache=True)
+def next_end(s):  # type: ignore[no-untyped-def]
+    """The entry that ends first, or −1."""
+    return s.queue[0] if s.number[0] else -1
+
+
+@njit(cache=True)
+def schedule(s, e, at_s):  # type: ignore[no-untyped-def]
+    """An entry ends at an instant, whatever was said before; never, if infinite."""
+    place, size = s.queued[e], s.number[0]
+    s.finish[e] = at_s
+    if at_s == np.inf:
+        if place < 0:
+            return
+        s.queued[e] = -1
+        s.number[0] = size = size - 1
+        if place == size:
+            return
+        e = s.queue[size]
+    elif place < 0:
+        place = size
+        s.number[0] = size = size + 1
+    end = s.finish[e]
+    while place > 0 and s.finish[s.queue[(place - 1) // 2]] > end:
+        s.queue[place] = s.queue[(place - 1) // 2]
+        s.queued[s.queue[place]] = place
+        place = (place - 1) // 2
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and s.finish[s.queue[child + 1]] < s.finish[s.queue[child]]:
+            child += 1
+        if s.finish[s.queue[child]] >= end:
+            break
+        s.queue[place] = s.queue[child]
+        s.queued[s.queue[place]] = place
+        place = child
+    s.queue[place] = e
+    s.queued[e] = place
+
+
+@njit(cache=True)
+def next_expiry(after):  # type: ignore[no-untyped-def]
+    """The GPU whose lease is over first, or −1: all leases are equally long, so the oldest stands first."""
+    g = after[after.shape[0] - 1]
+    return g if g < after.shape[0] - 1 else -1
+
+
+@njit(cache=True)
+def unlease(expiry, after, before, g):  # type: ignore[no-untyped-def]
+    """Take a GPU out of the row."""
+    if expiry[g] < np.inf:
+        ahead, behind = before[g], after[g]
+        after[ahead] = behind
+        before[behind] = ahead
+        expiry[g] = np.inf
+
+
+@njit(cache=True)
+def lease(expiry, after, before, g, until_s):  # type: ignore[no-untyped-def]
+    """A GPU's lease is over at an instant, no earlier than all others'; an infinite one never."""
+    unlease(expiry, after, before, g)
+    if until_s < np.inf:
+        end = expiry.shape[0]
+        last = before[end]
+        after[last] = before[end] = g
+        before[g], after[g] = last, end
+        expiry[g] = until_s
