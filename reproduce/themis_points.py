@@ -174,9 +174,9 @@ def shown(values: Sequence[float], form: str = "{:.2f}") -> str:
 
 
 NOTES = (
-    f"{APPS} apps of the drawn workloads, work divided by {1 / SCALE:g}, so that 35 s are 0.2 % of the median app's life "
-    "(§6.2.3); arrivals spread such that work for about 50 of 64 GPUs arrives (Fig. 1). The trace itself is not public",
-    "what changes are GPUs that are new to an app (35 s) and a job that goes on elsewhere (7.5 s); leases of 10 minutes",
+    f"{APPS} apps of the drawn workloads, work divided by {1 / SCALE:g}, so that 35 s are 0.2 % of the median app's "
+    "life (§6.2.3); arrivals spread such that work for about 50 of 64 GPUs arrives (Fig. 1). The trace is not public",
+    "GPUs that are new to an app cost 35 s, a job that goes on elsewhere 7.5 s more; leases last 10 minutes",
     "slaq, tiresias, srtf and srsf give GPUs without regard to where they are (§6.2.1)",
     "Workload 2: a job may use 1, 2, 4 … GPUs in the phases (§4.3.2). With the same number in all phases (§4.3.3) the "
     "last phases cannot use what T_id counts on, and ρ ≤ 1 is out of reach for an app that is alone",

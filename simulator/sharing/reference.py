@@ -249,8 +249,8 @@ class _Simulation:
                 continue
             left = job.left(now)
             self.stop(job)
-            if job.gpus and job.since == now:
-                app.placed[self.cluster.level(job.gpus)] -= 1  # divided twice in an instant: the first was not carried out
+            if job.gpus and job.since == now:  # divided twice in an instant: the first was not carried out
+                app.placed[self.cluster.level(job.gpus)] -= 1
             self.close(app, job, now)
             job.left_s, job.gpus, job.since = left, gpus, now
             if gpus:
