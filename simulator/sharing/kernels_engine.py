@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .kernels_borrow import borrowed
 from .kernels_policies import assign
 from .kernels_queue import next_end, next_expiry, schedule, unlease
 from .kernels_split import account, divide, give, take
@@ -15,12 +16,12 @@ __all__ = ["advance", "book", "run", "settle"]
 
 @njit(cache=True)
 def _leave(w, s, a, now, completed, out):  # type: ignore[no-untyped-def]
-    account(s, a, now)
+    account(s.attained, s.n_gpus, s.since, a, now)
     take(s, np.flatnonzero(s.owner == a))
     p = w.phases[a] + s.phase[a]
     for e in range(w.entries[p], w.entries[p + 1]):
         s.alive[e] = False
-        schedule(s, e, np.inf)
+        schedule(s.finish, s.queue, s.queued, s.number, e, np.inf)
     s.active[a] = False
     s.clock[2] -= 1
     s.number[1] += 1
@@ -82,7 +83,7 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
         n_due = 0
         while s.number[0] > 0 and s.finish[next_end(s)] == now:
             due[n_due] = next_end(s)
-            schedule(s, due[n_due], np.inf)
+            schedule(s.finish, s.queue, s.queued, s.number, due[n_due], np.inf)
             n_due += 1
         for e in np.sort(due[:n_due]):
             a = w.app_of[e]
@@ -103,7 +104,7 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
                         s.down[g] = events[event, 1] == 0
                         a = s.owner[g]
                         if s.down[g] and a >= 0:
-                            account(s, a, now)
+                            account(s.attained, s.n_gpus, s.since, a, now)
                             take(s, np.full(1, g))
                             changed[a] = True
             event += 1
@@ -139,14 +140,15 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
             if changed[present[i]]:
                 divide(c, w, s, present[i], now)
         cursor[0], cursor[1], cursor[3], upcoming[0] = arriving, event, count, next_arrival
-        n_offered = 0
+        owner, lapsed, down, n_offered = s.owner, s.lapsed, s.down, 0
         for g in range(size):
-            offered[g] = s.lapsed[g] | ((s.owner[g] < 0) & (not s.down[g]))
+            offered[g] = lapsed[g] | ((owner[g] < 0) & (not down[g]))
             n_offered += offered[g]
         if count == 0 or n_offered == 0:
             continue
+        attained, n_gpus, since = s.attained, s.n_gpus, s.since
         for i in range(count):
-            account(s, present[i], now)
+            account(attained, n_gpus, since, present[i], now)
         return now, count
     return 0.0, -1
 
@@ -160,23 +162,31 @@ def book():  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type: ignore[no-untyped-def]
     """Do as the policy says (`given`: app of each GPU on offer, or −1); returns the book with the grants added."""
-    size, grants = s.owner.shape[0], cursor[2]
+    owner, lapsed, ready, place, size, grants = s.owner, s.lapsed, s.ready, s.place, s.owner.shape[0], cursor[2]
     grant_s, grant_app, grant_first, grant_gpus = book
-    changed[:] = False
-    gone = np.flatnonzero(s.lapsed & (given != s.owner))
-    for g in gone:
-        changed[s.owner[g]] = True
-        account(s, s.owner[g], now)
-    take(s, gone)
-    won = np.zeros(s.active.shape[0], np.bool_)
+    for a in apps:
+        changed[a] = False
+    gone, n_gone = np.empty(size, np.int64), 0
+    for g in range(size):
+        if lapsed[g] and given[g] != owner[g]:
+            gone[n_gone] = g
+            n_gone += 1
+    for g in gone[:n_gone]:
+        changed[owner[g]] = True
+        account(s.attained, s.n_gpus, s.since, s.owner[g], now)
+    take(s, gone[:n_gone])
+    won, container = np.zeros(s.active.shape[0], np.bool_), w.container
     for g in range(size):
         a = given[g]
         if a >= 0:
             won[a] = True
-            if s.owner[g] != a:
+            if owner[g] != a:
                 changed[a] = True
-                s.ready[g] = now + w.container
+                ready[g] = now + container
     give(s, given, now + w.lease if preempts else np.inf)
+    total = grant_first[grants]
+    if total + size > grant_gpus.shape[0]:
+        grant_gpus = np.concatenate((grant_gpus, np.empty(total + size, np.int64)))
     for a in apps:
         if not won[a]:
             continue
@@ -186,16 +196,15 @@ def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type:
             grant_s = np.concatenate((grant_s, np.empty(grants)))
             grant_app = np.concatenate((grant_app, np.empty(grants, np.int64)))
             grant_first = np.concatenate((grant_first, np.zeros(grants, np.int64)))
-        total = grant_first[grants]
-        if total + size > grant_gpus.shape[0]:
-            grant_gpus = np.concatenate((grant_gpus, np.empty(total + size, np.int64)))
-        grant_s[grants], grant_app[grants] = now, a
-        for g in range(size):
-            if s.owner[g] == a:
-                grant_gpus[total] = g
-                total += 1
+        grant_s[grants], grant_app[grants], place[a] = now, a, total
+        total += s.n_gpus[a]
         grants += 1
         grant_first[grants] = total
+    for g in range(size):
+        a = owner[g]
+        if a >= 0 and won[a]:
+            grant_gpus[place[a]] = g
+            place[a] += 1
     for a in apps:
         if changed[a]:
             divide(c, w, s, a, now)
@@ -221,6 +230,7 @@ def run(c, w, s, code, preempts, lease_s, blind, seed, events, max_s, out):  # t
     (array, array, array, array, array)
         Grants: seconds, app, first of its GPUs in the last, GPUs; and whether each app has ended.
     """
+    c, w, s = borrowed(c), borrowed(w), borrowed(s)
     size, n_apps = s.owner.shape[0], w.arrival.shape[0]
     ended, changed = np.zeros(n_apps, np.bool_), np.zeros(n_apps, np.bool_)
     offered, given = np.zeros(size, np.bool_), np.full(size, -1, np.int64)

@@ -15,37 +15,37 @@ def next_end(s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def schedule(s, e, at_s):  # type: ignore[no-untyped-def]
+def schedule(finish, queue, queued, number, e, at_s):  # type: ignore[no-untyped-def]
     """An entry ends at an instant, whatever was said before; never, if infinite."""
-    place, size = s.queued[e], s.number[0]
-    s.finish[e] = at_s
+    place, size = queued[e], number[0]
+    finish[e] = at_s
     if at_s == np.inf:
         if place < 0:
             return
-        s.queued[e] = -1
-        s.number[0] = size = size - 1
+        queued[e] = -1
+        number[0] = size = size - 1
         if place == size:
             return
-        e = s.queue[size]
+        e = queue[size]
     elif place < 0:
         place = size
-        s.number[0] = size = size + 1
-    end = s.finish[e]
-    while place > 0 and s.finish[s.queue[(place - 1) // 2]] > end:
-        s.queue[place] = s.queue[(place - 1) // 2]
-        s.queued[s.queue[place]] = place
+        number[0] = size = size + 1
+    end = finish[e]
+    while place > 0 and finish[queue[(place - 1) // 2]] > end:
+        queue[place] = queue[(place - 1) // 2]
+        queued[queue[place]] = place
         place = (place - 1) // 2
     while 2 * place + 1 < size:
         child = 2 * place + 1
-        if child + 1 < size and s.finish[s.queue[child + 1]] < s.finish[s.queue[child]]:
+        if child + 1 < size and finish[queue[child + 1]] < finish[queue[child]]:
             child += 1
-        if s.finish[s.queue[child]] >= end:
+        if finish[queue[child]] >= end:
             break
-        s.queue[place] = s.queue[child]
-        s.queued[s.queue[place]] = place
+        queue[place] = queue[child]
+        queued[queue[place]] = place
         place = child
-    s.queue[place] = e
-    s.queued[e] = place
+    queue[place] = e
+    queued[e] = place
 
 
 @njit(cache=True)

@@ -7,16 +7,16 @@ from numba import njit
 
 from .kernels_near import draw, level_among, level_between, nearest, pool_of
 from .kernels_queue import lease, schedule, unlease
-from .kernels_view import left_of
+from .kernels_view import left_at
 
 __all__ = ["account", "divide", "give", "take"]
 
 
 @njit(cache=True)
-def account(s, a, now):  # type: ignore[no-untyped-def]
+def account(attained, n_gpus, since, a, now):  # type: ignore[no-untyped-def]
     """Count the GPU seconds that an app has had."""
-    s.attained[a] += s.n_gpus[a] * (now - s.since[a])
-    s.since[a] = now
+    attained[a] += n_gpus[a] * (now - since[a])
+    since[a] = now
 
 
 @njit(cache=True)
@@ -52,42 +52,42 @@ def take(s, gpus):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _start(w, jobs, left, counts, spare):  # type: ignore[no-untyped-def]
+def _start(gang, jobs, left, counts, spare):  # type: ignore[no-untyped-def]
     """Jobs without GPUs get their gangs, the one with the most work left first; returns what remains to be dealt."""
     while spare > 0:
         most = -1
         for k in range(jobs.shape[0]):
             # GPUs only get fewer: a gang that does not fit once never will
-            if counts[k] == 0 and w.gang[jobs[k]] <= spare and (most < 0 or left[k] > left[most]):
+            if counts[k] == 0 and gang[jobs[k]] <= spare and (most < 0 or left[k] > left[most]):
                 most = k
         if most < 0:
             break
-        counts[most] = w.gang[jobs[most]]
+        counts[most] = gang[jobs[most]]
         spare -= counts[most]
     return spare
 
 
 @njit(cache=True)
-def _deal(w, jobs, left, counts, spare):  # type: ignore[no-untyped-def]
+def _deal(cap, jobs, left, counts, spare):  # type: ignore[no-untyped-def]
     """What remains goes one by one to the job with the fewest, of equals to the one with the most work left."""
     while spare > 0:
         fewest, able = 1 << 60, 0
         for k in range(jobs.shape[0]):
-            if 0 < counts[k] < w.cap[jobs[k]] and counts[k] <= fewest:
+            if 0 < counts[k] < cap[jobs[k]] and counts[k] <= fewest:
                 able = 1 if counts[k] < fewest else able + 1
                 fewest = counts[k]
         if able == 0:
             break
         if able <= spare:  # one for each
             for k in range(jobs.shape[0]):
-                if counts[k] == fewest and counts[k] < w.cap[jobs[k]]:
+                if counts[k] == fewest and counts[k] < cap[jobs[k]]:
                     counts[k] += 1
             spare -= able
             continue
         for _ in range(spare):
             most = -1
             for k in range(jobs.shape[0]):
-                if counts[k] == fewest and counts[k] < w.cap[jobs[k]] and (most < 0 or left[k] > left[most]):
+                if counts[k] == fewest and counts[k] < cap[jobs[k]] and (most < 0 or left[k] > left[most]):
                     most = k
             counts[most] += 1
         spare = 0
@@ -103,7 +103,7 @@ def _apply(c, w, s, a, e, left, gpus, now):  # type: ignore[no-untyped-def]
     s.given[e] = now
     if gpus.shape[0] == 0:
         s.rate[e], s.resumes[e] = 0.0, now
-        schedule(s, e, np.inf)
+        schedule(s.finish, s.queue, s.queued, s.number, e, np.inf)
         return
     up = now if w.kept else now + w.container
     if w.kept:
@@ -114,7 +114,7 @@ def _apply(c, w, s, a, e, left, gpus, now):  # type: ignore[no-untyped-def]
     s.rate[e] = min(gpus.shape[0], w.cap[e]) / w.slowdown[a, level]
     s.begun[e], s.near[e] = min(s.begun[e], now), level
     s.placed[a, level] += 1
-    schedule(s, e, now + (s.resumes[e] + s.left[e] / s.rate[e] - now))
+    schedule(s.finish, s.queue, s.queued, s.number, e, now + (s.resumes[e] + s.left[e] / s.rate[e] - now))
 
 
 @njit(cache=True)
@@ -126,23 +126,25 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
     count = s.jobs[a]
     jobs, left = np.empty(count, np.int64), np.empty(count)
     number = np.full(end - first, -1, np.int64)  # of an entry: its position in `jobs`
+    alive, at_resumes, resumes, rate, owner, entry = s.alive, s.left, s.resumes, s.rate, s.owner, s.entry
+    slot, machine, rack = c.slot, c.machine, c.rack
     k = 0
     for e in range(first, end):
-        if s.alive[e]:
-            jobs[k], left[k], number[e - first] = e, left_of(s, e, now), k
+        if alive[e]:
+            jobs[k], left[k], number[e - first] = e, left_at(at_resumes, resumes, rate, e, now), k
             k += 1
     mine, of = np.empty(n, np.int64), np.full(n, -1, np.int64)  # GPUs, ascending, and the job that has each
     held, level, lead = np.zeros(count, np.int64), np.zeros(count, np.int64), np.empty(count, np.int64)
     i = 0
     for g in range(size):
-        if s.owner[g] == a:
+        if owner[g] == a:
             mine[i] = g
-            if s.entry[g] >= first:
-                k = of[i] = number[s.entry[g] - first]
+            if entry[g] >= first:
+                k = of[i] = number[entry[g] - first]
                 if k >= 0:
                     if held[k] == 0:
                         lead[k] = g
-                    level[k] = max(level[k], level_between(c.slot, c.machine, c.rack, lead[k], g))
+                    level[k] = max(level[k], level_between(slot, machine, rack, lead[k], g))
                     held[k] += 1
             i += 1
     untouched, other = np.empty(count, np.bool_), np.empty(count, np.bool_)
@@ -159,7 +161,7 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
     pool = pool_of(c, mask)
     counts = held.copy()
     if pool.total[0] > 0:
-        _deal(w, jobs, left, counts, _start(w, jobs, left, counts, pool.total[0]))
+        _deal(w.cap, jobs, left, counts, _start(w.gang, jobs, left, counts, pool.total[0]))
     wanting = np.flatnonzero(counts > held)
     more, has = np.empty(n, np.int64), np.empty(n, np.int64)
     for turn in range(wanting.shape[0]):
@@ -173,7 +175,7 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
         wanting[turn], wanting[best] = wanting[best], wanting[turn]
         k = wanting[turn]
         e, had = jobs[k], 0
-        runs = held[k] > 0 and untouched[k]
+        runs, old = held[k] > 0 and untouched[k], 0.0
         slow, cap = w.slowdown[a], w.cap[e]
         if runs:  # most would not grow even on GPUs as near as the pool can have them
             near, wanted = level[k], counts[k] - held[k]
@@ -193,14 +195,18 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
             if left[k] / new + (w.checkpoint + w.container) >= left[k] / old:
                 continue
         draw(c, pool, more[:got])
-        for i in np.searchsorted(mine, more[:got]):
-            of[i] = k
+        for x in range(got):
+            of[np.searchsorted(mine, more[x])] = k
         other[k] = True
-    account(s, a, now)
+    account(s.attained, s.n_gpus, s.since, a, now)
+    idle = 0
     for i in range(n):
         if of[i] >= 0:
-            s.entry[mine[i]] = jobs[of[i]]
-    take(s, mine[of < 0])
+            entry[mine[i]] = jobs[of[i]]
+        else:
+            idle += 1
+    if idle > 0:
+        take(s, mine[of < 0])
     for k in range(count):
         if other[k]:
             had = 0

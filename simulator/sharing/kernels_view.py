@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 
 __all__ = [
-    "State", "WorldArrays", "contention", "left_of", "left_work", "phase_left", "remaining", "shape_of", "size_up",
-    "speed",
+    "State", "WorldArrays", "contention", "left_at", "left_of", "left_work", "phase_left", "remaining", "shape_of",
+    "size_up", "speed",
 ]  # fmt: skip
 
 CURVE = 2
@@ -86,11 +86,17 @@ class State(NamedTuple):
 
 
 @njit(cache=True)
+def left_at(left, resumes, rate, e, now):  # type: ignore[no-untyped-def]
+    """GPU seconds that are left of an entry; for loops: a call with all of the state takes longer than the answer."""
+    if now <= resumes[e]:
+        return left[e]
+    return max(left[e] - (now - resumes[e]) * rate[e], 0.0)
+
+
+@njit(cache=True)
 def left_of(s, e, now):  # type: ignore[no-untyped-def]
     """GPU seconds that are left of an entry."""
-    if now <= s.resumes[e]:
-        return s.left[e]
-    return max(s.left[e] - (now - s.resumes[e]) * s.rate[e], 0.0)
+    return left_at(s.left, s.resumes, s.rate, e, now)
 
 
 @njit(cache=True)
@@ -156,12 +162,9 @@ def shape_level(groups, racks, each, jobs):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def job_left(w, s, a, e, now):  # type: ignore[no-untyped-def]
-    """GPU seconds that an app's agent believes are left of an entry, before its error."""
-    left = left_of(s, e, now)
-    if w.kind[a] == CURVE:
-        left = left * (1.0 + (w.optimism[e] - 1.0) * left / w.work[e])
-    return left
+def _believed(optimism, work, kind, left, e):  # type: ignore[no-untyped-def]
+    """GPU seconds that an app's agent believes are left of an entry, before its error, by those that are."""
+    return left * (1.0 + (optimism[e] - 1.0) * left / work[e]) if kind == CURVE else left
 
 
 @njit(cache=True)
@@ -170,10 +173,11 @@ def phase_left(w, s, a, ahead, now):  # type: ignore[no-untyped-def]
     p = w.phases[a] + s.phase[a]
     if ahead > 0:
         return w.iterations[p + ahead] * w.median[p]
-    total = 0.0
+    alive, left, resumes, rate, kind, total = s.alive, s.left, s.resumes, s.rate, w.kind[a], 0.0
+    optimism, work = w.optimism, w.work
     for e in range(w.entries[p], w.entries[p + 1]):
-        if s.alive[e]:
-            total += job_left(w, s, a, e, now)
+        if alive[e]:
+            total += _believed(optimism, work, kind, left_at(left, resumes, rate, e, now), e)
     return total
 
 
@@ -213,7 +217,7 @@ def job_works(w, s, a, now):  # type: ignore[no-untyped-def]
     jobs = 0
     for e in range(w.entries[p], w.entries[p + 1]):
         if s.alive[e]:
-            works[jobs], caps[jobs] = job_left(w, s, a, e, now), w.cap[e]
+            works[jobs], caps[jobs] = _believed(w.optimism, w.work, w.kind[a], left_of(s, e, now), e), w.cap[e]
             jobs += 1
     return works, caps
 
