@@ -13,6 +13,7 @@ from numba import njit
 
 from .kernels_bounds import MINUS, bounds, cheapest
 from .kernels_packing import FITS, pack
+from .kernels_plain import copied, fill_with, overwrite, total
 from .kernels_prices import prices
 from .kernels_search import search
 
@@ -64,16 +65,16 @@ def best_of(order, goods, scarce, price, mark, at_least, limit, seen, number):  
         Value, what is proven that nothing exceeds, steps, chosen row of each app (−1: nothing is better than
         `at_least`) and the machine or rack of each group (shape (apps, most groups)).
     """
-    n, capacity, most = order.shape[0], goods.free.sum(), most_groups(goods)
-    alive, worth = np.ones(goods.gpus.shape[0], np.bool_), goods.value.copy()
+    n, capacity, most = order.shape[0], total(goods.free), most_groups(goods)
+    alive, worth = np.ones(goods.gpus.shape[0], np.bool_), copied(goods.value)
     table = bounds(order, goods, worth, alive, capacity)
     chosen, places = np.full(n, -1, np.int64), np.full((n, most), -1, np.int64)
     top, best = table[0, capacity], at_least
     if n == 0 or top <= best + TINY:
         return best, best, 1, chosen, places
-    free, slack = goods.free.copy(), goods.rack_free.copy()
+    free, slack = copied(goods.free), copied(goods.rack_free)
     tried = np.empty(n, np.int64)
-    cheapest(order, goods, worth, alive, table, tried)
+    cheapest(order, goods, worth, alive, table, capacity, tried)
     answer, tries = pack(goods, tried, n, free, slack, places)
     steps = 1 + tries
     if answer == FITS:
@@ -87,8 +88,9 @@ def best_of(order, goods, scarce, price, mark, at_least, limit, seen, number):  
         steps += more
         if rows[0] >= 0:
             best = found
-            chosen[:] = rows
-            places[:] = where
+            overwrite(chosen, rows)
+            for k in range(n):
+                overwrite(places[k], where[k])
         top = min(top, bound)
         if top <= best + TINY or steps >= limit or turn == TURNS - 1:
             break
@@ -123,19 +125,18 @@ def without_each(order, goods, scarce, price, mark, chosen, limit, seen, number)
         Row of app k without app i (shape (n, n); −1: what the others have in `chosen` is the best, or k = i); by how
         much a better allocation without i could be worth more; steps.
     """
-    n, capacity = order.shape[0], goods.free.sum()
+    n, capacity = order.shape[0], total(goods.free)
     rows, gap, steps = np.full((n, n), -1, np.int64), np.zeros(n), 0
     alive = np.ones(goods.gpus.shape[0], np.bool_)
     after = bounds(order, goods, goods.value, alive, capacity)
-    before = bounds(order[::-1].copy(), goods, goods.value, alive, capacity)  # [n − k]: of the first k
-    free, slack = goods.free.copy(), goods.rack_free.copy()
-    tried = np.empty(n - 1, np.int64)
+    before = bounds(_turned(order, n), goods, goods.value, alive, capacity)  # [n − k]: of the first k
+    free, slack = copied(goods.free), copied(goods.rack_free)
+    tried, others = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64)
     places = np.full((n, most_groups(goods)), -1, np.int64)
     for i in range(n):
         if goods.gpus[chosen[i]] == 0:
             continue
-        others, have = np.empty(n - 1, np.int64), 0.0
-        top, most = MINUS, 0
+        have, top, most = 0.0, MINUS, np.int64(0)
         for c in range(capacity + 1):
             v = before[n - i, c] + after[i + 1, capacity - c]
             if v > top:
@@ -146,20 +147,35 @@ def without_each(order, goods, scarce, price, mark, chosen, limit, seen, number)
         steps += 1
         if top <= have + TINY:
             continue
-        cheapest(order[:i][::-1].copy(), goods, goods.value, alive, before[n - i :, : most + 1].copy(), tried[:i])
-        tried[:i] = tried[:i][::-1].copy()
-        cheapest(order[i + 1 :], goods, goods.value, alive, after[i + 1 :, : capacity - most + 1].copy(), tried[i:])
+        cheapest(_turned(order, i), goods, goods.value, alive, before[n - i :], most, others)
+        for k in range(i):
+            tried[k] = others[i - 1 - k]
+        cheapest(order[i + 1 :], goods, goods.value, alive, after[i + 1 :], capacity - most, tried[i:])
         answer, tries = pack(goods, tried, n - 1, free, slack, places)
         steps += tries
         if answer != FITS:
-            others[:i], others[i:] = order[:i], order[i + 1 :]
-            found, bound, more, tried, _ = best_of(others, goods, scarce, price.copy(), mark, have, limit, seen, number)
+            for k in range(n - 1):
+                others[k] = order[k if k < i else k + 1]
+            found, bound, more, better, _ = best_of(
+                others, goods, scarce, copied(price), mark, have, limit, seen, number
+            )
             steps += more
             gap[i] = bound - found
-            if tried[0] < 0:
+            if better[0] < 0:
                 continue
-        rows[i, :i], rows[i, i + 1 :] = tried[:i], tried[i:]
+            overwrite(tried, better)
+        for k in range(n - 1):
+            rows[i, k if k < i else k + 1] = tried[k]
     return rows, gap, steps
+
+
+@njit(cache=True)
+def _turned(order, n):  # type: ignore[no-untyped-def]
+    """The first `n`, the last one first."""
+    out = np.empty(n, np.int64)
+    for k in range(n):
+        out[k] = order[n - 1 - k]
+    return out
 
 
 @njit(cache=True)
@@ -171,13 +187,13 @@ def _rule_out(order, goods, worth, plus, alive, table, best):  # type: ignore[no
     for k in range(n):
         a = order[k]
         # the others' most with c GPUs between them
-        both[:] = MINUS
+        fill_with(both, MINUS)
         for c in range(capacity + 1):
             for d in range(c + 1):
                 v = before[d] + table[k + 1, c - d]
                 if v > both[c]:
                     both[c] = v
-        after[:] = MINUS
+        fill_with(after, MINUS)
         for o in range(goods.start[a], goods.start[a + 1]):
             g = goods.gpus[o]
             if not alive[o] or g > capacity:

@@ -1,4 +1,8 @@
-"""`simulate_themis`: Themis in the compiled engine."""
+"""`simulate_themis`: Themis in the compiled engine.
+
+The loop itself is not compiled: numba would compile everything that is called once more with it, which took longer than
+what it saves. A round calls six kernels.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import numpy as np
 from ...simulator.sharing.world import SharingWorld
 
 if TYPE_CHECKING:
+    from .kernels_rounds import Memory, Rules
     from .policy import Themis
 
 __all__ = ["simulate_themis"]
@@ -19,7 +24,7 @@ def simulate_themis(world: SharingWorld, policy: Themis, out: np.ndarray) -> tup
     from ...simulator.sharing.arrays import cluster_arrays, failure_events, first_state, world_arrays
     from .allocation import STATES
     from .auction import ROUNDINGS
-    from .kernels_rounds import Memory, Rules, run_themis
+    from .kernels_rounds import Memory, Rules
 
     cluster, apps = world.cluster, len(world.apps)
     racks = np.unique([m.rack for m in cluster.machines], return_inverse=True)[1].reshape(-1)  # by rank
@@ -38,9 +43,56 @@ def simulate_themis(world: SharingWorld, policy: Themis, out: np.ndarray) -> tup
         auctions=np.zeros(1, dtype=np.int64),
         gap=np.zeros(1),
     )
-    answer = run_themis(
+    answer = _run(
         cluster_arrays(cluster), world_arrays(world), first_state(world), rules, memory, failure_events(world),
         world.horizon_s, out,
     )  # fmt: skip
     policy.auctions, policy.gap = int(memory.auctions[0]), float(memory.gap[0])
     return answer
+
+
+def _run(
+    c: Any, w: Any, s: Any, rules: Rules, memory: Memory, events: np.ndarray, max_s: float, out: np.ndarray
+) -> tuple[Any, ...]:
+    """Simulate: see `kernels_engine.run`."""
+    from ...simulator.sharing.kernels_engine import advance, book, settle
+    from .kernels_rounds import award, bids_of
+
+    size, n_apps = s.owner.shape[0], w.arrival.shape[0]
+    ended, changed = np.zeros(n_apps, dtype=np.bool_), np.zeros(n_apps, dtype=np.bool_)
+    offered, given = np.zeros(size, dtype=np.bool_), np.full(size, -1, dtype=np.int64)
+    present, cursor = np.empty(n_apps, dtype=np.int64), np.zeros(4, dtype=np.int64)
+    upcoming = np.full(1, w.arrival[0] if n_apps else np.inf)
+    grants = book()
+    while True:
+        now, count = advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offered, present)
+        if count < 0:
+            break
+        apps = present[:count]
+        bids = bids_of(c, w, s, rules, memory, now, offered, apps, given)
+        if bids[0].shape[0]:
+            award(c, s, rules, memory, offered, given, bids, *_allocate(bids, rules, memory))
+        grants = settle(c, w, s, True, now, apps, given, changed, cursor, grants)
+    n = int(cursor[2])
+    return grants[0][:n], grants[1][:n], grants[2][: n + 1], grants[3][: grants[2][n]], ended
+
+
+def _allocate(bids: Any, rules: Rules, memory: Memory) -> tuple[Any, Any, Any]:
+    """The best row of each app in the order in which they choose, where its groups are, and its c: what it keeps."""
+    from .allocation_kernel import NOTHING, best_of, without_each
+    from .kernels_auction import shares_kept
+    from .kernels_prices import price_count, scarcities
+    from .kernels_search import marks
+
+    goods, order = bids[6], bids[7]
+    scarce, mark = scarcities(goods), marks(goods)
+    price, seen = np.zeros(price_count(goods, scarce)), (memory.seen_key, memory.seen_value, memory.seen_in)
+    found, top, _, chosen, where = best_of(
+        order, goods, scarce, price, mark, NOTHING, rules.limit, seen, memory.searches
+    )
+    gap, kept = top - found, np.ones(len(order))
+    if rules.payments and len(order) > 1:
+        without, gaps, _ = without_each(order, goods, scarce, price, mark, chosen, rules.limit, seen, memory.searches)
+        gap, kept = max(gap, gaps.max()), shares_kept(goods.value, chosen, without)
+    memory.gap[0] = max(memory.gap[0], gap)
+    return chosen, where, kept

@@ -6,14 +6,12 @@ import numpy as np
 from numba import njit
 
 from ...simulator.sharing.kernels_near import choose
-from .allocation_kernel import NOTHING, best_of, without_each
 from .bids import STARVED
 from .kernels_bounds import Goods
-from .kernels_prices import price_count, scarcities
-from .kernels_search import marks
+from .kernels_plain import copied, stable_order
 from .lots import lot_kernel
 
-__all__ = ["drop", "layout", "proportional", "rounded", "whereabouts_of"]
+__all__ = ["drop", "layout", "rounded", "shares_kept", "whereabouts_of"]
 
 MACHINES, RACK = 1, 2
 FLOOR, NEAREST, RANDOM = 0, 1, 2
@@ -30,43 +28,46 @@ def layout(rack_of_machine, free, start, rows, value):  # type: ignore[no-untype
         Machine at each position, and what is bid for.
     """
     n, n_racks = free.shape[0], rack_of_machine.max() + 1
-    at = np.argsort(rack_of_machine * (free.max() + 1) + free, kind="mergesort")
+    at = stable_order(rack_of_machine * (free.max() + 1) + free)
     position = np.empty(n, np.int64)
-    rack_free = np.zeros(n_racks, np.int64)
+    rack_free, free_at, rack_at = np.zeros(n_racks, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for p in range(n):
         position[at[p]] = p
+        free_at[p], rack_at[p] = free[at[p]], rack_of_machine[at[p]]
         rack_free[rack_of_machine[at[p]]] += free[at[p]]
-    region = rows[:, 3].copy()
+    region = _column(rows, np.int64(3))
     for k in range(rows.shape[0]):
         if rows[k, 3] >= 0 and rows[k, 1] == MACHINES:
             region[k] = position[rows[k, 3]]
     goods = Goods(
-        start, rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy(), region, value, free[at], rack_of_machine[at],
-        rack_free,
+        start, _column(rows, np.int64(0)), _column(rows, np.int64(1)), _column(rows, np.int64(2)), region, value,
+        free_at, rack_at, rack_free,
     )  # fmt: skip
     return at, goods
 
 
 @njit(cache=True)
-def proportional(order, goods, pay, limit, seen, number):  # type: ignore[no-untyped-def]
-    """The best rows of apps in `order`, where their groups are, what each app keeps of its (c), and the largest gap."""
-    scarce, mark = scarcities(goods), marks(goods)
-    price = np.zeros(price_count(goods, scarce))
-    found, top, _, chosen, where = best_of(order, goods, scarce, price, mark, NOTHING, limit, seen, number)
-    n, gap = order.shape[0], max(0.0, top - found)
+def _column(rows, k):  # type: ignore[no-untyped-def]
+    out = np.empty(rows.shape[0], np.int64)
+    for i in range(rows.shape[0]):
+        out[i] = rows[i, k]
+    return out
+
+
+@njit(cache=True)
+def shares_kept(value, chosen, without):  # type: ignore[no-untyped-def]
+    """What each app keeps of its rows (c), by those that others have `without_each`: `auction.kept_share`."""
+    n = chosen.shape[0]
     kept = np.ones(n)
-    if not pay or n < 2:
-        return chosen, where, kept, gap
-    without, gaps, _ = without_each(order, goods, scarce, price, mark, chosen, limit, seen, number)
     for i in range(n):
         lost = 0.0
         for k in range(n):
             if without[i, k] >= 0:
-                now, then = goods.value[chosen[k]], goods.value[without[i, k]]
+                now, then = value[chosen[k]], value[without[i, k]]
                 if now > STARVED and then > STARVED:
                     lost += now - then
         kept[i] = min(1.0, np.exp(lost))
-    return chosen, where, kept, max(gap, gaps.max())
+    return kept
 
 
 @njit(cache=True)
@@ -109,7 +110,9 @@ def _stay(c, s, rack_of_machine, free, filled, named, apps, holder, size):  # ty
     `holder`, `size`: the groups on machines: position in `apps` and GPUs, by machine, in `filled` (first, end).
     """
     n = free.shape[0]
-    moved = np.arange(n)
+    moved = np.empty(n, np.int64)
+    for m in range(n):
+        moved[m] = m
     had = np.zeros((apps.shape[0], n), np.int64)  # GPUs on offer that an app had on a machine
     any_had = False
     for g in range(s.owner.shape[0]):
@@ -170,7 +173,7 @@ def whereabouts_of(c, s, rack_of_machine, free, offered, apps, order, rows, at, 
     n, size_all = order.shape[0], offered.shape[0]
     n_machines = free.shape[0]
     given = np.zeros((apps.shape[0], size_all), np.bool_)
-    pool = offered.copy()
+    pool = copied(offered)
     most = where.shape[1]
     holder, size = np.empty(n * most, np.int64), np.empty(n * most, np.int64)
     filled, named = np.zeros((n_machines, 2), np.int64), np.zeros(n_machines, np.bool_)
@@ -194,24 +197,27 @@ def whereabouts_of(c, s, rack_of_machine, free, offered, apps, order, rows, at, 
                     holder[end], size[end] = order[k], min(row[2], row[0] - x * row[2])
                     end += 1
         filled[m, 1] = end
+    inside = np.empty(size_all, np.bool_)
     moved = _stay(c, s, rack_of_machine, free, filled, named, apps, holder, size)
     for m in range(n_machines):
         for x in range(filled[m, 0], filled[m, 1]):
-            inside = pool & (c.machine == moved[m])
+            for g in range(size_all):
+                inside[g] = pool[g] and c.machine[g] == moved[m]
             _give(c, s, apps[holder[x]], given[holder[x]], inside, size[x], pool)
     for place in (RACK, 0):
-        for i in np.argsort(apps):
+        for i in stable_order(apps):
             for k in range(n):
                 row = rows[chosen[k]]
                 if order[k] == i and row[0] > 0 and row[1] == place:
-                    inside = pool & (c.rack == where[k, 0]) if place == RACK else pool.copy()
+                    for g in range(size_all):
+                        inside[g] = pool[g] and (place != RACK or c.rack[g] == where[k, 0])
                     _give(c, s, apps[i], given[i], inside, row[0], pool)
     return given
 
 
 @njit(cache=True)
 def _give(c, s, app, mine, inside, n, pool):  # type: ignore[no-untyped-def]
-    near = mine.copy()
+    near = copied(mine)
     got = np.zeros(pool.shape[0], np.bool_)
     count = 0
     for g in range(pool.shape[0]):

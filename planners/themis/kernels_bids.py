@@ -7,6 +7,7 @@ from numba import njit
 
 from ...simulator.sharing.kernels_view import contention, job_works, last_job, phase_jobs, phase_left, phases_ahead
 from .bids import GRAIN, STARVED
+from .kernels_plain import stable_order
 
 __all__ = ["agent_of", "best_first", "most_rows", "rho_of", "table_of", "whole_jobs", "worth_of"]
 
@@ -104,14 +105,15 @@ def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_rac
     jobs, cap = agent[1][0], agent[2][0]
     gang = s.least[a]
     kept = s.n_gpus[a] - s.over[a]
-    in_racks = 0
+    # literals would have `rho_of` compiled once for each mix of them
+    none, one, nowhere, in_racks = np.int64(0), np.int64(1), np.int64(-1), np.int64(0)
     for r in range(c.n_racks):
         in_racks += held_rack[r] > 0
     hold = whole_jobs(agent, held)
     most = free.max()
     most_rack = free_rack.max()
     rows[0, 0], rows[0, 1], rows[0, 2], rows[0, 3] = 0, ANYWHERE, 0, -1
-    value[0] = worth_of(rho_of(w, s, a, agent, kept, hold, in_racks, 0, 1, 0, -1))
+    value[0] = worth_of(rho_of(w, s, a, agent, kept, hold, in_racks, none, one, none, nowhere))
     k = 1
     for n in range(1, min(max(0, s.room[a] - kept), offered) + 1):
         total = kept + n
@@ -120,7 +122,7 @@ def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_rac
         running = max(1, min(jobs, total // max(gang, 1)))
         each = min(cap, total // running)
         rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, ANYWHERE, 0, -1
-        anywhere = worth_of(rho_of(w, s, a, agent, total, hold, n_racks, 0, 1, 0, -1))
+        anywhere = worth_of(rho_of(w, s, a, agent, total, hold, n_racks, none, one, none, nowhere))
         value[k] = anywhere
         k += 1
         if each <= 1:
@@ -129,25 +131,25 @@ def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_rac
             group = n if second == 0 else min(each, n)
             if group <= 1 or group > most or (second == 1 and group == n):
                 continue
-            racks = n_racks if kept > 0 or group < n else 1
+            racks = n_racks if kept > 0 or group < n else one
             rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, MACHINES, group, -1
-            value[k] = worth_of(rho_of(w, s, a, agent, total, hold, racks, n // group, group, n % group, -1))
+            value[k] = worth_of(rho_of(w, s, a, agent, total, hold, racks, n // group, group, n % group, nowhere))
             k += value[k] > anywhere
         if kept == 0:
             if n <= most_rack:
                 rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, RACK, 0, -1
-                value[k] = worth_of(rho_of(w, s, a, agent, total, hold, 1, 0, 1, 0, -1))
+                value[k] = worth_of(rho_of(w, s, a, agent, total, hold, one, none, one, none, nowhere))
                 k += value[k] > anywhere
             continue
         for m in range(c.n_machines):
             if held[m] > 0 and n <= free[m]:
                 rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, MACHINES, n, m
-                value[k] = worth_of(rho_of(w, s, a, agent, total, hold, in_racks, 0, n, 0, held[m]))
+                value[k] = worth_of(rho_of(w, s, a, agent, total, hold, in_racks, none, n, none, held[m]))
                 k += value[k] > anywhere
         for r in range(c.n_racks):
             if held_rack[r] > 0 and n <= free_rack[r]:
                 rows[k, 0], rows[k, 1], rows[k, 2], rows[k, 3] = n, RACK, 0, r
-                value[k] = worth_of(rho_of(w, s, a, agent, total, hold, in_racks, 0, 1, 0, -1))
+                value[k] = worth_of(rho_of(w, s, a, agent, total, hold, in_racks, none, one, none, nowhere))
                 k += value[k] > anywhere
     return k
 
@@ -170,16 +172,21 @@ def _as_easy(a, b):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def best_first(rows, value, n):  # type: ignore[no-untyped-def]
     """Rows among the first `n` that some optimal allocation may use, best first: `Bid.undominated`."""
-    size = rows[:n].max() + 2 if n else 2
+    size = 2
+    for k in range(n):
+        size = max(size, max(max(rows[k, 0], rows[k, 1]), max(rows[k, 2], rows[k, 3])) + 2)
     key = np.empty(n, np.int64)
     for k in range(n):
         key[k] = (rows[k, 0] * 4 + rows[k, 1]) * size + rows[k, 2]
-    by_key = np.argsort(key, kind="mergesort")
-    order = by_key[np.argsort(-value[by_key], kind="mergesort")]
+    by_key = stable_order(key)
+    less = np.empty(n)
+    for k in range(n):
+        less[k] = -value[by_key[k]]
+    then = stable_order(less)
     kept = np.empty(n, np.int64)
     count = 0
-    for k in order:
-        beaten = False
+    for x in range(n):
+        k, beaten = by_key[then[x]], False
         for i in range(count):
             if _as_easy(rows[kept[i]], rows[k]):
                 beaten = True

@@ -30,12 +30,13 @@ class Goods(NamedTuple):
 def bounds(order, goods, worth, alive, capacity):  # type: ignore[no-untyped-def]
     """Most that apps ``order[k:]`` can gain from c GPUs wherever they are, shape (n + 1, capacity + 1)."""
     n = order.shape[0]
-    table = np.full((n + 1, capacity + 1), MINUS)
-    table[n] = 0.0
-    best = np.empty(capacity + 1)
+    table, best = np.empty((n + 1, capacity + 1)), np.empty(capacity + 1)
+    for c in range(capacity + 1):
+        table[n, c] = 0.0
     for k in range(n - 1, -1, -1):
         a = order[k]
-        best[:] = MINUS
+        for c in range(capacity + 1):
+            table[k, c] = best[c] = MINUS
         last = 0
         for o in range(goods.start[a], goods.start[a + 1]):
             g = goods.gpus[o]
@@ -55,9 +56,8 @@ def bounds(order, goods, worth, alive, capacity):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True)
-def cheapest(order, goods, worth, alive, table, chosen):  # type: ignore[no-untyped-def]
-    """Fill `chosen` with rows that attain ``table[0, -1]``."""
-    left = table.shape[1] - 1
+def cheapest(order, goods, worth, alive, table, left, chosen):  # type: ignore[no-untyped-def]
+    """Fill `chosen` with rows that attain ``table[0, left]``."""
     for k in range(order.shape[0]):
         a = order[k]
         best = MINUS

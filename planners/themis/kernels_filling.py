@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .kernels_plain import stable_order, total
+
 __all__ = ["complete", "fill"]
 
 NEVER, FITS, UNKNOWN = 0, 1, 2
@@ -38,15 +40,19 @@ def fill(sizes, count, free, slack, rack, machines, into):  # type: ignore[no-un
         Whether all found room.
     """
     kinds = sizes.shape[0]
-    into[:] = 0
-    left = count.sum()
+    for m in range(into.shape[0]):
+        for j in range(kinds):
+            into[m, j] = 0
+    left = total(count)
     top = free.max()
     reach = np.zeros((kinds + 1, top + 1), np.bool_)
     for m in machines:
         if left == 0:
             break
         room = min(free[m], slack[rack[m]])
-        reach[:, : room + 1] = False
+        for j in range(kinds + 1):
+            for f in range(room + 1):
+                reach[j, f] = False
         reach[kinds, 0] = True
         for j in range(kinds - 1, -1, -1):
             for f in range(room + 1):
@@ -79,7 +85,8 @@ def _patterns(sizes, room, out):  # type: ignore[no-untyped-def]
     while True:
         if n == out.shape[0]:
             return -1
-        out[n] = now
+        for j in range(kinds):
+            out[n, j] = now[j]
         n += 1
         j = 0  # the next one, counting up
         while j < kinds and used + sizes[j] > room:
@@ -96,8 +103,14 @@ def _patterns(sizes, room, out):  # type: ignore[no-untyped-def]
         for j in range(kinds):
             full[i] += out[i, j] * sizes[j]
     # of those as full, the largest groups first: they come last in counting
-    order = np.argsort(full, kind="mergesort")[::-1]
-    out[:n] = out[:n][order]
+    order = stable_order(full)
+    kept = np.empty((n, kinds), np.int64)
+    for i in range(n):
+        for j in range(kinds):
+            kept[i, j] = out[i, j]
+    for i in range(n):
+        for j in range(kinds):
+            out[i, j] = kept[order[n - 1 - i], j]
     return n
 
 
@@ -130,7 +143,9 @@ def complete(sizes, count, free, machines, into):  # type: ignore[no-untyped-def
     kinds, n = sizes.shape[0], machines.shape[0]
     while n > 0 and free[machines[n - 1]] < sizes[kinds - 1]:
         n -= 1
-    waste = -(count * sizes).sum()
+    waste = 0
+    for j in range(kinds):
+        waste -= count[j] * sizes[j]
     distinct, of = 0, np.empty(n, np.int64)
     for i in range(n):
         waste += free[machines[i]]
@@ -149,15 +164,19 @@ def complete(sizes, count, free, machines, into):  # type: ignore[no-untyped-def
             if ways[of[i]] < 0:
                 return UNKNOWN, 0
     left, wasted = np.zeros((n + 1, kinds), np.int64), np.zeros(n + 1, np.int64)
-    left[0] = count
+    for j in range(kinds):
+        left[0, j] = count[j]
     pick, pointer = np.full(n, -1, np.int64), np.zeros(n + 1, np.int64)
     failed = np.zeros(FAILED, np.uint64)
     i, tries = 0, 0
     while True:
-        if left[i].sum() == 0:
-            into[:] = 0
+        if total(left[i]) == 0:
+            for m in range(into.shape[0]):
+                for j in range(kinds):
+                    into[m, j] = 0
             for x in range(i):
-                into[machines[x]] = table[of[x], pick[x]]
+                for j in range(kinds):
+                    into[machines[x], j] = table[of[x], pick[x], j]
             return FITS, tries
         state, found = np.uint64(i), -1
         for j in range(kinds):

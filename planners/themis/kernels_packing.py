@@ -7,7 +7,8 @@ from numba import njit
 
 from .kernels_filling import complete, fill
 from .kernels_placing import exactly
-from .kernels_racks import ways_in_racks
+from .kernels_plain import copied, overwrite, stable_order
+from .kernels_racks import rows_in_racks, ways_in_racks
 
 __all__ = ["FITS", "NEVER", "UNKNOWN", "pack", "put"]
 
@@ -87,10 +88,10 @@ def pack(goods, chosen, count, free, slack, places):  # type: ignore[no-untyped-
     (int, int)
         `FITS`, `NEVER` or `UNKNOWN` (too many tries), and tries.
     """
-    free[:] = goods.free
-    slack[:] = goods.rack_free
+    overwrite(free, goods.free)
+    overwrite(slack, goods.rack_free)
     items = 0
-    in_racks = False
+    in_racks = np.bool_(False)  # a literal would have `_by_machine` compiled for it alone
     for k in range(count):
         o = chosen[k]
         n = goods.gpus[o]
@@ -121,10 +122,10 @@ def pack(goods, chosen, count, free, slack, places):  # type: ignore[no-untyped-
             n -= size[at]
             at += 1
             x += 1
-    largest = np.argsort(-size, kind="mergesort")
-    left, room = free.copy(), slack.copy()
+    size, of, nth = _largest_first(size, of, nth)
+    left, room = copied(free), copied(slack)
     done = True
-    for i in largest:
+    for i in range(items):
         o = chosen[of[i]]
         if goods.place[o] == RACK:
             done = put(goods, o, left, room, places[of[i]])
@@ -138,10 +139,19 @@ def pack(goods, chosen, count, free, slack, places):  # type: ignore[no-untyped-
         if not done:
             break
     if done:
-        free[:] = left
-        slack[:] = room
+        overwrite(free, left)
+        overwrite(slack, room)
         return FITS, 0
-    return _by_machine(goods, chosen, size[largest], of[largest], nth[largest], in_racks, free, slack, places)
+    return _by_machine(goods, chosen, size, of, nth, in_racks, free, slack, places)
+
+
+@njit(cache=True)
+def _largest_first(size, of, nth):  # type: ignore[no-untyped-def]
+    order = stable_order(-size)
+    sizes, ofs, nths = np.empty_like(size), np.empty_like(of), np.empty_like(nth)
+    for i in range(order.shape[0]):
+        sizes[i], ofs[i], nths[i] = size[order[i]], of[order[i]], nth[order[i]]
+    return sizes, ofs, nths
 
 
 @njit(cache=True)
@@ -152,45 +162,49 @@ def _by_machine(goods, chosen, size, of, nth, in_racks, free, slack, places):  #
     sizes, count = _tally(size, is_rack)
     kinds = sizes.shape[0]
     into = np.zeros((free.shape[0], kinds), np.int64)
-    rows = np.flatnonzero(is_rack)
+    rows, size_of = rows_in_racks(size, is_rack)
+    groups = np.int64(0)
+    for j in range(kinds):
+        groups += sizes[j] * count[j]
     usable = np.zeros(slack.shape[0], np.int64)
     for m in range(free.shape[0]):
         if kinds > 0 and free[m] >= sizes[kinds - 1]:
             usable[goods.rack[m]] += free[m]
     ways = np.empty((WAYS, rows.shape[0]), np.int64)
-    found, all_of_them = ways_in_racks(size[rows], slack, usable, (sizes * count).sum(), ways)
+    found, all_of_them = ways_in_racks(size_of, slack, usable, groups, ways)
     if found == 0 and all_of_them:
         return NEVER, 0
-    for way in ways[:found]:
-        room = slack.copy()
+    for w in range(found):
+        room = copied(slack)
         for x in range(rows.shape[0]):
-            room[way[x]] -= size[rows[x]]
-        now = free.copy()
+            room[ways[w, x]] -= size_of[x]
+        now = copied(free)
         if (kinds == 0 or _filled(sizes, count, now, room, goods.rack, into)) and _hand_out(
             goods, size, of, nth, is_rack, sizes, into, now, room, places
         ):
             for x in range(rows.shape[0]):
-                places[of[rows[x]], 0] = way[x]
-            free[:] = now
-            slack[:] = room
+                places[of[rows[x]], 0] = ways[w, x]
+            overwrite(free, now)
+            overwrite(slack, room)
             return FITS, found
     tries = found
     if kinds > 0:
-        answer, more = complete(sizes, count, free, np.argsort(-free, kind="mergesort"), into)
+        answer, more = complete(sizes, count, free, stable_order(-free), into)
         tries += more
         if answer == NEVER or (not in_racks and answer == UNKNOWN and more > 0):
             return answer, tries
         if answer == FITS and not in_racks:
-            now, room = free.copy(), slack.copy()
+            now, room = copied(free), copied(slack)
             if _hand_out(goods, size, of, nth, is_rack, sizes, into, now, room, places):
-                free[:] = now
-                slack[:] = room
+                overwrite(free, now)
+                overwrite(slack, room)
                 return FITS, tries
     answer, more, where = exactly(goods, size, is_rack, in_racks, free, slack)
     for i in range(items):
         places[of[i], nth[i]] = where[i]
     if not in_racks:
-        slack[:] = 0
+        for r in range(slack.shape[0]):
+            slack[r] = 0
         for m in range(free.shape[0]):
             slack[goods.rack[m]] += free[m]
     return answer, tries + more
@@ -214,14 +228,21 @@ def _tally(size, is_rack):  # type: ignore[no-untyped-def]
 def _filled(sizes, count, free, slack, rack, into):  # type: ignore[no-untyped-def]
     """`fill` from the largest machines and from the smallest, the largest groups first and the most awkward ones."""
     kinds = sizes.shape[0]
-    machines = np.argsort(-free, kind="mergesort")
+    machines = stable_order(-free)
+    turned = np.empty_like(machines)
+    for m in range(machines.shape[0]):
+        turned[m] = machines[machines.shape[0] - 1 - m]
     awkward = _awkward(sizes, free)
     other = np.zeros((free.shape[0], kinds), np.int64)
+    these, many = np.empty(kinds, np.int64), np.empty(kinds, np.int64)
     for turn in range(4):
-        first = np.arange(kinds) if turn < 2 else awkward
-        order = machines if turn % 2 == 0 else machines[::-1]
-        if fill(sizes[first], count[first], free.copy(), slack.copy(), rack, order, other):
-            into[:, first] = other
+        for j in range(kinds):
+            first = j if turn < 2 else awkward[j]
+            these[j], many[j] = sizes[first], count[first]
+        if fill(these, many, copied(free), copied(slack), rack, machines if turn % 2 == 0 else turned, other):
+            for m in range(free.shape[0]):
+                for j in range(kinds):
+                    into[m, j if turn < 2 else awkward[j]] = other[m, j]
             return True
     return False
 
@@ -230,12 +251,13 @@ def _filled(sizes, count, free, slack, rack, into):  # type: ignore[no-untyped-d
 def _awkward(sizes, free):  # type: ignore[no-untyped-def]
     """Sizes by what they waste on machines that are not the largest, those that waste the most first."""
     top = free.max()
-    waste = np.full(sizes.shape[0], 2.0)
+    waste = np.empty(sizes.shape[0])
     for j in range(sizes.shape[0]):
+        waste[j] = 2.0
         for f in free:
             if sizes[j] <= f < top:
                 waste[j] = min(waste[j], f % sizes[j] / f)
-    return np.argsort(-waste, kind="mergesort")
+    return stable_order(-waste)
 
 
 @njit(cache=True)
@@ -254,7 +276,7 @@ def _hand_out(goods, size, of, nth, is_rack, sizes, into, free, slack, places): 
             slack[goods.rack[m]] -= size[i]
     for i in range(size.shape[0]):
         if not is_rack[i] and size[i] == 1:
-            m = _tightest(goods, free, slack, 1)
+            m = _tightest(goods, free, slack, np.int64(1))
             if m < 0:
                 return False
             free[m] -= 1

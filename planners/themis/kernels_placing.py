@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .kernels_plain import total
+
 __all__ = ["exactly"]
 
 NEVER, FITS, UNKNOWN = 0, 1, 2
@@ -21,10 +23,10 @@ def _mix(h, x):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def _key(r, free, slack, first):  # type: ignore[no-untyped-def]
     """The same for racks that hold the same machines in any order."""
-    total = np.uint64(0)
+    mixed = np.uint64(0)
     for m in range(first[r], first[r + 1]):
-        total += _mix(np.uint64(12345), free[m] + 1)
-    return _mix(total, slack[r] + 7)
+        mixed += _mix(np.uint64(12345), np.uint64(free[m] + 1))
+    return _mix(mixed, np.uint64(slack[r] + 7))
 
 
 @njit(cache=True)
@@ -34,7 +36,7 @@ def exactly(goods, size, is_rack, in_racks, free, slack):  # type: ignore[no-unt
     racks = slack.shape[0] if in_racks else 1
     rack = goods.rack if in_racks else np.zeros(machines, np.int64)  # without rows in racks, racks do not matter
     if not in_racks:
-        slack[0] = free.sum()
+        slack[0] = total(free)
     first = np.zeros(racks + 1, np.int64)
     for m in range(machines):
         first[rack[m] + 1] = m + 1

@@ -16,6 +16,7 @@ from numba import njit
 
 from .bids import GRAIN
 from .kernels_bounds import bounds, cheapest
+from .kernels_plain import copied, overwrite
 
 __all__ = ["Scarce", "price_count", "prices", "scarcities"]
 
@@ -55,13 +56,21 @@ def scarcities(goods):  # type: ignore[no-untyped-def]
     supply = np.zeros(in_racks + racks, np.int64)
     for x in range(in_racks):  # at most x + 1 of these fit into the emptiest rack
         in_rack[x] = most // (x + 2) + 1
-        supply[x] = (goods.rack_free // in_rack[x]).sum()
-    supply[in_racks:] = goods.rack_free
-    on_machine = np.flatnonzero(met[2:])[:MOST_SIZES] + 2
-    use, held = np.zeros((rows, on_machine.shape[0]), np.int64), np.empty(on_machine.shape[0], np.int64)
+        for r in range(racks):
+            supply[x] += goods.rack_free[r] // in_rack[x]
+    for r in range(racks):
+        supply[in_racks + r] = goods.rack_free[r]
+    sizes, kinds = np.empty(MOST_SIZES, np.int64), 0
+    for s in range(2, top + 1):
+        if met[s] and kinds < MOST_SIZES:
+            sizes[kinds] = s
+            kinds += 1
+    on_machine = sizes[:kinds].copy()
+    use, held = np.zeros((rows, on_machine.shape[0]), np.int64), np.zeros(on_machine.shape[0], np.int64)
     for x in range(on_machine.shape[0]):
         s = on_machine[x]
-        held[x] = (goods.free // s).sum()
+        for m in range(machines):
+            held[x] += goods.free[m] // s
         for o in range(rows):
             if goods.gpus[o] > 0 and goods.place[o] == MACHINES:
                 whole, rest = goods.gpus[o] // goods.group[o], goods.gpus[o] % goods.group[o]
@@ -169,7 +178,8 @@ def excess(goods, scarce, chosen, out):  # type: ignore[no-untyped-def]
     top = goods.free.max()
     racks = top + 1 + goods.free.shape[0]
     sizes = scarce.in_rack.shape[0]
-    for o in chosen:
+    for k in range(chosen.shape[0]):
+        o = chosen[k]
         g, region = goods.gpus[o], goods.region[o]
         if g == 0:
             continue
@@ -213,28 +223,29 @@ def prices(order, goods, scarce, price, alive, worth, best, capacity, rounds):  
     n, top = order.shape[0], goods.free.max()
     racks = top + 1 + goods.free.shape[0]
     sizes = scarce.in_rack.shape[0]
-    now, slack, tried = price.copy(), np.empty(price.shape[0], np.int64), np.empty(n, np.int64)
+    now, slack, tried = copied(price), np.empty(price.shape[0], np.int64), np.empty(n, np.int64)
     full, took = np.empty(top + 1), np.empty(top + 1, np.int64)
     lowest, factor, stuck, lowest_plus = np.inf, 1.0, 0, 0.0
     for _ in range(rounds):
         priced(goods, scarce, now, alive, worth)
         table = bounds(order, goods, worth, alive, capacity)
         plus = fillings(goods, now, scarce.named, full, took)
-        slack[:] = 0
+        for x in range(slack.shape[0]):
+            slack[x] = 0
         for x in range(sizes + goods.rack_free.shape[0]):
             slack[racks + x] = scarce.supply[x]
             plus += now[racks + x] * scarce.supply[x]
         bound = table[0, capacity] + plus
         if bound < lowest:
             lowest, lowest_plus, stuck = bound, plus, 0
-            price[:] = now
+            overwrite(price, now)
         else:
             stuck += 1
             if stuck >= 4:
                 factor, stuck = factor / 2, 0
         if lowest <= best + 1e-12:
             break
-        cheapest(order, goods, worth, alive, table, tried)
+        cheapest(order, goods, worth, alive, table, capacity, tried)
         surplus(goods, now, scarce.named, full, took, slack)
         excess(goods, scarce, tried, slack)
         square = 0.0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["ways_in_racks"]
+from .kernels_plain import copied
+
+__all__ = ["rows_in_racks", "ways_in_racks"]
 
 
 @njit(cache=True)
@@ -31,7 +33,7 @@ def ways_in_racks(size, slack, usable, groups, ways):  # type: ignore[no-untyped
         How many ways were found, and whether these are all that differ.
     """
     rows, racks = size.shape[0], slack.shape[0]
-    at, left = np.full(rows + 1, -1, np.int64), slack.copy()
+    at, left = np.full(rows + 1, -1, np.int64), copied(slack)
     i, found, tries = 0, 0, 0
     while i >= 0:
         if i == rows:
@@ -41,7 +43,8 @@ def ways_in_racks(size, slack, usable, groups, ways):  # type: ignore[no-untyped
             if room >= groups:
                 if found == ways.shape[0]:
                     return found, False
-                ways[found] = at[:rows]
+                for x in range(rows):
+                    ways[found, x] = at[x]
                 found += 1
             i -= 1
             continue
@@ -67,3 +70,15 @@ def ways_in_racks(size, slack, usable, groups, ways):  # type: ignore[no-untyped
         i += 1
         at[i] = -1
     return found, True
+
+
+@njit(cache=True)
+def rows_in_racks(size, is_rack):  # type: ignore[no-untyped-def]
+    """Which items are rows in racks, and their sizes."""
+    n = 0
+    rows, sizes = np.empty(size.shape[0], np.int64), np.empty(size.shape[0], np.int64)
+    for i in range(size.shape[0]):
+        if is_rack[i]:
+            rows[n], sizes[n] = i, size[i]
+            n += 1
+    return rows[:n], sizes[:n]

@@ -1,4 +1,4 @@
-"""Themis inside the compiled event loop: see `policy.Themis.assign`."""
+"""Themis between the steps of the compiled event loop: see `policy.Themis.assign`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ...simulator.sharing.kernels_engine import advance, book, settle
 from ...simulator.sharing.kernels_policies import take_near
 from ...simulator.sharing.kernels_view import contention
 from .bids import GRAIN, STARVED
-from .kernels_auction import drop, layout, proportional, rounded, whereabouts_of
+from .kernels_auction import drop, layout, rounded, whereabouts_of
 from .kernels_bids import agent_of, best_first, most_rows, rho_of, table_of, whole_jobs, worth_of
+from .kernels_plain import fill_with, overwrite, positive, stable_order
 from .lots import lot_kernel
 
-__all__ = ["Memory", "Rules", "run_themis"]
+__all__ = ["Memory", "Rules", "award", "bids_of"]
 
 
 class Rules(NamedTuple):
@@ -64,7 +64,7 @@ def _held(c, s, apps, lapsed):  # type: ignore[no-untyped-def]
 def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
     """Apps that could use more than they keep, the worst first."""
     count = apps.shape[0]
-    on, in_rack = _held(c, s, apps, True)
+    on, in_rack = _held(c, s, apps, np.bool_(True))
     wanting = np.empty(count, np.int64)
     visible, waiting = np.empty(count), np.empty(count)
     n = 0
@@ -78,12 +78,19 @@ def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
             visible[n] = memory.said[a, more] if has > 0 else STARVED
         else:
             agent = agent_of(w, s, a, now)
-            racks = (in_rack[i] > 0).sum()
-            visible[n] = worth_of(rho_of(w, s, a, agent, has, whole_jobs(agent, on[i]), racks, 0, 1, 0, -1))
+            racks, none, one = positive(in_rack[i]), np.int64(0), np.int64(1)
+            visible[n] = worth_of(rho_of(w, s, a, agent, has, whole_jobs(agent, on[i]), racks, none, one, none, -one))
         waiting[n] = np.rint((now - w.arrival[a]) / (contention(w, s, a, now) * w.alone[a]) * GRAIN) / GRAIN
         n += 1
-    longest = np.argsort(-waiting[:n], kind="mergesort")
-    return wanting[longest[np.argsort(visible[longest], kind="mergesort")]]
+    longest = stable_order(-waiting[:n])
+    seen = np.empty(n)
+    for i in range(n):
+        seen[i] = visible[longest[i]]
+    then = stable_order(seen)
+    ranked = np.empty(n, np.int64)
+    for i in range(n):
+        ranked[i] = wanting[longest[then[i]]]
+    return ranked
 
 
 @njit(cache=True)
@@ -91,17 +98,17 @@ def _bids(c, w, s, memory, now, offered, inside, n_racks):  # type: ignore[no-un
     """Tables of apps: first row of each, rows, log 1/ρ, and the fewest GPUs with which each runs."""
     size = offered.shape[0]
     free, free_rack = np.zeros(c.n_machines, np.int64), np.zeros(c.n_racks, np.int64)
-    total = 0
+    total = np.int64(0)
     for g in range(size):
         if offered[g]:
             free[c.machine[g]] += 1
             free_rack[c.rack[g]] += 1
             total += 1
     count = inside.shape[0]
-    held, held_rack = _held(c, s, inside, False)
+    held, held_rack = _held(c, s, inside, np.bool_(False))
     most = 0
     for i in range(count):
-        most = max(most, most_rows(s, inside[i], total, (held[i] > 0).sum(), (held_rack[i] > 0).sum()))
+        most = max(most, most_rows(s, inside[i], total, positive(held[i]), positive(held_rack[i])))
     raw, raw_value = np.empty((most, 4), np.int64), np.empty(most)
     rows, value = np.empty((most * count, 4), np.int64), np.empty(most * count)
     start, least = np.zeros(count + 1, np.int64), np.zeros(count, np.int64)
@@ -111,7 +118,7 @@ def _bids(c, w, s, memory, now, offered, inside, n_racks):  # type: ignore[no-un
             c, w, s, a, agent_of(w, s, a, now), free, free_rack, held[i], held_rack[i], total, n_racks, raw, raw_value
         )
         memory.kept[a] = s.n_gpus[a] - s.over[a]
-        memory.said[a] = STARVED
+        fill_with(memory.said[a], STARVED)
         least[i] = size + 1
         for k in range(n):
             if raw_value[k] > STARVED:
@@ -122,7 +129,8 @@ def _bids(c, w, s, memory, now, offered, inside, n_racks):  # type: ignore[no-un
         for k in range(1, size + 1):
             memory.said[a, k] = max(memory.said[a, k], memory.said[a, k - 1])
         for k in best_first(raw, raw_value, n):
-            rows[start[i + 1]], value[start[i + 1]] = raw[k], raw_value[k]
+            overwrite(rows[start[i + 1]], raw[k])
+            value[start[i + 1]] = raw_value[k]
             start[i + 1] += 1
         if i + 1 < count:
             start[i + 2] = start[i + 1]
@@ -154,22 +162,33 @@ def _leftovers(c, s, offered, a, given, won):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _assign(c, w, s, rules, memory, now, offered, apps, given):  # type: ignore[no-untyped-def]
-    """Who gets the GPUs on offer."""
-    given[:] = -1
+def bids_of(c, w, s, rules, memory, now, offered, apps, given):  # type: ignore[no-untyped-def]
+    """Start a round: who takes part, who does not, and what is bid.
+
+    Returns
+    -------
+    tuple
+        Apps inside and outside the auction; rows of their tables, the fewest GPUs with which each runs, free GPUs of
+        machines, `layout` of these, and the order in which apps choose.
+    """
+    fill_with(given, -1)
     memory.auctions[0] += 1
-    number = memory.auctions[0]
     ranked = _ranked(c, w, s, rules, memory, now, apps)
-    if ranked.shape[0] == 0:
-        return
     n = min(ranked.shape[0], max(1, int(np.ceil((1 - rules.fairness) * apps.shape[0] - 1e-9))))
     inside, outside = ranked[:n], ranked[n:]
     start, rows, value, least, free = _bids(c, w, s, memory, now, offered, inside, rules.n_racks)
     at, goods = layout(memory.rack, free, start, rows, value)
-    seen = (memory.seen_key, memory.seen_value, memory.seen_in)
-    order = np.argsort(-value[start[:n]], kind="mergesort")
-    chosen, where, keeps, gap = proportional(order, goods, rules.payments, rules.limit, seen, memory.searches)
-    memory.gap[0] = max(memory.gap[0], gap)
+    most = np.empty(n)
+    for i in range(n):
+        most[i] = -value[start[i]]
+    return inside, outside, rows, least, free, at, goods, stable_order(most)
+
+
+@njit(cache=True)
+def award(c, s, rules, memory, offered, given, bids, chosen, where, keeps):  # type: ignore[no-untyped-def]
+    """Who gets the GPUs on offer, into `given`."""
+    inside, outside, rows, least, free, at, _, order = bids
+    n, number = inside.shape[0], memory.auctions[0]
     places = whereabouts_of(c, s, memory.rack, free, offered, inside, order, rows, at, chosen, where)
     won = np.zeros(n, np.int64)
     for k in range(n):
@@ -187,31 +206,12 @@ def _assign(c, w, s, rules, memory, now, offered, apps, given):  # type: ignore[
     lots = np.empty(outside.shape[0], np.uint64)
     for i in range(outside.shape[0]):
         lots[i] = lot_kernel(rules.seed, number, outside[i])
-    for i in np.argsort(lots, kind="mergesort"):
+    for i in stable_order(lots):
         if left == 0:
             return
-        left = _leftovers(c, s, offered, outside[i], given, 0)
+        left = _leftovers(c, s, offered, outside[i], given, np.int64(0))
     if not rules.idle:
         for i in range(n):
             if left == 0:
                 return
             left = _leftovers(c, s, offered, inside[i], given, won[i])
-
-
-@njit(cache=True)
-def run_themis(c, w, s, rules, memory, events, max_s, out):  # type: ignore[no-untyped-def]
-    """Simulate: see `kernels_engine.run`."""
-    size, n_apps = s.owner.shape[0], w.arrival.shape[0]
-    ended, changed = np.zeros(n_apps, np.bool_), np.zeros(n_apps, np.bool_)
-    offered, given = np.zeros(size, np.bool_), np.full(size, -1, np.int64)
-    present, cursor = np.empty(n_apps, np.int64), np.zeros(4, np.int64)
-    upcoming = np.full(1, w.arrival[0] if n_apps else np.inf)
-    grants = book()
-    while True:
-        now, count = advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offered, present)
-        if count < 0:
-            break
-        _assign(c, w, s, rules, memory, now, offered, present[:count], given)
-        grants = settle(c, w, s, True, now, present[:count], given, changed, cursor, grants)
-    n = cursor[2]
-    return grants[0][:n], grants[1][:n], grants[2][: n + 1], grants[3][: grants[2][n]], ended

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from .kernels_packing import FITS, NEVER, pack, put
+from .kernels_plain import overwrite
 
 __all__ = ["marks", "search"]
 
@@ -25,7 +26,7 @@ def _mix(h, x):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _mark(kind, x):  # type: ignore[no-untyped-def]
-    return _mix(_mix(np.uint64(0x5851F42D4C957F2D), kind), x)
+    return _mix(_mix(np.uint64(0x5851F42D4C957F2D), np.int64(kind)), np.int64(x))
 
 
 @njit(cache=True)
@@ -35,15 +36,15 @@ def marks(goods):  # type: ignore[no-untyped-def]
     for o in range(out.shape[0]):
         g, region = goods.gpus[o], goods.region[o]
         n = np.uint64(g)
-        total = n * _mark(LOOSE, 0)
+        total = n * _mark(np.int64(LOOSE), np.int64(0))
         if g > 0 and region >= 0:
             total += n * _mark(NAMED + goods.place[o], region)
         elif g > 0 and goods.place[o] == RACK:
-            total += _mark(IN_RACK, g)
+            total += _mark(np.int64(IN_RACK), g)
         elif g > 0 and goods.place[o] == MACHINES:
-            total += np.uint64(g // goods.group[o]) * _mark(GROUPS, goods.group[o])
+            total += np.uint64(g // goods.group[o]) * _mark(np.int64(GROUPS), goods.group[o])
             if g % goods.group[o] > 0:
-                total += _mark(GROUPS, g % goods.group[o])
+                total += _mark(np.int64(GROUPS), g % goods.group[o])
         out[o] = total
     return out
 
@@ -95,9 +96,10 @@ def search(order, goods, scarce, worth, plus, alive, table, mark, best, most, li
     left, state = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.uint64)
     left[0] = table.shape[1] - 1
     free, slack = np.empty((n + 1, machines), np.int64), np.empty((n + 1, racks), np.int64)
-    free[0], slack[0] = goods.free, goods.rack_free
+    overwrite(free[0], goods.free)
+    overwrite(slack[0], goods.rack_free)
     remains = np.empty((n + 1, sizes), np.int64)
-    remains[0] = scarce.held
+    overwrite(remains[0], scarce.held)
     own, anew = np.full((n, most), -1, np.int64), np.full((n, most), -1, np.int64)
     packed = np.zeros(n, np.bool_)  # whether all so far were packed anew, or `own` put beside those before
     best_row, best_at = np.full(n, -1, np.int64), np.full((n, most), -1, np.int64)
@@ -148,7 +150,8 @@ def search(order, goods, scarce, worth, plus, alive, table, mark, best, most, li
                 continue
             seen_key[slot], seen_value[slot], seen_in[slot] = what, gained[k + 1], number
         row[k] = o
-        free[k + 1], slack[k + 1] = free[k], slack[k]
+        overwrite(free[k + 1], free[k])
+        overwrite(slack[k + 1], slack[k])
         packed[k] = not put(goods, o, free[k + 1], slack[k + 1], own[k])
         if packed[k]:
             answer, tries = pack(goods, row, k + 1, free[k + 1], slack[k + 1], anew)
@@ -163,10 +166,10 @@ def search(order, goods, scarce, worth, plus, alive, table, mark, best, most, li
             entered = True
             continue
         best = gained[n]
-        best_row[:] = row
+        overwrite(best_row, row)
         j = n - 1
         while j >= 0 and not packed[j]:
-            best_at[j] = own[j]
+            overwrite(best_at[j], own[j])
             j -= 1
         if j >= 0:  # that packing once more: it is not kept
             pack(goods, row, j + 1, free[n], slack[n], best_at)
