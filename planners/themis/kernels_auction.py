@@ -8,7 +8,7 @@ from numba import njit
 from ...simulator.sharing.kernels_near import choose
 from .bids import STARVED
 from .kernels_bounds import Goods
-from .kernels_plain import copied, stable_order
+from .kernels_plain import copied, inner, stable_order
 from .lots import lot_kernel
 
 __all__ = ["drop", "layout", "rounded", "shares_kept", "whereabouts_of"]
@@ -18,7 +18,7 @@ FLOOR, NEAREST, RANDOM = 0, 1, 2
 SLACK = 1e-6
 
 
-@njit(cache=True)
+@inner
 def layout(rack_of_machine, free, start, rows, value):  # type: ignore[no-untyped-def]
     """Machines rack by rack, in a rack those with the fewest free GPUs first, and bids for them.
 
@@ -46,7 +46,7 @@ def layout(rack_of_machine, free, start, rows, value):  # type: ignore[no-untype
     return at, goods
 
 
-@njit(cache=True)
+@inner
 def _column(rows, k):  # type: ignore[no-untyped-def]
     out = np.empty(rows.shape[0], np.int64)
     for i in range(rows.shape[0]):
@@ -70,7 +70,7 @@ def shares_kept(value, chosen, without):  # type: ignore[no-untyped-def]
     return kept
 
 
-@njit(cache=True)
+@inner
 def rounded(gpus, rounding, seed, number, app):  # type: ignore[no-untyped-def]
     """`auction.kept_gpus`."""
     if rounding == NEAREST:
@@ -83,7 +83,7 @@ def rounded(gpus, rounding, seed, number, app):  # type: ignore[no-untyped-def]
     return whole
 
 
-@njit(cache=True)
+@inner
 def drop(c, mine, n, keep):  # type: ignore[no-untyped-def]
     """Drop GPUs of a mask until `keep` are left, first those on the machine where there are the fewest."""
     counts = np.zeros(c.n_machines, np.int64)
@@ -103,7 +103,7 @@ def drop(c, mine, n, keep):  # type: ignore[no-untyped-def]
         n -= 1
 
 
-@njit(cache=True)
+@inner
 def _stay(c, s, rack_of_machine, free, filled, named, apps, holder, size):  # type: ignore[no-untyped-def]
     """For each machine of the search, the one that its contents go to: `whereabouts._stay`.
 
@@ -167,7 +167,7 @@ def _stay(c, s, rack_of_machine, free, filled, named, apps, holder, size):  # ty
     return moved
 
 
-@njit(cache=True)
+@inner
 def whereabouts_of(c, s, rack_of_machine, free, offered, apps, order, rows, at, chosen, where):  # type: ignore[no-untyped-def]
     """GPUs of each app, masks by position in `apps`: `whereabouts.whereabouts`."""
     n, size_all = order.shape[0], offered.shape[0]
@@ -215,7 +215,7 @@ def whereabouts_of(c, s, rack_of_machine, free, offered, apps, order, rows, at, 
     return given
 
 
-@njit(cache=True)
+@inner
 def _give(c, s, app, mine, inside, n, pool):  # type: ignore[no-untyped-def]
     near = copied(mine)
     got = np.zeros(pool.shape[0], np.bool_)

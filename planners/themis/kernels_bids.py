@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ...simulator.sharing.kernels_view import contention, job_works, last_job, phase_jobs, phase_left, phases_ahead
 from .bids import GRAIN, STARVED
-from .kernels_plain import stable_order
+from .kernels_plain import inner, stable_order
 
 __all__ = ["agent_of", "best_first", "most_rows", "rho_of", "table_of", "whole_jobs", "worth_of"]
 
 ANYWHERE, MACHINES, RACK = 0, 1, 2
 
 
-@njit(cache=True)
+@inner
 def worth_of(rho):  # type: ignore[no-untyped-def]
     """`bids.log_worth`."""
     return np.rint(-np.log(rho) * GRAIN) / GRAIN if rho < np.inf else STARVED
 
 
-@njit(cache=True)
+@inner
 def agent_of(w, s, a, now):  # type: ignore[no-untyped-def]
     """What an app's estimates need, once for all rows: work, jobs and GPUs of a job in each phase, work of each job of
     the present one, seconds since arrival, T_id, GPUs of all jobs in each phase, and of each of the present one."""
@@ -34,7 +33,7 @@ def agent_of(w, s, a, now):  # type: ignore[no-untyped-def]
     return work, jobs, cap, left, now - w.arrival[a], contention(w, s, a, now) * w.alone[a], room, caps
 
 
-@njit(cache=True)
+@inner
 def whole_jobs(agent, counts):  # type: ignore[no-untyped-def]
     """For each number of GPUs that a job may take, how many such jobs machines with `counts` GPUs hold whole."""
     most = agent[2].max()
@@ -45,7 +44,7 @@ def whole_jobs(agent, counts):  # type: ignore[no-untyped-def]
     return hold
 
 
-@njit(cache=True)
+@inner
 def rho_of(w, s, a, agent, n, hold, racks, whole, group, rest, beside):  # type: ignore[no-untyped-def]
     """`AppView.rho` with `n` GPUs: those counted in `hold`, beside them on machines of their own `whole` times `group`
     and once `rest`, or with `beside` ≥ 0 so many on a machine that has `beside` of them already; the others alone."""
@@ -75,14 +74,14 @@ def rho_of(w, s, a, agent, n, hold, racks, whole, group, rest, beside):  # type:
     return (elapsed + w.believed_work[a] * total) / ideal
 
 
-@njit(cache=True)
+@inner
 def most_rows(s, a, offered, held_machines, held_racks):  # type: ignore[no-untyped-def]
     """Rows that `table_of` may write."""
     n = min(max(0, s.room[a] - (s.n_gpus[a] - s.over[a])), offered)
     return 2 + n * (4 + held_machines + held_racks)
 
 
-@njit(cache=True)
+@inner
 def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_racks, rows, value):  # type: ignore[no-untyped-def]
     """Rows of an app's bid, without those that are worth no more than as many GPUs anywhere.
 
@@ -154,7 +153,7 @@ def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_rac
     return k
 
 
-@njit(cache=True)
+@inner
 def _as_easy(a, b):  # type: ignore[no-untyped-def]
     """Whether wherever row `b` fits row `a` does too: `bids._as_easy`."""
     if a[0] > b[0]:
@@ -169,7 +168,7 @@ def _as_easy(a, b):  # type: ignore[no-untyped-def]
     return held >= a[0] // a[2] + (1 if a[0] % a[2] else 0)
 
 
-@njit(cache=True)
+@inner
 def best_first(rows, value, n):  # type: ignore[no-untyped-def]
     """Rows among the first `n` that some optimal allocation may use, best first: `Bid.undominated`."""
     size = 2

@@ -8,7 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["copied", "fill_with", "overwrite", "positive", "stable_order", "total"]
+__all__ = ["copied", "fill_with", "inner", "overwrite", "positive", "stable_order", "total"]
+
+
+inner = njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Decorator of what only kernels call: unpacking records of forty arrays from Python is not compiled for it."""
 
 
 @njit(cache=True)

@@ -12,7 +12,7 @@ from ...simulator.sharing.kernels_view import contention
 from .bids import GRAIN, STARVED
 from .kernels_auction import drop, layout, rounded, whereabouts_of
 from .kernels_bids import agent_of, best_first, most_rows, rho_of, table_of, whole_jobs, worth_of
-from .kernels_plain import fill_with, overwrite, positive, stable_order
+from .kernels_plain import fill_with, inner, overwrite, positive, stable_order
 from .lots import lot_kernel
 
 __all__ = ["Memory", "Rules", "award", "bids_of"]
@@ -45,7 +45,7 @@ class Memory(NamedTuple):
     gap: np.ndarray  # the largest
 
 
-@njit(cache=True)
+@inner
 def _held(c, s, apps, lapsed):  # type: ignore[no-untyped-def]
     """GPUs of each app on each machine and in each rack, with or without those whose lease is over."""
     of = np.full(s.active.shape[0], -1, np.int64)
@@ -60,7 +60,7 @@ def _held(c, s, apps, lapsed):  # type: ignore[no-untyped-def]
     return on, in_rack
 
 
-@njit(cache=True)
+@inner
 def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
     """Apps that could use more than they keep, the worst first."""
     count = apps.shape[0]
@@ -93,7 +93,7 @@ def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
     return ranked
 
 
-@njit(cache=True)
+@inner
 def _bids(c, w, s, memory, now, offered, inside, n_racks):  # type: ignore[no-untyped-def]
     """Tables of apps: first row of each, rows, log 1/ρ, and the fewest GPUs with which each runs."""
     size = offered.shape[0]
@@ -137,7 +137,7 @@ def _bids(c, w, s, memory, now, offered, inside, n_racks):  # type: ignore[no-un
     return start, rows[: start[count]], value[: start[count]], least, free
 
 
-@njit(cache=True)
+@inner
 def _leftovers(c, s, offered, a, given, won):  # type: ignore[no-untyped-def]
     """Give an app of what is left all that it can use."""
     size = offered.shape[0]
