@@ -11,7 +11,7 @@ from numba import njit
 __all__ = ["copied", "fill_with", "inner", "overwrite", "positive", "stable_order", "total"]
 
 
-inner = njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]  # numba declares fewer options than it takes
 """Decorator of what only kernels call: unpacking records of forty arrays from Python is not compiled for it."""
 
 
