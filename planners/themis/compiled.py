@@ -71,7 +71,7 @@ def _run(
         apps = present[:count]
         bids = bids_of(c, w, s, rules, memory, now, offered, apps, given)
         if bids[0].shape[0]:
-            award(c, s, rules, memory, offered, given, bids, *_allocate(bids, rules, memory))
+            award(c, w, s, rules, memory, now, offered, given, bids, *_allocate(bids, rules, memory))
         grants = settle(c, w, s, True, now, apps, given, changed, cursor, grants)
     n = int(cursor[2])
     return grants[0][:n], grants[1][:n], grants[2][: n + 1], grants[3][: grants[2][n]], ended

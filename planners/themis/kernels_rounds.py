@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from ...simulator.sharing.kernels_gangs import fitting
 from ...simulator.sharing.kernels_policies import take_near
 from ...simulator.sharing.kernels_view import contention
 from .bids import GRAIN, STARVED
@@ -138,8 +139,8 @@ def _bids(c, w, s, memory, now, offered, inside, n_racks):  # type: ignore[no-un
 
 
 @inner
-def _leftovers(c, s, offered, a, given, won):  # type: ignore[no-untyped-def]
-    """Give an app of what is left all that it can use."""
+def _leftovers(c, w, s, now, offered, a, given, won):  # type: ignore[no-untyped-def]
+    """Give an app of what is left all that its jobs and their gangs can use."""
     size = offered.shape[0]
     pool, have = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     mine, out = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
@@ -151,6 +152,7 @@ def _leftovers(c, s, offered, a, given, won):  # type: ignore[no-untyped-def]
         n_have += have[g]
         mine[g] = s.owner[g] == a and s.lapsed[g]
     n = min(s.room[a] - (s.n_gpus[a] - s.over[a]) - won, free)
+    n = fitting(w, s, a, now, n_have, n) if n > 0 else n
     if n <= 0 or n + n_have < s.least[a]:
         return free
     take_near(c, pool, have, mine, n, out)
@@ -185,7 +187,7 @@ def bids_of(c, w, s, rules, memory, now, offered, apps, given):  # type: ignore[
 
 
 @njit(cache=True)
-def award(c, s, rules, memory, offered, given, bids, chosen, where, keeps):  # type: ignore[no-untyped-def]
+def award(c, w, s, rules, memory, now, offered, given, bids, chosen, where, keeps):  # type: ignore[no-untyped-def]
     """Who gets the GPUs on offer, into `given`."""
     inside, outside, rows, least, free, at, _, order = bids
     n, number = inside.shape[0], memory.auctions[0]
@@ -209,9 +211,9 @@ def award(c, s, rules, memory, offered, given, bids, chosen, where, keeps):  # t
     for i in stable_order(lots):
         if left == 0:
             return
-        left = _leftovers(c, s, offered, outside[i], given, np.int64(0))
+        left = _leftovers(c, w, s, now, offered, outside[i], given, np.int64(0))
     if not rules.idle:
         for i in range(n):
             if left == 0:
                 return
-            left = _leftovers(c, s, offered, inside[i], given, won[i])
+            left = _leftovers(c, w, s, now, offered, inside[i], given, won[i])

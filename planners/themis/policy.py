@@ -138,8 +138,9 @@ class Themis:
 
 
 def _more(cluster: SharedCluster, pool: set[int], view: AppView, won: Sequence[int]) -> tuple[int, ...]:
-    """Of what is left all that an app can use: what it had first, then the nearest; none if it could not run."""
+    """Of what is left all that an app and its gangs can use: what it had first, then the nearest."""
     n, have = min(view.wanted - len(won), len(pool)), (*view.held, *won)
+    n = view.usable(len(have) + n) - len(have)
     if n <= 0 or n + len(have) < view.gang:
         return ()
     own = tuple(g for g in view.lapsed if g in pool)[:n]
