@@ -16,8 +16,9 @@ test: $(VENV)/.dev lint gate
 	$(MAKE) --no-print-directory -j2 types tests
 	$(BIN)/python -m pytest -q -m alone
 
+# a file's tests share what they compile and set up
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 -m 'not alone'
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not alone'
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
