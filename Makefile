@@ -1,4 +1,4 @@
-# Two commands do everything: `make demo` (the whole loop on this machine) and `make test`.
+# Two commands do everything: `make demo` (the whole loop on this machine) and `make test`. Before a release: `make test-all`.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # imported: of 18,000 files in all, which pip would spend a minute on
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: demo test tests lint types gate bench clean reproduce install-torch install-dev
+.PHONY: demo test tests test-all lint types gate bench clean reproduce install-torch install-dev
 
 demo: $(VENV)/.torch
 	$(BIN)/meshwright demo --out demo-out
@@ -19,6 +19,11 @@ test: $(VENV)/.dev lint gate
 # a file's tests share what they compile and set up
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not alone'
+
+# slow tests too, and examples that are drawn anew; docs/testing.md says what becomes of what it finds
+test-all: $(VENV)/.dev lint gate types
+	$(BIN)/python -m pytest -q --everything -n 2 --dist loadfile -m 'not alone'
+	$(BIN)/python -m pytest -q --everything -m alone
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,14 +1,15 @@
-"""What holds for all tests: which need the machine for themselves, one thread each where several run, Ctrl-C."""
+"""What holds for all tests: what is drawn, which are slow, which need the machine for themselves, threads, Ctrl-C."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 HERE = Path(__file__).parent
 ALONE = (
@@ -22,8 +23,32 @@ ALONE = (
 kill processes, and wait for what must happen however late, need not be here."""
 
 
+FIXED, ANEW = "fixed", "anew"
+"""What is drawn is the same on every machine and in every run; or it is new each time (docs/testing.md)."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    what = "slow tests too, and examples that are drawn anew (make test-all; docs/testing.md)"
+    parser.addoption("--everything", action="store_true", default=False, help=what)
+
+
+def drawn_examples(anew: bool) -> None:
+    """Before any test is imported: its settings take what the profile leaves them."""
+    # Seconds decide nothing: no deadline, no verdict that drawing is slow.
+    common = {"deadline": None, "suppress_health_check": (HealthCheck.too_slow,), "print_blob": True}
+    settings.register_profile(ANEW, settings.get_profile("default"), derandomize=False, **common)
+    settings.register_profile(FIXED, settings.get_profile("default"), derandomize=True, database=None, **common)
+    settings.load_profile(ANEW if anew else FIXED)
+    if not anew:
+        # Hypothesis also draws constants that it reads in our modules imported so far: other draws after any edit, and
+        # beside other tests. It has no setting for that; tests/test_draws.py fails where this no longer helps.
+        providers._get_local_constants = lambda: providers._local_constants
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    drawn_examples(anew=config.getoption("everything"))
     config.addinivalue_line("markers", "alone: compares real seconds with told ones; not beside other tests")
+    config.addinivalue_line("markers", "slow: takes long; runs with --everything only (make test-all)")
     for entry in ALONE:
         where, _, name = entry.partition("::")
         if not (HERE / where).exists() or (name and f"def {name}(" not in (HERE / where).read_text(encoding="utf-8")):
@@ -45,18 +70,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if any(where.is_relative_to(path) or path.is_relative_to(where) for path in known) else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         where = item.path.relative_to(HERE).as_posix()
         name = getattr(item, "originalname", item.name)
         if where.partition("/")[0] in ALONE or f"{where}::{name}" in ALONE:
             item.add_marker(pytest.mark.alone)
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow and not config.getoption("everything"):
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item.get_closest_marker("slow") is None]
 
 
 def pytest_collection_finish() -> None:
     gc.enable()
-    if "hypothesis" in sys.modules:  # which, imported later, looks for who holds the random states that it knows
-        gc.freeze()  # modules and tests stay: no collection need look at those millions of objects again
+    gc.freeze()  # modules and tests stay: no collection need look at those millions of objects again
 
 
 def pytest_unconfigure() -> None:

@@ -37,7 +37,7 @@ paged = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(shapes, st.one_of(st.tuples(st.just("vllm-v1"), v1), st.tuples(st.just("vllm-0.2"), paged)), st.integers(0, 9))
 def test_any_workload(truth, run_all, shapes, chosen, seed):
     policy, options = chosen

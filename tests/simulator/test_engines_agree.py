@@ -16,7 +16,6 @@ GRID = 2.0**-20  # seconds; sums of its multiples are exact in float64
 SLOW = settings(
     max_examples=150,
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
