@@ -12,10 +12,12 @@ __all__ = ["closed_form"]
 def closed_form(plan: TrainingPlan) -> float:
     """Seconds of an iteration by formula, with what is done once an iteration and no communication.
 
-    Of a chain, Alpa's Eq. 2: Σ t + (B − 1) · max t, with what is done once spread over B. Where stages form a graph or
-    have microbatches of their own, the most that a stage takes: the longest path through it, and each of its own
-    microbatches but the first. Of token slices, TeraPipe's Eq. 2.5 in each direction: Σ t + (K − 1) · max t over the
-    slices of all microbatches, K the stages of the longest path and t the slowest stage's, and then what is done once.
+    Of a chain, Alpa's Eq. 2: Σ t + (B − 1) · max t, with what is done once spread over B. Of v stages on each of p
+    meshes (interleaved 1F1B) Σ t + (w − 1) · max t, where w makes it B · v · t + (p − 1) · t of equal stages (Narayanan
+    et al. 2021, §2.2). Where stages form a graph or have microbatches of their own, the most that a stage takes: the
+    longest path through it, and each of its own microbatches but the first. Of token slices, TeraPipe's Eq. 2.5 in each
+    direction: Σ t + (K − 1) · max t over the slices of all microbatches, K the stages of the longest path and t the
+    slowest stage's, and then what is done once.
     """
     stages, counts = plan.stages, plan.microbatches_of
     edges = [(t.source, t.target) for t in plan.transfers if not is_tied(plan, t)] or chain(len(stages))
@@ -28,7 +30,7 @@ def closed_form(plan: TrainingPlan) -> float:
         for s, n in zip(stages, counts, strict=True)
     ]
     if len(plan.meshes) < len(stages):
-        return sum(t) + (plan.microbatches - 1) * max(t)
+        return sum(t) + (_rounds(plan.microbatches, len(plan.meshes), len(stages)) - 1) * max(t)
     before, after = list(t), list(t)  # longest paths that end and begin at a stage
     order = sorted(range(len(stages)), key=lambda s: -depth[s])
     for s in order:
@@ -36,6 +38,11 @@ def closed_form(plan: TrainingPlan) -> float:
     for s in reversed(order):
         after[s] += max((after[b] for a, b, *_ in edges if a == s), default=0.0)
     return max(before[s] + after[s] - t[s] + (n - 1) * t[s] for s, n in enumerate(counts))
+
+
+def _rounds(microbatches: int, meshes: int, stages: int) -> int:
+    """w of `stages` stages that go round the meshes. Fewer microbatches than meshes leave gaps in every round."""
+    return max(microbatches * (stages // meshes) + meshes - stages, microbatches)
 
 
 _WAYS = ("slice_forward_s", "slice_backward_s")
