@@ -47,9 +47,10 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
+# all that README's commands need
 $(VENV)/.torch: $(VENV)/.created pyproject.toml constraints.txt
 	$(PIP) torch
-	$(PIP) -e '.[torch]'
+	$(PIP) -e '.[torch,serve]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt

@@ -1,8 +1,9 @@
-"""The errors that Meshwright raises: one root, and one class for each thing a caller can do about it."""
+"""The errors that Meshwright raises: one root, and one class for each thing a caller can do about it; how one is mended
+that says something is not installed."""
 
 from __future__ import annotations
 
-__all__ = ["InfeasibleError", "InputError", "MeshwrightError", "OutOfProfileError", "RunError"]
+__all__ = ["InfeasibleError", "InputError", "MeshwrightError", "OutOfProfileError", "RunError", "install_hint"]
 
 
 class MeshwrightError(Exception):
@@ -33,3 +34,11 @@ class RunError(MeshwrightError):
     """Something failed while it ran: a worker died, a device went away, a planner from outside raised."""
 
     exit_code = 1
+
+
+def install_hint(*extras: str) -> str:
+    """How to install what is missing: ``install_hint("serve")`` -> "pip install -e '.[serve]' in Meshwright's folder".
+
+    Meshwright is on no package index: its extras are installed from the folder that it was cloned into.
+    """
+    return f"pip install -e '.[{','.join(extras)}]' in Meshwright's folder"

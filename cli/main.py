@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import InputError, MeshwrightError
+from ..errors import InputError, MeshwrightError, install_hint
 from .verbs import COMMANDS, GROUPS, Stopped, Verbs
 
 __all__ = ["COMMANDS", "GROUPS", "app", "run"]
@@ -129,7 +129,7 @@ def _line(error: Exception) -> tuple[str, int]:
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
         extra = EXTRAS[error.name]
         return (
-            f"this needs {error.name}, which is not installed; pip install 'meshwright[{extra}]'",
+            f"this needs {error.name}, which is not installed; {install_hint(extra)}",
             InputError.exit_code,
         )
     if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, install_hint
 from .status import status
 from .trace_io import print_json
 from .training_graph import graph_of
@@ -68,7 +68,7 @@ def measure_terapipe(
     if tokens < UNITS // 2:
         raise InputError(f"--terapipe: sequences of {tokens} tokens are too short to be sliced; 16 or more")
     if find_spec("torch") is None:
-        raise InputError("measure: torch is not installed; measuring needs it: pip install 'meshwright[torch]'")
+        raise InputError(f"measure: torch is not installed; measuring needs it: {install_hint('torch')}")
     from ..runtime.training.measure_slices import measure_slices
 
     if lengths is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, install_hint
 from .run_training import check_here
 from .status import status
 from .trace_io import print_json
@@ -78,7 +78,7 @@ def measure_training(
     needed = sum(m.hosts * m.devices for m in plan.meshes)
     _check_cores(plan, needed)
     if find_spec("torch") is None:
-        raise InputError("measure: torch is not installed; measuring needs it: pip install 'meshwright[torch]'")
+        raise InputError(f"measure: torch is not installed; measuring needs it: {install_hint('torch')}")
     from ..runtime.training.calibrate import calibrate_training
     from ..runtime.training.calibrate_slices import calibrate_slices
     from ..runtime.training.session import TrainingSession

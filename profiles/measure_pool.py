@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import InputError, RunError
+from ..errors import InputError, RunError, install_hint
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -250,7 +250,7 @@ class WorkerPool:
 
 def _check_torch(size: int, device: str) -> None:
     if find_spec("torch") is None:
-        raise InputError("measure: torch is not installed; measuring needs it: pip install 'meshwright[torch]'")
+        raise InputError(f"measure: torch is not installed; measuring needs it: {install_hint('torch')}")
     if device not in ("cpu", "cuda"):
         raise InputError(f"measure: device must be 'cpu' or 'cuda' (got {device!r})")
     if size < 1:

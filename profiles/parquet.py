@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, MeshwrightError
+from ..errors import InputError, MeshwrightError, install_hint
 
 __all__ = ["from_parquet", "to_parquet"]
 
@@ -20,7 +20,7 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow.parquet
     except ImportError:
         raise MeshwrightError(
-            "Parquet layer tables need pyarrow; install it with: pip install 'meshwright[parquet]', or use JSON"
+            f"Parquet layer tables need pyarrow; install it with: {install_hint('parquet')}, or use JSON"
         ) from None
     return pyarrow, pyarrow.parquet
 

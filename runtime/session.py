@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, RunError
+from ..errors import InputError, RunError, install_hint
 from ..profiles.profile import ModelProfile
 from ..simulator.placement import Placement
 from ..simulator.plan import Plan
@@ -99,7 +99,7 @@ class Session:
         startup_timeout_s: float = 180.0,
     ) -> None:
         if importlib.util.find_spec("torch") is None:
-            raise InputError("run: torch is not installed; running needs it: pip install 'meshwright[torch]'")
+            raise InputError(f"run: torch is not installed; running needs it: {install_hint('torch')}")
         self.plan = plan if isinstance(plan, Plan) else None
         placement = plan.placement if isinstance(plan, Plan) else plan
         if not isinstance(placement, Placement):

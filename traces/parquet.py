@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, install_hint
 from ..files import whole_file
 from .cells import Kind
 from .chunks import Progress
@@ -32,7 +32,7 @@ def _pyarrow(path: Path) -> tuple[Any, Any]:
         import pyarrow.parquet
     except ImportError:
         raise InputError(
-            f"{path}: Parquet needs pyarrow, which is not installed; pip install 'meshwright[parquet]', or use CSV"
+            f"{path}: Parquet needs pyarrow, which is not installed; {install_hint('parquet')}, or use CSV"
         ) from None
     return pyarrow, pyarrow.parquet
 

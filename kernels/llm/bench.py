@@ -133,7 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     gpu = torch.cuda.is_available()
     if gpu and _version("triton") == "none":
-        parser.error("Triton is not installed; pip install meshwright[triton]")
+        parser.error("Triton is not installed; pip install triton")
     if options.sweep and not gpu:
         parser.error("--sweep needs a CUDA device")
     if gpu:

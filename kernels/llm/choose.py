@@ -114,7 +114,7 @@ def kernels_for(device: str, backend: str = "auto") -> LLMKernels:
         raise ValueError(f"kernels_for: device must be cpu or cuda (got {device!r})")
     installed = find_spec("triton") is not None
     if backend == "triton" and not installed:
-        raise ValueError("kernels_for: backend triton needs triton (not installed); pip install meshwright[triton]")
+        raise ValueError("kernels_for: backend triton needs triton (not installed); pip install triton")
     if backend == "torch" or (backend == "auto" and (kind == "cpu" or not installed)):
         return LLMKernels(
             "torch", reference.paged_decode, reference.paged_decode_partial, reference.merge_partials,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InputError, MeshwrightError
+from ...errors import InputError, MeshwrightError, install_hint
 
 __all__ = ["read_header", "read_table", "read_yaml", "units"]
 
@@ -51,7 +51,7 @@ def read_table(
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except ImportError:
         raise MeshwrightError(
-            f"{path}: reading Parquet needs pyarrow; install it with: pip install 'meshwright[parquet]'"
+            f"{path}: reading Parquet needs pyarrow; install it with: {install_hint('parquet')}"
         ) from None
     except Exception as error:  # pandas, pyarrow and csv each have their own
         raise InputError(f"{path}: cannot be read as a table: {error}") from None

@@ -38,7 +38,7 @@ wait -n "${{children[@]}}"  # one that ends takes the others with it
 
 ENVIRONMENT = """\
 # Settings of the launch scripts; set them before, or edit them here.
-: "${PYTHON:=python3}"              # an environment with meshwright[torch]
+: "${PYTHON:=python3}"              # an environment with Meshwright and torch
 : "${BIND:=%s}"              # address that groups and router listen on
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 """

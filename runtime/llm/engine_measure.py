@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import __version__
-from ...errors import InputError
+from ...errors import InputError, install_hint
 from ...profiles.llm.decoder import DecoderSpec
 from ...profiles.llm.measure_sizes import Call, Sizes
 from ...profiles.llm.measured import LayerMeasurement
@@ -178,7 +178,7 @@ def _there(plan: Plan) -> None:
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
-        raise InputError("measure: torch is not installed; measuring needs it: pip install 'meshwright[torch]'")
+        raise InputError(f"measure: torch is not installed; measuring needs it: {install_hint('torch')}")
     present = device_count(plan.device)
     if present < plan.tp:
         raise InputError(f"measure: tp {plan.tp} needs as many {plan.device} devices, {present} present")

@@ -21,7 +21,7 @@ import socket
 from importlib.util import find_spec
 from typing import Any
 
-from ...errors import InputError
+from ...errors import InputError, install_hint
 from .arbiter import Arbiter
 from .documents import to_document
 from .messages import Answer, Gone, Hello, State
@@ -39,7 +39,7 @@ def check_installed() -> None:
     """
     missing = [name for name in ("fastapi", "uvicorn", "torch") if find_spec(name) is None]
     if missing:
-        raise InputError(f"run_sharing: {' and '.join(missing)} not installed; pip install 'meshwright[serve,torch]'")
+        raise InputError(f"run_sharing: {' and '.join(missing)} not installed; {install_hint('serve', 'torch')}")
 
 
 def listen(port: int = 0, host: str = "127.0.0.1") -> socket.socket:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ...errors import InputError, RunError
+from ...errors import InputError, RunError, install_hint
 from ..children import ONE_THREAD, Child, Children, loopback
 from ..protocol import receive_json, send_json
 
@@ -71,7 +71,7 @@ class TrainingSession:
 
     def __init__(self, processes: int, *, timeout_s: float = 60.0, cores: Sequence[int] | None = None) -> None:
         if importlib.util.find_spec("torch") is None:
-            raise InputError("run: torch is not installed; running needs it: pip install 'meshwright[torch]'")
+            raise InputError(f"run: torch is not installed; running needs it: {install_hint('torch')}")
         if isinstance(processes, bool) or processes < 1:
             raise InputError(f"run: processes: expected a positive integer (got {processes!r})")
         if not timeout_s > 0:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from ...errors import InputError, RunError
+from ...errors import InputError, RunError, install_hint
 from .executors import Crew, check_versions, in_time, knock
 from .work import Cargo, evaluate_points
 
@@ -44,7 +44,7 @@ def dask_crew(name: str, address: str, place: tuple[str, int], cargo: Cargo) -> 
         from distributed.cfexecutor import ClientExecutor
         from distributed.scheduler import KilledWorker
     except ImportError:
-        raise InputError(f"executor: {name} needs dask; pip install 'meshwright[dask]'") from None
+        raise InputError(f"executor: {name} needs dask; {install_hint('dask')}") from None
     knock(name, place)
     quiet = logging.getLogger("distributed")
     level = quiet.level

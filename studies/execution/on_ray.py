@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError
+from ...errors import InputError, install_hint
 from .executors import Crew, check_versions, in_time, knock
 from .work import Cargo, evaluate_points
 
@@ -61,7 +61,7 @@ def ray_crew(name: str, place: tuple[str, int] | None, workers: int | None, carg
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
-        raise InputError(f"executor: {name} needs Ray; pip install 'meshwright[ray]'") from None
+        raise InputError(f"executor: {name} needs Ray; {install_hint('ray')}") from None
     if place is not None:
         knock(name, place)
     ours = not ray.is_initialized()

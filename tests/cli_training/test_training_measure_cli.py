@@ -112,4 +112,5 @@ def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     path = tiny(1).save(tmp_path / "plan.json")
     monkeypatch.setattr("meshwright.cli.profile_measure_training.find_spec", lambda name: None)
     assert run(["profile", "measure", "--training", str(path)]) == 2
-    assert "torch is not installed; measuring needs it: pip install 'meshwright[torch]'" in capsys.readouterr().err
+    said = "torch is not installed; measuring needs it: pip install -e '.[torch]' in Meshwright's folder"
+    assert said in capsys.readouterr().err

@@ -93,14 +93,25 @@ def test_the_run_step(folder: Path, inputs: dict[str, str], code: int, result: s
 
 
 def test_the_install_step_takes_what_it_is_told(folder: Path) -> None:
-    """With a python that only says what it was asked for."""
+    """With a python that only says what it was asked for: the action's own folder, since no index has Meshwright."""
     fake = folder / "bin"
     fake.mkdir()
     (fake / "python").write_text('#!/bin/sh\necho "$@" >> "$HOME/asked"\n')
     (fake / "python").chmod(0o755)
     (install,) = [s["run"] for s in STEPS if s["name"] == "Install Meshwright"]
-    for version in ("", "0.1.0", "installed"):
+
+    def asked(version: str) -> tuple[int, str, list[str]]:
+        log = folder / "asked"
+        log.write_text("")
         env = {"VERSION": version, "GITHUB_ACTION_PATH": "/the action", "PATH": f"{fake}:/usr/bin:/bin"}
-        subprocess.run(["bash", "-eo", "pipefail", "-c", install], env={**env, "HOME": str(folder)}, check=True)
-    asked = (folder / "asked").read_text().splitlines()
-    assert asked == ["-m pip install --quiet /the action", "-m pip install --quiet meshwright==0.1.0"]
+        done = subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", install],
+            env={**env, "HOME": str(folder)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, log.read_text().splitlines()
+
+    assert asked("") == (0, "", ["-m pip install --quiet /the action"])
+    assert asked("installed") == (0, "", [])
+    code, said, ran = asked("0.1.0")
+    assert (code, ran) == (2, [])
+    assert said.startswith("::error::version: expected nothing or 'installed' (got '0.1.0')")

@@ -152,7 +152,7 @@ def triton_call(request):
     """``triton_call(module, function, …)`` under the interpreter, and again on a GPU where there is one."""
     pytest.importorskip("torch")
     if find_spec("triton") is None:
-        pytest.skip("Triton is not installed (pip install meshwright[triton])")
+        pytest.skip("Triton is not installed (pip install triton)")
     if request.param == "gpu":
         import torch
 

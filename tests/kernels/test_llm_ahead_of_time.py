@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 if find_spec("triton") is None or find_spec("torch") is None:
-    pytest.skip("Triton is not installed (pip install meshwright[triton])", allow_module_level=True)
+    pytest.skip("Triton is not installed (pip install triton)", allow_module_level=True)
 if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
     pytest.skip("TRITON_INTERPRET is set: Triton compiles nothing", allow_module_level=True)
 

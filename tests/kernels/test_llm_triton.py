@@ -132,7 +132,7 @@ def test_matrix_product(triton_call, dtype):
 
 def test_what_triton_cannot_do_is_refused(make_case):
     if find_spec("triton") is None:
-        pytest.skip("Triton is not installed (pip install meshwright[triton])")
+        pytest.skip("Triton is not installed (pip install triton)")
     from meshwright.kernels.llm import kernels_for, triton_attention
 
     tensors = [torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in make_case([5]).arguments()]
@@ -149,7 +149,7 @@ def test_what_triton_cannot_do_is_refused(make_case):
 
 def test_under_the_interpreter_the_set_is_tritons():
     if find_spec("triton") is None:
-        pytest.skip("Triton is not installed (pip install meshwright[triton])")
+        pytest.skip("Triton is not installed (pip install triton)")
     code = "from meshwright.kernels.llm import kernels_for; print(kernels_for('cpu', 'triton').name)"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)

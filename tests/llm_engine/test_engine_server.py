@@ -283,5 +283,5 @@ def test_without_fastapi_the_command_is_said(monkeypatch):
     from meshwright.runtime.llm.engine import server
 
     monkeypatch.setattr(server, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'meshwright\[serve\]'"):
+    with pytest.raises(InputError, match=r"pip install -e '\.\[serve\]'"):
         server.check_installed()

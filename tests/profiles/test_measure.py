@@ -150,7 +150,7 @@ def test_a_degree_that_does_not_divide_is_refused(monkeypatch):
 
 def test_missing_torch_says_what_to_install(monkeypatch):
     monkeypatch.setattr("meshwright.profiles.measure_pool.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"torch is not installed.*pip install 'meshwright\[torch\]'"):
+    with pytest.raises(InputError, match=r"torch is not installed.*pip install -e '\.\[torch\]'"):
         WorkerPool(1)
 
 

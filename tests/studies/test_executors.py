@@ -197,7 +197,7 @@ def test_an_extra_that_is_not_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     extra = executor.partition(":")[0]
-    with pytest.raises(InputError, match=rf"needs .*; pip install 'meshwright\[{extra}\]'"):
+    with pytest.raises(InputError, match=rf"needs .*; pip install -e '\.\[{extra}\]'"):
         Session.open(tiny_study(tmp_path, 3), executor=executor)
 
 

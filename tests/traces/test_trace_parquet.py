@@ -72,7 +72,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path = traces.write(trace, tmp_path / "t.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for call in (lambda: traces.read(path), lambda: traces.write(trace, tmp_path / "u.parquet")):
-        with pytest.raises(InputError, match=r"pip install 'meshwright\[parquet\]'"):
+        with pytest.raises(InputError, match=r"pip install -e '\.\[parquet\]'"):
             call()
     assert not (tmp_path / "u.parquet").exists()
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .... import __version__
-from ....errors import InputError
+from ....errors import InputError, install_hint
 from ....simulator.sharing import Policy, SharingWorld, simulate
 from ....wording import nearest
 from ..options import DNS_LABEL
@@ -40,8 +40,8 @@ NEXT = {
     "scheduler-plugin": "1. Write `estimates` in `extender.py`: what each app's agent says of itself.\n"
     "2. `python extender.py arbiter.json` beside a second kube-scheduler with `--config scheduler.yaml`.\n\n"
     "Or let agents say it over HTTP: `python -m meshwright.runtime.sharing extend arbiter.json` answers\n"
-    "kube-scheduler in extender.py's place (`pip install 'meshwright[serve]'`; docs/sharing-run.md lists what\n"
-    "agents send).\n",
+    f"kube-scheduler in extender.py's place ({install_hint('serve')};\n"
+    "docs/sharing-run.md lists what agents send).\n",
 }
 DECIDED = {
     "kueue": "Apply it after `queues.yaml`: each app's jobs wait in a ClusterQueue of its own, with just those GPUs.",

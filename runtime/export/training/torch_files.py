@@ -24,7 +24,7 @@ README = """\
 - `placements.json`: for every parameter, activation and optimiser state the DTensor placements on its stage's
   two-dimensional DeviceMesh, and its sharding spec (R whole, S0 and S1 cut over mesh axis 0 and 1).
 - `train.py`: Meshwright's runtime executes the plan's program (schedule {schedule}, {microbatches} microbatches):
-  `{launch} train.py`. Needs `meshwright[torch]`.
+  `{launch} train.py`. Needs Meshwright and torch.
 {chain}
 - `plan.json`, `graph.json`: what was planned, and for which graph.
 """

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from ....errors import InputError, RunError
+from ....errors import InputError, RunError, install_hint
 from .answers import Answer
 from .completions import ApiError, read_completion
 from .engine import LLMEngine
@@ -42,7 +42,7 @@ def check_installed() -> None:
     """
     missing = [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]
     if missing:
-        raise InputError(f"serve: {' and '.join(missing)} not installed; pip install 'meshwright[serve]'")
+        raise InputError(f"serve: {' and '.join(missing)} not installed; {install_hint('serve')}")
 
 
 class Endpoint:
