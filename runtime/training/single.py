@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...profiles.graph import Graph, Operator
+from ...profiles.graph.compute.loops import Local
+from ...profiles.graph.compute.operators import compute
 from ...seeds import generator
-from .loops import Local
-from .operators import compute
 from .optimizer import Optimizer
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...errors import RunError
+from ...profiles.graph.compute.operators import compute, contraction_gradient
 from .comm import Axes, MeshComm
 from .layout import Layout, whole
-from .operators import compute, contraction_gradient
 from .optimizer import Optimizer, Shard
 from .routes import route
 from .stage_layout import OperatorRun, StageLayout

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ...errors import InputError
 from ...profiles.graph import DTYPE_BYTES, Graph, Operator
+from ...profiles.graph.compute.loops import Local
 from ...simulator.mesh import LogicalMesh
 from ...simulator.training.plan import OperatorEntry, TrainingPlan
 from .comm import Axes, MeshComm
 from .layout import Layout, local_shape, natural, parse_layout, pieces_of, whole
-from .loops import Local
 from .routes import Hop, Route, finish, route
 
 __all__ = ["OperatorRun", "ParameterRun", "StageLayout", "differentiable"]

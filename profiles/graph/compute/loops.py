@@ -5,17 +5,44 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ...errors import InputError
-from ...profiles.graph import Operator
-from ...profiles.graph.notation import Dims
-from .comm import Axes, MeshComm
+from ....errors import InputError
+from ..notation import Dims
+from ..operator import Operator
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Local", "join_loops", "split_loops"]
+__all__ = ["Axes", "Comm", "Local", "join_loops", "split_loops"]
+
+Axes = tuple[int, ...]
+"""Axes of a logical mesh: (), (0,), (1,) or (0, 1)."""
+
+
+class Comm(Protocol):
+    """What operators need of the devices of a mesh (`runtime.training.comm.MeshComm`)."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the logical mesh."""
+        ...
+
+    def size(self, axes: Axes) -> int:
+        """Devices in a group along these axes."""
+        ...
+
+    def index(self, axes: Axes) -> int:
+        """This device's position in its group."""
+        ...
+
+    def all_reduce(self, x: Tensor, axes: Axes) -> Tensor:
+        """Sum over a group."""
+        ...
+
+    def statistic(self, x: Tensor, axes: Axes) -> Tensor:
+        """Sum of a statistic in a forward pass."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,7 +59,7 @@ class Local:
         Loop -> first index of the whole that is done here; loops that are not cut may be left out.
     cut : mapping
         Loop -> mesh axes that cut it; loops that are not cut are left out.
-    comm : MeshComm, optional
+    comm : Comm, optional
         Needed if a statistic loop is cut.
     """
 
@@ -40,10 +67,10 @@ class Local:
     sizes: Mapping[str, int]
     start: Mapping[str, int] = field(default_factory=dict[str, int])
     cut: Mapping[str, Axes] = field(default_factory=dict[str, Axes])
-    comm: MeshComm | None = None
+    comm: Comm | None = None
 
     @classmethod
-    def of(cls, op: Operator, comm: MeshComm | None = None, axes: tuple[str, str] = ("", "")) -> Local:
+    def of(cls, op: Operator, comm: Comm | None = None, axes: tuple[str, str] = ("", "")) -> Local:
         """An operator whose loops are cut by the mesh axes of these names; all of it without.
 
         Raises

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError
-from ...profiles.graph import Operator
+from ....errors import InputError
+from ..operator import Operator
 from .loops import Local, join_loops, split_loops
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def elementwise(local: Local, operands: Sequence[Tensor]) -> Tensor:
     """One function of each element (docs/training-graphs.md lists them)."""
     import torch
 
-    from ...kernels.training import FUNCTIONS, pointwise
+    from ....kernels.training import FUNCTIONS, pointwise
 
     op, order = local.op, result_loops(local.op)
     fn = str(op.attributes.get("fn", ""))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from ...errors import InputError
-from ...profiles.graph import Operator
-from ...profiles.graph.notation import Dims
+from ....errors import InputError
+from ..notation import Dims
+from ..operator import Operator
 from .elementwise import elementwise, result_loops, view
 from .loops import Local, join_loops, split_loops
 from .statistics import cross_entropy_rows, log_sum_exp, moments
