@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError
+from ...errors import InputError, install_hint
 from ..listening import Listening, listening_socket
 from .guard import Application, Guard, plain_error
 from .limits import Limits
@@ -37,7 +37,7 @@ def check_uvicorn(who: str) -> None:
         If not; with the command that installs it.
     """
     if find_spec("uvicorn") is None:
-        raise InputError(f"{who}: uvicorn not installed; pip install 'meshwright[serve]'")
+        raise InputError(f"{who}: uvicorn not installed; {install_hint('serve')}")
 
 
 class WebServer:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from ....errors import InputError
+from ....errors import InputError, RunError
 from ....simulator.llm.request import LLMRequest
 from .adapters import Finished
 from .completions import ApiError, Completion
@@ -77,6 +77,10 @@ class Answer:
     def leave(self, *_: object) -> None:
         """The client is gone: whoever waits for tokens stops waiting."""
         self.events.put_nowait((0, ("gone", None)))
+
+    def end(self, why: str) -> None:
+        """The server ends: whoever waits hears it."""
+        self.events.put_nowait((0, ("error", RunError(why))))
 
     def abandon(self) -> None:
         """The client is gone: what is still under way leaves the engine."""

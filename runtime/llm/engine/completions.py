@@ -13,6 +13,10 @@ from .tokenizer import EOS, ByteTokenizer
 __all__ = ["ApiError", "Completion", "read_completion"]
 
 MAX_CHOICES = 128
+MAX_REQUESTS = 2048
+"""Most prompts times choices of one call: each is a request of the engine."""
+LONGEST_MESSAGE = 600
+"""Characters of an error's message: what a client sent does not come back in full."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "echo": (None, False),
     "logprobs": (None, False),
@@ -30,6 +34,9 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 """Fields that are known and not carried out, with the values that ask for nothing."""
 
 
+_KINDS: Mapping[int, str] = {401: "AuthenticationError", 404: "NotFoundError", 503: "ServiceUnavailableError"}
+
+
 class ApiError(MeshwrightError):
     """An answer other than 200.
 
@@ -44,13 +51,12 @@ class ApiError(MeshwrightError):
     """
 
     def __init__(self, status: int, message: str, param: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message[:LONGEST_MESSAGE])
         self.status, self.param = status, param
 
     def body(self) -> dict[str, Any]:
         """As OpenAI's clients read it."""
-        kinds = {400: "BadRequestError", 404: "NotFoundError", 413: "BadRequestError", 503: "ServiceUnavailableError"}
-        kind = kinds.get(self.status, "InternalServerError")
+        kind = _KINDS.get(self.status, "BadRequestError" if self.status < 500 else "InternalServerError")
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.status}}
 
 
@@ -78,8 +84,8 @@ class Completion:
     include_usage: bool
 
 
-def read_completion(said: Any, model: str, tokenizer: ByteTokenizer) -> Completion:
-    """Check the JSON of a request.
+def read_completion(said: Any, model: str, tokenizer: ByteTokenizer, max_model_len: int) -> Completion:
+    """Check the JSON of a request. No text is made into tokens that would be more than the model can take.
 
     Raises
     ------
@@ -97,8 +103,10 @@ def read_completion(said: Any, model: str, tokenizer: ByteTokenizer) -> Completi
             raise ApiError(400, f"{name}: this engine does not do it; leave it out (got {given[name]!r})", name)
     if "prompt" not in given:
         raise ApiError(400, "prompt: expected a string, token ids, or a list of either (got nothing)", "prompt")
-    prompts = _prompts(given["prompt"], tokenizer)
+    prompts = _prompts(given["prompt"], tokenizer, max_model_len)
     n = _integer(given, "n", 1, 1, MAX_CHOICES)
+    if n * len(prompts) > MAX_REQUESTS:
+        raise ApiError(400, f"prompt: expected prompts times n <= {MAX_REQUESTS} (got {len(prompts)} times {n})", "n")
     if given.get("best_of") not in (None, n):
         raise ApiError(400, f"best_of: expected n or nothing (got {given['best_of']!r})", "best_of")
     stream = _flag(given, "stream")
@@ -127,27 +135,46 @@ def _sampling(given: Mapping[str, Any], n: int, vocab: int) -> list[Sampling]:
         raise ApiError(400, str(error), str(error).partition(":")[0]) from None
 
 
-def _prompts(prompt: Any, tokenizer: ByteTokenizer) -> tuple[tuple[int, ...], ...]:
+def _prompts(prompt: Any, tokenizer: ByteTokenizer, longest: int) -> tuple[tuple[int, ...], ...]:
     if isinstance(prompt, str):
-        found = [tokenizer.encode(prompt)]
+        texts: list[Any] | None = [prompt]
     elif isinstance(prompt, list) and prompt:
         items = cast("list[Any]", prompt)
-        if all(_is_int(x) for x in items):
-            found = [items]
-        elif all(isinstance(x, str) for x in items):
-            found = [tokenizer.encode(x) for x in items]
+        if all(isinstance(x, str) for x in items):
+            texts = items
+        elif all(_is_int(x) for x in items):
+            texts, found = None, [items]
         elif all(isinstance(x, list) and all(_is_int(t) for t in cast("list[Any]", x)) for x in items):
-            found = items
+            texts, found = None, items
         else:
             raise ApiError(400, "prompt: expected strings only, or token ids only", "prompt")
     else:
         raise ApiError(400, f"prompt: expected a string, token ids, or a list of either (got {prompt!r:.60})", "prompt")
+    if texts is not None:
+        for text in texts:
+            _fits(len(text), "characters", longest)  # a character is a token at least
+        found = [_encoded(text, tokenizer) for text in texts]
     for tokens in cast("Sequence[Sequence[int]]", found):
         if not tokens:
             raise ApiError(400, "prompt: expected at least one token (got an empty one)", "prompt")
+        _fits(len(tokens), "tokens", longest)
         if not 0 <= min(tokens) <= max(tokens) < tokenizer.vocab:
             raise ApiError(400, f"prompt: expected token ids in [0, {tokenizer.vocab})", "prompt")
     return tuple(tuple(tokens) for tokens in found)
+
+
+def _fits(size: int, what: str, longest: int) -> None:
+    if size >= longest:
+        raise ApiError(
+            400, f"prompt: {size} {what}: max_model_len {longest} leaves no room for an output; shorten it", "prompt"
+        )
+
+
+def _encoded(text: str, tokenizer: ByteTokenizer) -> list[int]:
+    try:
+        return tokenizer.encode(text)
+    except UnicodeEncodeError:
+        raise ApiError(400, "prompt: expected text (got half of a surrogate pair)", "prompt") from None
 
 
 def _include_usage(given: Mapping[str, Any], stream: bool) -> bool:

@@ -103,6 +103,8 @@ class EngineThread:
         try:
             while True:
                 wait = not self.engine.busy
+                if wait:  # nothing runs, waits or holds memory: the gauges must say so for as long as that lasts
+                    self._idle()
                 while True:
                     try:
                         command = self._commands.get(block=wait)
@@ -114,10 +116,9 @@ class EngineThread:
                     wait = False
                 if self.engine.busy:
                     self._tell(self.engine.step())
-                else:
-                    self.work = Work(capacity_tokens=self.work.capacity_tokens)
         except BaseException as error:  # whoever waits must hear of it, whatever it is
             self.failure = error
+            self._idle()
             for ticket in self._tickets.values():
                 self._post([(ticket, ("error", error))])
             self._tickets.clear()
@@ -125,6 +126,9 @@ class EngineThread:
                 traceback.print_exception(error)
             while (command := self._commands.get()) is not None:
                 command()  # whoever comes now is told, too
+
+    def _idle(self) -> None:
+        self.work = Work(capacity_tokens=self.work.capacity_tokens)
 
     def _add(self, ticket: Ticket) -> None:
         if self.failure is not None:

@@ -10,26 +10,38 @@ from __future__ import annotations
 # pyright: standard
 import asyncio
 import json
-import socket
+import sys
 import threading
 import time
+import traceback
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 from ....errors import InputError, RunError, install_hint
+from ...listening import LOOPBACK, Listening
+from ...web import JsonRefusal, Limits, WebServer, read_json, serve_app
 from .answers import Answer
-from .completions import ApiError, read_completion
+from .completions import ApiError, Completion, read_completion
 from .engine import LLMEngine
 from .engine_thread import EngineThread
 from .metrics import prometheus
 from .tokenizer import ByteTokenizer
 
-__all__ = ["Endpoint", "check_installed", "serve_http"]
+__all__ = ["Endpoint", "body_limit", "check_installed", "serve_http"]
 
-LIMIT_BYTES = 64 * 2**20
-"""Largest request body."""
+OPEN_PATHS = ("/health",)
+"""What a probe may ask for without the token."""
+SMALL_BYTES = 64 * 2**10
+"""Bodies up to this are read on the event loop; a larger one in a thread, so that nobody waits for it."""
+
+
+def body_limit(max_model_len: int) -> int:
+    """Largest body that a call may have: a batch of 64 full prompts of escaped characters, from 1 MiB to 16 MiB."""
+    return max(2**20, min(16 * 2**20, 64 * 12 * max_model_len))
 
 
 def check_installed() -> None:
@@ -62,11 +74,12 @@ class Endpoint:
         self.tokenizer = ByteTokenizer(engine.spec.vocab)
         self.thread: EngineThread | None = None
         self.created = int(time.time())
+        self._answers: weakref.WeakSet[Answer] = weakref.WeakSet()
 
     def app(self) -> Any:
         """The FastAPI application."""
         from fastapi import FastAPI, Request
-        from fastapi.responses import JSONResponse, PlainTextResponse
+        from fastapi.responses import PlainTextResponse, Response
 
         @asynccontextmanager
         async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -78,15 +91,21 @@ class Endpoint:
 
         app = FastAPI(title="Meshwright LLM engine", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
 
-        async def refused(_: Request, error: Exception) -> JSONResponse:
+        def answered(error: ApiError) -> Response:
+            # All in ASCII: what a client sent, and what comes back in a message, may be no text at all.
+            return Response(json.dumps(error.body()), error.status, media_type="application/json")
+
+        async def refused(_: Request, error: Exception) -> Response:
             found = error if isinstance(error, ApiError) else ApiError(500, f"{type(error).__name__}: {error}")
-            return JSONResponse(found.body(), found.status)
+            if found is not error:
+                print("".join(traceback.format_exception(error)), file=sys.stderr, end="", flush=True)
+            return answered(found)
 
-        async def unknown(request: Request, _: Exception) -> JSONResponse:
-            return JSONResponse(ApiError(404, f"no such resource: {request.url.path[:80]}").body(), 404)
+        async def unknown(request: Request, _: Exception) -> Response:
+            return answered(ApiError(404, f"no such resource: {request.url.path[:80]}"))
 
-        async def not_allowed(request: Request, _: Exception) -> JSONResponse:
-            return JSONResponse(ApiError(405, f"{request.method}: not for {request.url.path[:80]}").body(), 405)
+        async def not_allowed(request: Request, _: Exception) -> Response:
+            return answered(ApiError(405, f"{request.method}: not for {request.url.path[:80]}"))
 
         app.add_exception_handler(ApiError, refused)
         app.add_exception_handler(404, unknown)
@@ -133,15 +152,13 @@ class Endpoint:
         """Generate: the whole answer, or a stream of events."""
         from fastapi.responses import JSONResponse, StreamingResponse
 
-        body = await request.body()
-        if len(body) > LIMIT_BYTES:
-            raise ApiError(413, f"expected a body up to {LIMIT_BYTES} bytes (got {len(body)})")
-        try:
-            said = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise ApiError(400, f"expected JSON ({str(error)[:80]})") from None
-        asked = read_completion(said, self.model, self.tokenizer)
+        body = await request.body()  # there already, and of a size that was checked
+        if len(body) <= SMALL_BYTES:
+            asked = self._read(body)
+        else:
+            asked = await asyncio.to_thread(self._read, body)
         answer = Answer(asked, self.model, self._started(), self.tokenizer)
+        self._answers.add(answer)
         gone = asyncio.ensure_future(_disconnected(request))
         gone.add_done_callback(answer.leave)
         if asked.stream:
@@ -152,6 +169,19 @@ class Endpoint:
         finally:
             gone.cancel()
             answer.abandon()
+
+    def _read(self, body: bytes) -> Completion:
+        """A body, checked."""
+        try:
+            said = read_json(body)
+        except JsonRefusal as error:
+            raise ApiError(400, str(error)) from None
+        return read_completion(said, self.model, self.tokenizer, self.engine.memory.longest)
+
+    def end_streams(self) -> None:
+        """Whoever still waits hears that the server ends; its requests leave the engine."""
+        for answer in list(self._answers):
+            answer.end("the server is shutting down")
 
 
 async def _disconnected(request: Any) -> None:
@@ -172,14 +202,16 @@ async def _streamed(answer: Answer, gone: asyncio.Future[None]) -> AsyncIterator
 
 def serve_http(
     engine: LLMEngine,
-    host: str = "127.0.0.1",
+    host: str = LOOPBACK,
     port: int = 8000,
     *,
     model_name: str | None = None,
+    where: Listening | None = None,
+    limits: Limits | None = None,
     ready: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve until interrupted.
+    """Serve until told to end: SIGTERM, Ctrl-C, or `stop`. What is under way then is finished, within a grace.
 
     Parameters
     ----------
@@ -189,6 +221,10 @@ def serve_http(
         Where to listen; port 0 takes any free one.
     model_name : str, optional
         What clients call the model.
+    where : Listening, optional
+        Instead of `host` and `port`, with a token or TLS.
+    limits : Limits, optional
+        Time-outs and bounds; a body is bounded by what the model can take, too.
     ready : callable, optional
         Called with the URL when the socket listens.
     stop : threading.Event, optional
@@ -197,37 +233,23 @@ def serve_http(
     Raises
     ------
     InputError
-        If FastAPI or uvicorn are missing, the address cannot be bound, or the vocabulary is too small for bytes.
+        If FastAPI or uvicorn are missing, the address cannot be bound or is wider than loopback without a token, or
+        the vocabulary is too small for bytes.
     RunError
         If the engine failed while it served.
     """
+    where = where or Listening(host, port)
     endpoint = Endpoint(engine, model_name)
-    import uvicorn
+    bounds = limits or Limits()
+    bounds = replace(bounds, body_bytes=min(bounds.body_bytes, body_limit(engine.memory.longest)))
 
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise InputError(f"cannot listen on {host}:{port}: {error}; choose another --port") from None
-    config = uvicorn.Config(
-        endpoint.app(), log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on",
-        log_config=None,  # uvicorn's own would replace the handlers of the whole process
+    def listens(server: WebServer) -> None:
+        if ready is not None:
+            ready(server.url)
+
+    serve_app(
+        endpoint.app(), where, bounds, ready=listens, stop=stop, lifespan=True, open_paths=OPEN_PATHS,
+        error=lambda status, message: ApiError(status, message).body(), on_end=endpoint.end_streams,
     )  # fmt: skip
-    server = uvicorn.Server(config)
-    if stop is not None:
-        threading.Thread(target=_stop_when, args=(stop, server), daemon=True).start()
-    if ready is not None:
-        shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{listener.getsockname()[1]}")
-    server.run(sockets=[listener])
     if endpoint.thread is not None and endpoint.thread.failure is not None:
         raise RunError(f"serve: the engine stopped: {endpoint.thread.failure}")
-
-
-def _stop_when(stop: threading.Event, server: Any) -> None:
-    stop.wait()
-    server.should_exit = True

@@ -32,8 +32,14 @@ class ByteTokenizer:
         self.vocab = vocab
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text."""
-        return list(text.encode("utf-8", errors="surrogatepass"))
+        """Token ids of a text.
+
+        Raises
+        ------
+        UnicodeEncodeError
+            If it holds half of a surrogate pair.
+        """
+        return list(text.encode("utf-8"))
 
     def decode(self, token: int) -> str:
         """One character for a token; none for the end."""
