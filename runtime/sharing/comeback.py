@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import RunError
+from ...errors import InputError, RunError
 from .arbiter import Arbiter
+from .checks import check_app, check_state
 from .messages import State
 from .roster import Lost
 
@@ -25,23 +26,23 @@ async def resume(arbiter: Arbiter, lines: Sequence[dict[str, Any]]) -> None:
 
     Raises
     ------
+    InputError
+        If a line cannot follow those before it.
     RunError
         If the policy now decides otherwise than it did, or the machine's clock began anew.
     """
     ledger, agents = arbiter.ledger, arbiter.agents
     said: dict[int, State] = {}
-    for line in lines:
-        ledger.redo(line)
-        if line["op"] == "begin":
-            arbiter.epoch = float(line["epoch"])
-        elif line["op"] == "said":
-            said[line["app"]] = State.model_validate(line["state"])
-        elif line["op"] == "update":
-            agents[line["app"]].last = State.model_validate(line["state"])
-        elif line["op"] == "lost":
-            arbiter.lost.append(Lost(line["app"], line["at_s"], line["why"]))
-        elif line["op"] == "switch":
-            arbiter.machines.remove(next(m for m in arbiter.machines if m[1:] == (line["machine"], line["up"])))
+    for number, line in enumerate(lines, start=1):
+        try:
+            _again(arbiter, line, said)
+        except RunError:
+            raise
+        except Exception as error:  # each line is as an arbiter wrote it, but no arbiter would after those before it
+            raise InputError(
+                f"{arbiter.journal.path or 'journal'}:{number}: {line['op']!r} cannot be done again on the books that "
+                f"the lines before it make ({type(error).__name__}: {error}); another run or version wrote it"
+            ) from error
     if arbiter.now_s() + SLACK_S * arbiter.options.time_scale < ledger.now_s:
         raise RunError(
             f"run_sharing: the journal has come to {ledger.now_s:.6g} s, this machine's clock only to "
@@ -72,6 +73,31 @@ async def resume(arbiter: Arbiter, lines: Sequence[dict[str, Any]]) -> None:
             excess[app] = has - book.gpus
     await arbiter.change(excess, excess, hold=True)
     await arbiter.round(forced=True)
+
+
+def _again(arbiter: Arbiter, line: dict[str, Any], said: dict[int, State]) -> None:
+    """Do again what a line says; `said` is what agents said by themselves."""
+    op = line["op"]
+    if op in ("said", "arrive", "update"):
+        state = State.model_validate(line["state"])
+        check_state(arbiter.world, line["app"], state)
+        if op == "arrive" and (line["app"] in arbiter.ledger.active or line["app"] in arbiter.ledger.records):
+            raise InputError(f"app {line['app']} has arrived before")
+        if op == "said":
+            said[line["app"]] = state
+        elif op == "update":
+            arbiter.agents[line["app"]].last = state
+    elif op == "hello":
+        check_app(arbiter.world, line["app"])
+    elif op == "take" and not all(0 <= g < arbiter.world.cluster.n_gpus for g in line["gpus"]):
+        raise InputError(f"there are {arbiter.world.cluster.n_gpus} GPUs (got {line['gpus']})")
+    arbiter.ledger.redo(line)
+    if op == "begin":
+        arbiter.epoch = float(line["epoch"])
+    elif op == "lost":
+        arbiter.lost.append(Lost(line["app"], line["at_s"], line["why"]))
+    elif op == "switch":
+        arbiter.machines.remove(next(m for m in arbiter.machines if m[1:] == (line["machine"], line["up"])))
 
 
 async def _back(arbiter: Arbiter, app: int) -> None:

@@ -13,6 +13,7 @@ from ...simulator.sharing.result import SharingResult
 from ...simulator.sharing.world import SharingWorld
 from ..assignment import usable_cores
 from .arbiter import Arbiter
+from .checks import check_app
 from .comeback import resume
 from .messages import Hello
 from .options import RunOptions
@@ -81,6 +82,7 @@ async def conduct(
             if not begun:
                 for line in lines:
                     if line["op"] == "hello":
+                        check_app(arbiter.world, line["app"])
                         arbiter.roster.hello(line["app"], Hello.model_validate(line["hello"]))
                 async with asyncio.timeout(ready_s):
                     await arbiter.ready()

@@ -2,87 +2,135 @@
 
 Books and policies know no clock and draw nothing: done again, the same lines make the same books, and give the policy
 back what it remembered. Lines are handed to the operating system one by one: they outlive the process, not a power cut.
+`journal_lines` says how a line looks, and how damage is found.
 """
 
 from __future__ import annotations
 
-import json
+import fcntl
+import os
+import secrets
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ...errors import InputError, RunError
 from ...simulator.sharing.policy import Policy
 from ...simulator.sharing.world import SharingWorld
+from .journal_lines import FORMAT, Line, Lines, Place, line_of, parse
 from .ledger import Decision, Ledger
 from .messages import State
 
 __all__ = ["Journal", "KeptLedger", "read_journal"]
 
-Line = dict[str, Any]
-
 
 class Journal:
-    """A file of JSON lines that grows; without a path, nothing is kept.
+    """A file of lines that grows; without a path, nothing is kept.
+
+    One that is there already is gone on with: its lines are checked first. While it is open, no other process may
+    write it.
 
     Parameters
     ----------
     path : Path, optional
         Where.
 
+    Attributes
+    ----------
+    lines : tuple of dict
+        What stood in it before.
+
     Raises
     ------
     InputError
-        If nothing can be written there.
+        If nothing can be written there, another arbiter writes it, or a line of it is damaged.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._file: TextIO | None = None
-        if path is not None:
-            try:
-                self._file = path.open("a", encoding="utf-8")
-            except OSError as error:
-                raise InputError(f"{path}: cannot be written: {error.strerror}; give another path") from None
+        self.path, self.lines, self._end, self._broken = path, tuple[Line, ...](), Place(), ""
+        self._file: int | None = None
+        if path is None:
+            return
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: cannot be written: it is no file; give another path")
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise InputError(f"{path}: another arbiter writes this journal; end that one first") from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}; give another path") from None
+        try:
+            if path.stat().st_size:
+                held = _read(path)
+                _take_off(self._file, path, held)
+                self.lines, self._end = held.lines, held.end
+        except BaseException:
+            self.close()
+            raise
 
     def note(self, op: str, **what: Any) -> None:
-        """Add a line."""
-        if self._file is not None:
-            self._file.write(json.dumps({"op": op, **what}) + "\n")
-            self._file.flush()
+        """Add a line.
+
+        Raises
+        ------
+        RunError
+            If it cannot be written: what is not written down must not be done.
+        """
+        if self._broken:
+            raise RunError(self._broken)
+        if self._file is None:
+            return
+        named = {"format": FORMAT, "run": secrets.token_hex(8)} if op == "task" else {}
+        said = {"op": op, **named, **what}
+        text, self._end = line_of(said, self._end)
+        try:
+            while text:  # a signal, or a disk that is nearly full, may cut a write short
+                text = text[os.write(self._file, text) :]
+        except OSError as error:
+            self._broken = f"{self.path}: the journal cannot be written: {error.strerror}; the run ends"
+            raise RunError(self._broken) from None
 
     def close(self) -> None:
         """Nothing more will be noted."""
         if self._file is not None:
-            self._file.close()
+            os.close(self._file)
             self._file = None
 
 
 def read_journal(path: Path) -> list[Line]:
-    """The lines of a journal. One that was cut short by its writer's death is taken off the file.
+    """The lines of a journal. One that was cut short by its writer's death is taken off the file, and that is said.
 
     Raises
     ------
     InputError
-        If it cannot be read, or is no journal.
+        If it cannot be read, is no journal, or a line of it is damaged.
     """
+    held = _read(path)
+    if held.torn:
+        Journal(path).close()
+    return list(held.lines)
+
+
+def _read(path: Path) -> Lines:
     try:
-        data = path.read_bytes()
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: cannot be read: it is no file; give the --journal of an arbiter")
+        return parse(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; give the --journal of an arbiter") from None
-    whole = data.rfind(b"\n") + 1
-    lines: list[Line] = []
-    for number, text in enumerate(data[:whole].splitlines(), start=1):
-        try:
-            line = json.loads(text)
-            lines.append({"op": str(line["op"]), **line})
-        except (ValueError, TypeError, KeyError):
-            raise InputError(f"{path}: line {number}: no line of a journal; give the --journal of an arbiter") from None
-    if not lines or lines[0]["op"] != "task":
-        raise InputError(f"{path}: no journal: it does not begin with a task; give the --journal of an arbiter")
-    if whole < len(data):
-        with path.open("r+b") as file:
-            file.truncate(whole)
-    return lines
+
+
+def _take_off(file: int, path: Path, held: Lines) -> None:
+    """Take a line that was cut short off a journal: what it would have said was never acted upon."""
+    if held.torn:
+        os.ftruncate(file, held.size)
+        print(
+            f"{path}:{held.end.number + 1}: cut short when its arbiter ended; taken off, the line before it counts",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
 
 
 class KeptLedger(Ledger):

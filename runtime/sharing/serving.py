@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from .arbiter import Arbiter
 from .choice import PolicyChoice
 from .conduct import conduct, forget, rehearse, result_of, time_limit
 from .documents import from_document, to_document
-from .journal import Journal, read_journal
+from .journal import Journal
 from .options import RunOptions, check_slots
 from .result import RealSharing
 from .service import check_installed, listen
@@ -114,13 +115,23 @@ def _serve(task: Task | None, port: int, path: Path | None, handed: Handed | Non
     if handed is not None:
         die_with_parent(handed.lifeline, handed.parent)
     check_installed()
-    lines: list[dict[str, Any]] = []
+    if task is None and path is None:
+        raise InputError("serve: expected a world, or the --journal of an arbiter to go on with")
+    if task is None and path is not None and not path.exists():
+        raise InputError(f"{path}: cannot be read: No such file or directory; give the --journal of an arbiter")
+    if task is not None and path is not None and path.exists() and path.stat().st_size:
+        raise InputError(f"{path}: another run's journal stands there; --resume goes on with it, or take it away")
+    with closing(Journal(path)) as journal:
+        return _conduct(task, port, journal, handed)
+
+
+def _conduct(task: Task | None, port: int, journal: Journal, handed: Handed | None) -> RealSharing:
+    lines = journal.lines
     if task is None:
-        if path is None:
-            raise InputError("serve: expected a world, or the --journal of an arbiter to go on with")
-        lines = read_journal(path)
+        if not lines:
+            raise InputError(f"{journal.path}:1: no journal: it is empty; give the --journal of an arbiter")
         first = lines[0]
-        task = from_document(Task, first.get("task"), f"{path}: line 1: task")
+        task = from_document(Task, first.get("task"), f"{journal.path}:1: task")
         port, limit_s = port or int(first["port"]), float(first["limit_s"])
         policy = task.policy.make()
         if any(line["op"] == "begin" for line in lines):
@@ -128,14 +139,11 @@ def _serve(task: Task | None, port: int, path: Path | None, handed: Handed | Non
         else:
             rehearse(task.world, policy)
     else:
-        if path is not None and path.exists() and path.stat().st_size:
-            raise InputError(f"{path}: another run's journal stands there; --resume goes on with it, or take it away")
         check_slots(task.world, task.options)
         policy = task.policy.make()
         limit_s = time_limit(rehearse(task.world, policy), task.options)
     listener = listen(port) if handed is None else socket.socket(fileno=handed.listener)
     port = listener.getsockname()[1]
-    journal = Journal(path)
     if not lines:
         journal.note("task", task=to_document(task), limit_s=limit_s, port=port)
     arbiter = Arbiter(task.world, policy, task.options, journal=journal)
