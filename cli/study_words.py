@@ -27,7 +27,7 @@ MAX_ROWS = 40
 LINE = 118
 TITLE = ("find", "field", "target", "metric", "at_most", "at_least", "given")
 """Fields of a question that its title says."""
-DULL = ("requests", "rejected", "evaluations", "p50_latency", "devices")
+DULL = ("n_requests", "rejected", "evaluations", "p50_latency", "n_devices", "fair_share")
 """Metrics that stay in the files: nobody reads them first."""
 
 

@@ -25,6 +25,7 @@ from .progress import OnProgress, Progress
 from .storage.store import Row, Store
 from .storage.store_file import MEND, Identity, discard, missing
 from .study import Study
+from .worlds.names import check_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -300,8 +301,9 @@ class Session:
         Raises
         ------
         InputError
-            If it is there already.
+            If it is there already, or has a metric with the name of a field or column.
         """
+        check_metrics(self.study.world, outcome.metrics)
         self._put(point, outcome, self._said(point))
 
     def _put(self, point: Point, outcome: Outcome, said: _Said) -> None:
@@ -329,7 +331,8 @@ class Session:
             raise InputError(
                 f"point {point.index}: {error.args[0]!r} was not loaded; a study loads what its base and axes name"
             ) from None
-        return _Said(_digest([world.name, case.identity(), read, __version__]), read)
+        metrics = sorted(getattr(world, "metrics", ()))
+        return _Said(_digest([world.name, case.identity(), read, metrics, __version__]), read)
 
     def _check_read(self) -> None:
         """Refuse a store whose rows read other files than there are now.

@@ -16,6 +16,7 @@ from ..errors import InputError
 from .design.fields import paths
 from .grouping import Floats, Groups, group, missing, plain
 from .point import Point
+from .worlds.names import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,15 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["best", "differences", "field_columns", "metric_columns", "summarise"]
 
-FIXED = ("planner", "replication", "status", "notes", "decision", "error")
-"""Columns of a frame that are neither fields that vary nor metrics."""
-
 
 def field_columns(frame: pd.DataFrame, study: Study) -> list[str]:
     """Columns that hold the fields that vary: the axes', in order, and those of questions."""
     table: Any = frame  # pandas says little of its types
     known = {*paths(study.world.case), *(a.path for a in study.axes)}
-    found = [str(c) for c in table.columns if c not in FIXED and (c in known or "." in str(c))]
+    found = [str(c) for c in table.columns if c not in COLUMNS and (c in known or "." in str(c))]
     axes = [a.path for a in study.axes if a.path in found]
     return [*axes, *(c for c in found if c not in axes)]
 
@@ -41,7 +39,7 @@ def metric_columns(frame: pd.DataFrame, study: Study) -> list[str]:
     """Columns that hold metrics: numbers, and no fields that vary."""
     table: Any = frame  # pandas says little of its types
     fields = field_columns(table, study)
-    return [str(c) for c in table.columns if c not in FIXED and c not in fields and table[c].dtype.kind in "fiub"]
+    return [str(c) for c in table.columns if c not in COLUMNS and c not in fields and table[c].dtype.kind in "fiub"]
 
 
 def summarise(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
@@ -162,8 +160,8 @@ def best(frame: pd.DataFrame, study: Study, metric: str | None = None) -> Point 
     without = groups.count(~fine) / groups.count(np.ones(len(table), dtype=bool))
     means, _, _ = groups.intervals(np.where(fine, _figures(table, metric), np.nan), study.confidence)
     size = np.zeros(len(means))
-    if "devices" in metric_columns(table, study):
-        size, _, _ = groups.intervals(np.where(fine, _figures(table, "devices"), np.nan), study.confidence)
+    if "n_devices" in metric_columns(table, study):
+        size, _, _ = groups.intervals(np.where(fine, _figures(table, "n_devices"), np.nan), study.confidence)
     known = np.flatnonzero(np.isfinite(means)).tolist()
     if not known:
         return None

@@ -16,6 +16,7 @@ from ...errors import InputError, MeshwrightError
 from ..outcome import Outcome
 from ..point import Point
 from ..study import Study
+from ..worlds.names import check_declared
 
 __all__ = ["Cargo", "Done", "Shared", "evaluate", "evaluate_points", "hold"]
 
@@ -131,7 +132,10 @@ def evaluate_some(shared: Shared, points: Sequence[Point], budget_s: float) -> D
 def evaluate(shared: Shared, point: Point) -> Outcome:
     """Evaluate a point: an error in it is an outcome, so that one bad point does not end a study."""
     try:
-        return shared.study.world.evaluate(shared.study.case(point), shared.data)
+        world = shared.study.world
+        outcome = world.evaluate(shared.study.case(point), shared.data)
+        check_declared(world, outcome.metrics)
+        return outcome
     except MeshwrightError as error:
         return Outcome("failed", error=" ".join(str(error).split()) or type(error).__name__)
     except (Exception, SystemExit) as error:  # a planner of the user's may raise anything

@@ -62,7 +62,8 @@ class Results:
     def names(self) -> dict[str, str]:
         """Path -> how figures and tables call it."""
         known = [p for p in dict.fromkeys([*self.paths, *(a.path for a in self.study.axes)]) if not internal(p)]
-        short = {path: name.replace("_", " ") for path, name in short_names(known).items()}
+        shortest = short_names(known)  # an option of a planner may have a metric's name
+        short = {p: (p if name in self.metrics else name).replace("_", " ") for p, name in shortest.items()}
         return {path: path for path in self.paths} | short | {"planner": "planner"}
 
     @cached_property

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .world import WORLDS, Case, Panel, World, world
+from .world import CIRCUMSTANCE, WORLDS, Case, Circumstance, Panel, World, world
 
-__all__ = ["WORLDS", "Case", "Panel", "World", "world"]
+__all__ = ["CIRCUMSTANCE", "WORLDS", "Case", "Circumstance", "Panel", "World", "world"]

@@ -16,7 +16,30 @@ from .llm_data import LLMData, load_data
 from .llm_solve import LLMSolved, limits, solve
 from .world import Panel
 
-__all__ = ["WORLD", "LLMWorld"]
+__all__ = ["METRICS", "WORLD", "LLMWorld"]
+
+_LATENCIES = {
+    "ttft": "time to first token, seconds",
+    "tpot": "time per further token, seconds",
+    "e2e": "time from arrival to the last token, seconds",
+}
+METRICS = {
+    "attainment": "share of the requests that finished within both limits",
+    "goodput": "these requests per second of the time over which requests arrived",
+    "throughput": "generated tokens per second",
+    "request_throughput": "finished requests per second",
+    "normalized_latency": "mean over requests of latency / output tokens, seconds per token",
+    "mean_batch": "requests that run at once, averaged over time",
+    "kv_use": "share of the KV slots in use, averaged over iterations",
+    "preemptions": "how often a request lost its memory",
+    "prefix_hit_rate": "share of the prompt tokens that the prefix cache held",
+    "n_requests": "requests that are counted",
+    "n_devices": "devices that the plan uses",
+    **{f"{name}_p{p}": f"{p}th percentile of the {said}" for name, said in _LATENCIES.items() for p in (50, 90, 99)},
+    "cost_per_hour": "price of the devices in use per hour",
+    "evaluations": "simulations that the planner made",
+}
+"""What a study knows of a case."""
 
 
 class LLMWorld:
@@ -24,6 +47,7 @@ class LLMWorld:
 
     name = "llm"
     case = LLMCase
+    metrics = METRICS
 
     def share(self, cases: Sequence[LLMCase], folder: Path) -> LLMData:
         """Load decoders, kernel tables, lengths and traces that the cases name."""
@@ -71,8 +95,8 @@ def measures(solved: LLMSolved) -> tuple[dict[str, float], tuple[str, ...]]:
         "kv_use": held / result.iterations.capacity_tokens if result.iterations.capacity_tokens else math.nan,
         "preemptions": float(result.preemptions.sum()),
         "prefix_hit_rate": result.prefix_hit_rate,
-        "requests": float(len(result) if result.counted is None else result.counted.sum()),
-        "devices": float(len(solved.plan.used_devices)),
+        "n_requests": float(len(result) if result.counted is None else result.counted.sum()),
+        "n_devices": float(len(solved.plan.used_devices)),
     }
     notes: list[str] = []
     for name in ("ttft", "tpot", "e2e"):
@@ -84,7 +108,7 @@ def measures(solved: LLMSolved) -> tuple[dict[str, float], tuple[str, ...]]:
             notes.append(f"{name}_p99 refused: {last.why}")
     price = cluster.spec.price_per_hour if case.cluster.price_per_hour is None else case.cluster.price_per_hour
     if price > 0:
-        values["cost_per_hour"] = price * values["devices"]
+        values["cost_per_hour"] = price * values["n_devices"]
     if case.planner.name == "vllm":
         values["evaluations"] = float(solved.evaluations)
     return {name: value for name, value in values.items() if math.isfinite(value)}, tuple(notes)

@@ -11,7 +11,7 @@ from .serving_case import ServingCase
 from .serving_check import check_case
 from .serving_data import ServingData
 from .serving_load import load_data
-from .serving_measures import decision, measures
+from .serving_measures import METRICS, decision, measures
 from .serving_solve import Solved, solve
 from .world import Panel
 
@@ -23,6 +23,7 @@ class ServingWorld:
 
     name = "serving"
     case = ServingCase
+    metrics = METRICS
 
     def share(self, cases: Sequence[ServingCase], folder: Path) -> ServingData:
         """Load profiles, traces, plans and planners that the cases name."""

@@ -14,14 +14,33 @@ from ...simulator.serving import SimulationResult
 from ...simulator.serving.replay import stage_work
 from .serving_solve import Solved
 
-__all__ = ["decision", "demand", "device_utilization", "measures"]
+__all__ = ["METRICS", "decision", "demand", "device_utilization", "measures"]
+
+METRICS = {
+    "attainment": "share of all requests, rejected ones included, that finished within their SLO",
+    "goodput": "attained requests per second of the time over which requests arrived",
+    "mean_latency": "mean latency of served requests, seconds",
+    "p50_latency": "median of it, seconds",
+    "p99_latency": "99th percentile of it, seconds; from 10,000 served requests on",
+    "utilization": "busy share of the whole cluster from time 0 to the last finish",
+    "offered_load": "work that the busiest stage of any group accepted, over the time in which it arrived",
+    "demand": "share of the cluster's device-seconds that all requests would take",
+    "n_requests": "requests that are counted: without a warm-up, all",
+    "rejected": "requests of them that were rejected",
+    "n_devices": "devices of the cluster",
+    "cost_per_hour": "price of the cluster per hour",
+    "upper_bound": "bound on the attainment of any placement on this cluster and traffic",
+    "gap": "what is missing to it",
+    "evaluations": "simulations that the planner made",
+}
+"""What a study knows of a case."""
 
 
 def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     """Metrics of a solved case by name, finite ones only, and notes.
 
     attainment, goodput (per second), mean_latency, p50_latency, p99_latency (seconds, of served requests; p99 only from
-    10,000 of them on), requests and rejected leave out both ends where the case has a warm-up. utilization is of the
+    10,000 of them on), n_requests and rejected leave out both ends where the case has a warm-up. utilization is of the
     whole cluster from time 0 to the last finish. offered_load is that of the busiest stage of any group, for requests
     that were admitted; demand is the share of the cluster's device-seconds that all requests would take. upper_bound
     is on the attainment of any placement on this cluster and traffic, gap what is missing to it; they are left out
@@ -40,9 +59,9 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
         "utilization": device_utilization(result, cluster.n_devices),
         "offered_load": float(result.offered_load().max()),
         "demand": demand(solved),
-        "requests": float(counted.sum()),
+        "n_requests": float(counted.sum()),
         "rejected": float((result.rejected & counted).sum()),
-        "devices": float(cluster.n_devices),
+        "n_devices": float(cluster.n_devices),
     }
     if cluster.spec.price_per_hour > 0 or case.cluster.price_per_hour is not None:
         values["cost_per_hour"] = cluster.spec.price_per_hour * cluster.n_devices

@@ -17,7 +17,7 @@ from ..outcome import Outcome
 from .sharing_build import apps_of, complaints, in_file_words, policy_of, world_of
 from .sharing_case import SharingCase, SharingWorkloadCase
 from .sharing_logs import log_files, read_log, travelling
-from .sharing_measures import measures
+from .sharing_measures import METRICS, study_measures
 from .world import Panel
 
 __all__ = ["WORLD", "SharingData", "SharingStudyWorld"]
@@ -51,6 +51,7 @@ class SharingStudyWorld:
 
     name = "sharing"
     case = SharingCase
+    metrics = METRICS
 
     def share(self, cases: Sequence[SharingCase], folder: Path) -> SharingData:
         """Check every case, and read the traces that they name."""
@@ -78,11 +79,9 @@ class SharingStudyWorld:
         """Simulate. `attainment` is the share of apps with ρ ≤ 1, `fair_share`: what questions ask for."""
         world = world_of(case, shared.apps(case))
         try:
-            found = measures(simulate(world, policy_of(case)))
+            found = study_measures(simulate(world, policy_of(case)))
         except InputError as error:
             raise in_file_words(error) from None
-        found["attainment"] = found["fair_share"]
-        found["devices"] = float(world.cluster.n_gpus)
         notes = () if found["completed"] else ("no app was completed: nothing is known of ρ",)
         known = {name: value for name, value in found.items() if math.isfinite(value)}
         return Outcome(metrics=known, notes=notes, decision=f"{policy_of(case).name} on {world.cluster}")
@@ -95,7 +94,7 @@ class SharingStudyWorld:
         lines = [f"{world.cluster}; {len(world.apps)} apps under {result.policy}", "", "the largest ρ:"]
         lines += [f"{-rho:8.3f}  {name}" for rho, name in worst]
         body = f"<pre>{escape(chr(10).join(lines))}</pre>"
-        return (Panel("Apps", "The base case, and whom sharing served worst.", "html", body),)
+        return (Panel("Apps", "The cluster, and whom sharing served worst.", "html", body),)
 
 
 def _read(case: SharingWorkloadCase | None, data: SharingData) -> None:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 from ...errors import InputError
 from ..outcome import Outcome
+from .names import check_names
 
-__all__ = ["WORLDS", "Case", "Panel", "World", "world"]
+__all__ = ["CIRCUMSTANCE", "WORLDS", "Case", "Circumstance", "Panel", "World", "world"]
 
 
 class Case(BaseModel):
@@ -29,6 +30,18 @@ class Case(BaseModel):
     def identity(self) -> dict[str, Any]:
         """Plain data that tells this case from any other; the order of keys has no meaning in it."""
         return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstance:
+    """Marks a field, or a whole section, that we meet and do not choose: traffic, deadlines, prices, failures.
+
+    ``workload: Annotated[Workload, CIRCUMSTANCE]``. What is not marked is a decision: devices, planner, batching.
+    Decisions are compared under the same circumstances.
+    """
+
+
+CIRCUMSTANCE = Circumstance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +77,16 @@ class World(Protocol):
     case : type
         A `Case` whose fields are all that a point can say. Every path through it is an axis. It has a field `planner`
         with a `name`, and questions look for `cluster.devices`, `cluster.device`, `cluster.price_per_hour` and for
-        `workload.rate_scale`, `workload.cv_scale`, `workload.slo` and `workload.slo_scale` where they apply.
+        `workload.rate_scale`, `workload.cv_scale`, `workload.slo` and `workload.slo_scale` where they apply. A field
+        that says what the world does to us, and not what we decide, is marked `CIRCUMSTANCE`.
+    metrics : mapping of str to str
+        Every metric that `evaluate` can give -> what it says, with its unit. No metric has the name of a field, nor of
+        a field's last word, nor of a column of a study's tables (`names.check_names`).
     """
 
     name: str
     case: type[Case]
+    metrics: Mapping[str, str]
 
     def share(self, cases: Sequence[Case], folder: Path) -> Any:
         """Load and check what the points of a study share: profiles, traces, plans, planners.
@@ -116,13 +134,15 @@ WORLDS = {"serving": ".serving", "llm": ".llm", "sharing": ".sharing"}
 
 
 def world(name: str) -> World:
-    """The world of that name.
+    """The world of that name, whose names of metrics and fields are checked.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is none, or its metrics and fields have the same names.
     """
     if name not in WORLDS:
         raise InputError(f"world: unknown world {name!r}; expected one of {', '.join(WORLDS)}")
-    return cast(World, importlib.import_module(WORLDS[name], __package__).WORLD)
+    found = cast(World, importlib.import_module(WORLDS[name], __package__).WORLD)
+    check_names(found)
+    return found

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from finished_study import check_finished
 from meshwright import studies
 from meshwright.cli import run
 from meshwright.cli.study_examples import EXAMPLES
@@ -35,61 +36,68 @@ def test_every_example_is_printed_as_it_is_and_none_is_forgotten(capsys: pytest.
     assert capsys.readouterr().out.startswith("# How many devices")
 
 
-@pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in ("headroom", "llm", "sharing")])
-def test_examples_load_at_full_length(name: str) -> None:
-    study = studies.load(FOLDER / EXAMPLES[name])
-    assert study.replications == 5
-    assert list(study.planners) == ["alpaserve", "selective-replication"]
+CUTS = {
+    "capacity": {"duration: 600": "duration: 60", "replications: 5": "replications: 2"},
+    "sweep": {"duration: 600": "duration: 60", "replications: 5": "replications: 2"},
+    "breaks": {"duration: 600": "duration: 60", "replications: 5": "replications: 2"},
+    "headroom": {"replications: 5": "replications: 2"},
+    "llm": {"requests: 2000": "requests: 200", "replications: 3": "replications: 2", "high: 8": "high: 2"},
+    "sharing": {"apps: 24": "apps: 3", "scale: 0.04": "scale: 0.01", "replications: 5": "replications: 2"},
+}
+"""What is made smaller in each example, so that it takes seconds: less traffic, fewer draws."""
+
+SAYS = {
+    "capacity": ["alpaserve needs", "selective-replication needs"],
+    "sweep": ["utilization (%)"],
+    "breaks": ["breaks first"],
+    "headroom": ["running plan bears", "the rate of today", "the CV of today", "the SLO of today"],
+    "llm": ["fixed needs", "vllm needs"],
+    "sharing": ["attainment (%)", "max rho"],
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [("sweep", "utilization (%)"), ("capacity", "needs"), ("breaks", "breaks first")],
-)  # fmt: skip
-def test_examples_run(name: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = EXAMPLES[name]
-    assert run(["study", file, "--workers", "1", "--no-report"]) == 0
-    out = capsys.readouterr().out
-    assert said in out
-    assert all(f"{planner} " in out for planner in ("alpaserve", "selective-replication"))
-
-
-def test_the_llm_example_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (FOLDER / EXAMPLES["llm"]).read_text(encoding="utf-8")
-    for whole, less in (
-        ("requests: 2000", "requests: 200"),
-        ("replications: 3", "replications: 2"),
-        ("high: 8", "high: 2"),
-    ):
+def made_smaller(name: str) -> str:
+    """The text of an example, cut; every cut must be there to be made."""
+    text = (FOLDER / EXAMPLES[name]).read_text(encoding="utf-8")
+    for whole, less in CUTS[name].items():
         assert whole in text
         text = text.replace(whole, less)
-    (tmp_path / "llm.yaml").write_text(text, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    assert run(["study", "llm.yaml", "--workers", "1", "--no-report"]) == 0
-    out = capsys.readouterr().out
-    assert "fixed needs" in out
-    assert "vllm needs" in out
+    return text
 
 
-def test_the_headroom_example_runs_on_what_its_first_lines_make(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def make_headroom_files(text: str) -> None:
+    """Run the two commands that the example's first lines print, on shorter traffic."""
     names = ",".join(f"bert-1.3b-{i}" for i in range(12))
-    text = (folder / "headroom.yaml").read_text(encoding="utf-8")
     made = "trace generate requests.csv --process maf1-like --rate 18 --duration 1800"
     planned = "plan --devices 10 --models bert-1.3b=12 --trace requests.csv --slo-scale 5 --out plan.json"
     assert made in text
     assert planned in text
     assert run([*made.replace("1800", "120").split(), "--models", names]) == 0
     assert run(planned.split()) == 0
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_load_at_full_length(name: str) -> None:
+    study = studies.load(FOLDER / EXAMPLES[name])
+    assert study.replications >= 3
+    assert len(study.planners) >= (1 if name == "headroom" else 2)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_is_finished(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = made_smaller(name)
+    if name == "headroom":
+        make_headroom_files(text)
+    file = EXAMPLES[name]
+    Path(file).write_text(text, encoding="utf-8")
     capsys.readouterr()
-    assert run(["study", "headroom.yaml", "--workers", "1", "--no-report"]) == 0
-    out = capsys.readouterr().out
-    for what in ("the rate of today", "the CV of today", "the SLO of today"):
-        assert "running plan bears" in out
-        assert what in out
+    assert run(["study", file, "--workers", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert all(said in printed for said in SAYS[name]), printed
+    check_finished(studies.load(file), tmp_path / f"{Path(file).stem}-out", printed)
 
 
 @pytest.mark.parametrize(("script", "said"), [("ask_tell.py", "cheapest: "), ("study_in_python.py", "mean attainment")])

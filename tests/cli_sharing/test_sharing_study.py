@@ -30,7 +30,7 @@ def test_metrics_are_those_known_by_hand(tmp_path: Path) -> None:
     assert found.status == "ok"
     assert found.metrics["max_rho"] == pytest.approx(4 / 3)  # see test_share_cli
     assert found.metrics["attainment"] == found.metrics["fair_share"] == 0.5
-    assert (found.metrics["devices"], found.metrics["completed"]) == (2, 2)
+    assert (found.metrics["n_devices"], found.metrics["completed"]) == (2, 2)
     assert found.decision.startswith("fifo on 2 GPUs")
     (panel,) = WORLD.panels(case, shared)
     assert "1.333  b" in panel.body
@@ -43,7 +43,7 @@ def test_placement_and_seed_reach_the_policy(tmp_path: Path) -> None:
     found = []
     for changed in ({}, {"placement": "blind"}, {"placement": "blind"}, {"placement": "blind", "seed": 1}):
         case = _case(**machines, apps=apps, **changed)
-        found.append(WORLD.evaluate(case, WORLD.share([case], tmp_path)).metrics["placement"])
+        found.append(WORLD.evaluate(case, WORLD.share([case], tmp_path)).metrics["placement_score"])
     assert found[0] == 1  # the nearest two are a machine's
     assert found[1] == found[2] < 1
     assert found[3] < 1

@@ -41,6 +41,7 @@ class TinyWorld:
 
     name = "tiny"
     case = TinyCase
+    metrics = {"attainment": "1 / (1 + x)", "cost": "x and the seed"}
 
     def share(self, cases: Sequence[TinyCase], folder: Path) -> Data:
         file = folder / "data.txt"
