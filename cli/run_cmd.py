@@ -47,10 +47,28 @@ def run(
         bool,
         typer.Option("--serve", rich_help_panel=LLM, help="Serve an OpenAI-compatible endpoint instead of a workload."),
     ] = False,
-    host: Annotated[str, typer.Option(rich_help_panel=LLM, help="With --serve: address to listen at.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(rich_help_panel=LLM, help="With --serve: address to listen at; a wider one needs a token.")
+    ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(rich_help_panel=LLM, help="With --serve: port; 0 takes a free one.", min=0, max=65535)
     ] = 8000,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=LLM, help="With --serve: file of the bearer token that requests have to carry."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(rich_help_panel=LLM, help="With --serve: TLS certificate chain, PEM.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(rich_help_panel=LLM, help="With --serve: its private key.")] = None,
+    grace: Annotated[
+        float | None,
+        typer.Option(
+            rich_help_panel=LLM,
+            help="With --serve: seconds that requests get to finish after SIGTERM; default 20.",
+            min=0,
+        ),
+    ] = None,
     policy: Annotated[
         str | None, typer.Option(rich_help_panel=LLM, help="Scheduler: vllm-v1 (default), sarathi or vllm-0.2.")
     ] = None,
@@ -188,14 +206,14 @@ def run(
             LLMRun(
                 llm, plan, deployment, policy, tuple(option or ()), device, dtype, tp, cp, threads, num_blocks,
                 block_size, trace, rate, cv, requests, lengths, scale, concurrency, seed, serve_http, host, port, out,
-                timeline, as_json,
+                timeline, as_json, token_file, tls_cert, tls_key, grace,
             )
         )  # fmt: skip
         return
     only_llm(
         serve=serve_http or None, policy=policy, option=option, dtype=dtype, tp=tp, cp=cp, num_blocks=num_blocks,
         block_size=block_size, requests=requests, lengths=lengths, scale=scale, concurrency=concurrency,
-        deployment=deployment,
+        deployment=deployment, token_file=token_file, tls_cert=tls_cert, tls_key=tls_key, grace=grace,
     )  # fmt: skip
     if plan is None:
         raise InputError("run: expected a plan file, or --llm MODEL (got neither)")

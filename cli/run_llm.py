@@ -15,6 +15,7 @@ from .status import status
 
 if TYPE_CHECKING:
     from ..profiles.llm.decoder import DecoderSpec
+    from ..runtime.listening import Listening
     from ..runtime.llm.engine import LLMEngine
 
 __all__ = ["LLMRun", "is_llm", "only_llm", "run_llm"]
@@ -46,6 +47,10 @@ class LLMRun:
         Files to write.
     as_json : bool
         Print JSON.
+    token_file, tls_cert, tls_key : Path, optional
+        Who may ask the endpoint, and how it is encrypted; see `runtime.listening.Listening`.
+    grace : float, optional
+        What its requests get to finish when it is told to end, seconds.
     """
 
     model: str | None = None
@@ -74,6 +79,10 @@ class LLMRun:
     out: Path | None = None
     timeline: Path | None = None
     as_json: bool = False
+    token_file: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    grace: float | None = None
 
 
 def is_llm(plan: Path | None, model: str | None) -> bool:
@@ -117,6 +126,7 @@ def run_llm(asked: LLMRun) -> None:
         On a wrong option, before anything is built.
     """
     from ..files import check_target
+    from ..runtime.listening import Listening, token_of
 
     for target in (asked.out, asked.timeline):
         if target is not None:
@@ -129,6 +139,12 @@ def run_llm(asked: LLMRun) -> None:
                  if getattr(asked, n) is not None]  # fmt: skip
         if given:
             raise InputError(f"--serve: takes its requests over HTTP; leave --{given[0]} out")
+        where = Listening(asked.host, asked.port, token_of(asked.token_file), asked.tls_cert, asked.tls_key)
+    else:
+        for name in ("token_file", "tls_cert", "tls_key", "grace"):
+            if getattr(asked, name) is not None:
+                raise InputError(f"--{name.replace('_', '-')}: goes with --serve")
+        where = None
     spec, policy, config, engine_fields = _engine_of(asked)
     trace, source = (None, "") if asked.serve else llm_workload(asked, int(config["max_model_len"]))
     from ..runtime.llm.engine import LLMEngine, StepLog
@@ -136,8 +152,8 @@ def run_llm(asked: LLMRun) -> None:
     with status("running") as say:
         say(f"drawing the weights of {spec.name}")
         with LLMEngine(spec, policy, config, **engine_fields) as engine:
-            if trace is None:
-                _serve(engine, asked)
+            if trace is None or where is not None:
+                _serve(engine, where or Listening(), asked.grace)
                 return
             log = StepLog()
             from ..runtime.llm.engine import serve_trace
@@ -245,10 +261,12 @@ def _options(given: tuple[str, ...], kind: Any) -> dict[str, Any]:
     return found
 
 
-def _serve(engine: LLMEngine, asked: LLMRun) -> None:
+def _serve(engine: LLMEngine, where: Listening, grace: float | None) -> None:
     from ..runtime.llm.engine.server import serve_http
+    from ..runtime.web import Limits
 
     def ready(url: str) -> None:
         typer.echo(f"{engine.spec.name} at {url}/v1 ({engine.name}, {engine.memory.blocks} KV blocks); Ctrl-C ends it")
 
-    serve_http(engine, asked.host, asked.port, ready=ready)
+    limits = Limits() if grace is None else Limits(grace_s=grace)
+    serve_http(engine, where=where, limits=limits, ready=ready)
