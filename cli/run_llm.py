@@ -191,7 +191,7 @@ def _engine_of(asked: LLMRun) -> tuple[DecoderSpec, str, dict[str, Any], dict[st
     if asked.block_size is not None:
         config["block_size"] = asked.block_size
     default: int = kind.__dataclass_fields__["max_model_len"].default if "max_model_len" in _names(kind) else 0
-    config.setdefault("max_model_len", min(default or spec.max_positions, spec.max_positions))
+    config.setdefault("max_model_len", min(default or spec.longest, spec.longest))
     memory = MEMORY_OPTION.get(policy)
     if memory is None:
         raise InputError(

@@ -79,6 +79,6 @@ def _decoder(name: str) -> TransformerShape:
     if spec.experts:
         raise InputError(f"model: {spec.name} has experts, which estimates do not model; give a dense model")
     return TransformerShape(
-        spec.layers, spec.hidden, spec.heads, spec.kv_heads, spec.ffn, spec.vocab, min(spec.max_positions, 8192),
+        spec.layers, spec.hidden, spec.heads, spec.kv_heads, spec.ffn, spec.vocab, min(spec.longest, 8192),
         gated=spec.gated, tied=spec.tied, head_dim=spec.head_dim,
     )  # fmt: skip

@@ -83,9 +83,7 @@ class Load:
         longest = max(int((t.prompt_tokens + t.output_tokens).max()) for t in traces)
         rate = demand.traffic.per_second
         held = (prompt + output / 2) * output
-        return cls(
-            (rate if math.isfinite(rate) else 1.0) * held, min(-(-longest // 128) * 128, demand.model.max_positions)
-        )
+        return cls((rate if math.isfinite(rate) else 1.0) * held, min(-(-longest // 128) * 128, demand.model.longest))
 
 
 def partitions(cluster: Cluster, space: SearchSpace) -> Iterator[Partition]:

@@ -73,7 +73,7 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
     Raises
     ------
     InputError
-        If a request is longer than the model takes.
+        If a request is longer than the model takes, or than its window.
     """
     traces = [demand.traffic.trace(seed) for seed in seeds]
     trace = LLMTrace(
@@ -87,7 +87,8 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
             f"{demand.name}: a request of {longest} tokens, prompt and output, is longer than the model's "
             f"{demand.model.max_positions} positions; leave it out"
         )
-    longest, first = min(-(-longest // 128) * 128, demand.model.max_positions), traces[0]
+    demand.model.check_length(longest, demand.name)
+    longest, first = min(-(-longest // 128) * 128, demand.model.longest), traces[0]
     shares_prefixes = first.prefix_ids is not None or first.after is not None
     caching = tuple(c for c in space.prefix_caching if shares_prefixes or not c) or (False,)
     possible: list[EngineShape] = []

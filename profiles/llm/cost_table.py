@@ -54,6 +54,7 @@ class TableCost:
 
     def seconds(self, iteration: Iteration) -> float:
         """Seconds of an iteration; under pipeline parallelism until its tokens leave the last stage."""
+        self._check_window(iteration)
         new, before = _chunks(iteration.prefill)
         return float(
             iteration_seconds(self._grid, iteration.decodes, iteration.context, new, before, iteration.outputs)
@@ -69,6 +70,7 @@ class TableCost:
 
     def explain(self, iteration: Iteration) -> tuple[Part, ...]:
         """Every part with its seconds and what they rest on; their sum is `seconds`."""
+        self._check_window(iteration)
         new, before = _chunks(iteration.prefill)
         tokens, outputs, decodes = iteration.tokens, iteration.outputs, iteration.decodes
         if not tokens:
@@ -111,6 +113,13 @@ class TableCost:
         mine = [self.overheads.padded(-(-int(t) // self.dp)) for t in tokens]
         few = [self.overheads.cuda_graphs and t <= self.overheads.graph_tokens for t in mine]
         return np.array([float(self.dp * m if f else t) for m, f, t in zip(mine, few, tokens, strict=True)])
+
+    def _check_window(self, iteration: Iteration) -> None:
+        """Refuse what reads further back than the model's window; decodes are known by their mean context."""
+        if self.model.window:
+            longest = max((new + before for new, before in iteration.prefill), default=0)
+            mean = -(-iteration.context // iteration.decodes) if iteration.decodes else 0
+            self.model.check_length(max(longest, mean), "iteration")
 
     def _attention(self, iteration: Iteration, new: Counts, before: Counts) -> list[Part]:
         decodes, context = iteration.decodes, iteration.context

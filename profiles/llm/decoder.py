@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ...errors import InputError
+from .checkpoint import read_shape
 from .decoder_names import shape_named
-from .experts import expert_fields
 
 __all__ = ["PRECISION_BYTES", "WEIGHT_BITS", "DecoderSpec", "decoder", "weight_bytes"]
 
@@ -21,22 +21,6 @@ PRECISION_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8": 1}
 WEIGHT_BITS = {"int8": 8.0, "fp8_block": 8.002, "int4": 4.25, "nvfp4": 4.5, "mxfp4": 4.25}
 """Bits of one weight where weights alone are quantised, scales included: groups of 128 with 16-bit scales and 8-bit
 zeros (rounded up), groups of 16 or 32 with 8-bit scales, blocks of 128 x 128 with 32-bit scales."""
-
-ALIASES = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model"),
-    "heads": ("num_attention_heads", "n_head"),
-    "kv_heads": ("num_key_value_heads", "multi_query_group_num"),
-    "head_dim": ("head_dim",),
-    "ffn": ("intermediate_size", "ffn_dim", "n_inner"),
-    "vocab": ("vocab_size",),
-    "max_positions": ("max_position_embeddings", "n_positions", "max_sequence_length"),
-}
-"""Our field -> what config.json files call it."""
-
-GATED = ("llama", "mistral", "mixtral", "qwen", "gemma", "phi3", "phimoe", "internlm", "yi", "baichuan", "deepseek")
-GATED += ("gpt_oss", "glm", "granite", "olmo", "exaone", "command", "cohere", "solar", "hunyuan", "ernie", "dots")
-"""Model types whose feed-forward block has a gate: three matrices instead of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +55,9 @@ class DecoderSpec:
         Inner width of one expert, and of the shared experts together, which every token goes to.
     dense_layers : int
         Layers with a feed-forward block of width `ffn` in place of experts (the first ones, or every other).
+    window : int
+        Tokens that some layers see (sliding windows, chunks of attention); 0 where all see everything. Windows are not
+        modelled: longer sequences are refused (`check_length`), since every layer is taken to hold and read them whole.
 
     Raises
     ------
@@ -97,6 +84,7 @@ class DecoderSpec:
     moe_ffn: int = 0
     shared_ffn: int = 0
     dense_layers: int = 0
+    window: int = 0
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "ffn", "vocab", "kv_heads", "head_dim", "max_positions"):
@@ -107,7 +95,7 @@ class DecoderSpec:
             raise InputError(
                 f"decoder {self.name!r}: kv_heads {self.kv_heads} does not divide the {self.heads} attention heads"
             )
-        for name in ("experts", "experts_per_token", "moe_ffn", "shared_ffn", "dense_layers"):
+        for name in ("experts", "experts_per_token", "moe_ffn", "shared_ffn", "dense_layers", "window"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise InputError(f"decoder {self.name!r}: {name}: expected an integer >= 0 (got {value!r})")
@@ -122,56 +110,56 @@ class DecoderSpec:
             raise InputError(f"decoder {self.name!r}: {self.dense_layers} dense layers of {self.layers}")
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], name: str = "") -> DecoderSpec:
+    def from_config(cls, config: Mapping[str, Any], name: str = "", *, ignore: Collection[str] = ()) -> DecoderSpec:
         """Read the fields of a config.json, as model repositories publish it.
 
-        Of models that also see or hear, the part on text. Windows, sinks and linear attention are not modelled.
+        Every field is modelled, or known to change neither weights, KV memory nor FLOPs (`checkpoint.fields`), or
+        refused by its name: other precisions, windows below ``max_position_embeddings``, parts that see or hear,
+        latent, linear and cross-attention, layers that differ, and whatever is not known here.
+
+        Parameters
+        ----------
+        config : mapping
+            The file's fields.
+        name : str
+            What the shape is called.
+        ignore : collection of str
+            Fields that are taken as if they were not there; `source` names them.
 
         Raises
         ------
         InputError
-            If fields are missing, all named at once, or attention is of a kind that is not modelled (latent).
+            If fields are missing, wrong or not modelled, all named in one line.
         """
-        inner: Any = config.get("text_config")
-        if isinstance(inner, Mapping) and config.get("num_hidden_layers") is None:
-            return cls.from_config(cast("Mapping[str, Any]", inner), name or str(config.get("_name_or_path") or ""))
-        said: dict[str, Any] = {}
-        for field, keys in ALIASES.items():
-            said[field] = next((config[key] for key in keys if config.get(key) is not None), None)
-        if said["ffn"] is None and said["hidden"] is not None and config.get("model_type") == "gpt2":
-            said["ffn"] = 4 * said["hidden"]
-        if said["ffn"] is None and config.get("moe_intermediate_size"):  # no layer without experts
-            said["ffn"] = config["moe_intermediate_size"]
-        missing = [ALIASES[f][0] for f in ("layers", "hidden", "heads", "ffn", "vocab") if said[f] is None]
         where = name or str(config.get("_name_or_path") or "config.json")
-        if missing:
-            raise InputError(f"{where}: fields missing in config.json: {', '.join(missing)}")
-        if config.get("kv_lora_rank"):
-            raise InputError(f"{where}: multi-head latent attention (kv_lora_rank) is not modelled; give another model")
-        for key in (key for keys in ALIASES.values() for key in keys):
-            value = config.get(key)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InputError(f"{where}: {key}: expected an integer >= 1 (got {value!r})")
-        kind = str(config.get("model_type", "")).lower()
-        if said["kv_heads"] is None:
-            said["kv_heads"] = said["heads"]
-        if said["head_dim"] is None:
-            if said["hidden"] % said["heads"]:
-                raise InputError(
-                    f"{where}: hidden_size {said['hidden']} is no multiple of the {said['heads']} heads; give head_dim"
-                )
-            said["head_dim"] = said["hidden"] // said["heads"]
-        said["max_positions"] = said["max_positions"] or 2048
-        plain = kind in ("opt", "gpt2", "gpt_neox", "gptj", "gpt_bigcode", "bloom", "mpt", "falcon")
-        return cls(
-            name=where,
-            gated=not plain and (not kind or kind.startswith(GATED)),
-            tied=bool(config.get("tie_word_embeddings", plain)),
-            biases=plain,
-            learned_positions=kind in ("opt", "gpt2", "gpt_bigcode"),
-            source="config.json",
-            **{**said, **expert_fields(config, where, said["layers"], said["ffn"])},
-        )
+        return cls(name=where, **read_shape(config, where, ignore))
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence that the model takes and that is modelled."""
+        return min(self.max_positions, self.window or self.max_positions)
+
+    def check_length(self, tokens: int, where: str = "") -> None:
+        """See that no layer would forget a part of a sequence, which is not modelled.
+
+        Parameters
+        ----------
+        tokens : int
+            Tokens of the longest sequence, prompt and output.
+        where : str
+            What the error begins with; the model's name if left out.
+
+        Raises
+        ------
+        InputError
+            If it is longer than the model's window.
+        """
+        if self.window and tokens > self.window:
+            raise InputError(
+                f"{where or self.name}: a request of {tokens} tokens, prompt and output, is above the sliding_window "
+                f"of {self.name}, {self.window} tokens; windows are not modelled (every layer would be taken to keep "
+                "and read all tokens): leave out longer requests, or give another model"
+            )
 
     @property
     def moe_layers(self) -> int:
@@ -264,19 +252,28 @@ def weight_bytes(precision: str) -> float:
     return WEIGHT_BITS[precision] / 8 if precision in WEIGHT_BITS else precision_bytes(precision)
 
 
-def decoder(name: str) -> DecoderSpec:
+def decoder(name: str, *, ignore: Collection[str] = ()) -> DecoderSpec:
     """A shipped model by name, or the model of a config.json file.
+
+    Parameters
+    ----------
+    name : str
+        Name, or the path of a file that ends in ``.json``.
+    ignore : collection of str
+        Fields of the file that are taken as if they were not there (`DecoderSpec.from_config`).
 
     Raises
     ------
     InputError
-        If there is none; names the nearest.
+        If there is none (names the nearest), or the file holds what is not modelled.
     """
     from .zoo import DECODERS
 
     given: Any = name
     if not isinstance(given, str):
         raise InputError(f"model: expected a name or the path of a config.json (got {given!r})")
+    if isinstance(ignore, str) or (ignore and not name.endswith(".json")):
+        raise InputError(f"ignore: expected a list of fields of a config.json (got {ignore!r} for {name})")
     if name in DECODERS:
         return DECODERS[name]
     if name.endswith(".json"):
@@ -287,7 +284,7 @@ def decoder(name: str) -> DecoderSpec:
             raise InputError(f"{path}: cannot be read: {error}") from None
         if not isinstance(said, dict):
             raise InputError(f"{path}: expected the fields of a config.json (got {type(said).__name__})")
-        return DecoderSpec.from_config(said, path.parent.name or path.stem)
+        return DecoderSpec.from_config(said, path.parent.name or path.stem, ignore=ignore)
     short = name.rpartition("/")[2]
     found = shape_named(short, DECODERS)
     if found is not None:

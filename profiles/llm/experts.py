@@ -1,4 +1,4 @@
-"""Mixtures of experts: how many of them a batch touches, and the fields of config.json files that describe them.
+"""Mixtures of experts: how many of them a batch touches.
 
 A token goes to ``k`` of ``E`` experts. Of a batch of ``T`` tokens that choose on their own, expert e is chosen by at
 least one with probability ``1 - (1 - p_e)^T``, where `p_e` is the chance that a token goes there (they sum to k). The
@@ -15,16 +15,15 @@ at 64 and 0.98 at 128. It is a property of gates, of no device and no run; pass 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from statistics import NormalDist
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError
 
-__all__ = ["SKEW", "distinct_experts", "expert_fields", "popularity"]
+__all__ = ["SKEW", "distinct_experts", "popularity"]
 
 Floats = NDArray[np.float64]
 SKEW = 0.7
@@ -88,48 +87,3 @@ def distinct_experts(experts: int, per_token: int, tokens: Any, skew: float = SK
         missed = np.log1p(-chance)  # -inf where every token goes there
     found = np.array([float((-np.expm1(t * missed)).sum()) if t > 0 else 0.0 for t in different.tolist()])
     return found[inverse].reshape(size.shape)
-
-
-def expert_fields(config: Mapping[str, Any], where: str, layers: int, ffn: int | None) -> dict[str, int]:
-    """Fields of `DecoderSpec` on experts, from a config.json; empty for a dense model.
-
-    Understood are the names of Mixtral (``num_local_experts``, `intermediate_size` being the expert's), Qwen2- and
-    Qwen3-MoE (``num_experts``, ``decoder_sparse_step``, ``mlp_only_layers``, ``shared_expert_intermediate_size``),
-    DeepSeek (``n_routed_experts``, ``n_shared_experts``, ``first_k_dense_replace``, ``moe_layer_freq``), GPT-OSS
-    (``experts_per_token``) and Llama 4 (``interleave_moe_layer_step``, ``intermediate_size_mlp``).
-
-    Raises
-    ------
-    InputError
-        If there are experts, but not how many a token goes to or how wide one is.
-    """
-    experts = _first(config, "num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
-    if experts is None or experts <= 1:
-        return {}
-    per_token = _first(config, "num_experts_per_tok", "experts_per_token", "moe_top_k", "top_k")
-    width = _first(config, "moe_intermediate_size") or ffn
-    missing = [n for n, v in (("num_experts_per_tok", per_token), ("moe_intermediate_size", width)) if not v]
-    if missing or per_token is None or width is None:
-        raise InputError(f"{where}: fields missing in config.json: {', '.join(missing)} (it has {experts} experts)")
-    shared = _first(config, "shared_expert_intermediate_size") or width * (_first(config, "n_shared_experts") or 0)
-    plain = _first(config, "first_k_dense_replace") or 0
-    listed = config.get("mlp_only_layers")
-    if isinstance(listed, list):
-        plain = max(plain, len(cast("list[Any]", listed)))
-    step = _first(config, "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq") or 1
-    if step > 1:
-        plain += (layers - plain) - (layers - plain) // step
-    if "interleave_moe_layer_step" in config:  # Llama 4: every such layer has a shared expert of the same width
-        shared = width
-    found = {"experts": experts, "experts_per_token": per_token, "moe_ffn": width, "shared_ffn": shared}
-    wide = _first(config, "intermediate_size_mlp")
-    return {**found, "dense_layers": min(plain, layers), **({"ffn": wide} if wide else {})}
-
-
-def _first(config: Mapping[str, Any], *names: str) -> int | None:
-    """The first of some fields that holds a whole number."""
-    for name in names:
-        value = config.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return None

@@ -22,6 +22,7 @@ _GATED = (
     ("Llama-3.2-3B", 28, 3072, 24, 8, 128, 8192, 128256, 131072, True),
     ("Llama-3.3-70B-Instruct", 80, 8192, 64, 8, 128, 28672, 128256, 131072, False),
     ("Mistral-7B-v0.1", 32, 4096, 32, 8, 128, 14336, 32000, 32768, False),
+    ("Mistral-7B-v0.2", 32, 4096, 32, 8, 128, 14336, 32000, 32768, False),
     ("Mistral-7B-v0.3", 32, 4096, 32, 8, 128, 14336, 32768, 32768, False),
     ("Mistral-Nemo-Base-2407", 40, 5120, 32, 8, 128, 14336, 131072, 131072, False),
     ("Mistral-Large-Instruct-2407", 88, 12288, 96, 8, 128, 28672, 32768, 131072, False),
@@ -39,6 +40,9 @@ _GATED = (
     ("Qwen3-14B", 40, 5120, 40, 8, 128, 17408, 151936, 40960, False),
     ("Qwen3-32B", 64, 5120, 64, 8, 128, 25600, 151936, 40960, False),
 )
+
+_WINDOWS = {"Mistral-7B-v0.1": 4096}
+"""Tokens that layers see, where their files give windows (Mistral's later versions, Mixtral and Qwen have none)."""
 
 # name, layers, hidden, heads, vocab, positions
 _PLAIN = (
@@ -71,7 +75,7 @@ DECODERS: dict[str, DecoderSpec] = {
     **{
         name: DecoderSpec(
             name, layers, hidden, heads, ffn, vocab, kv, dim, tied=tied, max_positions=positions,
-            source="the model's published config.json",
+            window=_WINDOWS.get(name, 0), source="the model's published config.json",
         )
         for name, layers, hidden, heads, kv, dim, ffn, vocab, positions, tied in _GATED
     },

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
+from ...profiles.llm.decoder import DecoderSpec
 from ...profiles.llm.iteration import IterationCost
 from ...seeds import generator
 from ...traces.trace import Trace
@@ -115,8 +116,8 @@ def simulate_llm(
     Raises
     ------
     InputError
-        On an unknown policy, router, engine or option, a value out of its range, no request, one that cannot run, or
-        what the compiled engine, asked for, cannot do.
+        On an unknown policy, router, engine or option, a value out of its range, no request, one that cannot run or is
+        longer than a window of the cost's model, or what the compiled engine, asked for, cannot do.
     """
     trace = LLMTrace.of(requests)
     found = policy_named(policy)
@@ -135,6 +136,7 @@ def simulate_llm(
         )
     if engine not in ENGINES:
         raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    _check_window(cost, trace, options, strict=too_long == "error")
     if speculative is not None:
         if policy != "vllm-v1" or options.async_scheduling:
             raise InputError("speculative: goes with policy='vllm-v1' and async_scheduling=False")
@@ -177,6 +179,14 @@ def simulate_llm(
         made_by=made_by,
         fleet=report,
     )
+
+
+def _check_window(cost: Any, trace: LLMTrace, options: Any, *, strict: bool) -> None:
+    """See that no request outgrows the window of the model that the cost is of; some end at ``max_model_len``."""
+    model: Any = getattr(cost, "model", None)
+    if isinstance(model, DecoderSpec) and model.window:
+        longest = int((trace.prompt_tokens + trace.output_tokens).max())
+        model.check_length(longest if strict else min(longest, getattr(options, "max_model_len", longest)), "requests")
 
 
 def _run(world: World, router: str, until: float | None, engine: str) -> tuple[Any, str]:

@@ -279,7 +279,7 @@ def _with_length(kind: type[Any], config: Any, spec: DecoderSpec) -> Any:
         raise InputError("config: expected the policy's options, the number of KV blocks at least (got None)")
     if not isinstance(config, Mapping):
         return config
-    longest = min(kind.__dataclass_fields__["max_model_len"].default, spec.max_positions)
+    longest = min(kind.__dataclass_fields__["max_model_len"].default, spec.longest)
     return {"max_model_len": longest, **config}
 
 

@@ -155,5 +155,6 @@ def check_shape(spec: DecoderSpec, memory: Memory, options: EngineConfig) -> Non
         raise InputError(
             f"max_model_len {memory.longest}: {spec.name} has {spec.max_positions} positions; lower max_model_len"
         )
+    spec.check_length(memory.longest, "max_model_len")
     if not spec.learned_positions and spec.head_dim % 2:
         raise InputError(f"{spec.name}: rotary positions need an even head_dim (got {spec.head_dim})")

@@ -1,0 +1,292 @@
+"""Reads a config.json as a decoder's shape; what it does not know, it refuses by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any, cast
+
+from ....errors import InputError
+from . import mixture, windows
+from .families import FAMILIES, NOT_MODELLED, Family
+from .fields import CHANGING, HARMLESS, PARTS, PARTS_FIELDS, empty, mend_of
+
+__all__ = ["ALIASES", "read_shape"]
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "kv_n_heads"),
+    "head_dim": ("head_dim", "kv_channels"),
+    "ffn": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
+    "vocab": ("vocab_size", "padded_vocab_size"),
+}
+"""Our field -> what config.json files call it."""
+LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "model_max_length")
+LENGTHS += ("seq_length", "n_ctx")
+"""What the longest sequence is called; the first that is there counts."""
+INNER = ("text_config", "llm_config", "language_config")
+"""Where models of several parts keep the one on text."""
+NESTED = ("attn_config", "ffn_config")
+"""Where MPT and DBRX keep some of their fields."""
+REASON = {name: why for why, names in HARMLESS.items() for name in names.split()}
+SWITCHED = ("falcon", "RefinedWeb", "RefinedWebModel", "gpt_bigcode", "mpt", "chatglm")
+"""Families whose KV heads depend on further fields."""
+MOST = 8
+"""Fields named in one error."""
+
+
+def read_shape(config: Mapping[str, Any], where: str, ignore: Collection[str] = ()) -> dict[str, Any]:
+    """Fields of `DecoderSpec` from those of a config.json, its name left out.
+
+    Parameters
+    ----------
+    config : mapping
+        The file's fields.
+    where : str
+        What errors call the file.
+    ignore : collection of str
+        Fields that are taken as if they were not there.
+
+    Raises
+    ------
+    InputError
+        If fields are missing, of the wrong kind, or change what is planned in a way that is not modelled; all named at
+        once, in one line.
+    """
+    there = {*config, *_text(config)}
+    absent = [field for field in ignore if field not in there]
+    if absent:
+        raise InputError(f"{where}: ignore: there is no field {absent[0]!r} in config.json")
+    return _Reader({k: v for k, v in config.items() if k not in ignore}, where, frozenset(ignore)).shape()
+
+
+def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part on text of a model of several parts; empty for a model that is all text."""
+    found = next((config[name] for name in INNER if isinstance(config.get(name), Mapping)), {})
+    return cast("Mapping[str, Any]", found)
+
+
+class _Reader:
+    """One file: its fields, those that were read, and what is wrong with it."""
+
+    def __init__(self, config: dict[str, Any], where: str, ignore: frozenset[str]) -> None:
+        self.config, self.where, self.ignore = config, where, ignore
+        self.wrong: list[str] = []
+        self.read: set[str] = set()
+        self.known = True  # whether the family is: else it is no news that its fields are not
+
+    def shape(self) -> dict[str, Any]:
+        """See `read_shape`."""
+        outside: dict[str, Any] = {}
+        inner = _text(self.config)
+        if inner:
+            outside = {k: v for k, v in self.config.items() if k not in INNER}
+            self._outside(outside)
+            self.config = {k: v for k, v in inner.items() if k not in self.ignore}
+        self._unnest()
+        family = self._family()
+        said = {field: self._number(*keys) for field, keys in ALIASES.items()}
+        said["max_positions"] = next((n for name in LENGTHS if (n := self._number(name)) is not None), None) or 2048
+        self.read.update(LENGTHS)
+        found = self._whole(said, family, outside)
+        self._rest()
+        if self.wrong:
+            more = f"; and {len(self.wrong) - MOST} more" if len(self.wrong) > MOST else ""
+            raise InputError(f"{self.where}: {'; '.join(self.wrong[:MOST])}{more}")
+        return found
+
+    def _outside(self, outside: Mapping[str, Any]) -> None:
+        """Fields beside the part on text: those on other parts go with them, the others are judged as they are."""
+        parts = any(PARTS.match(field) for field in (*outside, *self.ignore))
+        for field, value in outside.items():
+            about = parts and PARTS_FIELDS.search(field) and not isinstance(value, Mapping)
+            if field != "tie_word_embeddings" and not about:
+                self._judge(field, value)
+
+    def _unnest(self) -> None:
+        for nest in NESTED:
+            inner: Any = self.config.get(nest)
+            if isinstance(inner, Mapping):
+                fields = cast("Mapping[str, Any]", inner)
+                self.config = {k: v for k, v in fields.items() if k != "hidden_size"} | self.config
+                self.read.add(nest)
+
+    def _family(self) -> Family:
+        kind: Any = self.config.get("model_type")
+        self.read.add("model_type")
+        if kind in FAMILIES:
+            return FAMILIES[kind]
+        if kind is None:
+            self.wrong.append("model_type: missing; it says whether the feed-forward block has a gate")
+        elif kind in NOT_MODELLED:
+            self.wrong.append(f"model_type: {kind!r}: {NOT_MODELLED[kind]}; not modelled, give another model")
+        else:
+            near = difflib.get_close_matches(str(kind).lower(), FAMILIES, n=1)
+            hint = f", perhaps {near[0]}" if near else ", as llama, qwen3 or mixtral"
+            self.wrong.append(
+                f"model_type: {kind!r} is not known here; where its layers are those of a model that is, write that "
+                f"one's model_type{hint}"
+            )
+        self.known = False
+        return Family(experts="ffn")
+
+    def _number(self, *names: str) -> int | None:
+        """The whole number that one of some fields holds; they may not contradict each other."""
+        self.read.update(names)
+        found: dict[str, int] = {}
+        for name in names:
+            value = self.config.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                more = "; layers that differ from each other are not modelled" if isinstance(value, list) else ""
+                self.wrong.append(f"{name}: expected an integer >= 1 (got {value!r:.60}){more}")
+                return None
+            found[name] = value
+        if names == ALIASES["vocab"] and "padded_vocab_size" in found:
+            return found["padded_vocab_size"]
+        if len(set(found.values())) > 1:
+            self.wrong.append(" and ".join(f"{k} {v}" for k, v in found.items()) + ": the same thing, said twice")
+        return next(iter(found.values()), None)
+
+    def _whole(self, said: dict[str, Any], family: Family, outside: Mapping[str, Any]) -> dict[str, Any]:
+        """All fields of the shape; what is missing goes to `wrong`."""
+        kind = self.config.get("model_type")
+        self._width(said, family)
+        missing = [ALIASES[f][0] for f in ("layers", "hidden", "heads", "ffn", "vocab") if said[f] is None]
+        if kind in SWITCHED:
+            said["kv_heads"] = self._kv_heads(said)
+        if family.grouped and said["kv_heads"] is None:
+            missing.append("num_key_value_heads")
+        named = {key for keys in ALIASES.values() for key in keys}
+        missing = [name for name in missing if not any(w.split(":")[0] in named for w in self.wrong)]
+        if missing:
+            self.wrong.append(f"fields missing in config.json: {', '.join(missing)}")
+        said["kv_heads"] = said["kv_heads"] or said["heads"]
+        if not said["head_dim"] and said["hidden"] and said["heads"]:
+            said["head_dim"] = family.head_dim or self._divided(said["hidden"], said["heads"])
+        layers = said["layers"] or 1
+        experts = self._experts(layers, said["ffn"], family)
+        self._window(said, family, layers)
+        tied = self.config.get("tie_word_embeddings", outside.get("tie_word_embeddings", family.tied))
+        self.read.add("tie_word_embeddings")
+        kept = {"gated": family.gated, "biases": family.biases, "learned_positions": family.learned}
+        source = "config.json" + (f" without {', '.join(sorted(self.ignore))}" if self.ignore else "")
+        return {**said, **kept, "tied": bool(tied), "source": source, **experts}
+
+    def _width(self, said: dict[str, Any], family: Family) -> None:
+        """The feed-forward block's width, where it is not the field's value."""
+        kind = self.config.get("model_type")
+        if kind == "qwen" and said["ffn"]:
+            said["ffn"] //= 2  # the first Qwen's code halves it: gate and up together
+        if said["ffn"] is None and said["hidden"] and family.four:
+            said["ffn"] = (self._number("expansion_ratio") or 4) * said["hidden"]
+        if said["ffn"] is None and family.experts == "own":  # no layer without experts
+            said["ffn"] = self.config.get("moe_intermediate_size")
+        project: Any = self.config.get("word_embed_proj_dim")
+        self.read.add("word_embed_proj_dim")
+        if not empty(project) and project != said["hidden"]:
+            self.wrong.append(f"word_embed_proj_dim: {project!r}: embeddings of another width are not modelled")
+
+    def _kv_heads(self, said: dict[str, Any]) -> int | None:
+        """KV heads of families that say them by switches."""
+        kind, one = self.config.get("model_type"), self.config.get("multi_query", True)
+        self.read.update(("multi_query", "new_decoder_architecture", "attn_type", "multi_query_attention"))
+        if kind == "chatglm":
+            return said["kv_heads"] if self.config.get("multi_query_attention") else said["heads"]
+        if kind in ("falcon", "RefinedWeb", "RefinedWebModel"):
+            new = self.config.get("new_decoder_architecture", kind == "RefinedWeb")
+            return said["kv_heads"] if new else 1 if one else said["heads"]
+        if kind == "gpt_bigcode":
+            return 1 if one else said["heads"]
+        if kind == "mpt":
+            self.read.update(("alibi", "learned_pos_emb"))
+            if self.config.get("alibi") is False and self.config.get("learned_pos_emb", True):
+                self.wrong.append("alibi: False: learned positions of model_type 'mpt' are not modelled")
+            way = self.config.get("attn_type", "multihead_attention")
+            ways = {"multihead_attention": said["heads"], "multiquery_attention": 1}
+            ways["grouped_query_attention"] = said["kv_heads"]
+            if way not in ways:
+                self.wrong.append(f"attn_type: {way!r}: expected one of {', '.join(ways)}")
+            return ways.get(way)
+        return None
+
+    def _divided(self, hidden: int, heads: int) -> int:
+        if hidden % heads:
+            self.wrong.append(f"hidden_size {hidden} is no multiple of the {heads} heads; give head_dim")
+        return max(1, hidden // heads)
+
+    def _experts(self, layers: int, ffn: int | None, family: Family) -> dict[str, int]:
+        self.read.update(mixture.FIELDS)
+        try:
+            found = mixture.expert_fields(self.config, self.where, layers, ffn, family)
+        except InputError as error:
+            self.wrong.append(str(error).removeprefix(f"{self.where}: "))
+            return {}
+        if found and not family.experts:
+            name = next(name for name in mixture.EXPERTS if self.config.get(name))
+            kind = self.config.get("model_type")
+            self.wrong.append(f"{name}: {self.config[name]!r}: experts of model_type {kind!r} are not known here")
+            return {}
+        if found and not 1 <= found["experts_per_token"] <= found["experts"]:
+            self.wrong.append(f"num_experts_per_tok: {found['experts_per_token']} of {found['experts']} experts")
+            return {}
+        return found
+
+    def _window(self, said: dict[str, Any], family: Family, layers: int) -> None:
+        self.read.update((*windows.FIELDS, *windows.PATTERNS))
+        wrong = windows.other_layers(self.config, layers)
+        if wrong:
+            self.wrong.append(wrong)
+        said["window"], name = windows.window_of(self.config, family, layers) if name_free(self.ignore) else (0, "")
+        if 0 < said["window"] < said["max_positions"]:
+            stated = (
+                "" if name in self.config else f" (what model_type {self.config.get('model_type')!r} means by default)"
+            )
+            self.wrong.append(
+                f"{name}: {said['window']}{stated}: layers that see so few tokens are not modelled; sequences up to "
+                f"the window are exact: write max_position_embeddings {said['window']} (got {said['max_positions']}) "
+                "in the file to plan for those alone"
+            )
+
+    def _rest(self) -> None:
+        """Judge every field that nobody has read."""
+        for field, value in self.config.items():
+            if field not in self.read:
+                self._judge(field, value)
+
+    def _judge(self, field: str, value: Any) -> None:
+        """A field is known harmless, holds nothing, or is wrong."""
+        if field.startswith("_"):
+            return
+        if field in CHANGING:
+            known = CHANGING[field]
+            if not known.harmless(value):
+                self.wrong.append(f"{field}: {_short(value)}: {known.what}; {mend_of(field, value)}")
+            return
+        if field in REASON or empty(value):
+            return
+        if PARTS.match(field) and isinstance(value, Mapping):
+            self.wrong.append(
+                f"{field}: {_short(value)}: this part's weights and work are not modelled; give the text part alone "
+                f"(what text_config holds, as a file of its own), or ignore=({field!r},) to leave it out"
+            )
+            return
+        if not self.known:
+            return
+        self.wrong.append(
+            f"{field}: {_short(value)}: not known here; if it changes neither weights, KV cache nor FLOPs, take it out "
+            f"of the file (or ignore=({field!r},))"
+        )
+
+
+def name_free(ignore: Collection[str]) -> bool:
+    """Whether windows count: they do not where the caller ignores the field that says them."""
+    return not {"sliding_window", "attention_chunk_size"} & set(ignore)
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."

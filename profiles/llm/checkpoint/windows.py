@@ -1,0 +1,62 @@
+"""How far back layers see: sliding windows and chunks of config.json files, and layers of other kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from .families import Family
+
+__all__ = ["FIELDS", "other_layers", "window_of"]
+
+FIELDS = (
+    "sliding_window",
+    "attention_chunk_size",
+    "use_sliding_window",
+    "max_window_layers",
+    "sliding_window_pattern",
+    "layer_types",
+)
+"""What is read here."""
+FULL = ("full_attention", "attention", "global")
+NEAR = ("sliding_attention", "chunked_attention")
+PATTERNS = ("sliding_window_pattern", "_sliding_window_pattern")
+
+
+def window_of(config: Mapping[str, Any], family: Family, layers: int) -> tuple[int, str]:
+    """The least number of tokens that some layer sees, and the field that says so; 0 where all see everything."""
+    name = "attention_chunk_size" if config.get("model_type") == "llama4_text" else "sliding_window"
+    said: Any = config.get(name, family.window)
+    if isinstance(said, bool) or not isinstance(said, int) or said < 1:
+        return 0, name
+    types: Any = config.get("layer_types")
+    if isinstance(types, list):
+        return (said if any(kind in NEAR for kind in cast("list[Any]", types)) else 0), name
+    off = config.get("use_sliding_window") is False
+    if off or (family.switch and not config.get("use_sliding_window")):
+        return 0, name
+    first: Any = config.get("max_window_layers")
+    if isinstance(first, int) and not isinstance(first, bool) and first >= layers and _by_depth(config, family):
+        return 0, name
+    return (0 if any(config.get(pattern) == 1 for pattern in PATTERNS) else said), name
+
+
+def _by_depth(config: Mapping[str, Any], family: Family) -> bool:
+    """Whether only layers from ``max_window_layers`` on have windows: in Qwen's code and in what came from it."""
+    return family.switch or config.get("model_type") == "dots1"
+
+
+def other_layers(config: Mapping[str, Any], layers: int) -> str:
+    """What is wrong with ``layer_types``: kinds that are not modelled, or another number of layers; else nothing."""
+    types: Any = config.get("layer_types")
+    if types is None:
+        return ""
+    if not isinstance(types, list):
+        return f"layer_types: expected a list of the layers' kinds (got {types!r:.60})"
+    kinds = [str(kind) for kind in cast("list[Any]", types)]
+    others = sorted({kind for kind in kinds if kind not in (*FULL, *NEAR)})
+    if others:
+        return f"layer_types: {', '.join(map(repr, others))}: layers without full attention are not modelled"
+    if len(kinds) != layers:
+        return f"layer_types: {len(kinds)} kinds of {layers} layers"
+    return ""
