@@ -7,11 +7,12 @@ from typing import Any
 
 from ...errors import InputError
 from ...simulator.plan import GroupEntry, Plan
+from ..listening import TOKEN_VARIABLE
 from ..service.layout import held_models, nodes_of
 from .options import ExportOptions
 from .tree import File, compact, json_text, yaml_text
 
-__all__ = ["k8s"]
+__all__ = ["TOKEN_SECRET", "k8s", "token_variable"]
 
 CONFIG_MAP_BYTES = 2**20
 """Largest ConfigMap that the API server takes."""
@@ -19,6 +20,8 @@ CONFIG_MAP_BYTES = 2**20
 GROUP_PORT, RENDEZVOUS_PORT = 8000, 29500
 GPU = "nvidia.com/gpu"
 SPREAD = "kubernetes.io/hostname"
+TOKEN_SECRET = "meshwright-token"
+"""Name of the Secret whose key ``token`` holds the bearer token; whoever applies the manifests makes it."""
 
 Manifest = dict[str, Any]
 
@@ -99,6 +102,7 @@ def _group(plan: Plan, group: GroupEntry, number: int, options: ExportOptions) -
     container = {
         **_container("group", options, command, GROUP_PORT, slow_start=True),
         "env": [
+            token_variable(TOKEN_VARIABLE),
             {
                 "name": "NODE_RANK",
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}},
@@ -143,6 +147,7 @@ def _router(options: ExportOptions) -> list[Manifest]:
     ]
     container = {
         **_container("router", options, command, options.port, slow_start=False),
+        "env": [token_variable(TOKEN_VARIABLE)],
         "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
     }
     deployment = {
@@ -189,6 +194,11 @@ def _template(part: str, container: Manifest, volumes: list[Manifest]) -> Manife
             "volumes": [{"name": "plan", "configMap": {"name": "plan"}}, *volumes],
         },
     }
+
+
+def token_variable(name: str) -> Manifest:
+    """An environment variable that holds the token: what listens beyond its pod wants one, probes do without."""
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": TOKEN_SECRET, "key": "token"}}}
 
 
 def _port(name: str, number: int) -> Manifest:

@@ -6,11 +6,17 @@ from typing import Any
 
 from ...errors import InputError
 from ...simulator.plan import GroupEntry, Plan
+from ..listening import LOOPBACK, TOKEN_VARIABLE
 from ..service.layout import deployment_name, equal_groups, held_models, nodes_of
 from .options import ExportOptions
 from .tree import File, yaml_text
 
 __all__ = ["ray_serve"]
+
+NOTE = f"""\
+# To listen wider than loopback set both `host`s, and {TOKEN_VARIABLE} in the environment of `ray start` on every node:
+# requests then have to carry it as `Authorization: Bearer TOKEN`.
+"""
 
 APP = '''\
 """The application that serve-config.yaml imports: `build` gets the plan from the config's ``args``."""
@@ -41,13 +47,13 @@ def ray_serve(plan: Plan, options: ExportOptions) -> dict[str, File]:
         raise InputError("export: no group of the plan holds a model; there is nothing to serve")
     config = {
         "proxy_location": "HeadOnly",
-        "http_options": {"host": "0.0.0.0", "port": options.port},
+        "http_options": {"host": LOOPBACK, "port": options.port},
         "applications": [
             {
                 "name": "meshwright",
                 "route_prefix": "/",
                 "import_path": "meshwright_app:build",
-                "args": {"plan": plan.to_json(), "device": kind},
+                "args": {"plan": plan.to_json(), "device": kind, "host": LOOPBACK},
                 "deployments": [
                     {"name": "ingress", "num_replicas": 1, "ray_actor_options": {"num_cpus": 1}},
                     *deployments,
@@ -56,7 +62,7 @@ def ray_serve(plan: Plan, options: ExportOptions) -> dict[str, File]:
         ],
     }
     return {
-        "serve-config.yaml": File(yaml_text(config)),
+        "serve-config.yaml": File(NOTE + yaml_text(config)),
         "meshwright_app.py": File(APP),
         "plan.json": File(plan.to_json()),
     }

@@ -7,6 +7,7 @@ import shlex
 from ... import __version__
 from ...errors import InputError
 from ...simulator.plan import Plan
+from ..listening import LOOPBACK
 from ..service.layout import held_models, nodes_of
 from .options import ExportOptions
 from .tree import File, json_text
@@ -43,6 +44,8 @@ ENVIRONMENT = """\
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 """
 
+ON_LOOPBACK = 'export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"  # members of a group meet on this machine\n'
+
 LAUNCH_ALL = """\
 #!/usr/bin/env bash
 # Starts every node over ssh: this folder must be at the same path on all of them. Ctrl-C stops them all.
@@ -69,7 +72,7 @@ def torchrun(plan: Plan, options: ExportOptions) -> dict[str, File]:
         latencies for the router.
     """
     nodes = plan.cluster.nodes
-    hosts = options.hosts or (("127.0.0.1",) if nodes == 1 else tuple(f"node-{k}" for k in range(nodes)))
+    hosts = options.hosts or ((LOOPBACK,) if nodes == 1 else tuple(f"node-{k}" for k in range(nodes)))
     if len(hosts) != nodes:
         raise InputError(f"export: hosts: the plan has {nodes} nodes (got {len(hosts)} hosts)")
     plan.planned_profiles()
@@ -111,7 +114,7 @@ def torchrun(plan: Plan, options: ExportOptions) -> dict[str, File]:
     slots = plan.cluster.devices_per_node
     return {
         **files,
-        "env.sh": File(ENVIRONMENT % ("127.0.0.1" if hosts == ("127.0.0.1",) else "0.0.0.0")),
+        "env.sh": File(ENVIRONMENT % ((LOOPBACK, ON_LOOPBACK) if hosts == (LOOPBACK,) else ("0.0.0.0", ""))),
         "hosts.txt": File("".join(f"{host} slots={slots}\n" for host in hosts)),
         "plan.json": File(plan.to_json()),
         "router.json": File(json_text({"backends": backends})),
@@ -119,4 +122,7 @@ def torchrun(plan: Plan, options: ExportOptions) -> dict[str, File]:
 
 
 def _start(comment: str, environment: str, arguments: list[str]) -> str:
-    return f'\n# {comment}\n{environment}"$PYTHON" {shlex.join(arguments)} --host "$BIND" &\nchildren+=($!)\n'
+    return (
+        f'\n# {comment}\n{environment}"$PYTHON" {shlex.join(arguments)} --host "$BIND" '
+        '${guard[@]+"${guard[@]}"} &\nchildren+=($!)\n'
+    )

@@ -26,7 +26,9 @@ START = """\
 # Starts Triton on this repository. The rate limiter gives a device to one stage at a time, as the plan assumes.
 set -euo pipefail
 cd "$(dirname "${{BASH_SOURCE[0]}}")"
-exec tritonserver --model-repository="$PWD/models" --http-port={port} --rate-limit=execution_count {resources} "$@"
+: "${{BIND:=127.0.0.1}}"  # Triton asks nobody who they are: put something before it that does, and set BIND for that
+exec tritonserver --model-repository="$PWD/models" --http-port={port} --http-address="$BIND" --grpc-address="$BIND" \
+  --metrics-address="$BIND" --rate-limit=execution_count {resources} "$@"
 """
 
 Message = dict[str, Any]

@@ -23,6 +23,9 @@ SCRIPT = """\
 #!/usr/bin/env bash
 # Starts the vLLM servers of node {node}; endpoints.json says who serves what.
 set -euo pipefail
+# The servers listen on every address: clients send this key as their bearer token.
+: "${{VLLM_API_KEY:?a key of your own, see: openssl rand -hex 32}}"
+export VLLM_API_KEY
 children=()
 stop() {{
   trap - EXIT
@@ -140,6 +143,7 @@ def _service(options: ExportOptions, devices: list[int], arguments: list[str], p
     return {
         "image": options.image or IMAGE,
         "command": [argument.replace("$", "$$") for argument in arguments],  # compose would put variables in
+        "environment": {"VLLM_API_KEY": "${VLLM_API_KEY:?clients send it as their bearer token}"},
         "ports": [f"{port}:{port}"],
         "ipc": "host",
         "volumes": ["/models:/models:ro"],

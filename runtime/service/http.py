@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, cast
 from urllib.parse import quote, unquote
 
-from ...errors import InputError, MeshwrightError
+from ..web import JsonRefusal, read_json
+from ..web.guard import Application, Receive, Scope, Send, send_json, unless_gone
 
-__all__ = ["Refusal", "infer_path", "read_tokens", "serve", "write_output"]
+__all__ = ["OPEN_PATHS", "Infer", "Refusal", "application", "infer_path", "read_tokens", "write_output"]
 
-LIMIT_BYTES = 64 * 2**20
-"""Largest request body."""
+OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")
+"""What a probe may ask for without the token."""
 
 DTYPES = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16"}
 
+Infer = Callable[[str, bytes], Awaitable[bytes]]
+"""(model, body) -> the answer's body; raises `Refusal`."""
 
-class Refusal(MeshwrightError):
-    """A request that gets an answer other than 200."""
+Refusal = JsonRefusal
+"""A request that gets an answer other than 200."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+_EXPECTED = 'expected {"inputs": [{"name", "shape": [batch, tokens], "datatype", "data"}]}'
 
 
 def infer_path(model: str) -> str:
@@ -39,26 +39,37 @@ def read_tokens(body: bytes, seq_len: int, vocab: int, max_batch: int) -> list[l
     Refusal
         With status 400, if it is not one INT64 input of shape (batch, `seq_len`) with ids in [0, `vocab`).
     """
-    try:
-        request = json.loads(body)
-        (given,) = request["inputs"]
-        batch, length = (int(n) for n in given["shape"])
-        flat = [int(x) for x in _flatten(given["data"])]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Refusal(400, 'expected {"inputs": [{"name", "shape": [batch, tokens], "datatype", "data"}]}') from None
-    if given.get("datatype") != "INT64" or length != seq_len or not 1 <= batch <= max_batch:
+    said = read_json(body)
+    inputs: Any = said.get("inputs") if isinstance(said, dict) else None
+    given: Any = inputs[0] if isinstance(inputs, list) and len(cast("list[Any]", inputs)) == 1 else None
+    shape: Any = given.get("shape") if isinstance(given, dict) else None
+    if not isinstance(shape, list) or not all(_is_int(n) for n in cast("list[Any]", shape)) or "data" not in given:
+        raise Refusal(400, _EXPECTED)
+    sizes = cast("list[int]", shape)
+    kind: Any = given.get("datatype")
+    if kind != "INT64" or len(sizes) != 2 or sizes[1] != seq_len or not 1 <= sizes[0] <= max_batch:
         raise Refusal(
             400,
-            f"inputs[0]: expected INT64 of shape [1 … {max_batch}, {seq_len}] (got {given.get('datatype')} of shape "
-            f"[{batch}, {length}])",
+            f"inputs[0]: expected INT64 of shape [1 … {max_batch}, {seq_len}] (got {kind!r:.40} of shape "
+            f"{sizes!r:.80})",
         )
-    if len(flat) != batch * length or not all(0 <= x < vocab for x in flat):
+    batch, length = sizes
+    flat = _flat(given["data"])
+    if len(flat) != batch * length or not all(_is_int(x) and 0 <= x < vocab for x in flat):
         raise Refusal(400, f"inputs[0].data: expected {batch * length} token ids in [0, {vocab})")
     return [flat[k * length : (k + 1) * length] for k in range(batch)]
 
 
-def _flatten(data: Any) -> list[Any]:
-    return [x for item in data for x in _flatten(item)] if isinstance(data, list) else [data]
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _flat(data: Any) -> list[Any]:
+    """Values as they are listed, or row by row."""
+    rows = cast("list[Any]", data) if isinstance(data, list) else [data]
+    if rows and all(isinstance(row, list) for row in rows):
+        return [x for row in cast("list[list[Any]]", rows) for x in row]
+    return rows
 
 
 def write_output(model: str, dtype: str, shape: list[int], data: list[float]) -> bytes:
@@ -67,80 +78,36 @@ def write_output(model: str, dtype: str, shape: list[int], data: list[float]) ->
     return json.dumps({"model_name": model, "outputs": [output]}).encode()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    infer: Callable[[str, bytes], bytes]
-    models: list[str]
+def application(models: Collection[str], infer: Infer) -> Application:
+    """The ASGI application that answers for `models` with `infer`."""
+    known = list(models)
 
-    def do_GET(self) -> None:
-        parts = self.path.split("?")[0].strip("/").split("/")
-        if parts in (["v2", "health", "live"], ["v2", "health", "ready"]):
-            self._answer(200, b"{}")
-        elif parts == ["v2"]:
-            self._answer(200, json.dumps({"name": "meshwright", "extensions": [], "models": self.models}).encode())
-        elif parts[:2] == ["v2", "models"] and len(parts) == 3 and unquote(parts[2]) in self.models:
-            self._answer(200, json.dumps({"name": unquote(parts[2]), "platform": "meshwright"}).encode())
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["raw_path"].decode("latin-1")  # a name may hold a slash, quoted
+        parts = path.strip("/").split("/")
+        model = _unquoted(parts[2]) if parts[:2] == ["v2", "models"] and len(parts) in (3, 4) else ""
+        infers = len(parts) == 4 and parts[3] == "infer"
+        if scope["method"] == "GET" and parts in (["v2", "health", "live"], ["v2", "health", "ready"]):
+            await send_json(send, 200, {})
+        elif scope["method"] == "GET" and parts == ["v2"]:
+            await send_json(send, 200, {"name": "meshwright", "extensions": [], "models": known})
+        elif scope["method"] == "GET" and len(parts) == 3 and model in known:
+            await send_json(send, 200, {"name": model, "platform": "meshwright"})
+        elif scope["method"] == "POST" and infers and model in known:
+            body: bytes = (await receive())["body"]  # there already, and of a size that was checked
+            answer = await unless_gone(receive, infer(model, body))
+            if answer is not None:
+                await send_json(send, 200, answer)
+        elif scope["method"] == "POST" and infers:
+            raise Refusal(404, f"unknown model {model!r:.80}; served: {', '.join(known[:20])}")
         else:
-            self._answer(404, _error(f"no such resource: {self.path[:80]}"))
+            raise Refusal(404, f"no such resource: {scope['method']:.20} {path:.80}")
 
-    def do_POST(self) -> None:
-        parts = self.path.split("?")[0].strip("/").split("/")
-        size = self.headers.get("Content-Length", "")
-        if not size.isdigit() or int(size) > LIMIT_BYTES:
-            self.close_connection = True
-            self._answer(413, _error(f"expected a Content-Length up to {LIMIT_BYTES} bytes"))
-            return
-        body = self.rfile.read(int(size))
-        if len(parts) != 4 or parts[:2] != ["v2", "models"] or parts[3] != "infer":
-            self._answer(404, _error(f"no such resource: {self.path[:80]}"))
-            return
-        model = unquote(parts[2])
-        if model not in self.models:
-            self._answer(404, _error(f"unknown model {model!r}; served: {', '.join(self.models[:20])}"))
-            return
-        try:
-            self._answer(200, self.infer(model, body))
-        except Refusal as refusal:
-            self._answer(refusal.status, _error(str(refusal)))
-
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """No line per request; the caller keeps the log."""
+    return app
 
 
-def _error(message: str) -> bytes:
-    return json.dumps({"error": message}).encode()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 1024
-
-
-def serve(
-    host: str, port: int, models: list[str], infer: Callable[[str, bytes], bytes]
-) -> tuple[ThreadingHTTPServer, int]:
-    """Bind a server that answers with `infer`; run it with ``serve_forever``. Port 0 takes any free one.
-
-    Returns
-    -------
-    server, port
-        The server, and the port that it is bound to.
-
-    Raises
-    ------
-    InputError
-        If the address cannot be bound.
-    """
-    handler = type("Handler", (_Handler,), {"models": models, "infer": staticmethod(infer)})
+def _unquoted(text: str) -> str:
     try:
-        server = _Server((host, port), handler)
-    except OSError as error:
-        raise InputError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
-    return server, server.server_address[1]
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise Refusal(400, f"expected a model's name in UTF-8 (got {text:.80})") from None

@@ -25,6 +25,8 @@ STOP = -1
 AHEAD = 16
 """Transfers to the next stage that may be under way at once; each holds one activation in memory."""
 
+LAST_WORDS_S = 10.0
+"""How long the end of a group may take, seconds; peers that are gone do not answer."""
 IDLE = timedelta(days=365)
 """A service may wait long for its next request; torchrun ends all members when one dies."""
 
@@ -66,6 +68,7 @@ class Member:
             self._join()
         self._stages = [self._build(model) for model in self.models]
         self._sent: deque[tuple[Any, Tensor]] = deque()
+        self._threads: list[threading.Thread] = []
         self._inbox: queue.Queue[tuple[int, Tensor, Future[Tensor]] | None] = queue.Queue()
         self._awaited: queue.Queue[tuple[tuple[int, ...], Any, Future[Tensor]] | None] = queue.Queue()
 
@@ -98,9 +101,11 @@ class Member:
 
     def start(self) -> None:
         """Begin to serve `submit` (position 0 only)."""
-        threading.Thread(target=self._lead, daemon=True, name="stage-0").start()
+        self._threads = [threading.Thread(target=self._lead, daemon=True, name="stage-0")]
         if self.pp > 1:
-            threading.Thread(target=self._collect, daemon=True, name="answers").start()
+            self._threads.append(threading.Thread(target=self._collect, daemon=True, name="answers"))
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, model: str, tokens: Tensor) -> Future[Tensor]:
         """Queue one batch (position 0 only): int64, shape (batch, tokens). Gives the model's output on the CPU."""
@@ -109,14 +114,18 @@ class Member:
         return answer
 
     def stop(self) -> None:
-        """End the group when all that was submitted is answered (position 0 only)."""
+        """End the group when all that was submitted is answered (position 0 only), and see that the others know."""
         self._inbox.put(None)
+        for thread in self._threads:
+            thread.join(LAST_WORDS_S)
 
     def _lead(self) -> None:
         """Stage 0, share 0: take requests, hand them to the peers, run, pass on."""
         peers = [self._rank_at[share] for share in range(1, self.op)]
         while (item := self._inbox.get()) is not None:
             model, tokens, answer = item
+            if not answer.set_running_or_notify_cancel():  # whoever asked is gone
+                continue
             header = self._torch.tensor([model, tokens.shape[0]])
             given = tokens.to(self.device)
             for peer in peers:

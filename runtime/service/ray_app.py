@@ -18,11 +18,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ...simulator.plan import Plan
+from ..listening import LOOPBACK, Listening, bearer_matches, token_of
 from .http import Refusal, read_tokens, write_output
 from .layout import deployment_name, equal_groups, held_models
 from .member import Member
 
 __all__ = ["build"]
+
+BODY_BYTES = 16 * 2**20
+"""Largest request body."""
 
 
 def _member(plan: Plan, number: int, rank: int, address: str, port: int, kind: str) -> Member:
@@ -96,7 +100,10 @@ class GroupReplica:
 class Ingress:
     """Takes the requests: among the deployments that hold the model, the one with the fewest under way per replica."""
 
-    def __init__(self, handles: dict[str, Any], models: dict[str, list[str]], replicas: dict[str, int]) -> None:
+    def __init__(
+        self, handles: dict[str, Any], models: dict[str, list[str]], replicas: dict[str, int], host: str
+    ) -> None:
+        self._token = Listening(host, token=token_of(None)).token  # from the environment of `ray start`
         self._handles, self._models, self._replicas = handles, models, replicas
         self._under_way = dict.fromkeys(handles, 0)
         self._lock = threading.Lock()
@@ -106,12 +113,19 @@ class Ingress:
         parts = request.url.path.strip("/").split("/")
         if parts[:2] == ["v2", "health"]:
             return JSONResponse({})
+        if not bearer_matches(request.headers.get("authorization"), self._token):
+            said = {"error": "expected the header Authorization: Bearer TOKEN, with this server's token"}
+            return JSONResponse(said, status_code=401, headers={"WWW-Authenticate": "Bearer"})
         if request.method != "POST" or len(parts) < 4 or parts[:2] != ["v2", "models"] or parts[-1] != "infer":
             return JSONResponse({"error": "expected POST /v2/models/NAME/infer"}, status_code=404)
         model = "/".join(parts[2:-1])  # the path is unquoted already, and a name may hold a slash
         if model not in self._models:
-            return JSONResponse({"error": f"unknown model {model!r}"}, status_code=404)
-        body = await request.body()
+            return JSONResponse({"error": f"unknown model {model!a:.80}"}, status_code=404)
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > BODY_BYTES:
+                return JSONResponse({"error": f"expected a body up to {BODY_BYTES} bytes"}, status_code=413)
         with self._lock:
             name = min(self._models[model], key=lambda n: self._under_way[n] / self._replicas[n])
             self._under_way[name] += 1
@@ -132,7 +146,7 @@ def _free_port() -> int:
 
 
 def build(args: dict[str, str]) -> Any:
-    """The application, from the ``args`` of serve-config.yaml: the plan's text, and what a device is."""
+    """The application, from the ``args`` of serve-config.yaml: the plan's text, what a device is, where Ray listens."""
     plan = Plan.from_json(args["plan"], "serve-config.yaml: args.plan")
     handles, models, replicas = {}, {}, {}
     for numbers in equal_groups(plan):
@@ -141,4 +155,4 @@ def build(args: dict[str, str]) -> Any:
         replicas[name] = len(numbers)
         for model in plan.groups[numbers[0]].models:
             models.setdefault(model, []).append(name)
-    return Ingress.options(name="ingress").bind(handles, models, replicas)
+    return Ingress.options(name="ingress").bind(handles, models, replicas, args.get("host", LOOPBACK))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
-import signal
+import ssl
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +15,11 @@ from ...errors import InputError, MeshwrightError
 from ...simulator.plan import Plan
 from ...simulator.serving.policy import Controller
 from ...simulator.serving.tables import build_tables
-from .http import Refusal, infer_path, serve
+from ..listening import add_listening_arguments, bearer_header, listening_of
+from ..web import WebServer, serve_app
+from ..web.limits import add_limit_arguments, limits_of
+from .client import GroupError, post
+from .http import OPEN_PATHS, Refusal, application, infer_path
 
 __all__ = ["Router", "main"]
 
@@ -26,7 +28,7 @@ PATIENCE_S = 60.0
 
 
 class Router:
-    """Dispatches requests to groups.
+    """Dispatches requests to groups. Lives in one event loop.
 
     Parameters
     ----------
@@ -34,6 +36,10 @@ class Router:
         The placement, the policy, the SLOs, and the stage latencies that finishes are predicted with.
     backends : sequence of str
         URL of each group, in the plan's order.
+    token : str, optional
+        Bearer token that the groups ask for.
+    ca : Path, optional
+        Certificates, PEM, by which groups at ``https`` are believed; the system's without it.
 
     Raises
     ------
@@ -41,24 +47,22 @@ class Router:
         If the number of URLs is not the number of groups, or the plan lacks stage latencies.
     """
 
-    def __init__(self, plan: Plan, backends: Sequence[str]) -> None:
+    def __init__(
+        self, plan: Plan, backends: Sequence[str], *, token: str | None = None, ca: Path | None = None
+    ) -> None:
         if len(backends) != len(plan.groups):
             raise InputError(f"backends: expected one URL per group, {len(plan.groups)} (got {len(backends)})")
-        self.backends = []
-        for url in backends:
-            parts = urlsplit(url)
-            if parts.scheme != "http" or not parts.hostname:
-                raise InputError(f"backends: expected http://host:port (got {url!r})")
-            self.backends.append((parts.hostname, parts.port or 80))
+        self.backends = [_address(url) for url in backends]
+        self._headers = {"Content-Type": "application/json", **bearer_header(token)}
+        self._tls = _tls(ca) if any(secure for _, _, secure in self.backends) else None
         self.models = list(plan.placement.models)
         self._index = {name: m for m, name in enumerate(self.models)}
         self._slo = {m.name: m.slo_s for m in plan.models}
         tables = build_tables(plan.placement, self.models, plan.planned_profiles())
         how = plan.serving
         self._policy = Controller(tables, how.dispatch, how.admission, how.overhead_s)
-        self._lock = threading.Lock()
 
-    def infer(self, model: str, body: bytes) -> bytes:
+    async def infer(self, model: str, body: bytes) -> bytes:
         """Dispatch one request and give the group's answer.
 
         Raises
@@ -69,30 +73,47 @@ class Router:
         slo = self._slo[model]
         now = time.monotonic()
         deadline = now + slo if slo is not None else float("inf")
-        with self._lock:
-            decision = self._policy.arrive(now, self._index[model], deadline)
+        decision = self._policy.arrive(now, self._index[model], deadline)
         if not decision.admitted:
             raise Refusal(503, f"rejected: would finish {decision.finish - now:.4g} s after arrival, SLO {slo:.4g} s")
         try:
-            return self._forward(decision.group, model, body, 10 * (slo or PATIENCE_S) + PATIENCE_S)
+            return await self._forward(decision.group, model, body, 10 * (slo or PATIENCE_S) + PATIENCE_S)
         finally:
-            with self._lock:
-                self._policy.finished(decision.group)
+            self._policy.finished(decision.group)
 
-    def _forward(self, group: int, model: str, body: bytes, timeout_s: float) -> bytes:
-        host, port = self.backends[group]
-        connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    async def _forward(self, group: int, model: str, body: bytes, timeout_s: float) -> bytes:
+        host, port, secure = self.backends[group]
         try:
-            connection.request("POST", infer_path(model), body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException) as error:
+            status, answer = await post(
+                host, port, infer_path(model), body, self._headers, timeout_s=timeout_s,
+                tls=self._tls if secure else None,
+            )  # fmt: skip
+        except GroupError as error:
             raise Refusal(502, f"group {group} at {host}:{port} does not answer: {error}") from None
-        finally:
-            connection.close()
-        if response.status != 200:
-            raise Refusal(response.status, _message(answer))
+        if status == 401:
+            raise Refusal(502, f"group {group} at {host}:{port} refuses this router's token")
+        if status != 200:
+            raise Refusal(status, _message(answer))
         return answer
+
+
+def _address(url: str) -> tuple[str, int, bool]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host:
+        raise InputError(f"backends: expected http://host:port or https://host:port (got {url!r})")
+    secure = parts.scheme == "https"
+    return host, port or (443 if secure else 80), secure
+
+
+def _tls(ca: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(f"{ca}: expected certificates in PEM ({error})") from None
 
 
 def _message(answer: bytes) -> str:
@@ -107,18 +128,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="meshwright.runtime.service.router", description=__doc__)
     parser.add_argument("--plan", required=True, help="the plan file")
     parser.add_argument("--config", required=True, help='JSON file: {"backends": ["http://host:port", …]}')
-    parser.add_argument("--host", default="0.0.0.0", help="address to listen on")
-    parser.add_argument("--port", type=int, default=8080, help="port to listen on")
+    add_listening_arguments(parser, 8080)
+    add_limit_arguments(parser)
+    parser.add_argument("--ca", type=Path, metavar="FILE", help="certificates by which groups at https are believed")
     options = parser.parse_args(arguments)
     try:
-        router = Router(Plan.load(options.plan), _backends(options.config))
-        server, port = serve(options.host, options.port, router.models, router.infer)
+        where, limits = listening_of(options), limits_of(options)
+        router = Router(Plan.load(options.plan), _backends(options.config), token=where.token, ca=options.ca)
+
+        def ready(server: WebServer) -> None:
+            what = f"{len(router.models)} models of {len(router.backends)} groups"
+            print(f"router serves {what} on port {server.port}", flush=True)
+
+        serve_app(application(router.models, router.infer), where, limits, open_paths=OPEN_PATHS, ready=ready)
     except MeshwrightError as error:
-        sys.exit(f"meshwright router: {error}")
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: threading.Thread(target=server.shutdown).start())
-    print(f"router serves {len(router.models)} models of {len(router.backends)} groups on port {port}", flush=True)
-    server.serve_forever()
+        print(f"meshwright router: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 def _backends(path: str) -> list[str]:

@@ -9,13 +9,15 @@ import re
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import MeshwrightError
 from ..listening import bearer_matches
 from .limits import Limits
 
-__all__ = ["Application", "Guard", "JsonRefusal", "Receive", "Scope", "Send", "read_json", "send_json"]
+__all__ = ["Application", "Guard", "JsonRefusal", "Receive", "Scope", "Send", "read_json", "send_json", "unless_gone"]
+
+Answer = TypeVar("Answer")
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -83,6 +85,24 @@ async def send_json(send: Send, status: int, body: Any, headers: Collection[tupl
     start = [(b"content-type", b"application/json"), length, *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": raw})
+
+
+async def unless_gone(receive: Receive, work: Awaitable[Answer]) -> Answer | None:
+    """What `work` gives; None, with `work` cancelled, if the client leaves before."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)  # nothing of it goes on when this returns
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def plain_error(status: int, message: str) -> Any:

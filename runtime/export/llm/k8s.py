@@ -7,6 +7,7 @@ from typing import Any
 from ....errors import InputError
 from ....simulator.llm.plan import LLMPlan
 from ....simulator.llm.plan_entries import Deployment
+from ..k8s import token_variable
 from ..names import dns_names
 from ..options import ExportOptions
 from ..tree import File, json_text, yaml_text
@@ -151,9 +152,10 @@ def _container(said: list[str], gpus: int, deployment: Deployment, options: Expo
         "resources": {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}},
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "models", "mountPath": "/models"}],
     }
+    container["env"] = [token_variable("VLLM_API_KEY")]
     if deployment.role != "both":
         own = {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-        container["env"] = [own, {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": str(SIDE_CHANNEL)}]
+        container["env"] += [own, {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": str(SIDE_CHANNEL)}]
     return container
 
 

@@ -35,7 +35,7 @@ MODEL = """\
     keepalive 256;
   }}
   server {{
-    listen {port};
+    listen {listen};
     location / {{
       proxy_pass http://{name};
       proxy_set_header Connection "";
@@ -45,7 +45,7 @@ MODEL = """\
 """
 
 
-def nginx(router: str, models: Sequence[tuple[str, int, Sequence[str]]]) -> str:
+def nginx(router: str, models: Sequence[tuple[str, int, Sequence[str]]], host: str = "") -> str:
     """The configuration.
 
     Parameters
@@ -54,6 +54,8 @@ def nginx(router: str, models: Sequence[tuple[str, int, Sequence[str]]]) -> str:
         The plan's router.
     models : sequence of (str, int, sequence of str)
         For each model a name that nginx takes, the port that clients call, and its servers as ``host:port``.
+    host : str
+        Address to listen on; every one by default: then the servers ask for a key, which nginx passes on.
 
     Raises
     ------
@@ -70,5 +72,5 @@ def nginx(router: str, models: Sequence[tuple[str, int, Sequence[str]]]) -> str:
     for name, port, addresses in models:
         lines = "\n".join(f"    server {address} max_fails=1 fail_timeout=10s;" for address in addresses)
         method = f"    {BALANCE[router]}\n" if BALANCE.get(router) else ""
-        parts.append(MODEL.format(name=name, port=port, servers=lines, method=method))
+        parts.append(MODEL.format(name=name, listen=f"{host}:{port}" if host else port, servers=lines, method=method))
     return "".join(parts) + "}\n"

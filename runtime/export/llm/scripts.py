@@ -7,6 +7,7 @@ from typing import Any
 
 from ....errors import InputError
 from ....simulator.llm.plan import LLMPlan
+from ...listening import LOOPBACK
 from ..names import dns_names
 from ..options import ExportOptions
 from ..tree import File, json_text, yaml_text
@@ -20,7 +21,7 @@ SCRIPT = """\
 #!/usr/bin/env bash
 # Starts the vLLM servers of node {node}; endpoints.json says who serves what, nginx.conf spreads requests.
 set -euo pipefail
-children=()
+{key}children=()
 stop() {{
   trap - EXIT
   kill "${{children[@]}}" 2>/dev/null || true
@@ -31,6 +32,11 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 {commands}
 wait -n "${{children[@]}}"  # one that ends takes the others with it
+"""
+KEY = """\
+# The servers listen on every address: clients send this key as their bearer token.
+: "${VLLM_API_KEY:?a key of your own, see: openssl rand -hex 32}"
+export VLLM_API_KEY
 """
 TOGETHER, SIDE_CHANNEL = 1000, 2000
 """Added to a server's port: where its processes on several nodes meet, and where KV transfers are arranged."""
@@ -51,21 +57,22 @@ def scripts(plan: LLMPlan, options: ExportOptions) -> dict[str, File]:
     """
     checked(plan, options)
     found = sources(plan, options)
-    hosts = options.hosts or (("127.0.0.1",) if plan.cluster.nodes == 1 else _named(plan))
+    hosts = options.hosts or ((LOOPBACK,) if plan.cluster.nodes == 1 else _named(plan))
     if len(hosts) != plan.cluster.nodes:
         raise InputError(f"export: hosts: the plan has {plan.cluster.nodes} nodes (got {len(hosts)} hosts)")
+    inside = all(host == LOOPBACK for host in hosts)  # then nobody else gets there, and no key is asked for
     clients = client_ports(plan, options.port)
     engines = servers(plan, options.port + len(clients))
     commands: dict[int, list[str]] = {}
     services: dict[int, dict[str, Any]] = {}
     names = dns_names([server.name for server in engines])
     for server in engines:
-        said = arguments(plan, server, found[server.deployment.model])
+        said = arguments(plan, server, found[server.deployment.model], host=LOOPBACK if inside else "0.0.0.0")
         more = spread(server, hosts[server.node], server.port + TOGETHER)
         for (node, devices), extra in zip(server.nodes.items(), more, strict=True):
             variables = _variables(server, hosts[node], devices)
             commands.setdefault(node, []).append(_command(server, variables, [*said, *extra]))
-            service = _service(options, devices, variables, [*said, *extra])
+            service = _service(options, devices, variables, [*said, *extra], keyed=not inside)
             services.setdefault(node, {})[names[server.name]] = service
     files = {
         "plan.json": File(plan.to_json()),
@@ -78,7 +85,7 @@ def scripts(plan: LLMPlan, options: ExportOptions) -> dict[str, File]:
         if (addresses := [f"{hosts[s.node]}:{s.port}" for s in engines if _whole(s, model)])
     ]
     if routed:
-        files["nginx.conf"] = File(nginx(plan.router, routed))
+        files["nginx.conf"] = File(nginx(plan.router, routed, LOOPBACK if inside else ""))
         first = services.setdefault(0, {})
         first["router"] = {
             "image": "nginx:1.29",
@@ -88,7 +95,7 @@ def scripts(plan: LLMPlan, options: ExportOptions) -> dict[str, File]:
         }
     for node, listed in services.items():
         files[f"node-{node}/docker-compose.yaml"] = File(yaml_text({"services": listed}))
-        script = SCRIPT.format(node=node, commands="".join(commands.get(node, [])))
+        script = SCRIPT.format(node=node, key="" if inside else KEY, commands="".join(commands.get(node, [])))
         if node in commands:
             files[f"node-{node}/serve.sh"] = File(script, executable=True)
     return files
@@ -120,14 +127,16 @@ def _folded(said: list[str]) -> str:
 
 
 def _service(
-    options: ExportOptions, devices: tuple[int, ...], variables: dict[str, str], said: list[str]
+    options: ExportOptions, devices: tuple[int, ...], variables: dict[str, str], said: list[str], *, keyed: bool
 ) -> dict[str, Any]:
     reserved = {"driver": "nvidia", "device_ids": [str(d) for d in devices], "capabilities": ["gpu"]}
-    rest = {name: value for name, value in variables.items() if name != "CUDA_VISIBLE_DEVICES"}
+    rest = {n: v.replace("$", "$$") for n, v in variables.items() if n != "CUDA_VISIBLE_DEVICES"}
+    if keyed:
+        rest["VLLM_API_KEY"] = "${VLLM_API_KEY:?clients send it as their bearer token}"
     return {
         "image": options.image or IMAGE,
         "command": [argument.replace("$", "$$") for argument in said],  # compose would put variables in
-        **({"environment": {name: value.replace("$", "$$") for name, value in rest.items()}} if rest else {}),
+        **({"environment": rest} if rest else {}),
         "network_mode": "host",
         "ipc": "host",
         "volumes": ["/models:/models:ro"],
