@@ -169,12 +169,21 @@ class LogicalMesh:
         """
         spec, width = self.mesh.cluster.spec, self.mesh.devices
         n1, size = self.shape[1], self.size(axes)
-        rings = min(n1, width) if set(axes) == {0} else 1
+        rings = min(n1, width) if set(axes) == {0} else self._rows_through_a_node if set(axes) == {1} else 1
         near, far = spec.intra_node, spec.inter_node
         if size == 1 or self.inside(axes):
             return AxisLink(size, near.bandwidth_bytes_per_s, near.latency_s)
         shared = self._adapters * far.bandwidth_bytes_per_s / rings
         return AxisLink(size, min(near.bandwidth_bytes_per_s, shared), far.latency_s)
+
+    @property
+    def _rows_through_a_node(self) -> int:
+        """Rows that cross a node at most: one where they fill nodes, two where one ends and the next begins in it."""
+        n1, width = self.shape[1], self.mesh.devices
+        if n1 % width == 0 or width % n1 == 0:
+            return 1
+        rows = [{first // width, (first + n1 - 1) // width} for first in range(0, self.mesh.n_devices, n1)]
+        return max(sum(node in ends for ends in rows if len(ends) > 1) for node in range(self.mesh.hosts))
 
     @property
     def _adapters(self) -> int:
