@@ -21,6 +21,7 @@ from ..errors import InputError
 
 __all__ = [
     "LOOPBACK",
+    "TOKEN_FILE_VARIABLE",
     "TOKEN_VARIABLE",
     "Listening",
     "add_listening_arguments",
@@ -36,6 +37,8 @@ __all__ = [
 LOOPBACK = "127.0.0.1"
 TOKEN_VARIABLE = "MESHWRIGHT_TOKEN"
 """Environment variable that holds the token where there is no file (a container's ``secretKeyRef``)."""
+TOKEN_FILE_VARIABLE = "MESHWRIGHT_TOKEN_FILE"
+"""Environment variable that names the token's file where no argument does."""
 BACKLOG = 1024
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # what RFC 6750 lets a bearer token be
 _MOST = 4096
@@ -184,7 +187,7 @@ def _check_token(text: str, where: str) -> None:
 
 
 def token_of(file: Path | str | None) -> str | None:
-    """The token of a file, or else of the environment variable ``MESHWRIGHT_TOKEN``; None without either.
+    """The token of a file, of the file that ``MESHWRIGHT_TOKEN_FILE`` names, or of ``MESHWRIGHT_TOKEN``; else None.
 
     Raises
     ------
@@ -193,6 +196,8 @@ def token_of(file: Path | str | None) -> str | None:
     """
     if file is not None:
         return read_token(file)
+    if named := os.environ.get(TOKEN_FILE_VARIABLE):
+        return read_token(named)
     said = os.environ.get(TOKEN_VARIABLE)
     if said is None:
         return None

@@ -39,10 +39,12 @@ wait -n "${{children[@]}}"  # one that ends takes the others with it
 
 ENVIRONMENT = """\
 # Settings of the launch scripts; set them before, or edit them here.
-: "${PYTHON:=python3}"              # an environment with Meshwright and torch
-: "${BIND:=%s}"              # address that groups and router listen on
+: "${PYTHON:=python3}"              # an environment with Meshwright and its extras torch and serve
+: "${BIND:=%s}"              # address that groups and router listen on; wider than loopback only with a token
+# The token is the file `token` beside this one, the same on every node: (umask 077; openssl rand -hex 32 > token)
+if [[ -e token ]]; then export MESHWRIGHT_TOKEN_FILE="${MESHWRIGHT_TOKEN_FILE:-$PWD/token}"; fi
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-"""
+%s"""
 
 ON_LOOPBACK = 'export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-lo}"  # members of a group meet on this machine\n'
 
@@ -122,7 +124,4 @@ def torchrun(plan: Plan, options: ExportOptions) -> dict[str, File]:
 
 
 def _start(comment: str, environment: str, arguments: list[str]) -> str:
-    return (
-        f'\n# {comment}\n{environment}"$PYTHON" {shlex.join(arguments)} --host "$BIND" '
-        '${guard[@]+"${guard[@]}"} &\nchildren+=($!)\n'
-    )
+    return f'\n# {comment}\n{environment}"$PYTHON" {shlex.join(arguments)} --host "$BIND" &\nchildren+=($!)\n'

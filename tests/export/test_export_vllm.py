@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,11 @@ def servers(folder: Path) -> list[tuple[str, argparse.Namespace]]:
         f'vllm() {{ printf "%s\\0" "$CUDA_VISIBLE_DEVICES" "$@" >"{folder}/said-$BASHPID"; }}\n'
         "wait() { builtin wait; }\n"
     )
-    subprocess.run(["bash", "-c", stand_in + script.read_text()], cwd=folder, timeout=30, check=False)
+    without = subprocess.run(["bash", "-c", stand_in + script.read_text()], cwd=folder, capture_output=True, text=True)
+    assert "VLLM_API_KEY" in without.stderr, "it must not listen on every address without a key"
+    assert not list(folder.glob("said-*"))
+    keyed = {**os.environ, "VLLM_API_KEY": "key"}
+    subprocess.run(["bash", "-c", stand_in + script.read_text()], cwd=folder, timeout=30, check=False, env=keyed)
     found = []
     for path in folder.glob("said-*"):
         devices, serve, *rest = path.read_bytes().decode().split("\0")[:-1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,24 +22,37 @@ from typing import Any
 import pytest
 from meshwright.errors import InputError
 from meshwright.runtime.export import export
-from meshwright.runtime.service.http import Refusal, infer_path, read_tokens, serve
+from meshwright.runtime.listening import Listening
+from meshwright.runtime.service.http import Refusal, application, infer_path, read_tokens
 from meshwright.runtime.service.layout import held_models, positions
 from meshwright.runtime.service.router import Router, main
+from meshwright.runtime.web import WebServer
 from meshwright.simulator import Group, ParallelConfig, Plan
 
 ONE = ParallelConfig(1, 1)
 
 
 @contextmanager
-def backend(infer: Callable[[str, bytes], bytes], models: list[str]) -> Iterator[str]:
+def backend(infer: Callable[[str, bytes], bytes], models: list[str], token: str | None = None) -> Iterator[str]:
     """A stand-in of a group; its URL."""
-    server, port = serve("127.0.0.1", 0, models, infer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    async def answer(model: str, body: bytes) -> bytes:
+        return await asyncio.to_thread(infer, model, body)
+
+    server = WebServer(application(models, answer), Listening(token=token))
+    thread = threading.Thread(target=server.run)
+    thread.start()
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield server.url
     finally:
-        server.shutdown()
-        server.server_close()
+        server.drain()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def infer(router: Router) -> bytes:
+    """One request for model m, with an empty body."""
+    return asyncio.run(router.infer("m", b""))
 
 
 def with_slo(plan: Plan, slo_s: float, **serving: Any) -> Plan:
@@ -57,25 +72,26 @@ def test_router_sends_to_the_shortest_queue(make_plan: Callable[..., Plan]) -> N
 
     with backend(slow, ["m"]) as first, backend(lambda model, body: b'"quick"', ["m"]) as second:
         router = Router(plan, [first, second])
-        answers: list[bytes] = []
-        thread = threading.Thread(target=lambda: answers.append(router.infer("m", b"")))
-        thread.start()
-        assert working.wait(10)
-        assert router.infer("m", b"") == b'"quick"'
-        release.set()
-        thread.join(10)
-        assert answers == [b'"slow"']
-        assert router.infer("m", b"") == b'"slow"', "both idle again: the lowest index"
+
+        async def both() -> tuple[bytes, bytes]:
+            waiting = asyncio.ensure_future(router.infer("m", b""))
+            assert await asyncio.to_thread(working.wait, 10)
+            quick = await router.infer("m", b"")
+            release.set()
+            return await waiting, quick
+
+        assert asyncio.run(both()) == (b'"slow"', b'"quick"')
+        assert infer(router) == b'"slow"', "both idle again: the lowest index"
 
 
 def test_router_rejects_what_cannot_finish_in_time(make_plan: Callable[..., Plan]) -> None:
     plan = make_plan([Group(ONE, ["m"])])  # 1 ms by its profile
     with backend(lambda model, body: b"1", ["m"]) as url:
-        assert Router(with_slo(plan, 0.5), [url]).infer("m", b"") == b"1"
+        assert infer(Router(with_slo(plan, 0.5), [url])) == b"1"
         with pytest.raises(Refusal, match=r"rejected: would finish 0\.001 s after arrival, SLO 0\.0005 s") as caught:
-            Router(with_slo(plan, 0.0005), [url]).infer("m", b"")
+            infer(Router(with_slo(plan, 0.0005), [url]))
         assert caught.value.status == 503
-        assert Router(with_slo(plan, 0.0005, admission=False), [url]).infer("m", b"") == b"1"
+        assert infer(Router(with_slo(plan, 0.0005, admission=False), [url])) == b"1"
 
 
 def test_router_says_which_group_is_gone_and_forgets_the_request(make_plan: Callable[..., Plan]) -> None:
@@ -86,7 +102,7 @@ def test_router_says_which_group_is_gone_and_forgets_the_request(make_plan: Call
     router = Router(plan, [f"http://127.0.0.1:{port}"])
     for _ in range(2):
         with pytest.raises(Refusal, match=r"group 0 at 127\.0\.0\.1") as caught:
-            router.infer("m", b"")
+            infer(router)
         assert caught.value.status == 502
     assert router._policy.outstanding == [0]
 
@@ -96,21 +112,46 @@ def test_router_passes_a_refusal_on(make_plan: Callable[..., Plan]) -> None:
         raise Refusal(400, "bad tokens")
 
     with backend(refuse, ["m"]) as url, pytest.raises(Refusal, match="bad tokens") as caught:
-        Router(make_plan([Group(ONE, ["m"])]), [url]).infer("m", b"")
+        infer(Router(make_plan([Group(ONE, ["m"])]), [url]))
     assert caught.value.status == 400
 
 
-@pytest.mark.parametrize("urls", [[], ["http://a:1", "http://b:1"], ["file:///etc/passwd"], ["a:1"]])
+def test_router_and_groups_know_each_other_by_the_token(make_plan: Callable[..., Plan]) -> None:
+    plan = make_plan([Group(ONE, ["m"])])
+    with backend(lambda model, body: b"1", ["m"], token="secret") as url:
+        assert infer(Router(plan, [url], token="secret")) == b"1"
+        for wrong in (None, "other"):
+            with pytest.raises(Refusal, match="refuses this router's token") as caught:
+                infer(Router(plan, [url], token=wrong))
+            assert caught.value.status == 502
+
+
+URLS = (
+    [],
+    ["http://a:1", "http://b:1"],
+    ["file:///etc/passwd"],
+    ["a:1"],
+    ["http://a:99999999"],
+    ["http://[::"],
+)
+
+
+@pytest.mark.parametrize("urls", URLS)
 def test_router_bad_backends(urls: list[str], make_plan: Callable[..., Plan]) -> None:
     with pytest.raises(InputError, match="backends: expected"):
         Router(make_plan([Group(ONE, ["m"])]), urls)
 
 
-def test_router_program_refuses_in_one_line(make_plan: Callable[..., Plan], tmp_path: Path) -> None:
+def test_router_program_refuses_in_one_line(
+    make_plan: Callable[..., Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     make_plan([Group(ONE, ["m"])]).save(tmp_path / "plan.json")
     (tmp_path / "router.json").write_text("[]")
-    with pytest.raises(SystemExit, match=r"meshwright router: .*router\.json: expected"):
+    with pytest.raises(SystemExit) as caught:
         main(["--plan", str(tmp_path / "plan.json"), "--config", str(tmp_path / "router.json")])
+    said = capsys.readouterr().err
+    assert caught.value.code == 2
+    assert re.fullmatch(r"meshwright router: .*router\.json: expected .*\n", said), said
 
 
 def test_names_with_odd_characters_travel_in_the_path(hostile: tuple[str, ...]) -> None:
@@ -147,6 +188,20 @@ def test_http_refuses_wrong_paths_and_sizes() -> None:
         b'{"inputs": [{"shape": [5, 2], "datatype": "INT64", "data": [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}]}',
         b"[" * 100_000,
         b"\xff\xfe",
+        b'{"inputs": [{"shape": [1e999, 2], "datatype": "INT64", "data": [1, 1]}]}',
+        b'{"inputs": [{"shape": [1, 2], "datatype": "INT64", "data": [1e999, 1]}]}',
+        b'{"inputs": [{"shape": [1, 2], "datatype": "INT64", "data": [1.5, 1]}]}',
+        b'{"inputs": [{"shape": [1, 2], "datatype": "INT64", "data": [NaN, 1]}]}',
+        b'{"inputs": [{"shape": [1, 2], "datatype": "INT64", "data": [true, 1]}]}',
+        b'{"inputs": [{"shape": [1, 2], "datatype": "INT64", "data": ["1", 1]}]}',
+        b'{"inputs": [{"shape": [true, 2], "datatype": "INT64", "data": [1, 1]}]}',
+        b'{"inputs": [{"shape": 2, "datatype": "INT64", "data": [1, 1]}]}',
+        b'{"inputs": [{"shape": [1, 2], "datatype": "INT64", "data": [[[1, 1]]]}]}',
+        b'{"inputs": [{"shape": [1, 2], "datatype": "INT64"}]}',
+        b'{"inputs": [{"shape": [1, 2], "datatype": "\\ud800", "data": [1, 1]}]}',
+        b'{"inputs": {"0": 1}}',
+        b'{"inputs": [1]}',
+        b"null",
     ],
 )
 def test_bad_requests_are_status_400(body: bytes) -> None:
