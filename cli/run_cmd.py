@@ -244,7 +244,7 @@ def run(
     if timeline is not None:
         result.timeline().to_chrome(timeline)
     figures = {
-        "attainment": result.attainment,
+        "attainment": result.attainment if result.has_slo else None,
         "goodput_per_s": result.goodput,
         "mean_latency_s": result.mean_latency,
         "p99_latency_s": result.latency(99),
@@ -266,7 +266,7 @@ def run(
     else:
         typer.echo(f"{len(traffic)} requests in {traffic.duration:.6g} s ({traffic.rate:.4g}/s): {source}")
         typer.echo(
-            f"attainment {result.attainment:.2%}, goodput {result.goodput:.4g}/s, mean latency "
+            f"{result.attainment_text}, goodput {result.goodput:.4g}/s, mean latency "
             f"{result.mean_latency * 1e3:.1f} ms, p99 {result.latency(99) * 1e3:.1f} ms, {figures['rejected']} rejected"
             f" ({figures['failed']} failed)"
         )

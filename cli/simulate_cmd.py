@@ -236,9 +236,9 @@ def _batching(max_batch: int) -> int | None:
     return None if max_batch == 1 else max_batch
 
 
-def _metrics(result: SimulationResult) -> dict[str, float]:
+def _metrics(result: SimulationResult) -> dict[str, float | None]:
     return {
-        "attainment": result.attainment,
+        "attainment": result.attainment if result.has_slo else None,
         "goodput_per_s": result.goodput,
         "mean_latency_s": result.mean_latency,
         "p50_latency_s": result.latency(50),
@@ -264,9 +264,11 @@ def _print(results: dict[str, SimulationResult]) -> None:
         f"{'plan':<{width}}{'attainment':>11}{'goodput/s':>11}{'mean ms':>9}{'p50 ms':>9}{'p99 ms':>9}{'rejected':>10}"
     )
     for path, result in results.items():
-        m = _metrics(result)
-        latencies = "".join(f"{m[key] * 1e3:>9.1f}" for key in ("mean_latency_s", "p50_latency_s", "p99_latency_s"))
-        typer.echo(f"{path:<{width}}{m['attainment']:>11.2%}{m['goodput_per_s']:>11.4g}{latencies}{m['rejected']:>10}")
+        seconds = (result.mean_latency, result.latency(50), result.latency(99))
+        latencies = "".join(f"{s * 1e3:>9.1f}" for s in seconds)
+        attained = f"{result.attainment:>11.2%}" if result.has_slo else f"{'no SLO':>11}"
+        rejected = int(result.rejected.sum())
+        typer.echo(f"{path:<{width}}{attained}{result.goodput:>11.4g}{latencies}{rejected:>10}")
 
 
 def _draw(results: dict[str, SimulationResult], png: Path) -> None:
@@ -281,7 +283,7 @@ def _draw(results: dict[str, SimulationResult], png: Path) -> None:
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     for path, result in results.items():
-        label = f"{Path(path).stem} ({result.attainment:.1%})"
+        label = f"{Path(path).stem} ({f'{result.attainment:.1%}' if result.has_slo else 'no SLO'})"
         latency = np.sort(result.latencies)
         left.plot(latency * 1e3, np.arange(1, len(latency) + 1) / len(result), label=label)
         window = max(result.horizon / 100, 1e-9)

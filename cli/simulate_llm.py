@@ -114,6 +114,7 @@ def _document(path: str, result: LLMPlanResult) -> dict[str, Any]:
         "plan": path,
         "engine": result.made_by,
         **result.summary(),
+        **({} if result.has_limits else {"attainment": None}),
         "per_model": result.per_model().reset_index().to_dict("records"),
         "per_deployment": result.per_deployment().reset_index().to_dict("records"),
     }
@@ -129,7 +130,7 @@ def _print(results: dict[str, LLMPlanResult]) -> None:
         ttft, tpot = result.percentiles("ttft", (50, 90)), result.percentiles("tpot", (50, 90))
         cells = "".join(f"{x * 1e3:>10.1f}{y * 1e3:>9.1f}" for x, y in (ttft, tpot))
         preempted = sum(int(r.preemptions.sum()) for r in result.results.values())
+        attained = f"{result.attainment:>12.2%}" if result.has_limits else f"{'no SLO':>12}"
         typer.echo(
-            f"{path:<{width}}{len(result.plan.used_devices):>8}{result.attainment:>12.2%}{result.goodput:>11.4g}"
-            f"{cells}{preempted:>11}"
+            f"{path:<{width}}{len(result.plan.used_devices):>8}{attained}{result.goodput:>11.4g}{cells}{preempted:>11}"
         )

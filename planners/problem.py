@@ -24,7 +24,7 @@ from ..traces.trace import Trace
 from .alpaserve.bound import upper_bound
 from .alpaserve.clockwork import ScheduledPlan
 from .alpaserve.instance import build_instance, no_room
-from .problem_checks import check_models, check_placement, first_problem
+from .problem_checks import check_models, check_placement, check_slo, first_problem
 
 __all__ = ["Problem"]
 
@@ -102,6 +102,7 @@ class Problem:
             if type(getattr(self, name)) is dict:  # a planner must not change what others are given
                 object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         check_models(self.models, self.trace, self.profiles)
+        check_slo(self.trace)
         check_dispatch(self.dispatch)
         if not isinstance(self.admission, bool):
             raise InputError(f"admission: expected True or False (got {self.admission!r})")

@@ -14,7 +14,7 @@ from ..simulator.placement import Placement
 from ..traces.trace import Trace
 from ..wording import nearest
 
-__all__ = ["check_models", "check_placement", "first_problem"]
+__all__ = ["check_models", "check_placement", "check_slo", "first_problem"]
 
 
 def check_models(models: tuple[str, ...], trace: Trace, profiles: Mapping[str, ModelProfile]) -> None:
@@ -38,6 +38,15 @@ def check_models(models: tuple[str, ...], trace: Trace, profiles: Mapping[str, M
                 f"trace: asks for {name!r}, which is not among the models to place "
                 f"({', '.join(models[:10])}); add it to models, or keep only theirs with trace.select(models)"
             )
+
+
+def check_slo(trace: Trace) -> None:
+    """Refuse traffic without any SLO: every placement that serves it attains all of it, and none is better."""
+    if not trace.has_slo:
+        raise InputError(
+            "trace: no request has an SLO, so there is no attainment to plan for; give one: slo=… or a column "
+            "slo of the trace, trace.with_slo(seconds) or trace.with_slo_scale(scale, profiles), --slo or --slo-scale"
+        )
 
 
 def check_placement(

@@ -62,7 +62,7 @@ class RunResult(SimulationResult):
 
     def __repr__(self) -> str:
         lost = f", {len(self.failures)} groups lost" if self.failures else ""
-        return f"RunResult({len(self)} requests, attainment {self.attainment:.2%}, goodput {self.goodput:.4g}/s{lost})"
+        return f"RunResult({len(self)} requests, {self.attainment_text}, goodput {self.goodput:.4g}/s{lost})"
 
     def raise_failures(self) -> None:
         """Raise `RunError` with the reasons if a group was lost."""

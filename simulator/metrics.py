@@ -16,7 +16,17 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from .serving.result import SimulationResult
 
-__all__ = ["MIN_FOR_P99", "Estimate", "Tail", "instability", "mean_interval", "paired_difference", "replicate", "tail"]
+__all__ = [
+    "MIN_FOR_P99",
+    "Estimate",
+    "Tail",
+    "goodput",
+    "instability",
+    "mean_interval",
+    "paired_difference",
+    "replicate",
+    "tail",
+]
 
 MIN_FOR_P99 = 10_000
 """Finished requests that a 99th percentile needs: a hundred beyond it."""
@@ -141,6 +151,33 @@ def replicate(
     if any(set(row) != set(rows[0]) for row in rows):
         raise InputError("replicate: every run must give the same metrics")
     return {name: mean_interval([row[name] for row in rows], confidence) for name in rows[0]}
+
+
+def goodput(attained: float, begin_s: float, last_arrival_s: float, last_finish_s: float) -> float:
+    """Attained requests per second of the time over which requests arrived: the one definition, in every world.
+
+    What is still served after the last arrival takes no part: where all requests are attained, goodput is the rate at
+    which they were offered, and it is never above it. Requests that all arrive at one instant have no such time; then
+    it is the time until the last of them is finished.
+
+    Parameters
+    ----------
+    attained : float
+        Requests that finished within their limits.
+    begin_s, last_arrival_s : float
+        When requests began to arrive, and when the last one did, seconds.
+    last_finish_s : float
+        When the last one was finished, seconds; NaN if none was.
+
+    Returns
+    -------
+    float
+        Requests per second; NaN where no time passed.
+    """
+    span = last_arrival_s - begin_s
+    if not span > 0:
+        span = last_finish_s - begin_s
+    return float(attained / span) if span > 0 else float("nan")
 
 
 def tail(latencies: npt.ArrayLike, percentile: float = 99.0) -> Tail:

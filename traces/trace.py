@@ -147,6 +147,11 @@ class Trace:
         """Mean arrival rate over `duration`, requests per second."""
         return len(self) / self.duration if self.duration > 0 else float("inf")
 
+    @property
+    def has_slo(self) -> bool:
+        """Whether any request has an SLO: a finite one. Without any there is nothing to attain."""
+        return bool(np.isfinite(self.slo).any())
+
     def counts(self) -> npt.NDArray[np.int64]:
         """Requests of each model, shape ``(len(models),)``."""
         return np.bincount(self.model, minlength=len(self.models))

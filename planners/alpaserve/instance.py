@@ -15,6 +15,7 @@ from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
 from ...simulator.serving.policy import check_dispatch
 from ...traces.trace import Trace
+from ..problem_checks import check_slo
 
 __all__ = ["MEMORY_RULES", "Instance", "build_instance", "no_room"]
 
@@ -179,6 +180,7 @@ def build_instance(
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise InputError(f"{name}: expected a positive integer or None (got {value!r})")
     names = _names(models, trace, profiles)
+    check_slo(trace)
     configs = sorted(
         {
             c

@@ -98,6 +98,11 @@ def plan(
     names = [d.name for d in demands]
     if not names or len(set(names)) < len(names):
         raise InputError(f"demands: expected models of different names (got {', '.join(names) or 'none'})")
+    if objective != "goodput" and not any(math.isfinite(d.ttft_s) or math.isfinite(d.tpot_s) for d in demands):
+        raise InputError(
+            f"objective: {objective} asks for a share of the requests within limits, and no model has a limit; give "
+            "LLMDemand(…, ttft_s=…, tpot_s=…), or --slo-ttft or --slo-tpot"
+        )
     space, effort = space or SearchSpace(), effort or Effort()
     if len(names) > 1 and len(space.routers) > 1:
         raise InputError(f"space: routers: a plan has one for all of its models (got {', '.join(space.routers)})")

@@ -161,17 +161,19 @@ def _of_requests(
 def _rate(
     result: LLMResult, metric: str, rows: npt.NDArray[np.int64], ttft: float, tpot: float
 ) -> tuple[float, Batch, int]:
-    """What finishes per second: windows of time."""
+    """What finishes per second, or of goodput what arrives: windows of time."""
     low, high = result.span
-    amount = np.ones(len(rows))
+    times, amount = result.finish[rows], np.ones(len(rows))
     if metric == "throughput":
         amount = (result.generated * result.sequences)[rows].astype(np.float64)
     if metric == "goodput":
         amount = result.good(ttft, tpot)[rows].astype(np.float64)
-    finish = result.finish[rows]
+        first, last = result.arrival_span
+        if last > first:
+            (low, high), times = (first, last), result.arrival[rows]
 
     def windows(count: int) -> list[float]:
-        sums, _ = np.histogram(finish, np.linspace(low, high, count + 1), weights=amount)
+        sums, _ = np.histogram(times, np.linspace(low, high, count + 1), weights=amount)
         return [float(x) for x in sums / ((high - low) / count)]
 
     return float(amount.sum() / (high - low)) if high > low else float("nan"), windows, len(rows)

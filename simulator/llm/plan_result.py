@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..metrics import goodput
 from .plan import LLMPlan
 from .plan_entries import Deployment
 from .result import LLMResult
@@ -45,6 +46,11 @@ class LLMPlanResult:
         said = self.plan.model(model)
         return said.slo_ttft_s or INF, said.slo_tpot_s or INF
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether the plan says a limit for any of its models."""
+        return any(m.slo_ttft_s or m.slo_tpot_s for m in self.plan.models)
+
     def good(self, model: str) -> int:
         """Requests of a model that finished within both limits."""
         ttft, tpot = self.limits(model)
@@ -52,7 +58,7 @@ class LLMPlanResult:
 
     @property
     def attainment(self) -> float:
-        """Share of all requests that finished within both limits of their model."""
+        """Share of all requests that finished within both limits of their model; without any limit, that finished."""
         return sum(self.good(m) for m in self.results) / len(self)
 
     @property
@@ -65,9 +71,10 @@ class LLMPlanResult:
 
     @property
     def goodput(self) -> float:
-        """Requests within both limits, per second of `span_s`."""
-        span = self.span_s
-        return sum(self.good(m) for m in self.results) / span if span > 0 else float("nan")
+        """Requests within both limits, per second of the time over which requests arrived, all models together."""
+        begins, ends = zip(*(r.arrival_span for r in self.results.values()), strict=True)
+        last = max((r.span[1] for r in self.results.values() if r.finished.any()), default=float("nan"))
+        return goodput(sum(self.good(m) for m in self.results), min(begins), max(ends), last)
 
     @property
     def made_by(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from ..metrics import Estimate, Tail, mean_interval, tail
+from ..metrics import Estimate, Tail, goodput, mean_interval, tail
 from ..timeline import Timeline
 from .interval_math import Interval, check_percentile
 from .intervals import interval, intervals
@@ -230,8 +230,19 @@ class LLMResult:
         return self._per_second(self.finished.sum())
 
     def goodput(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> float:
-        """Requests per second of `span` that meet both limits, seconds; without a second token the first one counts."""
-        return self._per_second(self.good(ttft, tpot).sum())
+        """Requests that meet both limits (seconds), per second of the time over which the counted ones arrived.
+
+        See `simulator.metrics.goodput`: what is generated after the last arrival takes no part. A request without a
+        second token is judged by its first; without limits, every request that finished is good.
+        """
+        return goodput(float(self.good(ttft, tpot).sum()), *self.arrival_span, self.span[1])
+
+    @property
+    def arrival_span(self) -> tuple[float, float]:
+        """First and last arrival of the counted requests, seconds; in a closed loop, of those that were sent."""
+        times = self.arrival if self.counted is None else self.arrival[self.counted]
+        times = times[np.isfinite(times)]
+        return (float(times.min()), float(times.max())) if len(times) else (float("nan"), float("nan"))
 
     def attainment(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> float:
         """Share of the counted requests, ignored ones included, that finished within both limits (seconds)."""

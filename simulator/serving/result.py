@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from ...traces.trace import Trace
+from ..metrics import goodput
 from ..placement import Placement
 from ..timeline import Timeline
 from .policy import TOLERANCE_S
@@ -65,7 +66,7 @@ class SimulationResult:
         return len(self.finish)
 
     def __repr__(self) -> str:
-        return f"SimulationResult({len(self)} requests, attainment {self.attainment:.2%}, goodput {self.goodput:.4g}/s)"
+        return f"SimulationResult({len(self)} requests, {self.attainment_text}, goodput {self.goodput:.4g}/s)"
 
     @property
     def placement(self) -> Placement:
@@ -79,7 +80,10 @@ class SimulationResult:
 
     @cached_property
     def attained(self) -> npt.NDArray[np.bool_]:
-        """Requests that finished within their SLO, shape (n,). Exactly on the deadline is in time."""
+        """Requests that finished within their SLO, shape (n,). Exactly on the deadline is in time.
+
+        A request without an SLO (infinite) is attained when it is served at all.
+        """
         return self.finish <= self.trace.arrival + self.trace.slo + TOLERANCE_S
 
     def _mask(self) -> npt.NDArray[np.bool_]:
@@ -87,16 +91,34 @@ class SimulationResult:
 
     @property
     def attainment(self) -> float:
-        """Fraction of all requests, rejected ones included, that finished within their SLO."""
+        """Fraction of all requests, rejected ones included, that finished within their SLO.
+
+        Those without an SLO count as attained when they are served. Where no request has one (`has_slo`), this is the
+        share that was served and says nothing about latency: planners refuse such a trace, and tables say "no SLO".
+        """
         return float(np.mean(self.attained if self.counted is None else self.attained[self.counted]))
 
     @property
+    def has_slo(self) -> bool:
+        """Whether any of the counted requests has an SLO."""
+        return bool(np.isfinite(self.trace.slo[self._mask()]).any())
+
+    @property
+    def attainment_text(self) -> str:
+        """``"attainment 99.25%"``, or ``"no SLO"`` where there is none to attain."""
+        return f"attainment {self.attainment:.2%}" if self.has_slo else "no SLO"
+
+    @property
     def goodput(self) -> float:
-        """Attained requests per second of the trace (of the time between the counted arrivals after `trim`)."""
+        """Attained requests per second of the trace's duration (after `trim`: between the counted arrivals).
+
+        See `simulator.metrics.goodput`. Where all requests are attained, it is the trace's rate.
+        """
         mask = self._mask()
-        times = self.trace.arrival[mask]
-        span = float(times[-1]) if self.counted is None else float(times[-1] - times[0])
-        return float(self.attained[mask].sum() / span) if span > 0 else float("inf")
+        times, served = self.trace.arrival[mask], self.finish[mask & ~self.rejected]
+        begin = 0.0 if self.counted is None else float(times[0])
+        last = float(served.max()) if len(served) else float("nan")
+        return goodput(float(self.attained[mask].sum()), begin, float(times[-1]), last)
 
     @cached_property
     def latencies(self) -> Column:
@@ -184,7 +206,10 @@ class SimulationResult:
         )
 
     def per_model(self) -> pd.DataFrame:
-        """Metrics per model, one row for each of the trace's models, indexed by name."""
+        """Metrics per model, one row for each of the trace's models, indexed by name.
+
+        `attainment` is NaN where no request of the trace has an SLO.
+        """
         return self._by(self.trace.model, len(self.trace.models), "model", list(self.trace.models))
 
     def per_group(self) -> pd.DataFrame:
@@ -231,7 +256,7 @@ class SimulationResult:
                 {
                     "requests": count,
                     "rejected": count - served.astype(np.int64),
-                    "attainment": good / count,
+                    "attainment": good / count if self.has_slo else np.nan,
                     "mean_latency": np.bincount(k, weights=latency, minlength=n) / served,
                 },
                 index=pd.Index(names, name=label),

@@ -99,6 +99,9 @@ def measures(solved: LLMSolved) -> tuple[dict[str, float], tuple[str, ...]]:
         "n_devices": float(len(solved.plan.used_devices)),
     }
     notes: list[str] = []
+    if math.isinf(ttft) and math.isinf(tpot):
+        del values["attainment"]
+        notes.append("no attainment: neither slo_ttft nor slo_tpot is given; goodput counts all that finished")
     for name in ("ttft", "tpot", "e2e"):
         for p in (50, 90):
             values[f"{name}_p{p}"] = getattr(result, name)(p)

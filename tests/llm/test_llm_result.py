@@ -35,7 +35,7 @@ def test_metrics_of_two_requests():
     assert result.normalized_latency == (3 / 3 + 2.5 / 2) / 2
     assert result.throughput == pytest.approx(5 / 3)
     assert result.request_throughput == pytest.approx(2 / 3)
-    assert result.goodput(ttft=1.2) == pytest.approx(1 / 3)
+    assert result.goodput(ttft=1.2) == pytest.approx(1 / 0.5)  # they arrive in half a second
     assert result.attainment(ttft=1.2) == 0.5
     assert result.mean_batch == pytest.approx((1 + 2 + 2) / 3)
     assert result.itl(50) == 1

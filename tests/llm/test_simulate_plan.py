@@ -98,7 +98,7 @@ def test_models_on_their_own_devices_do_not_touch_each_other() -> None:
     good = sum(found.good(m) for m in (A, B))
     assert found.attainment == good / 160
     low = min(r.arrival.min() for r in found.results.values())
-    high = max(r.finish.max() for r in found.results.values())
+    high = max(r.arrival.max() for r in found.results.values())
     assert found.goodput == pytest.approx(good / (high - low))
 
 
