@@ -1,8 +1,9 @@
-"""Writing files whole: into a temporary file beside the target, then renamed over it."""
+"""Files of the user's: read only where they are files; written whole, beside the target, then renamed over it."""
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from .errors import InputError
 
-__all__ = ["check_target", "whole_file", "write_bytes", "write_text"]
+__all__ = ["check_target", "readable", "whole_file", "write_bytes", "write_text"]
 
 
 def check_target(path: str | Path) -> Path:
@@ -41,6 +42,34 @@ def check_target(path: str | Path) -> Path:
         if isinstance(error, InputError):
             raise
         raise _cannot(path, error) from None
+
+
+def readable(path: str | Path) -> Path:
+    """Refuse to read what is no file: a device may have no end, and a pipe that nobody writes to never begins.
+
+    Asked wherever a file that a user names is opened. A folder, or nothing at all, is left to whoever opens it, who
+    knows what was expected.
+
+    Returns
+    -------
+    Path
+        `path`.
+
+    Raises
+    ------
+    InputError
+        If it is a device, a pipe or a socket.
+    """
+    target = Path(path)
+    try:
+        mode = target.stat().st_mode
+    except (OSError, ValueError):
+        return target
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        what = kinds.get(stat.S_IFMT(mode), "a device")
+        raise InputError(f"{target}: expected a file (got {what}); write its content to a file and name that")
+    return target
 
 
 @contextmanager

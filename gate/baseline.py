@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from .. import __version__
 from ..errors import InputError
-from ..files import write_text
+from ..files import readable, write_text
 from ..wording import dotted, short
 from .decision import Decision, Entry
 from .scoring import CaseRun, no_value
@@ -95,7 +95,7 @@ def read_baseline(path: str | Path, suite: Suite) -> Baseline:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = readable(file).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f'{file}: there is no such baseline; create it with --update --reason "why"') from None
     except OSError as error:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import InputError
+from ..files import readable
 from ..studies.file.yaml_errors import explain
 from ..studies.file.yamlfile import YamlDocument, parse, problems
 from ..studies.worlds.serving_case import ServingCase
@@ -141,7 +142,7 @@ def load_suite(path: str | Path) -> Suite:
     if str(path) == STANDARD:
         shipped = resources.files("meshwright.gate") / "data" / f"{STANDARD}.yaml"
         return _suite(parse(shipped.read_text(encoding="utf-8"), f"{STANDARD}.yaml"), Path(), "")
-    file = Path(path)
+    file = readable(path)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, MeshwrightError, install_hint
+from ..files import readable
 
 __all__ = ["from_parquet", "to_parquet"]
 
@@ -49,7 +50,7 @@ def from_parquet(path: Path) -> dict[str, Any]:
     """The document back; whether it is a valid one is for `layers_from_document` to say."""
     pa, pq = _pyarrow()
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(readable(path))
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({error}); is the file whole?") from None
     meta = (table.schema.metadata or {}).get(_META)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from .. import __version__
-from ..files import write_text
+from ..files import readable, write_text
 
 __all__ = ["Points"]
 
@@ -27,7 +27,7 @@ class Points:
         self._settings = f"meshwright {__version__}: {settings}"
         self._values: dict[str, float] = {}
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
+            held = json.loads(readable(path).read_text(encoding="utf-8"))
         except (FileNotFoundError, json.JSONDecodeError):
             return
         if isinstance(held, dict) and held.get("settings") == self._settings:

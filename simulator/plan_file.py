@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 from ..errors import InputError
-from ..files import write_text
+from ..files import readable, write_text
 from .plan_entries import Entry, Problem
 from .plan_reader import read
 
@@ -57,7 +57,7 @@ class PlanFile(Entry):
             If the file is missing, is no plan, or contradicts itself; all errors at once, a line each.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = readable(path).read_text(encoding="utf-8")
         except OSError as error:
             raise InputError(f"{path}: cannot read the plan: {error.strerror or error}") from None
         except UnicodeDecodeError as error:
@@ -68,7 +68,7 @@ class PlanFile(Entry):
     def is_one(cls, path: str | Path) -> bool:
         """Whether a file says that it is such a plan; one that cannot be read does not."""
         try:
-            return f'"{cls.model_fields[cls._key()].default}"' in Path(path).read_text(encoding="utf-8")[:4096]
+            return f'"{cls.model_fields[cls._key()].default}"' in readable(path).read_text(encoding="utf-8")[:4096]
         except (OSError, UnicodeDecodeError):
             return False
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, install_hint
-from ..files import whole_file
+from ..files import readable, whole_file
 from .cells import Kind
 from .chunks import Progress
 from .complaints import listed
@@ -59,7 +59,7 @@ def read_parquet(
     arrow, parquet = _pyarrow(file)
     with translated_errors(file):
         try:
-            source = parquet.ParquetFile(file)
+            source = parquet.ParquetFile(readable(file))
             found = source.schema_arrow.names
             shape, required = layout(found, columns, models)
             missing = [name for name in required if name not in found]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..files import readable
 from .azure2019 import IDS, read_azure2019
 from .azure2021 import COLUMNS, read_azure2021
 from .csvfile import read_csv, write_csv
@@ -83,7 +84,7 @@ def sniff(path: str | Path | Sequence[str | Path]) -> str:
     file = Path(path)
     if file.is_dir():
         return "azure2019"
-    with translated_errors(file), open(file, "rb") as stream:
+    with translated_errors(file), open(readable(file), "rb") as stream:
         if stream.read(4) == b"PAR1":
             return "parquet"
     columns = set(read_header(file).columns)

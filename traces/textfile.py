@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ..errors import InputError
+from ..files import readable
 
 __all__ = [
     "Header",
@@ -57,7 +58,7 @@ class Header:
 @contextmanager
 def open_bytes(path: Path) -> Generator[BinaryIO, None, None]:
     """The content of `path` as a binary stream, unpacked if it is gzip (by its first bytes, not its name)."""
-    with open(path, "rb") as raw:
+    with open(readable(path), "rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         if not packed:

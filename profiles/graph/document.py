@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ...errors import InputError, MeshwrightError
-from ...files import write_text
+from ...files import readable, write_text
 from .graph import Graph
 from .operator import Loop, Operator, Tensor
 
@@ -82,7 +82,7 @@ def load_graph(path: str | Path) -> Graph:
         If it cannot be read or is no graph.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = readable(path).read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot read the graph: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

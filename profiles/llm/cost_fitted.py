@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...errors import InputError
+from ...files import readable
 from .cost_parts import Part
 from .iteration import Iteration
 
@@ -76,7 +77,7 @@ def load_fits(path: str | Path, model: str, tp: int = 1) -> FittedCost:
     """
     path = Path(path)
     try:
-        said = cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
+        said = cast(dict[str, Any], json.loads(readable(path).read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
     names = {name.rpartition("/")[2].lower(): name for name in said}

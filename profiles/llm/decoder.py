@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from ...files import readable
 from .checkpoint import read_shape
 from .decoder_names import shape_named
 
@@ -279,7 +280,7 @@ def decoder(name: str, *, ignore: Collection[str] = ()) -> DecoderSpec:
     if name.endswith(".json"):
         path = Path(name)
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
+            said = json.loads(readable(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise InputError(f"{path}: cannot be read: {error}") from None
         if not isinstance(said, dict):

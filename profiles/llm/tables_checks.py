@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, MeshwrightError, install_hint
+from ...files import readable
 
 __all__ = ["read_header", "read_table", "read_yaml", "units"]
 
@@ -48,7 +49,7 @@ def read_table(
 
     pd: Any = pandas  # its own types are partly unknown
     try:
-        frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        frame = pd.read_parquet(readable(path)) if path.suffix == ".parquet" else pd.read_csv(readable(path))
     except ImportError:
         raise MeshwrightError(
             f"{path}: reading Parquet needs pyarrow; install it with: {install_hint('parquet')}"
@@ -86,7 +87,7 @@ def read_table(
 def read_header(path: Path) -> tuple[str, ...]:
     """Names of a CSV file's columns; none if it cannot be read, which `read_table` says."""
     try:
-        with path.open(encoding="utf-8") as lines:
+        with readable(path).open(encoding="utf-8") as lines:
             return tuple(name.strip() for name in lines.readline().split(","))
     except (OSError, UnicodeDecodeError):
         return ()
@@ -103,7 +104,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        said = yaml.safe_load(readable(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(said, dict):

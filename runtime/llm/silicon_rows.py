@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from ...files import readable
 from .precisions import kv_named, named, precision_named
 
 __all__ = ["SiliconRow", "Skipped", "read_silicon", "sift_silicon"]
@@ -125,7 +126,7 @@ def sift_silicon(path: str | Path) -> tuple[list[SiliconRow], list[Skipped]]:
     if path.is_dir():
         raise InputError(f"{path}: expected a CSV file of measured rows (got a folder)")
     try:
-        frame: Any = pd.read_csv(path, dtype=str, keep_default_na=False)
+        frame: Any = pd.read_csv(readable(path), dtype=str, keep_default_na=False)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError, ValueError) as error:

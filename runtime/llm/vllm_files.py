@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from ...files import readable
 from .vllm_arguments import engine_arguments
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def read_vllm_run(folder: str | Path) -> VLLMRun:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return readable(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; a recorded run has requests.jsonl and meta.json") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ...errors import InputError, MeshwrightError
+from ...files import readable
 from ...simulator.plan import Plan
 from ...simulator.serving.policy import Controller
 from ...simulator.serving.tables import build_tables
@@ -148,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _backends(path: str) -> list[str]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))["backends"]
+        found = json.loads(readable(path).read_text(encoding="utf-8"))["backends"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f'{path}: expected {{"backends": ["http://host:port", …]}} ({error})') from None
     return [str(url) for url in found]

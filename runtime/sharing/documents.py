@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from ...errors import InputError
-from ...files import write_text
+from ...files import readable, write_text
 from ...simulator.sharing.world import SharingWorld
 from ...wording import dotted, short
 
@@ -71,7 +71,7 @@ def read_document(path: str | Path) -> Any:
         If there is no such file, or it is no JSON.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(readable(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; give the path of a JSON file") from None
     except ValueError as error:

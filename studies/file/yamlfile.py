@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from ...errors import InputError
+from ...files import readable
 from ...wording import dotted
 from .yaml_errors import explain
 from .yaml_values import Trap, scalar
@@ -74,8 +75,9 @@ def read(path: str | Path) -> str:
     InputError
         If it cannot be read, is too large for that, or is not UTF-8.
     """
+    file = readable(path)
     try:
-        with Path(path).open("rb") as handle:
+        with file.open("rb") as handle:
             raw = handle.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

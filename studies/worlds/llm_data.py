@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import InputError
+from ...files import readable
 from ...planners.vllm import Effort, LengthPairs, SearchSpace
 from ...planners.vllm.demand import LengthSource
 from ...profiles import device
@@ -135,7 +136,7 @@ def _decoder(name: str, folder: Path, data: LLMData) -> DecoderSpec:
     if path.suffix == ".json":
         data.digests[name] = _digest(path)
         try:
-            return DecoderSpec.from_config(json.loads(path.read_text(encoding="utf-8")), path.stem)
+            return DecoderSpec.from_config(json.loads(readable(path).read_text(encoding="utf-8")), path.stem)
         except ValueError as error:
             raise InputError(f"{path}: {error}") from None
     return decoder(name)

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 from ...errors import InputError
+from ...files import readable
 from ...simulator.sharing import App, simulate
 from ...traces import ClusterLog
 from ...wording import dotted
@@ -103,7 +104,7 @@ def _read(case: SharingWorkloadCase | None, data: SharingData) -> None:
     if case is None or not names or (case.kind, *names) in data.logs:
         return
     for name in names:
-        data.digests[name] = hashlib.sha256((data.folder / name).read_bytes()).hexdigest()
+        data.digests[name] = hashlib.sha256(readable(data.folder / name).read_bytes()).hexdigest()
     data.logs[case.kind, *names] = travelling(read_log(case, data.folder))
 
 

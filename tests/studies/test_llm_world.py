@@ -90,7 +90,7 @@ def test_prompts_and_decodes_apart() -> None:
     outcome = evaluate(case_of(cluster__devices=3, engine__decode_engines=2))
     assert outcome.status == "ok"
     assert "prefill only" in outcome.decision
-    assert outcome.metrics["requests"] == 300
+    assert outcome.metrics["n_requests"] == 300
 
 
 def test_the_planner_searches_and_is_never_worse_on_its_own_traffic() -> None:
