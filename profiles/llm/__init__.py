@@ -4,7 +4,7 @@ from .capacity import KVCapacity, kv_capacity
 from .cost import TableCost, iteration_cost
 from .cost_fitted import FittedCost, load_fits
 from .cost_grid import CostGrid, compiled, iteration_seconds
-from .cost_overheads import NO_OVERHEADS, Overheads
+from .cost_overheads import COMPILED_LAUNCH_S, EAGER_LAUNCH_S, NO_OVERHEADS, Overheads
 from .cost_parts import Part
 from .decoder import DecoderSpec, decoder
 from .iteration import Iteration, IterationCost
@@ -16,7 +16,9 @@ from .tables_grid import Grid
 from .zoo import DECODERS
 
 __all__ = [
+    "COMPILED_LAUNCH_S",
     "DECODERS",
+    "EAGER_LAUNCH_S",
     "NO_OVERHEADS",
     "ConstantCost",
     "CostGrid",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,8 @@ def iteration_cost(
     overheads : Overheads, optional
         Host times of a step.
     link : LinkSpec, optional
-        Link between devices, where tables by layer are used with `tp` or `pp` above 1; PCIe 5.0 x16 if absent.
+        Link between the devices of a node, in place of the device's or of what the tables say. Tables by layer that say
+        none need it wherever devices send each other anything.
     max_tokens, max_outputs : int
         Sizes up to which tables by tokens and outputs are laid out; beyond, they go on along their slope.
 
@@ -135,6 +137,8 @@ def iteration_cost(
     else:
         tables = isinstance(system, KernelTables)
         peaks = system.peaks if isinstance(system, KernelTables) else Peaks.of(system)
+        if link is not None:
+            peaks = replace(peaks, link_bytes_per_s=link.bandwidth_bytes_per_s, link_latency_s=link.latency_s)
         operators = (system.operators if isinstance(system, KernelTables) else None) or Operators()
         kernels = OperatorKernels(
             model, peaks, operators, tp, pp, PRECISIONS[precision], cache, overheads, spread, layout
@@ -164,7 +168,7 @@ def _lay_out(
     decode, prefill, mixed = kernels.decode(), kernels.prefill(), kernels.mixed()
     none = np.zeros(0)
     axes: Any = mixed.axes if mixed is not None else (none, none, none, none)
-    pieces = layers * (overheads.graph_launch_s + 2 * overheads.launch_s)
+    pieces = layers * (overheads.graph_launch_s + 2 * overheads.kernel_launch_s)
     grid = CostGrid(
         _frozen(np.concatenate([[0.0], np.asarray(dense)])),
         _frozen(head),
@@ -182,8 +186,8 @@ def _lay_out(
         scheduler_s=overheads.scheduler_s,
         per_sequence_s=overheads.per_sequence_s,
         host_decode_s=overheads.graph_launch_s,
-        host_pieces_s=min(pieces, kernels.launches * overheads.launch_s),
-        host_eager_s=kernels.launches * overheads.launch_s,
+        host_pieces_s=min(pieces, kernels.launches * overheads.kernel_launch_s),
+        host_eager_s=kernels.launches * overheads.kernel_launch_s,
         graph_tokens=overheads.graph_tokens if overheads.cuda_graphs else 0,
         overlapped=overheads.overlapped,
         ranks=dp,

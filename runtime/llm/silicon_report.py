@@ -147,7 +147,7 @@ class SiliconComparison:
             "rows": [p.to_dict() for p in self.rows],
             "skipped": [asdict(row) for row in self.skipped],
             "benchmark": asdict(self.benchmark),
-            "overheads": asdict(self.overheads),
+            "overheads": self.overheads.to_dict(),
             "notes": list(self.notes),
             "seconds": self.seconds,
         }

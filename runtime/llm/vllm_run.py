@@ -9,7 +9,7 @@ token; the makespan from the first request queued to the last token. Tokenising 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ class RunComparison:
             "requests": len(self.real["e2e"]),
             "over_time": self.over_time,
             "config": self.config,
-            "overheads": asdict(self.overheads),
+            "overheads": self.overheads.to_dict(),
             "notes": list(self.notes),
             "seconds": self.seconds,
         }
