@@ -1,0 +1,206 @@
+"""Mutants of the LLM world: policies, block pools, speculation, memory counts, costs of an iteration, the fleet."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+MUTANTS = (
+    Mutant(
+        "watermark-one-block-more",
+        "llm",
+        "off by one",
+        (
+            (
+                "simulator/llm/blocks.py",
+                "return Allocation.OK if self.gpu.free_blocks - need >= self.watermark_blocks",
+                "return Allocation.OK if self.gpu.free_blocks - need > self.watermark_blocks",
+            ),
+            (
+                "simulator/llm/compiled_kernel.py",
+                "                if free - need < x.watermark:",
+                "                if free - need <= x.watermark:",
+            ),
+        ),
+        ("tests/llm/test_reference.py", "tests/llm/test_compiled_llm.py"),
+        "A prompt that leaves exactly the watermark would wait, in both engines.",
+    ),
+    Mutant(
+        "copied-block-is-leaked",
+        "llm",
+        "leaked block",
+        (
+            (
+                "simulator/llm/blocks.py",
+                "        table[-1] = self.gpu.allocate()\n        self.gpu.free(last)",
+                "        table[-1] = self.gpu.allocate()\n        last.shares -= 1",
+            ),
+        ),
+        ("tests/llm/test_reference.py", "tests/llm/test_decoding.py"),
+        "A shared block whose last two sharers both copy it would never be free again.",
+    ),
+    Mutant(
+        "swap-in-without-room-to-go-on",
+        "llm",
+        "missing term",
+        (
+            (
+                "simulator/llm/blocks.py",
+                "need = len(self.held(group)) + len(group.having(Status.SWAPPED))",
+                "need = len(self.held(group))",
+            ),
+        ),
+        ("tests/llm/test_reference.py", "tests/llm/test_decoding.py"),
+        "A group would come back from the host and be preempted at once.",
+    ),
+    Mutant(
+        "whole-prompt-from-the-cache",
+        "llm",
+        "off by one",
+        (
+            (
+                "simulator/llm/vllm_v1.py",
+                "for k in range((request.length - 1) // self.config.block_size):",
+                "for k in range(request.length // self.config.block_size):",
+            ),
+        ),
+        ("tests/llm/test_reference.py", "tests/llm/test_compiled_fleet.py"),
+        "A prompt that is cached whole would leave nothing to compute, and no first token.",
+    ),
+    Mutant(
+        "beginning-evicted-first",
+        "llm",
+        "wrong order",
+        (
+            (
+                "simulator/llm/vllm_v1.py",
+                "self.pool.release(request.blocks[::-1])",
+                "self.pool.release(request.blocks)",
+            ),
+            ("simulator/llm/compiled_blocks.py", "for k in range(q.blocks - 1, -1, -1):", "for k in range(q.blocks):"),
+        ),
+        ("tests/llm/test_reference.py", "tests/llm/test_compiled_fleet.py"),
+        "The blocks that most prompts share would be evicted before those that nobody asks for again.",
+    ),
+    Mutant(
+        "found-blocks-cost-nothing",
+        "llm",
+        "missing term",
+        (
+            (
+                "simulator/llm/vllm_v1.py",
+                "return own + sum(not block.shares for block in found) if found else own",
+                "return own",
+            ),
+        ),
+        ("tests/llm/test_reference.py", "tests/llm/test_compiled_fleet.py"),
+        "Cached blocks that nobody uses are free ones too: more would be promised than there are.",
+    ),
+    Mutant(
+        "null-block-holds-tokens",
+        "llm",
+        "off by one",
+        (
+            (
+                "simulator/llm/accounting.py",
+                "return pages.use(scheduler.pool.size - 1)",
+                "return pages.use(scheduler.pool.size)",
+            ),
+        ),
+        ("tests/llm/test_memory_accounting.py",),
+        "Shares of the memory would not be of the memory that there is.",
+    ),
+    Mutant(
+        "keys-swapped-without-values",
+        "llm",
+        "wrong factor",
+        (("simulator/llm/swapping.py", "return blocks * 2 * self.layers", "return blocks * self.layers"),),
+        ("tests/llm/test_preemption_mode.py", "tests/llm/test_reference.py"),
+        "Swapping would take half of the time and look better than recomputing.",
+    ),
+    Mutant(
+        "one-draft-step-less",
+        "llm",
+        "off by one",
+        (
+            (
+                "simulator/llm/decoding/speculative.py",
+                "iteration.proposing_context + i * n, n)) for i in range(s.tokens)",
+                "iteration.proposing_context + i * n, n)) for i in range(1, s.tokens)",
+            ),
+        ),
+        ("tests/llm/test_speculative.py", "tests/llm/test_decoding.py"),
+        "Speculation would be cheaper than its drafts.",
+    ),
+    Mutant(
+        "verified-token-of-its-own-lost",
+        "llm",
+        "off by one",
+        (
+            (
+                "simulator/llm/decoding/speculative.py",
+                "left = min(request.request.output - request.output, self.config.max_model_len - request.length) - 1",
+                "left = min(request.request.output - request.output, self.config.max_model_len - request.length) - 2",
+            ),
+        ),
+        ("tests/llm/test_speculative.py", "tests/llm/test_decoding.py"),
+        "The last step of an output would take one draft less than it may.",
+    ),
+    Mutant(
+        "one-tensor-per-kv-pair",
+        "llm",
+        "wrong factor",
+        (
+            (
+                "profiles/llm/parallel.py",
+                "token = 2 * layout.kv_heads(model) * model.head_dim",
+                "token = layout.kv_heads(model) * model.head_dim",
+            ),
+        ),
+        ("tests/llm/test_parallel.py", "tests/llm/test_cost.py"),
+        "Attention would read keys and no values.",
+    ),
+    Mutant(
+        "repeated-kv-projections-split",
+        "llm",
+        "wrong factor",
+        (
+            (
+                "profiles/llm/parallel.py",
+                "return (q / t + kv) * (width + bias) + (output + feed_forward) / all_of_it",
+                "return (q + kv) / t * (width + bias) + (output + feed_forward) / all_of_it",
+            ),
+        ),
+        ("tests/llm/test_parallel.py",),
+        "Beyond its KV heads a model cannot split their projections: weights would be too few.",
+    ),
+    Mutant(
+        "router-last-of-equals",
+        "llm",
+        "wrong tie",
+        (
+            (
+                "simulator/llm/router.py",
+                "return min(range(len(engines)), key=lambda i: engines[i].outstanding)",
+                "return min(reversed(range(len(engines))), key=lambda i: engines[i].outstanding)",
+            ),
+        ),
+        ("tests/llm/test_llm_routers.py",),
+        "Of equally loaded engines the last would get the request.",
+    ),
+    Mutant(
+        "handed-off-blocks-round-down",
+        "llm",
+        "off by one",
+        (
+            (
+                "simulator/llm/fleet/handoff.py",
+                "self._claims.append((request.request.id, -(-request.request.prompt // c.block_size) - len(found)))",
+                "self._claims.append((request.request.id, request.request.prompt // c.block_size - len(found)))",
+            ),
+        ),
+        ("tests/llm/test_fleet_pools.py",),
+        "The last block of a prompt would reach the decode engine for nothing.",
+    ),
+)

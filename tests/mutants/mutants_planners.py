@@ -1,0 +1,213 @@
+"""Mutants of the planners: bounds, programmes, prices; a plan that is not the best looks like one that is."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+MUTANTS = (
+    Mutant(
+        "bound-that-cuts-attainable-work",
+        "planners",
+        "wrong bound",
+        (
+            (
+                "planners/alpaserve/bound.py",
+                "op[:, None] * instance.weight[configs].sum(axis=2), np.inf).min(axis=0)",
+                "op[:, None] * instance.weight[configs].sum(axis=2), np.inf).max(axis=0)",
+            ),
+        ),
+        ("tests/planners/test_bound.py", "tests/planners/test_enumeration.py"),
+        "Replicas would be counted at their largest: a bound below what can be attained.",
+    ),
+    Mutant(
+        "device-time-of-one-device",
+        "planners",
+        "missing term",
+        (
+            (
+                "planners/alpaserve/bound.py",
+                "work = instance.configs[c].op * np.nansum(instance.latency[c], axis=1)",
+                "work = instance.configs[c].n_devices * np.nansum(instance.latency[c], axis=1)",
+            ),
+        ),
+        ("tests/planners/test_bound.py", "tests/planners/test_enumeration.py"),
+        "A pipeline would keep all of its devices busy all the time: the bound is none.",
+    ),
+    Mutant(
+        "stage-front-drops-ties",
+        "planners",
+        "wrong bound",
+        (
+            (
+                "planners/alpa/stage_kernel.py",
+                "        if front_later[i, j, k, c] >= s - 1:",
+                "        if front_later[i, j, k, c] >= s:",
+            ),
+        ),
+        ("tests/alpa/test_stage_dp.py",),
+        "A stage that holds exactly what it must would be refused.",
+    ),
+    Mutant(
+        "stages-by-their-sum",
+        "planners",
+        "missing term",
+        (("planners/alpa/stage_kernel.py", "if s * f[s, 0, n_devices] < value:", "if f[s, 0, n_devices] < value:"),),
+        ("tests/alpa/test_stage_dp.py",),
+        "The min-max twin would cut into too many stages.",
+    ),
+    Mutant(
+        "dominated-but-for-memory",
+        "planners",
+        "lost case",
+        (
+            (
+                "planners/alpa/presolve.py",
+                "beaten &= (needs[:, :, None] >= needs[:, None, :]).all(axis=0)",
+                "beaten &= (needs[:, :, None] >= needs[:, None, :]).any(axis=0)",
+            ),
+        ),
+        ("tests/alpa/test_sharding.py",),
+        "Under memory limits a strategy would go that is the only one to fit.",
+    ),
+    Mutant(
+        "one-more-in-flight",
+        "planners",
+        "off by one",
+        (
+            (
+                "planners/alpa/inter/memory.py",
+                'return microbatches if schedule == "gpipe" else min(later + 1, microbatches)',
+                'return microbatches if schedule == "gpipe" else min(later + 2, microbatches)',
+            ),
+        ),
+        ("tests/alpa_inter/test_shapes_and_memory.py", "tests/alpa_inter/test_plan.py"),
+        "Plans would be refused whose first stage fits exactly.",
+    ),
+    Mutant(
+        "interleaved-weight",
+        "planners",
+        "off by one",
+        (
+            (
+                "planners/alpa/inter/interleave.py",
+                "weight = microbatches * virtual + meshes - meshes * virtual",
+                "weight = microbatches * virtual - meshes * virtual",
+            ),
+        ),
+        ("tests/alpa_inter/test_interleave.py",),
+        "The stage programme would forget the time in which an interleaved pipeline fills.",
+    ),
+    Mutant(
+        "slices-without-their-context",
+        "planners",
+        "missing term",
+        (
+            (
+                "planners/terapipe/slice_kernel.py",
+                "            row = times[b, context]",
+                "            row = times[b, 0]",
+            ),
+        ),
+        ("tests/terapipe/test_slicing.py",),
+        "Attention to what came before a slice would be free.",
+    ),
+    Mutant(
+        "replicas-sync-half",
+        "planners",
+        "wrong factor",
+        (
+            (
+                "planners/graphpipe/pipedream_kernel.py",
+                "                reduce = 4 * (m - 1) * size / (bandwidth * m) / within\n                row[m - 1]",
+                "                reduce = 2 * (m - 1) * size / (bandwidth * m) / within\n                row[m - 1]",
+            ),
+        ),
+        ("tests/graphpipe_baselines/test_pipedream_authors.py",),
+        "PipeDream's replicas would exchange half of their gradients.",
+    ),
+    Mutant(
+        "result-crosses-one-way",
+        "planners",
+        "wrong factor",
+        (
+            (
+                "planners/graphpipe/pipedream_kernel.py",
+                "t = max(t, 2 * out[k] / (bandwidth * m) / compression)",
+                "t = max(t, out[k] / (bandwidth * m) / compression)",
+            ),
+        ),
+        ("tests/graphpipe_baselines/test_pipedream_authors.py",),
+        "Gradients would come back for nothing.",
+    ),
+    Mutant(
+        "in-flight-table-row-10",
+        "planners",
+        "missing term",
+        (
+            (
+                "planners/graphpipe/in_flight.py",
+                "more = np.where(y < b_x, x - y + b_x,",
+                "more = np.where(y < b_x, x - y,",
+            ),
+        ),
+        ("tests/graphpipe/test_in_flight.py",),
+        "A stage with large microbatches would be planned to hold too few samples.",
+    ),
+    Mutant(
+        "pairs-within-the-threshold-dropped",
+        "planners",
+        "wrong bound",
+        (
+            (
+                "planners/graphpipe/downsets_kernel.py",
+                "rest = (all_work - work[head] + work[state]) / threshold * (1 - 1e-9)",
+                "rest = (all_work - work[head] + work[state]) / threshold * (1 + 1e-2)",
+            ),
+        ),
+        ("tests/graphpipe_baselines/test_sequential.py",),
+        "A stage that leaves exactly enough devices for the rest would be cut off: no optimum.",
+    ),
+    Mutant(
+        "piper-sync-of-all-d",
+        "planners",
+        "wrong factor",
+        (
+            (
+                "planners/graphpipe/piper_kernel.py",
+                "left = (threshold - 4 * (d - 1) * weights / d / microbatches / bandwidth) * d",
+                "left = (threshold - 4 * weights / microbatches / bandwidth) * d",
+            ),
+            (
+                "planners/graphpipe/piper_kernel.py",
+                "reduce = 4 * (d - 1) * weights[at] / d / microbatches / bandwidth",
+                "reduce = 4 * weights[at] / microbatches / bandwidth",
+            ),
+        ),
+        ("tests/graphpipe_baselines/test_piper_authors.py",),
+        "One replica would pay for synchronising with nobody.",
+    ),
+    Mutant(
+        "further-tokens-of-all-tokens",
+        "planners",
+        "off by one",
+        (
+            (
+                "planners/vllm/scoring.py",
+                "further = ((result.finish - result.first_token) / (result.generated - 1))[done]",
+                "further = ((result.finish - result.first_token) / result.generated)[done]",
+            ),
+        ),
+        ("tests/planners/test_llm_planner_parts.py", "tests/planners/test_llm_planner.py"),
+        "Plans would be ranked by a time per token that is too small.",
+    ),
+    Mutant(
+        "gradients-added-up-in-half",
+        "planners",
+        "missing term",
+        (("planners/alpa/intra/memory.py", "cut = 0 if _adds_up(pricing.options) else gradient", "cut = 0"),),
+        ("tests/alpa_intra/test_intra_memory.py",),
+        "With one microbatch gradients would take no memory.",
+    ),
+)

@@ -1,0 +1,98 @@
+"""Mutants of what runs and of what is handed on: the dispatcher, the arbiter's books, exports, studies."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+MUTANTS = (
+    Mutant(
+        "drift-added-twice",
+        "runtime",
+        "missing term",
+        (
+            (
+                "runtime/dispatcher.py",
+                "self._shift(job.group, end - job.end - self._drift[job.group])",
+                "self._shift(job.group, end - job.end)",
+            ),
+        ),
+        ("tests/runtime/test_dispatcher.py",),
+        "The controller's clocks would run away from reality within a busy period.",
+    ),
+    Mutant(
+        "waiting-after-a-batch",
+        "runtime",
+        "off by one",
+        (("runtime/dispatcher.py", "        self.waiting -= len(batch.requests)", "        self.waiting -= 1"),),
+        ("tests/runtime/test_dispatcher.py",),
+        "The controller would believe that requests wait when none do.",
+    ),
+    Mutant(
+        "lease-ends-after-its-instant",
+        "runtime",
+        "wrong tie",
+        (("runtime/sharing/ledger.py", "while self.next_lease_s() <= now_s:", "while self.next_lease_s() < now_s:"),),
+        ("tests/runtime_sharing/test_sharing_parts.py",),
+        "A lease that is over now would not be offered now.",
+    ),
+    Mutant(
+        "old-lease-takes-new-grant",
+        "runtime",
+        "leaked block",
+        (("runtime/sharing/ledger.py", "number = max(self._lease) + 1", "number = max(self._lease)"),),
+        ("tests/runtime_sharing/test_sharing_parts.py",),
+        "The end of an old lease would offer GPUs that were granted anew.",
+    ),
+    Mutant(
+        "triton-layer-past-the-cut",
+        "runtime",
+        "off by one",
+        (("runtime/export/triton.py", '"last": str(held.cuts[k + 1]),', '"last": str(held.cuts[k + 1] - 1),'),),
+        ("tests/export/test_export_triton.py",),
+        "An exported pipeline would leave a layer out at each cut.",
+    ),
+    Mutant(
+        "pods-of-the-largest-node",
+        "runtime",
+        "wrong factor",
+        (
+            (
+                "runtime/export/k8s.py",
+                "per_pod = math.gcd(*(len(devices) for devices in places.values()))",
+                "per_pod = max(*(len(devices) for devices in places.values()), 1)",
+            ),
+        ),
+        ("tests/export/test_export_k8s.py",),
+        "Where nodes have unequal shares a pod would ask for more GPUs than its node has.",
+    ),
+    Mutant(
+        "surely-by-the-better-end",
+        "runtime",
+        "wrong bound",
+        (
+            (
+                "studies/questions/bisection.py",
+                "return self.holds(estimate.high if self.at_most else estimate.low)",
+                "return self.holds(estimate.low if self.at_most else estimate.high)",
+            ),
+        ),
+        ("tests/studies/test_questions.py",),
+        "A study would be sure of what is only possible.",
+    ),
+    Mutant(
+        "best-of-more-devices",
+        "runtime",
+        "wrong tie",
+        (
+            (
+                "studies/summary.py",
+                "chosen = min(known, key=lambda g: (without[g], -means[g], size[g], g))",
+                "chosen = min(known, key=lambda g: (without[g], -means[g], -size[g], g))",
+            ),
+        ),
+        ("tests/studies/test_summary.py",),
+        "Of equally good plans the headline would take the dearest.",
+    ),
+)

@@ -1,0 +1,238 @@
+"""Mutants of the sharing world: fairness, leases, restarts, policies, the arbiter's books."""
+
+from __future__ import annotations
+
+from mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+MUTANTS = (
+    Mutant(
+        "ideal-time-on-more-than-there-is",
+        "sharing",
+        "missing term",
+        (
+            (
+                "simulator/sharing/result.py",
+                "[a.total_work_s / min(n, a.max_gpus) for a in self.world.apps]",
+                "[a.total_work_s / a.max_gpus for a in self.world.apps]",
+            ),
+            (
+                "simulator/sharing/agent.py",
+                "return self.contention * work / min(self.cluster_gpus, self.app.max_gpus)",
+                "return self.contention * work / self.app.max_gpus",
+            ),
+            (
+                "simulator/sharing/arrays.py",
+                "app.total_work_s / min(n, app.max_gpus) for app in apps]",
+                "app.total_work_s / app.max_gpus for app in apps]",
+            ),
+        ),
+        ("tests/sharing/test_sharing_wider.py",),
+        "Apps wider than the cluster would look treated worse than they are, everywhere alike.",
+    ),
+    Mutant(
+        "ideal-time-of-agents-alone",
+        "sharing",
+        "missing term",
+        (
+            (
+                "simulator/sharing/agent.py",
+                "return self.contention * work / min(self.cluster_gpus, self.app.max_gpus)",
+                "return self.contention * work / self.app.max_gpus",
+            ),
+            (
+                "simulator/sharing/arrays.py",
+                "app.total_work_s / min(n, app.max_gpus) for app in apps]",
+                "app.total_work_s / app.max_gpus for app in apps]",
+            ),
+        ),
+        ("tests/sharing/test_sharing_wider.py",),
+        "Results would be right, and decisions made by a wrong T_id, in both engines.",
+    ),
+    Mutant(
+        "contention-of-those-that-are-there",
+        "sharing",
+        "wrong factor",
+        (
+            (
+                "simulator/sharing/kernels_engine.py",
+                "s.clock[0] += s.clock[2] * (now - s.clock[1])",
+                "s.clock[0] += (s.clock[2] - 0.5) * (now - s.clock[1])",
+            ),
+            (
+                "simulator/sharing/reference.py",
+                "self.integral += len(self.active) * (now - self.counted_at)",
+                "self.integral += (len(self.active) - 0.5) * (now - self.counted_at)",
+            ),
+        ),
+        ("tests/sharing/test_sharing_closed_forms.py",),
+        "N_avg would be half an app too small in both engines, and every ρ too large.",
+    ),
+    Mutant(
+        "restart-without-checkpoint",
+        "sharing",
+        "missing term",
+        (
+            (
+                "simulator/sharing/kernels_split.py",
+                "s.resumes[e] = up + (w.checkpoint if s.begun[e] < now else 0.0)",
+                "s.resumes[e] = up",
+            ),
+            (
+                "simulator/sharing/reference.py",
+                "job.resumes = up + (world.checkpoint_s if job.begun < now else 0.0)",
+                "job.resumes = up",
+            ),
+        ),
+        ("tests/sharing/test_sharing_closed_forms.py",),
+        "Preemption would be cheaper than it is.",
+    ),
+    Mutant(
+        "lease-of-another-length",
+        "sharing",
+        "off by one",
+        (
+            (
+                "simulator/sharing/kernels_engine.py",
+                "give(s, given, now + w.lease if preempts else np.inf)",
+                "give(s, given, now + w.lease + w.container if preempts else np.inf)",
+            ),
+            (
+                "simulator/sharing/reference.py",
+                "yield self.env.timeout(self.world.lease_s)",
+                "yield self.env.timeout(self.world.lease_s + self.world.container_s)",
+            ),
+        ),
+        ("tests/sharing/test_sharing_closed_forms.py",),
+        "Leases would begin when the containers are up.",
+    ),
+    Mutant(
+        "slowdown-of-the-nearest-link",
+        "sharing",
+        "swapped link",
+        (
+            (
+                "simulator/sharing/kernels_split.py",
+                "    s.rate[e] = min(gpus.shape[0], w.cap[e]) / w.slowdown[a, level]",
+                "    s.rate[e] = min(gpus.shape[0], w.cap[e]) / w.slowdown[a, max(level - 1, 0)]",
+            ),
+            (
+                "simulator/sharing/split.py",
+                "return min(len(gpus), cap) / slowdown.levels[cluster.level(gpus)]",
+                "return min(len(gpus), cap) / slowdown.levels[max(cluster.level(gpus) - 1, 0)]",
+            ),
+        ),
+        ("tests/sharing/test_sharing_metrics.py", "tests/sharing/test_sharing_placement.py"),
+        "Jobs across machines would run as fast as within one.",
+    ),
+    Mutant(
+        "drf-of-what-is-given-alone",
+        "sharing",
+        "missing term",
+        (
+            (
+                "simulator/sharing/policies.py",
+                "key=lambda v: (self.key(cluster, v, have[v.index]), v.index)",
+                "key=lambda v: (self.key(cluster, v, have[v.index][len(v.held) :]), v.index)",
+            ),
+            (
+                "simulator/sharing/kernels_policies.py",
+                "            key[i] = _key(w, s, code, a, has[i], left_s[i])\n    while",
+                "            key[i] = _key(w, s, code, a, has[i] - kept[i], left_s[i])\n    while",
+            ),
+            (
+                "simulator/sharing/kernels_policies.py",
+                "        has[i] += got\n        key[i] = _key(w, s, code, a, has[i], left_s[i])",
+                "        has[i] += got\n        key[i] = _key(w, s, code, a, has[i] - kept[i], left_s[i])",
+            ),
+        ),
+        ("tests/sharing/test_sharing_policies.py",),
+        "Dominant shares would forget what an app holds already.",
+    ),
+    Mutant(
+        "last-of-equal-apps",
+        "sharing",
+        "wrong tie",
+        (
+            (
+                "simulator/sharing/kernels_policies.py",
+                "if room[i] > 0 and (first < 0 or key[i] < key[first]):",
+                "if room[i] > 0 and (first < 0 or key[i] <= key[first]):",
+            ),
+            (
+                "simulator/sharing/policy.py",
+                "key=lambda v: (self.key(v), v.index)",
+                "key=lambda v: (self.key(v), -v.index)",
+            ),
+        ),
+        ("tests/sharing/test_sharing_closed_forms.py",),
+        "Of equals the last would be served first, in both engines.",
+    ),
+    Mutant(
+        "jain-of-one-fewer",
+        "sharing",
+        "off by one",
+        (
+            (
+                "simulator/sharing/metrics.py",
+                "return float(x.sum() ** 2 / (len(x) * (x**2).sum()))",
+                "return float(x.sum() ** 2 / ((len(x) - 1) * (x**2).sum()))",
+            ),
+        ),
+        ("tests/sharing/test_sharing_metrics.py",),
+        "Jain's index of equals would be above 1.",
+    ),
+    Mutant(
+        "winner-pays-for-itself",
+        "sharing",
+        "lost case",
+        (
+            (
+                "planners/themis/auction.py",
+                "if other != app and log > STARVED and with_app[other] > STARVED:",
+                "if log > STARVED and with_app[other] > STARVED:",
+            ),
+        ),
+        ("tests/themis/test_themis_mechanism.py", "tests/themis/test_themis_engines.py"),
+        "c_i would not be the others' loss, and lying would pay.",
+    ),
+    Mutant(
+        "participants-round-down",
+        "sharing",
+        "off by one",
+        (
+            (
+                "planners/themis/policy.py",
+                "n = max(1, math.ceil((1 - self.fairness) * len(apps) - 1e-9))",
+                "n = max(1, math.floor((1 - self.fairness) * len(apps) + 1e-9))",
+            ),
+            (
+                "planners/themis/kernels_rounds.py",
+                "int(np.ceil((1 - rules.fairness) * apps.shape[0] - 1e-9))",
+                "int(np.floor((1 - rules.fairness) * apps.shape[0] + 1e-9))",
+            ),
+        ),
+        ("tests/themis/test_themis_door.py", "tests/themis/test_themis_engines.py"),
+        "One app fewer than the worst 1 − f would take part in auctions, in both engines.",
+    ),
+    Mutant(
+        "gang-that-fits-exactly-waits",
+        "sharing",
+        "off by one",
+        (
+            (
+                "simulator/sharing/split.py",
+                "if counts[j.job] == 0 and j.gang <= spare:",
+                "if counts[j.job] == 0 and j.gang < spare + (j.gang == 1):",
+            ),
+            (
+                "simulator/sharing/kernels_split.py",
+                "if counts[k] == 0 and gang[jobs[k]] <= spare and",
+                "if counts[k] == 0 and gang[jobs[k]] < spare + (gang[jobs[k]] == 1) and",
+            ),
+        ),
+        ("tests/sharing/test_sharing_gangs.py", "tests/sharing/test_sharing_closed_forms.py"),
+        "A gang would need a GPU more than it has tasks, in both engines.",
+    ),
+)
