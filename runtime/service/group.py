@@ -86,8 +86,8 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def body_limit(seq_len: int, max_batch: int) -> int:
-    """Largest body that a request of the longest model needs, with room for spaces."""
-    return 64 * 2**10 + 64 * seq_len * max_batch
+    """Largest body that a request of the longest model needs, with room for spaces; a mebibyte at least."""
+    return max(2**20, 64 * seq_len * max_batch)
 
 
 def infer_with(member: Member, held: dict[str, Held], max_batch: int) -> Infer:

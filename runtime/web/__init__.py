@@ -6,6 +6,16 @@ reads bodies and refuses what must not reach it.
 
 from .guard import Guard, JsonRefusal, read_json, send_json
 from .limits import Limits
-from .server import WebServer, check_uvicorn, serve_app
+from .server import WebServer, check_uvicorn, serve, serve_app
 
-__all__ = ["Guard", "JsonRefusal", "Limits", "WebServer", "check_uvicorn", "read_json", "send_json", "serve_app"]
+__all__ = [
+    "Guard",
+    "JsonRefusal",
+    "Limits",
+    "WebServer",
+    "check_uvicorn",
+    "read_json",
+    "send_json",
+    "serve",
+    "serve_app",
+]

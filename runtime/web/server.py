@@ -22,7 +22,7 @@ from .limits import Limits
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ["WebServer", "check_uvicorn", "serve_app"]
+__all__ = ["WebServer", "check_uvicorn", "serve", "serve_app"]
 
 LAST_WORDS_S = 2.0
 """What is still open after the grace gets so long to say that it ends."""
@@ -60,6 +60,8 @@ class WebServer:
         (status, message) -> JSON body of an error.
     on_end : callable, optional
         Called in the event loop when the grace is over and requests are still under way.
+    json_bodies : bool
+        Whether a request with a body must have one of strict JSON; see `read_json`.
     lifespan : bool
         Whether the application wants to know when it starts and ends.
 
@@ -78,6 +80,7 @@ class WebServer:
         open_paths: Collection[str] = (),
         error: Callable[[int, str], Any] = plain_error,
         on_end: Callable[[], None] | None = None,
+        json_bodies: bool = False,
         lifespan: bool = False,
     ) -> None:
         check_uvicorn("serve")
@@ -86,7 +89,9 @@ class WebServer:
         from .protocol import guarded_protocol
 
         self.limits = (limits or Limits()).fitting()
-        self.guard = Guard(app, token=where.token, limits=self.limits, open_paths=open_paths, error=error)
+        self.guard = Guard(
+            app, token=where.token, limits=self.limits, open_paths=open_paths, error=error, json_bodies=json_bodies
+        )
         self.listener: socket.socket = listening_socket(where)
         self.port = int(self.listener.getsockname()[1])
         self.url = where.url(self.port)
@@ -165,6 +170,27 @@ def _uvicorn_server(config: uvicorn.Config, owner: WebServer) -> uvicorn.Server:
     return Server(config)
 
 
+def serve(
+    server: WebServer, *, ready: Callable[[WebServer], None] | None = None, stop: threading.Event | None = None
+) -> None:
+    """Serve until SIGTERM, Ctrl-C or `stop`; return when what was under way is done.
+
+    Parameters
+    ----------
+    server : WebServer
+        Listens already.
+    ready : callable, optional
+        Called with the server before it begins.
+    stop : threading.Event, optional
+        Ends the server when it is set, for those who run it in a thread.
+    """
+    if stop is not None:
+        threading.Thread(target=_drain_when, args=(stop, server), daemon=True, name="stop").start()
+    if ready is not None:
+        ready(server)
+    server.run()
+
+
 def serve_app(
     app: Application,
     where: Listening,
@@ -174,28 +200,14 @@ def serve_app(
     stop: threading.Event | None = None,
     **how: Any,
 ) -> None:
-    """Serve until SIGTERM, Ctrl-C or `stop`; return when what was under way is done.
-
-    Parameters
-    ----------
-    app, where, limits, **how
-        See `WebServer`.
-    ready : callable, optional
-        Called with the server when its socket listens.
-    stop : threading.Event, optional
-        Ends the server when it is set, for those who run it in a thread.
+    """`serve` of a `WebServer` of an application.
 
     Raises
     ------
     InputError
         If uvicorn is missing, or the address cannot be bound.
     """
-    server = WebServer(app, where, limits, **how)
-    if stop is not None:
-        threading.Thread(target=_drain_when, args=(stop, server), daemon=True, name="stop").start()
-    if ready is not None:
-        ready(server)
-    server.run()
+    serve(WebServer(app, where, limits, **how), ready=ready, stop=stop)
 
 
 def _drain_when(stop: threading.Event, server: WebServer) -> None:

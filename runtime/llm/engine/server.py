@@ -23,7 +23,7 @@ from typing import Any
 
 from ....errors import InputError, RunError, install_hint
 from ...listening import LOOPBACK, Listening
-from ...web import JsonRefusal, Limits, WebServer, read_json, serve_app
+from ...web import JsonRefusal, Limits, WebServer, read_json, serve
 from .answers import Answer
 from .completions import ApiError, Completion, read_completion
 from .engine import LLMEngine
@@ -178,6 +178,15 @@ class Endpoint:
             raise ApiError(400, str(error)) from None
         return read_completion(said, self.model, self.tokenizer, self.engine.memory.longest)
 
+    def server(self, where: Listening, limits: Limits | None = None) -> WebServer:
+        """The endpoint at an address; a body is bounded by what the model can take, too."""
+        bounds = limits or Limits()
+        bounds = replace(bounds, body_bytes=min(bounds.body_bytes, body_limit(self.engine.memory.longest)))
+        return WebServer(
+            self.app(), where, bounds, lifespan=True, open_paths=OPEN_PATHS, on_end=self.end_streams,
+            error=lambda status, message: ApiError(status, message).body(),
+        )  # fmt: skip
+
     def end_streams(self) -> None:
         """Whoever still waits hears that the server ends; its requests leave the engine."""
         for answer in list(self._answers):
@@ -240,16 +249,11 @@ def serve_http(
     """
     where = where or Listening(host, port)
     endpoint = Endpoint(engine, model_name)
-    bounds = limits or Limits()
-    bounds = replace(bounds, body_bytes=min(bounds.body_bytes, body_limit(engine.memory.longest)))
 
     def listens(server: WebServer) -> None:
         if ready is not None:
             ready(server.url)
 
-    serve_app(
-        endpoint.app(), where, bounds, ready=listens, stop=stop, lifespan=True, open_paths=OPEN_PATHS,
-        error=lambda status, message: ApiError(status, message).body(), on_end=endpoint.end_streams,
-    )  # fmt: skip
+    serve(endpoint.server(where, limits), ready=listens, stop=stop)
     if endpoint.thread is not None and endpoint.thread.failure is not None:
         raise RunError(f"serve: the engine stopped: {endpoint.thread.failure}")
