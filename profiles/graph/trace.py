@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...errors import InputError
-from . import trace_elementwise, trace_layers, trace_products, trace_views
 from .graph import Graph
+from .module_loss import ModuleLoss, untouched
 from .operator import Operator, Tensor
+from .trace_check import Traced, checked
 from .trace_draft import Draft
 from .trace_export import Exported, exported
-from .trace_step import Handler, Step
 from .trace_tidy import tidied
-from .trace_values import Size, Value, atoms_of
+from .trace_values import Value, atoms_of
+from .trace_walk import KNOWN, Walk, pair
 
 __all__ = ["from_torch"]
-
-HANDLERS: Mapping[str, Handler] = {
-    **trace_elementwise.HANDLERS,
-    **trace_layers.HANDLERS,
-    **trace_products.HANDLERS,
-    **trace_views.HANDLERS,
-}
-IGNORED = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range_for_size"})
-SIZED = frozenset(  # their arguments are sizes, which may grow with the batch
-    {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "expand", "broadcast_to", "zeros", "ones",
-     "full", "new_zeros", "new_ones", "new_full", "slice", "repeat"}
-)  # fmt: skip
 
 
 def from_torch(
@@ -40,7 +28,10 @@ def from_torch(
     """The training graph of a torch module.
 
     The module is exported twice with tensors that have shapes but no data, at its inputs' batch and at twice that;
-    what differs grows with the batch. A module on the meta device needs no memory for weights.
+    what differs grows with the batch. A module on the meta device needs no memory for weights. Before the graph is
+    returned it is held against the module, on random values in float64: the loss and every gradient. Of a module that
+    is too large to run here, every distinct call is held against torch's on small sizes. `Graph.source` says which. The
+    module is left as it was, torch's random numbers too.
 
     Parameters
     ----------
@@ -70,51 +61,31 @@ def from_torch(
     ------
     InputError
         If the module has data-dependent control flow or shapes, uses an operator that graphs cannot say, or does not
-        treat the batch as samples.
+        treat the batch as samples; if the graph computes something else than the module.
     """
-    one, two = exported(module, inputs, loss, labels, batch_dim, name, HANDLERS.keys() | IGNORED)
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"from_torch: expected a torch.nn.Module (got {type(module).__name__})")
+    with untouched(module):
+        one, two = exported(module, inputs, loss, labels, batch_dim, name, KNOWN)
     draft = Draft({t.name for t in one.tensors})
-    env: dict[Any, Any] = {}
+    walk = Walk(draft, one, two)
     tensors: dict[str, Tensor] = {}
     for spec, other in zip(one.tensors, two.tensors, strict=True):
-        sizes = [_pair(a, b, one, two, spec.name) for a, b in zip(spec.shape, other.shape, strict=True)]
-        env[spec.node] = Value(spec.name, tuple(map(atoms_of, sizes)), spec.dtype, spec.trainable and not spec.given)
+        sizes = [pair(a, b, one, two, spec.name) for a, b in zip(spec.shape, other.shape, strict=True)]
+        walk.env[spec.node] = Value(
+            spec.name, tuple(map(atoms_of, sizes)), spec.dtype, spec.trainable and not spec.given
+        )
         grows = tuple(d for d, (a, b) in enumerate(sizes) if a != b)
         if spec.name not in tensors:
             tensors[spec.name] = Tensor(
                 spec.name, spec.shape, spec.dtype, grows if spec.given else (), spec.given or spec.trainable
             )
-    layers: dict[str, int] = {}
-    for node, twin in zip(one.calls, two.calls, strict=True):
-        op, overload = one.operator(node)
-        if op == "getitem":
-            env[node] = env[node.args[0]][node.args[1]]
-            continue
-        if op in IGNORED:
-            continue
-        path = one.path(node)
-        draft.path, draft.layer = path, layers.setdefault(key, len(layers)) if (key := _layer(path)) else -1
-        shapes = list(zip(one.shapes(node), two.shapes(twin), strict=True))
-        if any(len(x) != len(y) for x, y in shapes):
-            raise InputError(f"{one.source}: {node.name}: other dimensions at batch {two.batch} than at {one.batch}")
-        sizes = [[_pair(a, b, one, two, node.name) for a, b in zip(x, y, strict=True)] for x, y in shapes]
-        step = Step(
-            draft, f"{op}.{overload}", one.arguments(node, env), [tuple(s) for s in sizes], one.dtypes(node)
-        )  # fmt: skip
-        if one.numbers(node, op in SIZED) != two.numbers(twin, op in SIZED):
-            raise step.unknown("has a number that depends on the batch")
-        handler = HANDLERS.get(f"{op.rstrip('_')}.{overload}") or HANDLERS.get(op.rstrip("_")) or HANDLERS.get(op)
-        if handler is None:
-            raise step.unknown()
-        try:
-            env[node] = handler(step)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise step.unknown(f"cannot be said in loops ({type(error).__name__}: {error})") from error
-        if op.endswith("_") and not op.startswith("_"):  # in place: what was read is what was written from here on
-            env[node.args[0]] = env[node]
-    return _graph(name or type(module).__name__, one, env[one.result], draft, tensors, items_per_sample, items)
+    walk(one.calls, two.calls)
+    graph = _graph(name or type(module).__name__, one, walk.env[one.result], draft, tensors, items_per_sample, items)
+    reference = ModuleLoss(module, inputs, loss, labels)
+    return checked(Traced(graph, reference, batch_dim, walk.calls, one.lifted, walk.aliased))
 
 
 def _graph(
@@ -149,18 +120,3 @@ def _tagged(operators: list[Operator]) -> list[Operator]:
         if operators[i].layer < 0:
             operators[i] = replace(operators[i], layer=layer)
     return operators
-
-
-def _pair(a: int, b: int, one: Exported, two: Exported, what: str) -> Size:
-    if a != b and a * two.batch != b * one.batch:
-        raise InputError(
-            f"{one.source}: {what}: a size of {a} at batch {one.batch} is {b} at batch {two.batch}; "
-            "expected it to stay or to grow as the batch does (is batch_dim right?)"
-        )
-    return a, b
-
-
-def _layer(path: str) -> str:
-    """The repeated block that a module path is in: up to its first number and those that follow at once."""
-    match = re.match(r"(?:[^.]*[^.\d][^.]*\.)*?\d+(?:\.\d+)*(?=\.|$)", path)
-    return match.group(0) if match else ""

@@ -37,7 +37,7 @@ class Draft:
         self, word: str, kind: str, operands: Sequence[tuple[Value, Labels]], result: Labels, *, dtype: str = "",
         splits: Mapping[Any, str] | None = None, sizes: Mapping[Any, Size] | None = None, saves: Sequence[int] = (),
         flops: float = -1.0, grad: bool | None = None, attributes: Mapping[str, Scalar] | None = None,
-        names: Mapping[str, Any] | None = None,
+        names: Mapping[str, Any] | None = None, single: Sequence[Hashable] = (),
     ) -> Value:  # fmt: skip
         """Add an operator.
 
@@ -66,7 +66,10 @@ class Draft:
         attributes : mapping, optional
             Of the operator.
         names : mapping, optional
-            Attribute -> axis: attributes that hold the name of a loop (the major one of the axis).
+            Attribute -> axis: attributes that hold the name of a loop. Such an axis is one loop, whatever it was
+            merged of: what names a loop says nothing of the others.
+        single : sequence, optional
+            Other axes that must be one loop.
         """
         found: dict[Hashable, list[Atoms]] = {}
         for value, labels in operands:
@@ -75,6 +78,9 @@ class Draft:
                     found.setdefault(label, []).append(dim)
         axes: dict[Hashable, Atoms] = {label: unified(lists) for label, lists in found.items()}
         axes |= {label: atoms_of(size) for label, size in (sizes or {}).items() if label not in axes}
+        for label in (*(names or {}).values(), *single):
+            if label in axes:
+                axes[label] = atoms_of(total(axes[label]))
         order = [x for label in (*result, *(y for _, labels in operands for y in labels)) for x in _parts(label)]
         loops: dict[Hashable, list[Loop]] = {}
         used: set[str] = set()

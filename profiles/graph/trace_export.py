@@ -13,7 +13,7 @@ from .trace_inputs import named_inputs, with_loss
 from .trace_tidy import LARGEST
 from .trace_values import Value
 
-__all__ = ["Exported", "Given", "exported"]
+__all__ = ["Exported", "Given", "Inner", "exported"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,18 @@ class Given:
     trainable: bool
     given: bool
     """Whether it is an input, not a part of the module."""
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Calls that stand in a graph of their own: under `torch.no_grad`, or without autocast."""
+
+    inputs: list[Any]
+    arguments: list[Any]
+    calls: list[Any]
+    results: list[Any]
+    gradients: bool
+    """Whether backward goes through them."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,8 @@ class Exported:
     calls: list[Any]
     result: Any
     constants: Mapping[str, Any]
+    lifted: Mapping[str, Any]
+    """Tensors that the module makes of numbers, as torch has them."""
 
     def operator(self, node: Any) -> tuple[str, str]:
         """Name and overload of what a node calls."""
@@ -83,6 +97,41 @@ class Exported:
         found |= node.kwargs
         return found if env is None else {key: _replaced(value, env) for key, value in found.items()}
 
+    def inner(self, node: Any) -> Inner | None:
+        """The graph that a call runs, if it is one that changes no value.
+
+        Raises
+        ------
+        InputError
+            If it runs under autocast: what is rounded there, a graph does not say.
+        """
+        word = _operator(node)[0]
+        if word == "wrap_with_set_grad_enabled":
+            (on, part, *arguments), gradients = node.args, bool(node.args[0])
+        elif word == "wrap_with_autocast":
+            _, _, on, _, part, *arguments = node.args
+            gradients = True
+            if on:
+                raise InputError(f"{self.source}: autocast in module {self.path(node) or '(root)'!r}: not known to "
+                                 "graphs; give the module in the dtype that it computes in")  # fmt: skip
+        else:
+            return None
+        nodes = list(getattr(node.graph.owning_module, part.target).graph.nodes)
+        (result,) = (x.args[0] for x in nodes if x.op == "output")
+        results = list(result) if isinstance(result, (list, tuple)) else [result]
+        inputs = [x for x in nodes if x.op == "placeholder"]
+        return Inner(inputs, arguments, [x for x in nodes if x.op == "call_function"], results, gradients)
+
+    def shared(self, node: Any) -> bool:
+        """Whether a call that writes in place writes into what is read afterwards under another name."""
+        order = {x: i for i, x in enumerate(node.graph.nodes)}
+        root, mine = node.args[0], _root(node.args[0])
+        return any(
+            _root(x) is mine and x is not root and x is not node and _root(x, node) is not node
+            and any(order.get(user, 0) > order[node] for user in x.users)
+            for x in order if order[x] < order[node] and x.op in ("call_function", "placeholder")
+        )  # fmt: skip
+
     def numbers(self, node: Any, sized: bool) -> list[Any]:
         """Arguments that are no tensors; of calls whose arguments are sizes only those that are none."""
         if sized:
@@ -105,8 +154,6 @@ def exported(
     import torch
 
     source = name or type(module).__name__
-    if not isinstance(module, torch.nn.Module):
-        raise InputError(f"from_torch: expected a torch.nn.Module (got {type(module).__name__})")
     given = named_inputs(module, inputs, source)
     if loss is not None:
         given["labels"] = labels
@@ -151,7 +198,8 @@ def _decomposed(program: Any, known: Collection[str]) -> Any:
     import torch
 
     for _ in range(3):
-        calls = [node for node in program.graph.nodes if node.op == "call_function"]
+        graphs = [part.graph for part in program.graph_module.modules() if hasattr(part, "graph")]
+        calls = [node for graph in graphs for node in graph.nodes if node.op == "call_function"]
         strange = {node.target for node in calls if not _known(node, known)}
         table = {op: rule for op, rule in torch.export.default_decompositions().items() if op in strange}
         if not table:
@@ -205,7 +253,8 @@ def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, sourc
         and parts[t.name].device.type == "cpu"
         and parts[t.name].numel() <= LARGEST
     }
-    return Exported(batch, type(module).__name__, tensors, calls, scalars[0], constants)
+    lifted = {t.name: program.constants[t.name] for t in tensors if t.name in program.constants and t.name not in parts}
+    return Exported(batch, type(module).__name__, tensors, calls, scalars[0], constants, lifted)
 
 
 def _apart(name: str, parts: Mapping[str, Any]) -> str:
@@ -224,6 +273,16 @@ def _operator(node: Any) -> tuple[str, str]:
         return getattr(target, "__name__", str(target)), ""
     space, _, op = schema.name.partition("::")
     return (op if space == "aten" else schema.name), target._overloadname
+
+
+def _root(node: Any, stop: Any = None) -> Any:
+    """The node whose elements a view, or a view of a view, has."""
+    while node is not stop and node.op == "call_function" and node.args and hasattr(node.target, "_schema"):
+        first = node.target._schema.arguments[0].alias_info
+        if first is None or not hasattr(node.args[0], "op"):
+            break
+        node = node.args[0]
+    return node
 
 
 def _results(node: Any) -> list[Any]:

@@ -95,7 +95,7 @@ def _cross_entropy(step: Step) -> Result:
     reduction = _REDUCTIONS[a["reduction"]]
     return step.draft.add(
         step.word, "loss", [(x, axes), (labels, rest)], rest if reduction == "none" else [], dtype=step.dtypes[0],
-        splits={classes: "statistic"}, saves=(0, 1),
+        splits={classes: "statistic"}, saves=(0, 1), single=(classes,),
         attributes={"fn": "nll" if "nll" in step.word else "cross_entropy", "reduction": reduction,
                     "ignore_index": a["ignore_index"]},
     )  # fmt: skip

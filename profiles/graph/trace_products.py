@@ -176,6 +176,7 @@ def _attention(step: Step) -> Result:
     return step.draft.add(
         "attention", "attention", shown, result, sizes=sizes, dtype=step.dtypes[0], flops=flops,
         splits={"t": "whole", "d": "whole", "e": "whole"}, saves=(0, 1, 2, -1), names={"query": "s", "key": "t"},
+        single=("d", "e"),
         attributes={"causal": bool(a["is_causal"]), "scale": scale},
     )  # fmt: skip
 

@@ -95,7 +95,8 @@ def _causal(operators: list[Operator], constants: Mapping[str, Any]) -> list[Ope
             masked = made.get(op.inputs[0])
             bare = _unmasked(masked, made, known) if masked is not None else None
             dims = op.parsed.result
-            if bare is not None and len(dims) > 1 and dims[-2] and op.loop(dims[-1][0]).split == "statistic":
+            one = len(dims) > 1 and len(dims[-2]) == len(dims[-1]) == 1  # a position is the index of one loop
+            if bare is not None and one and op.loop(dims[-1][0]).split == "statistic":
                 extra = {"causal": True, "query": dims[-2][0], "key": dims[-1][0]}
                 op = replace(op, inputs=(bare,), attributes={**op.attributes, **extra})
         elif op.kind == "attention" and len(op.inputs) == 4:

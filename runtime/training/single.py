@@ -2,74 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...profiles.graph import Graph, Operator
-from ...profiles.graph.compute.loops import Local
-from ...profiles.graph.compute.operators import compute
-from ...seeds import generator
+from ...profiles.graph import Graph
+from ...profiles.graph.compute.values import evaluate, make_input, make_parameter
 from .optimizer import Optimizer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["SingleRun", "evaluate", "make_input", "make_parameter", "single_device"]
-
-
-def make_parameter(graph: Graph, name: str, seed: int, dtype: str) -> Tensor:
-    """A parameter's first values: the same on every rank, and whichever ranks hold it.
-
-    What products sum over is normal with variance 1 / (number of terms), so that activations keep their scale; other
-    parameters are 1 (first affine parameter of a norm) or 0, with noise of 0.1: no gradients may agree by symmetry.
-    """
-    import torch
-
-    values = generator(seed, "parameter", name).standard_normal(graph.tensors[name].shape)
-    terms, centre = 0, 0.0
-    for i, k in graph.consumers[name]:
-        op = graph.operators[i]
-        reduced = [loop for group in op.parsed.operands[k] for loop in group if loop in op.parsed.reduced]
-        if op.kind in ("contraction", "dispatch", "convolution"):
-            terms = max(terms, math.prod(op.sizes[loop] for loop in reduced))
-        elif op.kind == "embedding":
-            terms = max(terms, graph.tensors[name].shape[-1])
-        elif op.kind == "norm" and k == 1:
-            centre = 1.0
-    values = values / math.sqrt(terms) if terms else centre + 0.1 * values
-    return torch.from_numpy(values).to(getattr(torch, dtype))
-
-
-def make_input(graph: Graph, name: str, seed: int, iteration: int, microbatch: int, dtype: str) -> Tensor:
-    """One input of one microbatch: indices below the rows that read them, or standard normal values."""
-    import torch
-
-    entry = graph.tensors[name]
-    random = generator(seed, "input", name, iteration, microbatch)
-    if entry.dtype.startswith("int"):
-        return torch.from_numpy(random.integers(0, _rows(graph, name), entry.shape))
-    return torch.from_numpy(random.standard_normal(entry.shape)).to(getattr(torch, dtype))
-
-
-def _rows(graph: Graph, name: str) -> int:
-    """Indices that an integer input may hold: rows of the table or classes of the logits that it picks from."""
-    found: list[int] = []
-    for i, k in graph.consumers[name]:
-        op = graph.operators[i]
-        mine = {loop for group in op.parsed.operands[k] for loop in group}
-        other = op.parsed.operands[1 - k]
-        loops = [loop for group in other for loop in group if loop not in mine]
-        found.append(op.sizes[loops[0] if op.kind == "embedding" else loops[-1]])
-    return min(found)
-
-
-def evaluate(operators: Iterable[Operator], values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Run operators one after another on whole tensors; results are added to `values`, which is returned."""
-    for op in operators:
-        values[op.name] = compute(Local.of(op), [values[name] for name in op.inputs])
-    return values
 
 
 @dataclass(frozen=True, eq=False)

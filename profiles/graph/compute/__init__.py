@@ -8,5 +8,9 @@ from __future__ import annotations
 
 from .loops import Axes, Comm, Local, join_loops, split_loops
 from .operators import COMPUTE, compute, contraction_gradient
+from .values import evaluate, make_input, make_parameter
 
-__all__ = ["COMPUTE", "Axes", "Comm", "Local", "compute", "contraction_gradient", "join_loops", "split_loops"]
+__all__ = [
+    "COMPUTE", "Axes", "Comm", "Local", "compute", "contraction_gradient", "evaluate", "join_loops", "make_input",
+    "make_parameter", "split_loops",
+]  # fmt: skip

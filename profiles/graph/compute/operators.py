@@ -12,7 +12,7 @@ from ..notation import Dims
 from ..operator import Operator
 from .elementwise import elementwise, result_loops, view
 from .loops import Local, join_loops, split_loops
-from .statistics import cross_entropy_rows, log_sum_exp, moments
+from .statistics import cross_entropy_rows, log_sum_exp, moments, picked_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,11 +93,14 @@ def _embedding(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
     table, ids = operands
     rows = local.op.parsed.operands[0][0][0]
+    padding = local.op.attributes.get("padding_index")  # a row that gets no gradient
     if rows not in local.cut:
-        return torch.nn.functional.embedding(ids, table)
+        return torch.nn.functional.embedding(ids, table, None if padding is None else int(cast("int", padding)))
     mine = ids - local.start[rows]
     here = (mine >= 0) & (mine < local.sizes[rows])
-    found = torch.nn.functional.embedding(mine.clamp(0, local.sizes[rows] - 1), table)
+    at = None if padding is None else int(cast("int", padding)) - local.start[rows]
+    at = at if at is not None and 0 <= at < local.sizes[rows] else None
+    found = torch.nn.functional.embedding(mine.clamp(0, local.sizes[rows] - 1), table, at)
     return found * here[..., None].to(found.dtype)  # rows of others are theirs to add
 
 
@@ -237,30 +240,37 @@ def _gate(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _loss(local: Local, operands: Sequence[Tensor]) -> Tensor:
-    """Mean (or sum) over the rows of the whole; a part of it where rows are cut."""
+    """Mean (or sum) over the rows of the whole; a part of it where rows are cut. Without reduction one for each row."""
     import torch
 
     op = local.op
-    fn, mean = str(op.attributes.get("fn", "cross_entropy")), op.attributes.get("reduction", "mean") == "mean"
+    fn, how = str(op.attributes.get("fn", "cross_entropy")), str(op.attributes.get("reduction", "mean"))
     if fn == "mse":
-        total = (operands[0] - operands[1]).square().sum()
-        return total / local.full([loop for group in op.parsed.operands[0] for loop in group]) if mean else total
+        order = op.parsed.loops
+        x, y = _apart(local, operands, order)
+        squares = (x - y).square().expand([local.sizes[loop] for loop in order])
+        if how == "none":
+            return join_loops(squares, op.parsed.result, local.sizes, order)
+        return squares.sum() / local.full(order) if how == "mean" else squares.sum()
     logits, labels = op.parsed.operands
     rows = tuple(loop for group in labels for loop in group)
     classes = tuple(loop for group in logits for loop in group if loop not in rows)
-    if fn != "cross_entropy" or len(classes) != 1:
-        raise _unknown(op, fn, ("cross_entropy", "mse"))
+    if fn not in ("cross_entropy", "nll") or len(classes) != 1:
+        raise _unknown(op, fn, ("cross_entropy", "nll", "mse"))
     x = split_loops(operands[0], logits, local.sizes, (*rows, *classes))
     y = split_loops(operands[1], labels, local.sizes, rows)
     counted = y != int(cast("int", op.attributes.get("ignore_index", -100)))
-    per_row = cross_entropy_rows(local, x, torch.where(counted, y, 0), classes[0])
-    total = torch.where(counted, per_row, 0.0).sum()
-    if not mean:
-        return total
+    y = torch.where(counted, y, 0)
+    per_row = picked_rows(local, x, y, classes[0]) if fn == "nll" else cross_entropy_rows(local, x, y, classes[0])
+    per_row = torch.where(counted, per_row, 0.0)
+    if how == "none":
+        return join_loops(per_row, op.parsed.result, local.sizes, rows)
+    if how == "sum":
+        return per_row.sum()
     if "ignore_index" not in op.attributes:
-        return total / local.full(rows)
-    number = counted.sum().to(total.dtype)  # of the whole: rows of others count too
-    return total / local.total(number, local.axes_of(rows))
+        return per_row.sum() / local.full(rows)
+    number = counted.sum().to(per_row.dtype)  # of the whole: rows of others count too
+    return per_row.sum() / local.total(number, local.axes_of(rows))
 
 
 def _reduction(local: Local, operands: Sequence[Tensor]) -> Tensor:

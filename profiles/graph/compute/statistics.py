@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ....errors import InputError
 from .loops import Local
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["cross_entropy_rows", "log_sum_exp", "moments"]
+__all__ = ["cross_entropy_rows", "log_sum_exp", "moments", "picked_rows"]
 
 
 def moments(local: Local, x: Tensor, dims: tuple[int, ...], over: Sequence[str], *, centred: bool) -> tuple[Any, Any]:
@@ -86,6 +87,19 @@ def cross_entropy_rows(local: Local, logits: Tensor, labels: Tensor, classes: st
         flat = torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none")
         return flat.reshape(labels.shape)
     return _CrossEntropy.apply(logits, labels, local, classes)  # pyright: ignore
+
+
+def picked_rows(local: Local, logs: Tensor, labels: Tensor, classes: str) -> Tensor:
+    """Negative log-probability of every row's label; `classes`, the last dimension of `logs`, must be whole.
+
+    Raises
+    ------
+    InputError
+        If the classes are cut: each device would have the labels of some rows only.
+    """
+    if classes in local.cut:
+        raise InputError(f"operator {local.op.name!r}: the classes of an nll loss cannot be cut; use cross_entropy")
+    return -logs.gather(-1, labels[..., None])[..., 0]
 
 
 class _CrossEntropy(torch.autograd.Function):

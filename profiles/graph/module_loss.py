@@ -1,0 +1,165 @@
+"""`ModuleLoss`: the loss and gradients that a user's own module has for given values, the module left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .trace_inputs import named_inputs, with_loss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["ModuleLoss", "in_float64", "untouched"]
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleLoss:
+    """A module and its loss, as `from_torch` takes them.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        On any device, meta too: its own values are not used where others are given.
+    inputs : sequence or mapping of Tensor
+        Examples.
+    loss : str or callable, optional
+        As for `from_torch`.
+    labels : Tensor, optional
+        Example.
+    """
+
+    module: Any
+    inputs: Sequence[Any] | Mapping[str, Any]
+    loss: str | Callable[..., Any] | None = None
+    labels: Any = None
+
+    def given(self) -> dict[str, Any]:
+        """The example inputs by name, ``labels`` among them where there is a loss of them."""
+        found = named_inputs(self.module, self.inputs, type(self.module).__name__)
+        return found if self.loss is None else {**found, "labels": self.labels}
+
+    def input_names(self) -> dict[str, str]:
+        """Name of an input in the graph -> name here: inputs that are called as a parameter is have another there."""
+        own = {name for name, _ in (*self.module.named_parameters(), *self.module.named_buffers())}
+        return {f"inputs.{name}" if name in own else name: name for name in self.given()}
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Copies of the buffers, in float64 where they are floating; none of a module on the meta device."""
+        return {name: _plain(x.detach()).clone() for name, x in self.module.named_buffers() if x.device.type != "meta"}
+
+    def gradients(
+        self, values: Mapping[str, Tensor], inputs: Mapping[str, Tensor], wanted: Sequence[str]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss and its gradients, in float64, without dropout.
+
+        Parameters
+        ----------
+        values : mapping
+            Parameters and buffers by qualified name. Of tied ones the first is enough.
+        inputs : mapping
+            By the names that they have in the graph.
+        wanted : sequence of str
+            Parameters whose gradients are wanted; zero where the loss does not depend on one.
+        """
+        import torch
+
+        names = self.input_names()
+        leaves = {name: _plain(x).detach().clone().requires_grad_(name in wanted) for name, x in values.items()}
+        whole = with_loss(self.module, self.loss, isinstance(self.inputs, Mapping))
+        parts = {f"traced.{name}": x for name, x in leaves.items()}
+        example = {names[name]: _plain(x) for name, x in inputs.items()}
+        ordered = {name: example[name] for name in self.given()}
+        with untouched(self.module), in_float64():
+            loss = torch.func.functional_call(whole, parts, (ordered,))
+            loss = loss.reshape(())
+            found = torch.autograd.grad(loss, [leaves[name] for name in wanted], allow_unused=True)
+        zero = {name: torch.zeros_like(leaves[name]) for name in wanted}
+        pairs = zip(wanted, found, strict=True)
+        return loss.detach(), {name: zero[name] if x is None else x.detach() for name, x in pairs}
+
+
+def _plain(x: Tensor) -> Tensor:
+    return x.double() if x.dtype.is_floating_point else x
+
+
+@contextmanager
+def untouched(module: Any) -> Iterator[None]:
+    """Put back afterwards what running a module changes: attributes, registered parts, and torch's random numbers.
+
+    A module may keep what it computed (tables of angles, masks) as attributes. Those that a trial makes are not its
+    own.
+    """
+    import torch
+
+    kept = [(part, dict(vars(part))) for part in module.modules()]
+    inner = [(part, {key: dict(vars(part)[key]) for key in ("_parameters", "_buffers", "_modules")})
+             for part in module.modules()]  # fmt: skip
+    values = [(x, x.detach().clone()) for x in module.buffers() if x.device.type != "meta"]
+    values = [(x, old) for x, old in values if x.numel() <= _LARGEST]
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            for (part, attributes), (_, registered) in zip(kept, inner, strict=True):
+                vars(part).clear()
+                vars(part).update(attributes)
+                for key, entries in registered.items():
+                    vars(part)[key].clear()
+                    vars(part)[key].update(entries)
+            with torch.no_grad():
+                for x, old in values:
+                    if not torch.equal(x, old):
+                        x.copy_(old)
+
+
+_LARGEST = 1 << 26
+"""Buffers of more elements are not copied: statistics that a pass changes are small."""
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """All floating-point work in float64 on the CPU, whatever dtype or device a module names; no element is dropped."""
+    import torch
+
+    before = torch.get_default_dtype()
+    with ExitStack() as stack:
+        stack.callback(torch.set_default_dtype, before)
+        torch.set_default_dtype(torch.float64)
+        stack.enter_context(_mode())
+        yield
+
+
+def _mode() -> Any:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map
+
+    low = {torch.float32, torch.float16, torch.bfloat16}
+
+    def wide(x: Any) -> Any:
+        if isinstance(x, torch.dtype):
+            return torch.float64 if x in low else x
+        if isinstance(x, torch.device):
+            return torch.device("cpu")
+        return x.double() if isinstance(x, torch.Tensor) and x.dtype in low and x.device.type != "meta" else x
+
+    class InFloat64(TorchDispatchMode):
+        """Calls below autograd: dtypes and devices that they name, constants that they read, and draws of dropout."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            del types
+            name = func._schema.name
+            if name == "aten::bernoulli_" and func._overloadname == "float":
+                share = args[1] if len(args) > 1 else func._schema.arguments[1].default_value
+                return args[0].fill_(share)  # torch's dropout then divides by it: nothing is dropped
+            if name == "aten::native_dropout":
+                return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
+            written = {i for i, a in enumerate(func._schema.arguments) if a.alias_info and a.alias_info.is_write}
+            args = [a if i in written else tree_map(wide, a) for i, a in enumerate(args)]
+            kwargs = {key: tree_map(wide, a) if key != "out" else a for key, a in (kwargs or {}).items()}
+            return func(*args, **kwargs)
+
+    return InFloat64()

@@ -1,0 +1,268 @@
+"""A traced graph held against its module before anyone plans with it: the loss and every gradient, on random values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError
+from .graph import Graph
+from .module_loss import ModuleLoss, in_float64
+from .operator import Operator
+from .trace_calls import Call, check_calls
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Traced", "checked", "module_values"]
+
+APART = 1e-7
+"""Loss and gradients of both sides are sums in float64 in another order: of the largest element of a gradient, this
+part is far more than rounding, and far less than a wrong constant such as another eps makes."""
+
+NOTHING = 1e-6
+"""A gradient that is smaller than this part of the model's largest is held against the largest."""
+
+FLOPS = 1e10
+BYTES = 2 << 30
+"""What the whole module may take, forward and in float64, to be run; else its calls are checked one by one."""
+
+SEEDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A graph, and what it was traced from.
+
+    Parameters
+    ----------
+    graph : Graph
+        As traced.
+    module : ModuleLoss
+        The module.
+    batch_dim : int
+        Of inputs and labels.
+    calls : sequence of Call
+        Of the trace.
+    lifted : mapping
+        Tensors that the module makes for itself and the graph has as parameters.
+    aliased : str
+        A call of the trace that writes into a part of another tensor, which the trace does not follow; or "".
+    """
+
+    graph: Graph
+    module: ModuleLoss
+    batch_dim: int
+    calls: Sequence[Call]
+    lifted: Mapping[str, Tensor]
+    aliased: str = ""
+
+
+def checked(traced: Traced) -> Graph:
+    """The graph, its source saying how it was checked.
+
+    Modules of at most `FLOPS` and `BYTES` are run: loss and every gradient are compared, at a batch of 2 where the
+    graph has one. Of larger ones every distinct call is compared with torch's, on sizes that are made small.
+
+    Raises
+    ------
+    InputError
+        If the graph computes something else, or cannot be computed.
+    """
+    small = _small(traced.graph)
+    if small.forward_flops <= FLOPS and _bytes(small) <= BYTES:
+        count = _whole(traced, small)
+        how = f"compared with it in float64: the loss and {count} gradients"
+    else:
+        how = _by_calls(traced)
+    return replace(traced.graph, source=f"{traced.graph.source}; {how}")
+
+
+def _small(graph: Graph) -> Graph:
+    for batch in (2, 4):
+        try:
+            return graph.with_batch(batch) if batch < graph.batch else graph
+        except InputError:  # its loops are no multiples
+            continue
+    return graph
+
+
+def _bytes(graph: Graph) -> int:
+    parameters = sum(t.elements for t in graph.parameters)
+    return 8 * (6 * parameters + 2 * sum(_elements(op) for op in graph.operators))
+
+
+def _elements(op: Operator) -> int:
+    count = 1
+    for n in op.shape:
+        count *= n
+    return count
+
+
+def _whole(traced: Traced, small: Graph) -> int:
+    """Compare on the first values that give a finite loss and any gradient; the number of gradients."""
+    trained = [t.name for t in small.parameters if t.trainable]
+    wanted = _wanted(traced.module.module)
+    failure: str = ""
+    found: tuple[Any, Any, Any, Any] | None = None
+    for seed, given in _draws(traced):
+        values = module_values(traced.module.module, small, seed)
+        inputs = _inputs(traced, small, seed, given)
+        try:
+            loss, gradients = traced.module.gradients(values, inputs, wanted)
+        except Exception as error:  # the user's code, on values of our choice
+            failure = failure or _line(error)
+            continue
+        if not bool(loss.isfinite()) or not all(bool(g.isfinite().all()) for g in gradients.values()):
+            failure = failure or "its loss or a gradient is not finite"
+            continue
+        found = values, inputs, loss, gradients
+        if any(bool(g.any()) for g in gradients.values()):
+            break
+    name = traced.graph.name
+    if found is None:
+        raise InputError(f"{name}: cannot be checked: run on random values, {failure}; expected a module that runs")
+    values, inputs, loss, gradients = found
+    ours, grads = _computed(small, {**traced.lifted, **values, **inputs}, trained, name)
+    apart = abs(float(ours) - float(loss)) / (abs(float(loss)) or 1.0)
+    if not apart <= APART:
+        raise InputError(f"{name}: the graph's loss is {float(ours):.6g}, the module's {float(loss):.6g}"
+                         f"{_culprit(traced)}")  # fmt: skip
+    largest = max((float(g.abs().max()) for g in gradients.values() if g.numel()), default=0.0)
+    for key, expected in gradients.items():
+        got = grads.get(key)
+        size = float(expected.abs().max()) if expected.numel() else 0.0
+        scale = max(size, NOTHING * largest) or 1.0
+        apart = size / scale if got is None else float((got - expected).abs().max()) / scale
+        if not apart <= APART:
+            raise InputError(f"{name}: the gradient of {key!r} is {apart:.1e} of its size from the module's"
+                             f"{_culprit(traced)}")  # fmt: skip
+    return len(gradients)
+
+
+def _culprit(traced: Traced) -> str:
+    """Which call of the trace it is, where it is one."""
+    wrong = check_calls(traced.calls).wrong
+    if not wrong:
+        where = f"; {traced.aliased}" if traced.aliased else ""
+        return f": the trace does not follow it{where}"
+    call = wrong[0][0]
+    return f": {call.step.unknown('is traced as something else')}"
+
+
+def _draws(traced: Traced) -> Iterator[tuple[int, bool]]:
+    """Seeds, and whether inputs of integers and truth values are the examples'."""
+    yield 0, False
+    yield 0, True
+    for seed in range(1, SEEDS):
+        yield seed, bool(seed % 2)
+
+
+def _wanted(module: Any) -> list[str]:
+    return [name for name, p in module.named_parameters() if p.requires_grad]
+
+
+def module_values(module: Any, graph: Graph, seed: int) -> dict[str, Tensor]:
+    """Values for every parameter and buffer of a module, in float64.
+
+    Parameters are the module's with noise added, so that no bias is zero and no norm does nothing; on the meta device
+    they are drawn. Buffers are the module's: tables and masks are not random.
+    """
+    import torch
+
+    from .compute import make_parameter
+
+    draw = torch.Generator().manual_seed(seed)
+    trained = {name for name, _ in module.named_parameters()}
+    values: dict[str, Tensor] = {}
+    for name, x in (*module.named_parameters(), *module.named_buffers()):
+        if x.device.type == "meta" and name in graph.tensors:
+            values[name] = make_parameter(graph, name, seed, "float64")
+        elif x.device.type == "meta":
+            values[name] = torch.ones(x.shape, dtype=torch.float64 if x.is_floating_point() else x.dtype)
+        elif name not in trained or not x.is_floating_point():
+            values[name] = x.detach().cpu().clone()
+        else:
+            own = x.detach().cpu().double()
+            own = own if bool(own.isfinite().all()) else torch.zeros_like(own)
+            scale = float(own.square().mean().sqrt()) if own.numel() else 0.0
+            noise = torch.randn(own.shape, generator=draw, dtype=torch.float64)
+            values[name] = own + 0.1 * (scale or 1.0) * noise
+    return values
+
+
+def _inputs(traced: Traced, small: Graph, seed: int, given: bool) -> dict[str, Tensor]:
+    """Every input of the module at the graph's batch, by its name in the graph."""
+    import torch
+
+    from .compute import make_input
+
+    examples = traced.module.given()
+    found: dict[str, Tensor] = {}
+    for name, key in traced.module.input_names().items():
+        x = examples[key]
+        shape = list(x.shape)
+        shape[traced.batch_dim] = small.batch
+        exact = not x.dtype.is_floating_point
+        if given and exact and x.device.type != "meta":
+            rows = torch.arange(small.batch) % x.shape[traced.batch_dim]
+            found[name] = x.detach().cpu().index_select(traced.batch_dim % x.ndim, rows)
+        elif name in small.tensors:
+            found[name] = make_input(small, name, seed, 0, 0, "float64")
+        else:
+            found[name] = torch.zeros(shape, dtype=x.dtype)
+    return found
+
+
+def _computed(
+    graph: Graph, values: Mapping[str, Tensor], trained: Sequence[str], name: str
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Loss and gradients of the graph."""
+    import torch
+
+    from .compute import evaluate
+
+    made: dict[str, Tensor] = {}
+    for t in (*graph.inputs, *graph.parameters):
+        if t.name not in values:
+            raise InputError(f"{name}: {t.name!r} has no value to check the graph with; register it as a buffer")
+        x = values[t.name].detach()
+        made[t.name] = x.double() if x.is_floating_point() else x
+    leaves = {key: made[key].clone().requires_grad_() for key in trained}
+    made |= leaves
+    with torch.random.fork_rng(devices=[]), in_float64():
+        for op in graph.operators:
+            try:
+                evaluate([_undropped(op)], made)
+            except Exception as error:
+                what = f"operator {op.name!r} ({op.kind})"
+                raise InputError(f"{name}: {what} cannot be computed: {_line(error)}") from error
+        loss = made[graph.operators[-1].name].reshape(())
+        if not leaves:
+            return loss.detach(), {}
+        if not loss.requires_grad:
+            return loss.detach(), {key: torch.zeros_like(x) for key, x in leaves.items()}
+        found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    pairs = zip(leaves.items(), found, strict=True)
+    return loss.detach(), {key: torch.zeros_like(x) if g is None else g for (key, x), g in pairs}
+
+
+def _undropped(op: Operator) -> Operator:
+    return replace(op, attributes={**op.attributes, "p": 0.0}) if op.attributes.get("fn") == "dropout" else op
+
+
+def _by_calls(traced: Traced) -> str:
+    if traced.aliased:
+        raise InputError(f"{traced.graph.name}: {traced.aliased}")
+    found = check_calls(traced.calls)
+    if found.wrong:
+        raise found.wrong[0][0].step.unknown("is traced as something else")
+    left = sorted({call.step.word for call in found.unchecked})
+    beside = f", but for {len(left)} that could not be run: {', '.join(left)}" if left else ""
+    return f"too large to run, its {found.distinct} distinct calls compared with torch's on small sizes{beside}"
+
+
+def _line(error: Exception) -> str:
+    text = next((part.strip() for part in str(error).splitlines() if part.strip()), "no reason given")
+    return f"{type(error).__name__}: {text[:200]}"

@@ -1,0 +1,157 @@
+"""`Walk`: the calls of two exports, one after another, as operators of a draft."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import InputError
+from . import trace_elementwise, trace_layers, trace_products, trace_views
+from .trace_calls import Call
+from .trace_draft import Draft
+from .trace_export import Exported, Inner
+from .trace_step import Handler, Step
+from .trace_values import Size, Value
+
+__all__ = ["KNOWN", "Walk", "pair"]
+
+HANDLERS: Mapping[str, Handler] = {
+    **trace_elementwise.HANDLERS,
+    **trace_layers.HANDLERS,
+    **trace_products.HANDLERS,
+    **trace_views.HANDLERS,
+}
+IGNORED = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range_for_size"})
+SIZED = frozenset(  # their arguments are sizes, which may grow with the batch
+    {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "expand", "broadcast_to", "zeros", "ones",
+     "full", "new_zeros", "new_ones", "new_full", "slice", "repeat"}
+)  # fmt: skip
+KNOWN = HANDLERS.keys() | IGNORED
+
+
+class Walk:
+    """Makes operators of calls.
+
+    Parameters
+    ----------
+    draft : Draft
+        Where they go.
+    one, two : Exported
+        The module at a batch and at twice that.
+
+    Attributes
+    ----------
+    env : dict
+        Node -> what it is in the draft.
+    calls : list of Call
+        What was made of what.
+    aliased : str
+        The first call that writes into what others read; "" if there is none.
+    """
+
+    def __init__(self, draft: Draft, one: Exported, two: Exported) -> None:
+        self.draft, self.one, self.two = draft, one, two
+        self.env: dict[Any, Any] = {}
+        self.calls: list[Call] = []
+        self.aliased = ""
+        self._layers: dict[str, int] = {}
+
+    def __call__(self, nodes: Sequence[Any], twins: Sequence[Any]) -> None:
+        """Walk through calls that follow each other.
+
+        Raises
+        ------
+        InputError
+            On a call that graphs cannot say, with its module.
+        """
+        for node, twin in zip(nodes, twins, strict=True):
+            op, overload = self.one.operator(node)
+            if op == "getitem":
+                self.env[node] = self.env[node.args[0]][node.args[1]]
+            elif op not in IGNORED:
+                path = self.one.path(node)
+                self.draft.path = path
+                self.draft.layer = self._layers.setdefault(key, len(self._layers)) if (key := _layer(path)) else -1
+                try:
+                    self._call(node, twin, op, overload)
+                except InputError:
+                    raise
+                except Exception as error:  # whatever a handler did not foresee is a call that it does not know
+                    where = f"aten.{op}.{overload}" if overload else op
+                    raise InputError(
+                        f"{self.one.source}: {where} in module {path or '(root)'!r}: cannot be said in loops "
+                        f"({type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''})"
+                    ) from error
+
+    def _call(self, node: Any, twin: Any, op: str, overload: str) -> None:
+        inner = self.one.inner(node), self.two.inner(twin)
+        if inner[0] is not None and inner[1] is not None:
+            self._enter(node, inner[0], inner[1])
+            return
+        one, two = self.one, self.two
+        if not hasattr(node.target, "_schema"):
+            raise InputError(
+                f"{one.source}: {op} in module {self.draft.path or '(root)'!r}: not known to graphs; write it with "
+                "operators that docs/training-graphs.md lists"
+            )
+        shapes = list(zip(one.shapes(node), two.shapes(twin), strict=True))
+        if any(len(x) != len(y) for x, y in shapes):
+            raise InputError(f"{one.source}: {node.name}: other dimensions at batch {two.batch} than at {one.batch}")
+        sizes = [[pair(a, b, one, two, node.name) for a, b in zip(x, y, strict=True)] for x, y in shapes]
+        step = Step(
+            self.draft, f"{op}.{overload}", one.arguments(node, self.env), [tuple(s) for s in sizes], one.dtypes(node)
+        )  # fmt: skip
+        if one.numbers(node, op in SIZED) != two.numbers(twin, op in SIZED):
+            raise step.unknown("has a number that depends on the batch")
+        handler = HANDLERS.get(f"{op.rstrip('_')}.{overload}") or HANDLERS.get(op.rstrip("_")) or HANDLERS.get(op)
+        if handler is None:
+            raise step.unknown()
+        before = len(self.draft.operators)
+        try:
+            self.env[node] = handler(step)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise step.unknown(f"cannot be said in loops ({type(error).__name__}: {error})") from error
+        self.calls.append(Call(node.target, handler, step, tuple(self.draft.operators[before:])))
+        if op.endswith("_") and not op.startswith("_"):  # in place: what was read is what was written from here on
+            if not self.aliased and one.shared(node):
+                self.aliased = str(step.unknown("writes into a part of a tensor that is read elsewhere"))
+            self.env[node.args[0]] = self.env[node]
+
+    def _enter(self, node: Any, inner: Inner, twin: Inner) -> None:
+        """Calls under `torch.no_grad` or without autocast, which torch keeps as a graph of their own."""
+        for name, argument in zip(inner.inputs, inner.arguments, strict=True):
+            self.env[name] = self.env[argument] if hasattr(argument, "op") else argument
+        self(inner.calls, twin.calls)
+        made = [self.env[x] for x in inner.results]
+        self.env[node] = made if inner.gradients else [self._detached(x) for x in made]
+
+    def _detached(self, x: Value) -> Value:
+        if not x.grad:
+            return x
+        operands, result, _ = self.draft.aligned(x)
+        return self.draft.add("detach", "elementwise", operands, result, grad=False, attributes={"fn": "detach"})
+
+
+def pair(a: int, b: int, one: Exported, two: Exported, what: str) -> Size:
+    """A size at both batches.
+
+    Raises
+    ------
+    InputError
+        If it neither stays nor grows as the batch does.
+    """
+    if a != b and a * two.batch != b * one.batch:
+        raise InputError(
+            f"{one.source}: {what}: a size of {a} at batch {one.batch} is {b} at batch {two.batch}; "
+            "expected it to stay or to grow as the batch does (is batch_dim right?)"
+        )
+    return a, b
+
+
+def _layer(path: str) -> str:
+    """The repeated block that a module path is in: up to its first number and those that follow at once."""
+    match = re.match(r"(?:[^.]*[^.\d][^.]*\.)*?\d+(?:\.\d+)*(?=\.|$)", path)
+    return match.group(0) if match else ""
