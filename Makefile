@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # imported: of 18,000 files in all, which pip would spend a minute on
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: demo test tests test-all lint types gate bench clean reproduce install-torch install-dev
+.PHONY: demo test tests test-all mutants lint types gate bench clean reproduce install-torch install-dev
 
 demo: $(VENV)/.torch
 	$(BIN)/meshwright demo --out demo-out
@@ -24,6 +24,11 @@ tests: $(VENV)/.dev
 test-all: $(VENV)/.dev lint gate types
 	$(BIN)/python -m pytest -q --everything -n 2 --dist loadfile -m 'not alone'
 	$(BIN)/python -m pytest -q --everything -m alone
+	$(MAKE) --no-print-directory mutants
+
+# plants bugs in copies of the tree; fails where the related tests notice too few of them
+mutants: $(VENV)/.dev
+	$(BIN)/python tests/mutants/run.py --workers 2
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
