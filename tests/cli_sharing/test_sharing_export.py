@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import threading
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.planners.themis import Themis
 from meshwright.runtime.export.sharing import TARGETS, export_sharing, fit_of, holdings_at
+from meshwright.runtime.listening import Listening
 from meshwright.simulator.sharing import (
     BASELINES,
     App,
@@ -256,24 +258,29 @@ def test_the_stub_answers_over_http_and_says_what_it_lacks(tmp_path: Path) -> No
     module = _extender(tmp_path, Themis(fairness=0.5))
     about = json.loads((tmp_path / "arbiter.json").read_text())
     assert (about["policy"], about["options"]["fairness"], about["lease_s"]) == ("themis", 0.5, 600.0)
-    server = module.serve(module.Arbiter(about), 0)
-    thread = threading.Thread(target=server.serve_forever)
+    server = module.serve(module.Arbiter(about), Listening())
+    thread = threading.Thread(target=server.run)
     thread.start()
     try:
         body = json.dumps({"pod": _pod("x-0", "x", 1), "nodenames": ["machine-0"]}).encode()
-        asked = urllib.request.Request(f"http://127.0.0.1:{server.server_address[1]}/filter", body)
+        asked = urllib.request.Request(f"{server.url}/filter", body)
         with urllib.request.urlopen(asked, timeout=10) as answer:
             said = json.loads(answer.read())
+        for wrong in (b"{", b"[]", b"{}", b'{"pod": 1, "nodenames": []}', b"[" * 50_000):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(urllib.request.Request(f"{server.url}/filter", wrong), timeout=10)
+            assert caught.value.code == 400
     finally:
-        server.shutdown()
+        server.drain()
         thread.join()
-        server.server_close()
+    debts = module.Arbiter(about).filter({"pod": _pod("x-0", "x", -5), "nodenames": ["machine-0"]})
+    assert debts["failedNodes"] == {"machine-0": "a pod of -5 GPUs"}
     assert said["nodenames"] == []
     assert "connect the agent of app 'x'" in said["error"]
     config = yaml.safe_load((tmp_path / "scheduler.yaml").read_text())
     (extender,) = config["extenders"]
     assert extender["filterVerb"] == "filter"
-    assert extender["urlPrefix"].endswith(f":{about['port']}")
+    assert extender["urlPrefix"] == f"http://127.0.0.1:{about['port']}"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ NEXT = {
     "2. `sh accounts.sh` makes the accounts and the QOS; `accounts.json` says whose they are.\n"
     "3. `job.sh` shows what a job says.\n",
     "scheduler-plugin": "1. Write `estimates` in `extender.py`: what each app's agent says of itself.\n"
-    "2. `python extender.py arbiter.json` beside a second kube-scheduler with `--config scheduler.yaml`.\n\n"
+    "2. `python extender.py arbiter.json` in the pod of a second kube-scheduler with `--config scheduler.yaml`.\n\n"
     "Or let agents say it over HTTP: `python -m meshwright.runtime.sharing extend arbiter.json` answers\n"
     f"kube-scheduler in extender.py's place ({install_hint('serve')};\n"
     "docs/sharing-run.md lists what agents send).\n",
@@ -102,13 +102,13 @@ def export_sharing(
             raise InputError("export: at: the plugin decides by itself; leave it out, or export to kueue or slurm")
         held = holdings_at(simulate(world, policy, engine="simpy"), at_s)
     if to == "scheduler-plugin":
-        files = plugin(world, policy, namespace)
+        files = plugin(world, policy)
         files["README.md"] = File(_plugin_readme(policy.name))
     else:
         fit = fit_of(to, policy.name, policy.preempts, world.lease_s)
         files = kueue(world, fit, namespace, held) if to == "kueue" else slurm(world, fit, policy.preempts, held)
         if fit.kept == "no":
-            files |= {f"plugin/{name}": file for name, file in plugin(world, policy, namespace).items()}
+            files |= {f"plugin/{name}": file for name, file in plugin(world, policy).items()}
         files["README.md"] = File(_readme(world, to, policy.name, fit, held, at_s))
     digest = hashlib.sha256(repr(world).encode()).hexdigest()
     about = {"target": to, "policy": policy.name, "meshwright": __version__, "world_sha256": digest}

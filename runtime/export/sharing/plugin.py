@@ -9,6 +9,7 @@ from typing import Any
 from ....errors import InputError
 from ....simulator.sharing import BASELINES, Policy, SharingWorld
 from ....simulator.sharing.policies import SHIPPED
+from ...listening import LOOPBACK
 from ..tree import File, json_text, yaml_text
 
 __all__ = ["KNOBS", "plugin"]
@@ -19,7 +20,7 @@ KNOBS = ("fairness", "payments", "rounding", "visibility", "leftovers", "seed")
 """What the auction is given; the others are given where GPUs come from, `placement`, and the seed of its lots."""
 
 
-def plugin(world: SharingWorld, policy: Policy, namespace: str) -> dict[str, File]:
+def plugin(world: SharingWorld, policy: Policy) -> dict[str, File]:
     """The extender, what it is told of cluster and policy, and the scheduler's configuration.
 
     Raises
@@ -48,7 +49,8 @@ def plugin(world: SharingWorld, policy: Policy, namespace: str) -> dict[str, Fil
         "profiles": [{"schedulerName": SCHEDULER}],
         "extenders": [
             {
-                "urlPrefix": f"http://meshwright-arbiter.{namespace}.svc:{PORT}",
+                # In the scheduler's own pod: kube-scheduler can send no token, so nobody else may get there.
+                "urlPrefix": f"http://{LOOPBACK}:{PORT}",
                 "filterVerb": "filter",
                 "nodeCacheCapable": True,  # it is sent names of nodes, and not the nodes
                 "ignorable": False,  # without the arbiter nobody gets GPUs
