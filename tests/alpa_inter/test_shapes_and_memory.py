@@ -15,6 +15,8 @@ from meshwright.planners.alpa.inter.epsilon import stage_dp_epsilon
 from meshwright.planners.alpa.inter.memory import in_flight, later_stages
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
+from meshwright.simulator.training import make_program
+from meshwright.simulator.training.memory_timeline import in_flight as program_in_flight
 
 
 def test_the_papers_shapes():
@@ -71,6 +73,13 @@ def test_later_stages_is_the_most_that_eq_5_allows(state, activation, work, memo
         used = state + in_flight(schedule, later, microbatches) * activation + work
         if abs(used - memory) > 1e-6 * memory:
             assert (later <= most) == (used <= memory), later
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 1), (2, 6), (4, 3), (4, 4), (4, 9), (6, 12)])
+def test_what_a_stage_holds_is_what_the_programs_of_the_schedules_hold(schedule, p, m):
+    held = program_in_flight(make_program(schedule, p, m)).tolist()
+    assert held == [in_flight(schedule, p - 1 - stage, m) for stage in range(p)]
 
 
 def random_problem(seed):

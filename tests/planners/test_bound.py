@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from meshwright.planners.alpaserve.bound import _most_work, attainable, upper_bound
 from meshwright.planners.alpaserve.evaluator import Evaluator
 from meshwright.planners.alpaserve.instance import build_instance
-from small_problems import all_groups, best_selection, instances, problem
+from meshwright.profiles import ModelProfile, ParallelConfig
+from meshwright.simulator import Cluster
+from meshwright.traces import Trace
+from small_problems import CONFIGS, all_groups, best_selection, device, instances, problem
 
 
 @pytest.mark.parametrize("dispatch", ["shortest_queue", "earliest_finish"])
@@ -81,3 +84,37 @@ def test_models_that_find_no_memory_are_lost():
     instance = build_instance(cluster, names, trace.with_slo(1e9), profiles)
     top = np.sort(instance.counts)[::-1]
     assert upper_bound(instance) == np.floor(top[0] + top[1] + top[2] / 2) / 60
+
+
+def larger_than_a_device(n_models, arrival, slo):
+    """Models of 130 bytes on four devices of 100: only groups of several hold one, pipelines with less than others."""
+    names = [f"m{i}" for i in range(n_models)]
+    configs = {c: {1: [1.0 / c.n_devices] * c.pp} for c in CONFIGS}
+    sizes = {c: [130.0 / c.pp * (0.75 if c.op == 2 else 1.0)] * c.pp for c in CONFIGS}
+    profiles = {name: ModelProfile.from_stages(name, configs, sizes) for name in names}
+    trace = Trace(np.asarray(arrival), np.arange(len(arrival)) % n_models, names, slo)
+    return build_instance(Cluster(1, 4, device(100)), names, trace, profiles)
+
+
+@pytest.mark.parametrize("n_models", [1, 2, 3])
+def test_a_pipeline_that_attains_all_is_not_above_the_bound(n_models):
+    """n requests at once through four stages of a quarter second: the last one is done at 1 + (n − 1)/4 seconds. A
+    bound that had a request keep all its devices, or counted replicas at their largest, would be below."""
+    n = 12
+    instance = larger_than_a_device(n_models, np.zeros(n), 1 + (n - 1) / 4)
+    c = instance.configs.index(ParallelConfig(1, 4))
+    assert Evaluator(instance).total(((c, 2**n_models - 1),)) == 0
+    assert upper_bound(instance) == 1
+    late = larger_than_a_device(n_models, np.zeros(n), 1 + (n - 1) / 4 - 1e-6)
+    assert Evaluator(late).total(((c, 2**n_models - 1),)) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_placement_exceeds_the_bound_where_models_are_larger_than_a_device(seed):
+    random = np.random.default_rng(seed)
+    n_models = int(random.integers(1, 4))
+    slo = random.uniform(0.3, 3.0, 40)
+    instance = larger_than_a_device(n_models, np.cumsum(random.exponential(0.2, 40)), slo)
+    evaluator = Evaluator(instance)
+    least = min(best_selection(evaluator, groups) for groups in all_groups(instance, 4) if groups)
+    assert (instance.n_requests - least) / instance.n_requests <= upper_bound(instance) + 1e-12
