@@ -7,6 +7,9 @@ token, which every request but those for its health then has to carry.
 from __future__ import annotations
 
 import argparse
+import base64
+import binascii
+import contextlib
 import hmac
 import ipaddress
 import os
@@ -117,6 +120,8 @@ def _inner(address: str) -> bool:
 def _resolved(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[str | int, ...]]]:
     """What a host means. Whatever `bind` takes for an address ("", "0", "127.1") is one here, too."""
     try:
+        if "\0" in host:  # C would read up to there
+            raise ValueError("a null character")
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError, ValueError) as error:
         raise InputError(f"host: expected a name or address of this machine (got {host!r}: {error})") from None
@@ -209,12 +214,16 @@ def token_of(file: Path | str | None) -> str | None:
 def bearer_matches(header: str | bytes | None, token: str | None) -> bool:
     """Whether the value of a request's ``Authorization`` header lets it in; without a token everything does.
 
-    Compared in a time that does not depend on where they differ.
+    The token may also come as the password of ``Basic``: kube-scheduler sends no header of its own to an extender, but
+    what its address says (``http://name:TOKEN@host``). Compared in a time that does not depend on where they differ.
     """
     if token is None:
         return True
     raw = header.encode("latin-1", "replace") if isinstance(header, str) else header or b""
     kind, _, said = raw.strip().partition(b" ")
+    if kind.lower() == b"basic":
+        with contextlib.suppress(binascii.Error):
+            kind, said = b"bearer", base64.b64decode(said.strip(), validate=True).partition(b":")[2]
     same = hmac.compare_digest(said.strip(), token.encode("ascii"))
     return same and kind.lower() == b"bearer"
 

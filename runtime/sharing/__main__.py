@@ -106,18 +106,31 @@ def _agents(options: argparse.Namespace) -> int:
 
 
 def _add_extend(commands: Any) -> None:
+    from ..listening import add_listening_arguments
+    from ..web.limits import add_limit_arguments
+
     one = commands.add_parser("extend", help="an arbiter for pods, as kube-scheduler's extender")
     one.add_argument("about", type=Path, metavar="arbiter.json", help="of `meshwright export --to scheduler-plugin`")
-    one.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1; in a pod 0.0.0.0)")
-    one.add_argument("--port", type=int, help="port to listen on (the file's)")
+    add_listening_arguments(one, None)
+    add_limit_arguments(one)
+    one.add_argument("--admin-key-file", type=Path, metavar="FILE", help="holds a key that opens every app")
     one.add_argument("--views-only", action="store_true", help="decide nothing: tell extender.py what agents say")
     one.set_defaults(do=_extend)
 
 
 def _extend(options: argparse.Namespace) -> int:
-    from .extending import serve_extender
+    from ..listening import listening_of, read_token
+    from ..web.limits import limits_of
+    from .documents import from_document, read_document
+    from .extender_task import ExtenderTask
+    from .extending import LARGEST, serve_extender
 
-    serve_extender(options.about, options.host, options.port, decides=not options.views_only)
+    task = from_document(ExtenderTask, read_document(options.about), str(options.about))
+    serve_extender(
+        options.about, decides=not options.views_only, where=listening_of(options, task.port),
+        limits=limits_of(options, LARGEST),
+        admin_key=read_token(options.admin_key_file) if options.admin_key_file is not None else None,
+    )  # fmt: skip
     return 0
 
 

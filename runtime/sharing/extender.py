@@ -6,13 +6,10 @@ in seconds since it began.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
-
-from pydantic import ValidationError
 
 from ...errors import InputError
 from ...simulator.sharing.agent import AppView
@@ -20,17 +17,28 @@ from ...simulator.sharing.app import App
 from ...simulator.sharing.cluster import Machine, SharedCluster
 from ...simulator.sharing.split import RunningJob, split
 from ...simulator.sharing.world import SharingWorld
-from ...wording import dotted, short
+from ...wording import short
 from .documents import from_document
 from .extender_task import ExtenderTask
 from .ledger import Ledger
 from .messages import JobState, Report, State
-from .pods import APP, GPU, ExtenderArgs
+from .pods import APP, read_question
+from .tenants import Forbidden, Tenants, Unknown, check_arrival
 
-__all__ = ["Extender"]
+__all__ = ["Extender", "PodUse"]
 
-LABEL = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
-"""What Kubernetes takes as the value of a label."""
+MOST_APPS = 1000
+"""Apps in the cluster at one time: what a decision can look through in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """A pod that was placed: of which app, on which node, with how many GPUs; `uid` tells it from one of its name."""
+
+    app: str
+    node: str
+    gpus: int
+    uid: str
 
 
 class Extender:
@@ -42,6 +50,8 @@ class Extender:
         Cluster, policy and lease.
     decides : bool
         Whether it is the arbiter; if not, another one is, and asks it for views.
+    admin_key : str, optional
+        Opens every app, for who runs the cluster.
 
     Raises
     ------
@@ -49,8 +59,8 @@ class Extender:
         If the policy or the cluster cannot be, or two nodes have one name.
     """
 
-    def __init__(self, task: ExtenderTask, *, decides: bool = True) -> None:
-        self.decides = decides
+    def __init__(self, task: ExtenderTask, *, decides: bool = True, admin_key: str | None = None) -> None:
+        self.decides, self.tenants = decides, Tenants(admin_key)
         self.nodes = [m.node for m in task.machines]
         twice = [name for name, count in Counter(self.nodes).items() if count > 1]
         if twice:
@@ -59,11 +69,11 @@ class Extender:
         self.policy = task.choice.make()
         self.ledger = Ledger(SharingWorld(self.cluster, (), lease_s=task.lease_s), self.policy)
         self.numbers: dict[str, int] = {}  # apps in the cluster; numbers are not used again
-        self.pods: dict[str, tuple[str, str, int]] = {}  # pod -> app, node, GPUs
+        self.pods: dict[str, PodUse] = {}
 
     # ---- agents
 
-    def register(self, document: Any, now_s: float) -> int:
+    def register(self, document: Any, now_s: float, *, namespace: str = "default", key: str | None = None) -> int:
         """An app arrives; its number.
 
         Parameters
@@ -72,23 +82,25 @@ class Extender:
             An `App`; its arrival is now, whatever it says.
         now_s : float
             The instant.
+        namespace : str
+            Where its pods are.
+        key : str, optional
+            What shows later that somebody may speak for it; one is drawn if left out (`tenants.key`).
 
         Raises
         ------
         InputError
-            If it is no app, one of its name is there, or a gang is larger than the cluster.
+            If it is no app, one of its name is there, it is larger than the cluster, or there are too many.
         """
         if isinstance(document, dict):
             document = {**cast("dict[str, Any]", document), "arrival_s": now_s}
         app = from_document(App, document, "app")
-        if not LABEL.fullmatch(app.name):
-            raise InputError(
-                f"app: name: pods carry it as a label: up to 63 letters, digits, '-', '_' and '.', with a letter or "
-                f"digit at both ends (got {short(app.name)})"
-            )
         if app.name in self.numbers:
             raise InputError(f"app: there is one called {app.name!r}; end that one first, or take another name")
-        SharingWorld(self.cluster, (app,))  # it checks gangs
+        if len(self.numbers) >= MOST_APPS:
+            raise InputError(f"app: there are {MOST_APPS} apps, and no more at a time; end one first")
+        check_arrival(app, self.cluster)
+        self.tenants.add(app.name, namespace, key)
         number = len(self.ledger.apps)
         self.ledger.apps.append(app)
         self.numbers[app.name] = number
@@ -105,10 +117,13 @@ class Extender:
         Raises
         ------
         InputError
-            If there is no such app, phase or job.
+            If there is no such app, phase or job, the phase is over, or more is left of a job than it had.
         """
         number = self._number(name)
         app = self.ledger.apps[number]
+        before = self.ledger.active[number].state.phase
+        if report.phase < before:
+            raise InputError(f"app {name!r}: phase: {before} has begun (got {report.phase}); phases do not come again")
         if report.phase >= len(app.phases):
             raise InputError(f"app {name!r}: phase: there are {len(app.phases)} (got {report.phase})")
         known = app.phases[report.phase].jobs
@@ -120,6 +135,14 @@ class Extender:
             )
         if not report.jobs:
             raise InputError(f"app {name!r}: jobs: expected what is left of at least one; an app that is done leaves")
+        phase = app.phases[report.phase]
+        for job in report.jobs:
+            had = phase.iterations[known.index(job.job)] * app.jobs[job.job].iteration_s
+            if job.left_s > had * (1 + 1e-6):
+                raise InputError(
+                    f"app {name!r}: job {job.job}: it had {had:g} GPU seconds in phase {report.phase} (got "
+                    f"{job.left_s:g} left)"
+                )
         self.ledger.advance(now_s)
         left = tuple(JobState(job=j.job, left_s=j.left_s) for j in report.jobs)
         self._divide(number, State(at_s=now_s, phase=report.phase, jobs=left))
@@ -137,7 +160,8 @@ class Extender:
         self.ledger.advance(now_s)
         self.ledger.leave(number, completed=completed)
         del self.numbers[name]
-        self.pods = {pod: use for pod, use in self.pods.items() if use[0] != name}
+        self.tenants.remove(name)
+        self.pods = {pod: use for pod, use in self.pods.items() if use.app != name}
         self.decide(now_s)
 
     def standing(self, name: str) -> dict[str, Any]:
@@ -159,8 +183,10 @@ class Extender:
         Raises
         ------
         InputError
-            If there is no such app, or no such GPU.
+            If there is no such app, or no such GPU, or GPUs are this arbiter's to give.
         """
+        if self.decides:
+            raise Forbidden("view: this service gives GPUs itself; ask one that was started with --views-only")
         mine = self._number(name)
         gpus = [*held, *lapsed]
         if len(set(gpus)) < len(gpus) or not all(0 <= g < self.cluster.n_gpus for g in gpus):
@@ -207,45 +233,58 @@ class Extender:
         that it is known which.
         """
         try:
-            asked = ExtenderArgs.model_validate(arguments)
-            pod, nodes, n = asked.pod, asked.nodenames, asked.pod.gpus
-        except ValidationError as error:
-            first = error.errors()[0]
-            return _error(
-                f"expected ExtenderArgs: {dotted(first['loc'])}: {first['msg']} (got {short(first['input'])})"
-            )
-        except ValueError as error:
-            return _error(f"expected ExtenderArgs: limits of {GPU}: {error}")
-        app = pod.app
+            pod, n, nodes = read_question(arguments)
+        except InputError as error:
+            return _error(str(error))
         if not self.decides:
             return _error("this service answers views only: ask the plugin")
+        app, uid = pod.app, pod.metadata.uid
         if app is None:
             return _refused(nodes, f"the pod has no label {APP}")
         if app not in self.numbers:
             return _refused(nodes, f"no agent has registered app {short(app)}")
+        if self.tenants.namespace(app) != pod.metadata.namespace:
+            return _refused(nodes, f"app {app} is of another namespace than the pod")
+        known = self.pods.get(pod.name)
+        if known is not None and known.uid == uid and known.app != app:
+            return _refused(nodes, f"the pod is app {known.app}'s: labels do not change whose GPUs it has")
+        if n == 0:
+            return {"nodenames": list(nodes), "failedNodes": {}, "error": ""}
         self.decide(now_s)
         free = self._by_node(self.ledger.active[self.numbers[app]].gpus)
-        for other, (owner, node, gpus) in self.pods.items():
-            if owner == app and other != pod.name:
-                free[node] -= gpus
+        for other, use in self.pods.items():
+            if use.app == app and other != pod.name:
+                free[use.node] -= use.gpus
         fits = [node for node in nodes if free[node] >= n]
         if not fits:
             return _refused(nodes, f"app {app} holds too few GPUs here")
         best = max(fits, key=lambda node: free[node])
-        self.pods[pod.name] = (app, best, n)
+        self.pods[pod.name] = PodUse(app, best, n, uid)
         others = [node for node in nodes if node != best]
         return _refused(others, f"app {app} is to use {best}") | {"nodenames": [best]}
 
-    def pod_gone(self, name: str) -> None:
-        """A pod, by namespace/name, has ended.
+    def pod_gone(self, name: str, uid: str, key: str | None = None) -> None:
+        """A pod, by namespace/name and uid, has ended.
+
+        Parameters
+        ----------
+        name, uid : str
+            Which. A pod that was made again has the name of the one before, and another uid.
+        key : str, optional
+            Of who says so; the pod must be of that app. Whoever evicts pods speaks for no app, and shows none.
 
         Raises
         ------
         InputError
-            If it was never placed.
+            If it was never placed, or is another than who says so means, or has.
         """
-        if name not in self.pods:
-            raise InputError(f"pod {name!r}: was never placed, or has ended before")
+        use = self.pods.get(name)
+        if use is None:
+            raise Unknown(f"pod {name!r}: was never placed, or has ended before")
+        if use.uid != uid:
+            raise Forbidden(f"pod {name!r}: another pod has this name now: its uid is not {short(uid)}")
+        if key is not None:
+            self.tenants.check(use.app, key)
         del self.pods[name]
 
     def lapsed(self, now_s: float) -> list[str]:
@@ -253,9 +292,9 @@ class Extender:
         self.decide(now_s)
         used: Counter[tuple[str, str]] = Counter()
         found: list[str] = []
-        for pod, (app, node, gpus) in self.pods.items():
-            used[app, node] += gpus
-            if used[app, node] > self._by_node(self.ledger.active[self.numbers[app]].gpus)[node]:
+        for pod, use in self.pods.items():
+            used[use.app, use.node] += use.gpus
+            if used[use.app, use.node] > self._by_node(self.ledger.active[self.numbers[use.app]].gpus)[use.node]:
                 found.append(pod)
         return found
 
@@ -266,7 +305,7 @@ class Extender:
     def _number(self, name: str) -> int:
         if name not in self.numbers:
             there = ", ".join(list(self.numbers)[:20]) or "none"
-            raise InputError(f"app {name!r}: not registered; in the cluster: {there}")
+            raise Unknown(f"app {name!r}: not registered; in the cluster: {there}")
         return self.numbers[name]
 
 

@@ -2,116 +2,136 @@
 
 ==============================  ====================================================================================
 ``POST /filter``                kube-scheduler: on which nodes does a pod fit?
-``POST /apps``                  an app arrives: an `App` as JSON (its arrival is now)
-``POST /apps/{name}/report``    phase, and GPU seconds left of each job; answered by where its jobs may run
+``POST /apps?namespace=…``      an app arrives: an `App` as JSON (its arrival is now); the answer holds its key
+``POST /apps/{name}/report``    phase, and GPU seconds left of each job; answered by where its jobs may run (key)
 ``GET /apps/{name}``            the same answer
-``DELETE /apps/{name}``         an app is done
+``DELETE /apps/{name}``         an app is done (key)
 ``POST /apps/{name}/view``      what the exported plugin's `estimates` answers: see `remote_views`
 ``GET /lapsed``                 pods whose GPUs are others' by now: whoever evicts pods has them save, and deletes them
-``POST /pods/gone``             a pod has ended
+``POST /pods/gone``             a pod has ended, by namespace/name and uid
 ``GET /``                       who holds which GPUs, for people
 ==============================  ====================================================================================
 
-Status 404: no such app or pod. 422: what is said cannot be.
+(key): the header `KEY_HEADER` carries the key of the app. Status 400: no JSON. 403: another's. 404: no such app or pod.
+422: what is said cannot be.
 """
 
 from __future__ import annotations
 
 import asyncio
 import http.client
-import json
 import math
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
-from ...errors import InputError, RunError
+from ...errors import InputError, MeshwrightError, RunError
 from ...simulator.sharing.agent import AppView
+from ..listening import Listening, bearer_header, token_of
+from ..web import JsonRefusal, Limits, WebServer, read_json
+from .asked import detail, told
 from .documents import from_document, read_document, to_document
 from .extender import Extender
 from .extender_task import ExtenderTask
 from .messages import PodGone, Report, ViewAsked
-from .service import listen
+from .tenants import Forbidden, Unknown
 
-__all__ = ["extender_application", "remote_views", "serve_extender"]
+__all__ = ["KEY_HEADER", "extender_application", "remote_views", "serve_extender"]
+
+KEY_HEADER = "X-Meshwright-App-Key"
+LARGEST = 2**20
+"""Bytes of a request, and of an answer that is read."""
 
 
 def extender_application(extender: Extender, clock: Callable[[], float]) -> Any:
     """The HTTP application around an extender; `clock` gives seconds since it began."""
-    from fastapi import FastAPI, Request
+    from fastapi import FastAPI
     from fastapi.responses import JSONResponse
 
-    app = FastAPI(title="Meshwright extender", docs_url=None, redoc_url=None)
+    app = FastAPI(title="Meshwright extender", docs_url=None, redoc_url=None, openapi_url=None)
 
-    def wrong(request: Any, error: Exception) -> Any:
-        status = 404 if "not registered" in str(error) or "never placed" in str(error) else 422
-        return JSONResponse({"detail": str(error)}, status)
+    def wrong(_: Any, error: Exception) -> Any:
+        status = 422 if isinstance(error, InputError) else 500
+        for kind, its in ((JsonRefusal, getattr(error, "status", 500)), (Unknown, 404), (Forbidden, 403)):
+            status = its if isinstance(error, kind) else status
+        if status == 500:
+            print(f"extender: {error}", file=sys.stderr, flush=True)
+        return JSONResponse(detail(status, str(error)), status)
 
-    app.add_exception_handler(InputError, wrong)
+    app.add_exception_handler(MeshwrightError, wrong)
 
-    async def body(request: Request) -> Any:
-        try:
-            return json.loads(await request.body())
-        except ValueError as error:
-            raise InputError(f"body: no JSON: {error}") from None
+    def named(request: Any) -> str:
+        return request.path_params["name"]
 
-    async def fits(request: Request) -> Any:
-        return JSONResponse(extender.filter(await body(request), clock()))
+    def owned(request: Any) -> str:
+        name = named(request)
+        extender.standing(name)  # there is one of this name
+        extender.tenants.check(name, request.headers.get(KEY_HEADER))
+        return name
 
-    async def register(request: Request) -> Any:
-        said = await body(request)
-        number = extender.register(said, clock())
-        return JSONResponse({"number": number, **extender.standing(said["name"])}, 201)
+    # Routes of Starlette's own: they are handed the request, and read its body strictly.
+    async def fits(request: Any) -> Any:
+        return JSONResponse(extender.filter(read_json(await request.body()), clock()))
 
-    async def report(name: str, message: Report) -> dict[str, Any]:
-        extender.report(name, message, clock())
-        return extender.standing(name)
+    async def register(request: Any) -> Any:
+        said = read_json(await request.body())
+        namespace = request.query_params.get("namespace", "default")
+        number = extender.register(said, clock(), namespace=namespace, key=request.headers.get(KEY_HEADER))
+        name = said["name"]
+        answer = {"number": number, "key": extender.tenants.key(name), **extender.standing(name)}
+        return JSONResponse(answer, 201)
 
-    async def standing(name: str) -> dict[str, Any]:
+    async def report(request: Any) -> Any:
+        name = owned(request)
+        extender.report(name, await told(request, Report), clock())
+        return JSONResponse(extender.standing(name))
+
+    async def standing(request: Any) -> Any:
         extender.decide(clock())
-        return extender.standing(name)
+        return JSONResponse(extender.standing(named(request)))
 
-    async def leave(name: str) -> dict[str, bool]:
-        extender.leave(name, clock())
-        return {"ok": True}
+    async def leave(request: Any) -> Any:
+        extender.leave(owned(request), clock())
+        return JSONResponse({"ok": True})
 
-    async def view(name: str, message: ViewAsked) -> Any:
-        return to_document(extender.view(name, message.number, message.held, message.lapsed, clock()))
+    async def view(request: Any) -> Any:
+        said = await told(request, ViewAsked)
+        return JSONResponse(to_document(extender.view(named(request), said.number, said.held, said.lapsed, clock())))
 
-    async def lapsed() -> dict[str, list[str]]:
-        return {"pods": extender.lapsed(clock())}
+    async def lapsed(_: Any) -> Any:
+        return JSONResponse({"pods": extender.lapsed(clock())})
 
-    async def pod_gone(message: PodGone) -> dict[str, bool]:
-        extender.pod_gone(message.pod)
-        return {"ok": True}
+    async def pod_gone(request: Any) -> Any:
+        said = await told(request, PodGone)
+        extender.pod_gone(said.pod, said.uid, request.headers.get(KEY_HEADER))
+        return JSONResponse({"ok": True})
 
-    async def books() -> dict[str, Any]:
+    async def books(_: Any) -> Any:
         names = {number: name for name, number in extender.numbers.items()}
-        return {
+        return JSONResponse({
             "now_s": clock(),
             "policy": extender.policy.name,
             "gpus": [names.get(owner) for owner in extender.ledger.owner],
             "apps": {name: extender.standing(name) for name in extender.numbers},
-            "pods": {pod: {"app": a, "node": n, "gpus": g} for pod, (a, n, g) in extender.pods.items()},
-        }
+            "pods": {pod: {"app": u.app, "node": u.node, "gpus": u.gpus} for pod, u in extender.pods.items()},
+        })  # fmt: skip
 
-    # Routes of Starlette's own: they are handed the request, whose body is theirs to read.
-    app.add_route("/filter", fits, methods=["POST"])
-    app.add_route("/apps", register, methods=["POST"])
-    app.post("/apps/{name}/report")(report)
-    app.get("/apps/{name}")(standing)
-    app.delete("/apps/{name}")(leave)
-    app.post("/apps/{name}/view")(view)
-    app.get("/lapsed")(lapsed)
-    app.post("/pods/gone")(pod_gone)
-    app.get("/")(books)
+    for path, method, does in (
+        ("/filter", "POST", fits), ("/apps", "POST", register), ("/apps/{name}/report", "POST", report),
+        ("/apps/{name}", "GET", standing), ("/apps/{name}", "DELETE", leave), ("/apps/{name}/view", "POST", view),
+        ("/lapsed", "GET", lapsed), ("/pods/gone", "POST", pod_gone), ("/", "GET", books),
+    ):  # fmt: skip
+        app.add_route(path, cast("Any", does), methods=[method])
     return app
 
 
-def serve_extender(about: Path, host: str = "127.0.0.1", port: int | None = None, *, decides: bool = True) -> None:
+def serve_extender(
+    about: Path, host: str = "127.0.0.1", port: int | None = None, *, decides: bool = True,
+    where: Listening | None = None, limits: Limits | None = None, admin_key: str | None = None,
+) -> None:  # fmt: skip
     """Be the extender until told to end (Ctrl-C, SIGTERM).
 
     Parameters
@@ -124,29 +144,31 @@ def serve_extender(about: Path, host: str = "127.0.0.1", port: int | None = None
         Instead of the file's.
     decides : bool
         Whether it is the arbiter, or only answers views for one.
+    where : Listening, optional
+        Instead of `host` and `port`, with a token or TLS.
+    limits : Limits, optional
+        Time-outs and bounds.
+    admin_key : str, optional
+        Opens every app, for who runs the cluster.
 
     Raises
     ------
     InputError
-        If the file is not one of these, or the port cannot be had.
+        If the file is not one of these, the port cannot be had, or the address is wider than loopback without a token.
     RunError
         If the policy fails.
     """
-    import uvicorn
-
     task = from_document(ExtenderTask, read_document(about), str(about))
-    extender = Extender(task, decides=decides)
-    listener = listen(task.port if port is None else port, host)
+    extender = Extender(task, decides=decides, admin_key=admin_key)
+    if where is None:
+        where = Listening(host, task.port if port is None else port, token_of(None))
     began = time.monotonic()
     failures: list[BaseException] = []
 
     def clock() -> float:
         return time.monotonic() - began
 
-    config = uvicorn.Config(
-        extender_application(extender, clock), log_level="warning", access_log=False, lifespan="off", log_config=None
-    )
-    server = uvicorn.Server(config)
+    server = WebServer(extender_application(extender, clock), where, limits or Limits(body_bytes=LARGEST), error=detail)
 
     async def whole() -> None:
         ticking = asyncio.create_task(_lease_clock(extender, clock))
@@ -154,20 +176,17 @@ def serve_extender(about: Path, host: str = "127.0.0.1", port: int | None = None
         def failed(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and task.exception() is not None:
                 failures.append(task.exception() or RunError("extender: its clock stopped"))
-                server.should_exit = True
+                server.drain()
 
         ticking.add_done_callback(failed)
-        await server.serve([listener])
+        await server.serve()
         ticking.cancel()
 
     print(
-        f"extender at {host}:{listener.getsockname()[1]}, policy {extender.policy.name}, {extender.cluster}",
+        f"extender at {where.host}:{server.port}, policy {extender.policy.name}, {extender.cluster}",
         file=sys.stderr, flush=True,
     )  # fmt: skip
-    try:
-        asyncio.run(whole())
-    finally:
-        listener.close()
+    asyncio.run(whole())
     if failures:
         raise failures[0]
 
@@ -181,27 +200,41 @@ async def _lease_clock(extender: Extender, clock: Callable[[], float]) -> None:
         await asyncio.sleep(min(1.0, max(0.01, next_s - clock())) if math.isfinite(next_s) else 1.0)
 
 
-def remote_views(url: str) -> Callable[[str, int, float, tuple[int, ...], tuple[int, ...]], AppView]:
+def remote_views(
+    url: str, token: str | None = None
+) -> Callable[[str, int, float, tuple[int, ...], tuple[int, ...]], AppView]:
     """`estimates` of the exported plugin: what the agents told a service of this module, at `url`.
+
+    Parameters
+    ----------
+    url : str
+        ``http://host:port`` or ``https://host:port``.
+    token : str, optional
+        The service's; by default what the environment's MESHWRIGHT_TOKEN says, if anything.
 
     Raises
     ------
     InputError
-        If it is no ``http://host:port``.
+        If the address or the token is none.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname or parts.port is None:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise InputError(f"agents: expected http://host:port (got {url!r})") from None
+    if parts.scheme not in ("http", "https") or not host or port is None:
         raise InputError(f"agents: expected http://host:port (got {url!r})")
-    host, port = parts.hostname, parts.port
+    kind = http.client.HTTPConnection if parts.scheme == "http" else http.client.HTTPSConnection
+    headers = {"Content-Type": "application/json"} | bearer_header(token or token_of(None))
 
     def view(app: str, number: int, now_s: float, held: tuple[int, ...], lapsed: tuple[int, ...]) -> AppView:
-        connection = http.client.HTTPConnection(host, port, timeout=10)
+        connection = kind(host, port, timeout=10)
         try:
             asked = ViewAsked(number=number, held=held, lapsed=lapsed).model_dump_json()
-            connection.request("POST", f"/apps/{quote(app, safe='')}/view", asked, {"Content-Type": "application/json"})
+            connection.request("POST", f"/apps/{quote(app, safe='')}/view", asked, headers)
             response = connection.getresponse()
-            said = json.loads(response.read())
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            said = read_json(response.read(LARGEST))
+        except (OSError, http.client.HTTPException, JsonRefusal) as error:
             raise RunError(f"agents: {url} does not answer: {error}") from None
         finally:
             connection.close()

@@ -110,9 +110,10 @@ class ViewAsked(_Message):
 
 
 class PodGone(_Message):
-    """A pod, by namespace/name, has ended."""
+    """A pod, by namespace/name and by its uid (empty if it had none when it was placed), has ended."""
 
-    pod: str = Field(min_length=1)
+    pod: str = Field(min_length=1, max_length=400)
+    uid: str = Field(default="", max_length=128)
 
 
 class Pause(_Message):
