@@ -25,8 +25,7 @@ __all__ = [
     "split_of",
 ]  # fmt: skip
 
-
-MAX_MODELS = 100_000
+MAX_MODELS = 100_000  # as `profiles.profile_set` has it, which generating a trace must not import
 """More models than this on a command line are taken for a slip of the keyboard."""
 
 

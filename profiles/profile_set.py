@@ -13,7 +13,10 @@ from types import MappingProxyType
 from ..errors import InputError, OutOfProfileError
 from .profile import ModelProfile, Provenance
 
-__all__ = ["ProfileSet"]
+__all__ = ["MAX_MODELS", "ProfileSet"]
+
+MAX_MODELS = 100_000
+"""Models of a set: more than any trace asks for."""
 
 
 class _UnknownModelError(OutOfProfileError, KeyError):
@@ -91,8 +94,12 @@ class ProfileSet(Mapping[str, ModelProfile]):
         Raises
         ------
         InputError
-            On an unknown model or a count below zero.
+            On an unknown model, a count below zero, or more than `MAX_MODELS` in all.
         """
+        if sum(counts.values()) > MAX_MODELS:
+            raise InputError(
+                f"profile set {self.name!r}: {sum(counts.values())} instances; expected at most {MAX_MODELS:,} in all"
+            )
         models: dict[str, ModelProfile] = {}
         for name, count in counts.items():
             if name not in self:

@@ -10,7 +10,10 @@ from ..errors import InputError
 from ..profiles.hardware import DeviceSpec, LinkSpec
 from ..profiles.hardware import device as device_by_name
 
-__all__ = ["Cluster"]
+__all__ = ["MAX_DEVICES", "Cluster"]
+
+MAX_DEVICES = 100_000
+"""Devices of a cluster; more than the largest have, and more than any planner here ends with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Cluster:
     Raises
     ------
     InputError
-        On a count below one, or an unknown device.
+        On a count below one, more devices than `MAX_DEVICES`, or an unknown device.
     """
 
     nodes: int = 1
@@ -43,6 +46,10 @@ class Cluster:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"Cluster.{name}: expected a positive integer (got {value!r})")
+        if self.nodes * self.devices_per_node > MAX_DEVICES:
+            raise InputError(
+                f"Cluster: {self.nodes} x {self.devices_per_node} devices; expected at most {MAX_DEVICES:,} in all"
+            )
         if isinstance(self.device, str):
             device_by_name(self.device)
         elif not isinstance(self.device, DeviceSpec):

@@ -8,13 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ..file.units import parse_fraction
-from .world import Case
+from .limits import MAX_DEVICES, MAX_LLM_REQUESTS, MAX_SEATS
+from .world import CIRCUMSTANCE, Case
 
 __all__ = ["EngineCase", "LLMCase", "LLMClusterCase", "LLMPlannerCase", "LLMWorkloadCase"]
 
 Fraction = Annotated[float, BeforeValidator(parse_fraction)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
+Devices = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
+Seats = Annotated[int, Field(gt=0, le=MAX_SEATS)]
 
 
 class _Part(BaseModel):
@@ -24,10 +27,12 @@ class _Part(BaseModel):
 class LLMClusterCase(_Part):
     """The devices. `devices` fill nodes of `devices_per_node` as `Cluster.of` says."""
 
-    devices: Count = Field(description="number of devices")
-    devices_per_node: Count = Field(default=8, description="devices in a node")
+    devices: Devices = Field(description="number of devices")
+    devices_per_node: Devices = Field(default=8, description="devices in a node")
     device: str = Field(default="h100-80gb", description="device type")
-    price_per_hour: float | None = Field(default=None, ge=0, description="of one device; else the type's")
+    price_per_hour: Annotated[float | None, CIRCUMSTANCE] = Field(
+        default=None, ge=0, description="of one device; else the type's"
+    )
 
 
 class LLMWorkloadCase(_Part):
@@ -35,7 +40,7 @@ class LLMWorkloadCase(_Part):
 
     rate: Positive | None = Field(default=None, description="requests per second, generated traffic")
     cv: Positive = Field(default=1.0, description="coefficient of variation of inter-arrival times; 1: Poisson")
-    requests: Count = Field(default=2000, description="generated requests")
+    requests: Annotated[int, Field(gt=0, le=MAX_LLM_REQUESTS)] = Field(default=2000, description="generated requests")
     lengths: str = Field(default="sharegpt", description="sharegpt, alpaca, or a file with prompt and output tokens")
     trace: str | None = Field(default=None, description="measured traffic: a file of Azure's or Mooncake's form")
     rate_scale: Positive = Field(default=1.0, description="multiplies the rate; a trace is squeezed in time by it")
@@ -59,20 +64,23 @@ class LLMWorkloadCase(_Part):
 class EngineCase(_Part):
     """One engine, by vLLM's own names; planner `fixed` puts as many of them on the cluster as fit."""
 
-    tensor_parallel_size: Count = 1
-    pipeline_parallel_size: Count = 1
-    decode_context_parallel_size: Count = 1
+    tensor_parallel_size: Devices = 1
+    pipeline_parallel_size: Devices = 1
+    decode_context_parallel_size: Devices = 1
     policy: str = Field(default="vllm-v1", description="scheduler")
-    block_size: Count = 16
-    max_num_batched_tokens: Count = 2048
-    max_num_seqs: Count = 256
+    block_size: Seats = 16
+    max_num_batched_tokens: Seats = 2048
+    max_num_seqs: Seats = 256
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = False
     gpu_memory_utilization: Annotated[Fraction, Field(gt=0, le=1)] = 0.9
     precision: str = Field(default="bf16", description="of weights and products")
     kv_precision: str = Field(default="bf16", description="of the KV cache")
     decode_engines: int = Field(
-        default=0, ge=0, description="so many of the engines only decode, the others only read prompts; 0: all do both"
+        default=0,
+        ge=0,
+        le=MAX_DEVICES,
+        description="so many of the engines only decode, the others only read prompts; 0: all do both",
     )
     router: str = Field(default="round_robin", description="who gets a request")
 
@@ -96,9 +104,15 @@ class LLMCase(Case):
     """
 
     cluster: LLMClusterCase
-    model: str = Field(default="llama-3.1-8b", description="a shipped decoder, or a config.json")
-    kernels: str | None = Field(default=None, description="folder of kernel tables; else the device's roofline")
-    workload: LLMWorkloadCase
+    model: Annotated[str, CIRCUMSTANCE] = Field(
+        default="llama-3.1-8b", description="a shipped decoder, or a config.json"
+    )
+    kernels: Annotated[str | None, CIRCUMSTANCE] = Field(
+        default=None, description="folder of kernel tables; else the device's roofline"
+    )
+    workload: Annotated[LLMWorkloadCase, CIRCUMSTANCE]
     engine: EngineCase = EngineCase()
     planner: LLMPlannerCase = LLMPlannerCase()
-    warmup: int = Field(default=0, ge=0, description="requests left out of the metrics at the beginning and at the end")
+    warmup: Annotated[int, CIRCUMSTANCE] = Field(
+        default=0, ge=0, description="requests left out of the metrics at the beginning and at the end"
+    )

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ..file.units import parse_bytes, parse_fraction
-from .world import Case
+from .limits import MAX_DEVICES, MAX_MODELS, MAX_REQUESTS
+from .world import CIRCUMSTANCE, Case
 
 __all__ = ["ClusterCase", "PlannerCase", "ServingCase", "ServingOptions", "WorkloadCase"]
 
@@ -24,15 +25,18 @@ class _Part(BaseModel):
 class ClusterCase(_Part):
     """The devices. `devices` fill nodes of `devices_per_node` as `Cluster.of` says."""
 
-    devices: int = Field(gt=0, description="number of devices")
+    devices: int = Field(gt=0, le=MAX_DEVICES, description="number of devices")
     devices_per_node: int = Field(
         default=8,
         gt=0,
+        le=MAX_DEVICES,
         description="devices in a node; a number that fills no whole nodes stands in nodes of one device",
     )
     device: str = Field(default="v100-16gb", description="device type")
     memory: Bytes | None = Field(default=None, description="usable memory per device, such as 13 GiB; else the type's")
-    price_per_hour: float | None = Field(default=None, ge=0, description="of one device; else the type's")
+    price_per_hour: Annotated[float | None, CIRCUMSTANCE] = Field(
+        default=None, ge=0, description="of one device; else the type's"
+    )
 
 
 class WorkloadCase(_Part):
@@ -66,6 +70,8 @@ class WorkloadCase(_Part):
             raise ValueError("give one of rate (generated traffic) and trace (a file)")
         if self.slo is not None and self.slo_scale is not None:
             raise ValueError("give one of slo (seconds) and slo_scale (multiple of single-device latency)")
+        if self.rate is not None and (asked := self.rate * self.rate_scale * self.duration) > MAX_REQUESTS:
+            raise ValueError(f"rate: {asked:.3g} requests are drawn; expected at most {MAX_REQUESTS:.0e} of them")
         if self.trace is None and self.resample:
             raise ValueError("resample: needs a trace to fit; generated traffic is drawn anew anyway")
         if self.trace is None and "window" in self.model_fields_set:
@@ -83,8 +89,10 @@ class ServingOptions(_Part):
 
     dispatch: Literal["shortest_queue", "earliest_finish", "earliest_free"] = "shortest_queue"
     admission: bool = Field(default=True, description="reject requests that would miss their deadline")
-    max_batch: int = Field(default=1, gt=0, description="largest dynamic batch")
-    overhead: float | None = Field(default=None, ge=0, description="seconds added to every finish; else the profile's")
+    max_batch: int = Field(default=1, gt=0, le=MAX_REQUESTS, description="largest dynamic batch")
+    overhead: Annotated[float | None, CIRCUMSTANCE] = Field(
+        default=None, ge=0, description="seconds added to every finish; else the profile's"
+    )
 
 
 class PlannerCase(_Part):
@@ -98,11 +106,11 @@ class PlannerCase(_Part):
         default="same",
         description="plan on the traffic that is scored (as AlpaServe does), or on another draw of the same process",
     )
-    planned_for: Mapping[str, Any] = Field(
+    planned_for: Annotated[Mapping[str, Any], CIRCUMSTANCE] = Field(
         default_factory=dict,
         description="plan for the case with these fields (path -> value), then score that plan on the case as it is",
     )
-    lost_groups: Literal["worst"] | tuple[Annotated[int, Field(ge=0)], ...] = Field(
+    lost_groups: Annotated[Literal["worst"] | tuple[Annotated[int, Field(ge=0)], ...], CIRCUMSTANCE] = Field(
         default=(),
         description="groups of the plan that have failed, by index; worst: the one whose loss hurts attainment most",
     )
@@ -116,23 +124,27 @@ class ServingCase(Case):
     """
 
     cluster: ClusterCase
-    models: str | tuple[str, ...] | Mapping[str, int] | None = Field(
+    models: Annotated[
+        str | tuple[str, ...] | Mapping[str, Annotated[int, Field(le=MAX_MODELS)]] | None, CIRCUMSTANCE
+    ] = Field(
         default=None,
         description="S1 … S4, names (bert-1.3b, or bert-1.3b-7 for an instance), or a number of instances by name; if "
         "left out the trace's models, or for generated traffic all of the profile",
     )
-    profile: str | Mapping[str, str] = Field(
+    profile: Annotated[str | Mapping[str, str], CIRCUMSTANCE] = Field(
         default="alpaserve-v100", description="profile set, shipped or a file; or one for each device type"
     )
-    speed: Mapping[str, Scale] = Field(
+    speed: Annotated[Mapping[str, Scale], CIRCUMSTANCE] = Field(
         default_factory=dict,
         description="device type -> assumed speed relative to the device that its profile holds for: divides every "
         "latency, the communication in it too; SLOs that slo_scale gives stay those of the profile",
     )
-    workload: WorkloadCase
+    workload: Annotated[WorkloadCase, CIRCUMSTANCE]
     serving: ServingOptions = ServingOptions()
     planner: PlannerCase = PlannerCase()
-    warmup: float = Field(default=0.0, ge=0, description="seconds left out of the metrics at each end of the traffic")
+    warmup: Annotated[float, CIRCUMSTANCE] = Field(
+        default=0.0, ge=0, description="seconds left out of the metrics at each end of the traffic"
+    )
 
     def identity(self) -> dict[str, Any]:
         """As plain data; the order of models is part of it, since shares by position follow it."""

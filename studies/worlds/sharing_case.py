@@ -12,7 +12,8 @@ from ...simulator.sharing.workloads_logs import Grouping
 from ...traces.cluster_jobs import Ended
 from ...wording import nearest
 from ..file.units import parse_fraction, parse_gpu_seconds, parse_seconds
-from .world import Case
+from .limits import MAX_APPS, MAX_DEVICES, MAX_JOBS
+from .world import CIRCUMSTANCE, Case
 
 __all__ = [
     "POLICIES", "Some", "AppCase", "AppFailureCase", "AuctionCase", "FailuresCase", "JobCase", "MachineCase",
@@ -44,7 +45,7 @@ Fraction = Annotated[float, BeforeValidator(parse_fraction), Field(ge=0, le=1)]
 Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0)]
 SomeSeconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0)]
 GpuSeconds = Annotated[float, BeforeValidator(parse_gpu_seconds), Field(gt=0)]
-Count = Annotated[int, Field(gt=0)]
+Gpus = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
 Positive = Annotated[float, Field(gt=0)]
 PolicyName = Annotated[
     str,
@@ -67,9 +68,9 @@ class Part(BaseModel):
 class MachineCase(Part):
     """Machines of one kind."""
 
-    gpus: Count = Field(description="GPUs of each")
-    count: Count = Field(default=1, description="how many")
-    gpus_per_slot: Count = Field(default=1, description="GPUs that share a slot; divides gpus")
+    gpus: Gpus = Field(description="GPUs of each")
+    count: Gpus = Field(default=1, description="how many")
+    gpus_per_slot: Gpus = Field(default=1, description="GPUs that share a slot; divides gpus")
     rack: int | None = Field(default=None, ge=0, description="where they stand; by default dealt to the racks in turn")
 
     @model_validator(mode="after")
@@ -86,10 +87,19 @@ class SharedClusterCase(Part):
         default=None, description="64 GPUs (§6.1); the 168 that footnote 6 lists; the 256 that the text says"
     )
     machines: tuple[MachineCase, ...] = Field(default=(), description="kinds of machines")
-    devices: Count | None = Field(default=None, description="GPUs, in equal machines")
-    devices_per_node: Count = Field(default=8, description="with devices: GPUs of a machine")
-    racks: Count = Field(default=4, description="racks that machines are dealt to in turn")
-    contention: Count = Field(default=1, description="keep one of so many machines of each kind (§6.2.2)")
+    devices: Gpus | None = Field(default=None, description="GPUs, in equal machines")
+    devices_per_node: Gpus = Field(default=8, description="with devices: GPUs of a machine")
+    racks: Gpus = Field(default=4, description="racks that machines are dealt to in turn")
+    contention: Annotated[Gpus, CIRCUMSTANCE] = Field(
+        default=1, description="keep one of so many machines of each kind (§6.2.2)"
+    )
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> SharedClusterCase:
+        total = sum(m.gpus * m.count for m in self.machines)
+        if total > MAX_DEVICES:
+            raise ValueError(f"machines: {total} GPUs; expected at most {MAX_DEVICES} in all")
+        return self
 
     @model_validator(mode="after")
     def _one_form(self) -> SharedClusterCase:
@@ -106,9 +116,9 @@ class JobCase(Part):
 
     work: GpuSeconds | None = Field(default=None, description="GPU seconds of each; of halving, leave it out")
     iteration: SomeSeconds = Field(default=1.0, description="seconds of an iteration on one GPU")
-    gpus: Count = Field(default=1, description="GPUs that it can use at most")
-    gang: Count = Field(default=1, description="GPUs without which it does not run")
-    count: Count = Field(default=1, description="how many such jobs")
+    gpus: Gpus = Field(default=1, description="GPUs that it can use at most")
+    gang: Gpus = Field(default=1, description="GPUs without which it does not run")
+    count: Annotated[int, Field(gt=0, le=MAX_JOBS)] = Field(default=1, description="how many such jobs")
     optimism: Annotated[float, Field(ge=1)] = Field(default=1.0, description="of curve: how far the first guess is off")
 
     @model_validator(mode="after")
@@ -181,7 +191,9 @@ class SharingWorkloadCase(Part):
     )
     start: Seconds | None = Field(default=None, description="of a trace: only apps that arrive from here on; 0")
     stop: SomeSeconds | None = Field(default=None, description="of a trace: only apps that arrive before; its end")
-    apps: Count | None = Field(default=None, description="drawn: so many; of a trace: the first so many")
+    apps: Annotated[int, Field(gt=0, le=MAX_APPS)] | None = Field(
+        default=None, description="drawn: so many; of a trace: the first so many"
+    )
     span: SomeSeconds | None = Field(default=None, description="drawn: seconds over which apps arrive; 14 days")
     burstiness: Positive | None = Field(default=None, description="drawn: CV of times between arrivals; 2")
     scale: Positive = Field(default=1.0, description="multiplies all work")
@@ -189,7 +201,7 @@ class SharingWorkloadCase(Part):
     network_intensive: Fraction | None = Field(default=None, description="share of such apps; Table 4's mix")
     error: Annotated[Fraction, Field(lt=1)] = Field(default=0.0, description="agents err by 1 ± error (Fig. 17)")
     rigid: bool = Field(default=False, description="whether jobs need all of their GPUs at once")
-    tasks: tuple[Count, ...] | None = Field(default=None, description="of themis-2: GPUs of an app's jobs; 2, 4, 8")
+    tasks: tuple[Gpus, ...] | None = Field(default=None, description="of themis-2: GPUs of an app's jobs; 2, 4, 8")
     doubling: bool = Field(default=False, description="of themis-2: 1, 2, 4 … GPUs by phase (§4.3.2)")
 
     @model_validator(mode="after")
@@ -276,16 +288,22 @@ class SharingCase(Case):
     """
 
     cluster: SharedClusterCase
-    apps: tuple[AppCase, ...] = Field(default=(), description="apps, listed; or give a workload")
-    workload: SharingWorkloadCase | None = Field(default=None, description="apps, drawn or from a trace")
+    apps: Annotated[tuple[AppCase, ...], CIRCUMSTANCE] = Field(
+        default=(), description="apps, listed; or give a workload"
+    )
+    workload: Annotated[SharingWorkloadCase | None, CIRCUMSTANCE] = Field(
+        default=None, description="apps, drawn or from a trace"
+    )
     lease: SomeSeconds = Field(default=600.0, description="seconds that a grant binds a policy that preempts")
-    overheads: OverheadsCase = OverheadsCase()
+    overheads: Annotated[OverheadsCase, CIRCUMSTANCE] = OverheadsCase()
     estimates: Literal["fluid", "slowest"] = Field(
         default="fluid",
         description="how agents estimate a phase: as Table 3 does, or when its slowest job ends (Eq. 2)",
     )
-    failures: FailuresCase = FailuresCase()
-    max_time: SomeSeconds | None = Field(default=None, description="when an app that has not ended is called endless")
+    failures: Annotated[FailuresCase, CIRCUMSTANCE] = FailuresCase()
+    max_time: Annotated[SomeSeconds | None, CIRCUMSTANCE] = Field(
+        default=None, description="when an app that has not ended is called endless"
+    )
     auction: AuctionCase = AuctionCase()
     placement: Literal["near", "blind"] = Field(
         default="near", description="which GPUs policies but themis give, beside an app's own: the nearest, or by lot"

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Annotated, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,21 +15,6 @@ from ..outcome import Outcome
 from .names import check_names
 
 __all__ = ["CIRCUMSTANCE", "WORLDS", "Case", "Circumstance", "Panel", "World", "world"]
-
-
-class Case(BaseModel):
-    """Base of what one point says in full: frozen, no unknown keys, no NaN or infinity.
-
-    Every world's case has a `seed`; a study's replications count it up.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    seed: int = 0
-
-    def identity(self) -> dict[str, Any]:
-        """Plain data that tells this case from any other; the order of keys has no meaning in it."""
-        return self.model_dump(mode="json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +27,21 @@ class Circumstance:
 
 
 CIRCUMSTANCE = Circumstance()
+
+
+class Case(BaseModel):
+    """Base of what one point says in full: frozen, no unknown keys, no NaN or infinity.
+
+    Every world's case has a `seed`; a study's replications count it up.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    seed: Annotated[int, CIRCUMSTANCE] = 0
+
+    def identity(self) -> dict[str, Any]:
+        """Plain data that tells this case from any other; the order of keys has no meaning in it."""
+        return self.model_dump(mode="json")
 
 
 @dataclass(frozen=True, slots=True)
