@@ -14,7 +14,7 @@ from .tables import Peaks
 from .tables_grid import EXTRAPOLATED, Grid
 from .tables_operators import area, decode_ideal, prefill_ideal
 
-__all__ = ["Heads", "decode_surface", "prefill_surface"]
+__all__ = ["Heads", "decode_surface", "nearest_tables", "prefill_surface"]
 
 Floats = NDArray[np.float64]
 Tables = Mapping[tuple[str, int, int], Grid]
@@ -59,7 +59,7 @@ def decode_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
     on their own (no schedule made ahead) split badly along sequences: 16 pairs of 8,192 tokens take 36 us on an H100
     as 2 sequences of 8 KV heads, and 81 us as 16 of one.
     """
-    near = _nearest(tables, heads)
+    near = nearest_tables(tables, heads)
     if near is None:
         ideal = decode_ideal(peaks, heads.kv_heads, heads.size, heads.kv_bytes)
         return _roofline(ideal, heads, peaks.efficiency, peaks, lambda length: length, LONGEST_CONTEXT)
@@ -80,7 +80,7 @@ def decode_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
 
 def prefill_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
     """Attention of equal prompts without context over (prompts, pairs of tokens)."""
-    near = _nearest(tables, heads)
+    near = nearest_tables(tables, heads)
     if near is None:
         ideal = prefill_ideal(peaks, heads.size)
         return _roofline(ideal, heads, PREFILL_EFFICIENCY, peaks, area, LONGEST_PROMPT)
@@ -93,7 +93,7 @@ def prefill_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
     return Surface(surface.x, np.asarray(area(surface.y), dtype=float), surface.seconds, surface.kind)
 
 
-def _nearest(tables: Tables, heads: Heads) -> Tables | None:
+def nearest_tables(tables: Tables, heads: Heads) -> Tables | None:
     """The tables of our precision and width of heads, or of the nearest ones."""
     if not tables:
         return None

@@ -14,6 +14,7 @@ from .decoder import DecoderSpec
 from .tables import Layers, Peaks
 from .tables_grid import EXTRAPOLATED, INTERPOLATED, MEASURED, Grid
 from .tables_layers import FEED_FORWARD, ONCE, TWICE
+from .tables_outliers import outlier_lines, set_aside
 
 __all__ = ["LayerKernels"]
 
@@ -90,7 +91,13 @@ class LayerKernels:
         return parts + spread.exchanges(model, tokens, self.link_latency_s, self.link_bytes_per_s)
 
     def fallbacks(self) -> list[str]:
-        """Experts whose degree was not measured."""
+        """Points that were set aside; experts whose degree was not measured."""
+        tables = {**self.layers.dense, **self.layers.per_sequence, "attention of decodes": self.layers.decode}
+        tables |= {"attention with prefill": self.layers.mixed}
+        tables |= {f"experts of ep {degree}": grid for degree, grid in self.layers.moe.items()}
+        return [f"note: {line}" for line in outlier_lines(set_aside(tables))] + self._degrees()
+
+    def _degrees(self) -> list[str]:
         ep, there = self.spread.ep, self.layers.moe
         if not self.model.moe_layers or (ep in there and self.spread.width == 1):
             return []

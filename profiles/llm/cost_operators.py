@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .cost_attention import Heads, decode_surface, prefill_surface
+from .cost_attention import Heads, decode_surface, nearest_tables, prefill_surface
 from .cost_experts import ALONE, ROUTING_KERNELS, Spread, expert_seconds, measured_experts
 from .cost_overheads import Overheads
 from .cost_parts import Parts, Surface
@@ -18,6 +18,7 @@ from .parallel_layout import Parallel
 from .tables import Operators, Peaks
 from .tables_grid import EXTRAPOLATED, Grid
 from .tables_operators import gemm_ideal
+from .tables_outliers import outlier_lines, set_aside
 
 __all__ = ["OperatorKernels"]
 
@@ -118,7 +119,7 @@ class OperatorKernels:
 
     def fallbacks(self) -> list[str]:
         """What was not measured in this precision or width, and what stands for it, one line each."""
-        found: list[str] = []
+        found = [f"note: {line}" for line in outlier_lines(set_aside(self._read()))]
         if self.operators.gemm and self.gemm not in self.operators.gemm:
             found.append(f"note: no GEMMs in {self.gemm}: those in bf16, scaled by the roofline of both")
         if self.operators.decode and not any(key[0] == self.kv for key in self.operators.decode):
@@ -126,6 +127,17 @@ class OperatorKernels:
         if self.model.moe_layers and measured_experts(self.model, self.spread, self.operators, self.gemm) is None:
             found.append(f"note: experts of {self.model.name}: not measured, by the roofline")
         return found
+
+    def _read(self) -> dict[str, Grid]:
+        """The grids that are read for this model."""
+        tables, gemm = self.operators, {self.gemm, "bfloat16"}
+        found = {f"gemm {name}": grid for name, grid in tables.gemm.items() if name in gemm}
+        for name, wanted in (("prefill", tables.prefill), ("decode", tables.decode)):
+            near = nearest_tables(wanted, self._heads) or {}
+            found |= {f"{name} {'/'.join(map(str, key))}": grid for key, grid in near.items()}
+        found |= {f"all_reduce {way}/{n}": grid for (way, n), grid in tables.all_reduce.items() if n == self.tp}
+        experts = measured_experts(self.model, self.spread, tables, self.gemm) if self.model.moe_layers else None
+        return found if experts is None else found | {"experts": experts}
 
     def exchanges(self, batch: float) -> tuple[Collective, ...]:
         """Collectives of one layer between the shards of sequences, all-reduces left out (`parallel.collectives`)."""

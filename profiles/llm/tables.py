@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import InputError
 from ..hardware import DeviceSpec, LinkSpec
 from .tables_grid import Grid
+from .tables_outliers import SetAside, outlier_lines, set_aside
 
 __all__ = ["KernelTables", "Layers", "Operators", "Peaks"]
 
@@ -169,6 +170,27 @@ class KernelTables:
     operators: Operators | None = None
     layers: Layers | None = None
     source: str = ""
+
+    @property
+    def set_aside(self) -> tuple[SetAside, ...]:
+        """Measured points that contradict others, table by table; nothing rests on them."""
+        return set_aside(self._grids())
+
+    def explain(self) -> str:
+        """What was measured, and one line for each table of which points were set aside."""
+        return "\n".join((f"kernels: {self.source}", *outlier_lines(self.set_aside)))
+
+    def _grids(self) -> dict[str, Grid]:
+        found: dict[str, Grid] = {}
+        if self.operators is not None:
+            for kind in ("gemm", "prefill", "decode", "all_reduce", "moe"):
+                for key, grid in getattr(self.operators, kind).items():
+                    found[f"{kind} {key if isinstance(key, str) else '/'.join(map(str, key))}"] = grid
+        if self.layers is not None:
+            found |= {**self.layers.dense, **self.layers.per_sequence}
+            found |= {"attention of decodes": self.layers.decode, "attention with prefill": self.layers.mixed}
+            found |= {f"experts of ep {degree}": grid for degree, grid in self.layers.moe.items()}
+        return found
 
     @classmethod
     def load(cls, folder: str | Path, *, tp: int | None = None) -> KernelTables:

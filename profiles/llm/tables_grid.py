@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .tables_outliers import Outlier, contradicting, envelope
+
 __all__ = ["EXTRAPOLATED", "INTERPOLATED", "KINDS", "MEASURED", "Grid"]
 
 Floats = NDArray[np.float64]
@@ -44,6 +46,9 @@ class Grid:
         Roofline seconds at given coordinates, on which everything outside the measured points rests.
     log : bool
         Whether to read between logarithms.
+    aside : tuple of Outlier
+        Measured points that contradict others (`tables_outliers`): they are taken as not measured, and lie between the
+        points that are nowhere larger and nowhere smaller.
     """
 
     names: tuple[str, ...]
@@ -52,6 +57,7 @@ class Grid:
     measured: NDArray[np.bool_]
     ideal: Callable[..., Any]
     log: bool = False
+    aside: tuple[Outlier, ...] = ()
 
     @classmethod
     def build(
@@ -61,8 +67,9 @@ class Grid:
         seconds: Any,
         ideal: Callable[..., Any],
         log: bool = False,
+        kinds: Sequence[str] = (),
     ) -> Grid:
-        """Put rows of measurements on a grid; repeated ones become their median.
+        """Put rows of measurements on a grid; repeated ones become their median, contradicting ones are set aside.
 
         Parameters
         ----------
@@ -72,6 +79,8 @@ class Grid:
             Roofline seconds at given coordinates.
         log : bool
             Whether to read between logarithms.
+        kinds : sequence of str
+            Coordinates along which another kernel may run: more of them may take less time.
         """
         import pandas
         from scipy.ndimage import distance_transform_edt
@@ -87,15 +96,25 @@ class Grid:
         )
         full[at] = series.to_numpy()
         known = ~np.isnan(full)
+        same = tuple(names.index(name) for name in kinds)
+        aside = contradicting(axes, full, known, same)
+        for point in aside:
+            known[tuple(int(np.searchsorted(axis, x)) for axis, x in zip(axes, point.where, strict=True))] = False
         if not known.all():
             mesh = np.meshgrid(*axes, indexing="ij")
             best = np.asarray(ideal(*mesh), dtype=float)
             found: Any = distance_transform_edt(~known, return_distances=False, return_indices=True)
             nearest = tuple(found)
-            full = np.where(known, full, full[nearest] * best / best[nearest])
+            filled = full[nearest] * best / best[nearest]
+            if aside:  # what fills their place contradicts nobody
+                low, high = envelope(full, known, same)
+                low = np.where((low > 0) | np.isinf(high), low, high)  # below all others a kernel is all launch
+                between = np.minimum(np.maximum(filled, low), np.maximum(high, low))
+                filled = np.where(np.isnan(full), filled, between)
+            full = np.where(known, full, filled)
         for array in (*axes, full, known):
             array.setflags(write=False)
-        return cls(tuple(names), axes, full, known, ideal, log)
+        return cls(tuple(names), axes, full, known, ideal, log, aside)
 
     def at(self, *where: Any) -> tuple[Floats, Bytes]:
         """Seconds at coordinates, and what each rests on (an index into `KINDS`).

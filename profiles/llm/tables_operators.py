@@ -211,7 +211,9 @@ def _attention(path: Path, peaks: Peaks, *, decode: bool) -> dict[tuple[str, int
         seconds = rows["latency"].to_numpy(dtype=float) * MS
         best = max(best, float(np.quantile(ideal(*columns) / seconds, 0.99)))
         key = (str(kv), int(groups), int(head))
-        found[key] = Grid.build(("heads", "batch", "context" if decode else "length"), columns, seconds, ideal)
+        # Decodes whose heads share no KV heads run another kernel, slower on some devices than with more heads.
+        names, kinds = ("heads", "batch", "context" if decode else "length"), ("heads",) if decode else ()
+        found[key] = Grid.build(names, columns, seconds, ideal, kinds=kinds)
     units(f"{path}: latency in ms", best, 0.02, 2.0)
     return found
 

@@ -1,4 +1,4 @@
-"""What vLLM does where nobody says: budgets by the device's memory, asynchronous scheduling by the version."""
+"""What vLLM does where nobody says: budgets by the device's memory, scheduling and caching by the version."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = [
     "budgets",
     "device_memory",
     "other_bytes",
+    "prefix_caching",
     "trial_bytes",
     "version_in",
 ]
@@ -22,6 +23,10 @@ GIB = 2**30
 
 ASYNC_SINCE = (0, 14)
 """First version of vLLM that schedules asynchronously unless told not to."""
+
+CACHING_SINCE = (0, 8)
+"""First version of vLLM whose default engine (V1) finds blocks again by their content unless told not to; before, V0
+did so only if told to."""
 
 MEMORY_GIB = {
     "RTX PRO 6000": 94.97,
@@ -84,6 +89,12 @@ def asynchronous(version: str, pp: int = 1) -> bool:
     """
     found = version_in(version)
     return pp == 1 and (found is None or found >= ASYNC_SINCE)
+
+
+def prefix_caching(version: str) -> bool:
+    """Whether a version finds blocks again by their content by default; an unknown one is taken for one of today."""
+    found = version_in(version)
+    return found is None or found >= CACHING_SINCE
 
 
 def version_in(text: str) -> tuple[int, int] | None:

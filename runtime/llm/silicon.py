@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ...profiles.llm.capacity import KVCapacity
 from ...profiles.llm.decoder import DecoderSpec
 from ...profiles.llm.tables_operators import datasheet
 from ...seeds import generator
-from .defaults import RUNTIME_BYTES, asynchronous, budgets, other_bytes
+from .defaults import RUNTIME_BYTES, asynchronous, budgets, other_bytes, prefix_caching
 from .precisions import WEIGHTS
 from .silicon_report import Benchmark, Predicted, SiliconComparison
 from .silicon_rows import SiliconRow, Skipped, sift_silicon
@@ -88,6 +89,7 @@ def compare_silicon(
     return SiliconComparison(
         tuple(done), benchmark, overheads, _notes(found, tables, done, costs), time.perf_counter() - begun,
         tuple(sorted(skipped, key=lambda row: row.line)),
+        tuple(replace(t, table=f"{name}: {t.table}") for name, found in tables.items() for t in found.set_aside),
     )  # fmt: skip
 
 
@@ -150,7 +152,7 @@ def _predict(
             "max_num_seqs": max(1, seqs * together // row.pp),
             "long_prefill_token_threshold": batched if together > 1 else 0,
             "limit_alone": together > 1,  # no rank has more than its own budget
-            "enable_prefix_caching": False,
+            "enable_prefix_caching": prefix_caching(row.version or tables.source),
             "async_scheduling": ahead,
         },
         cost=cost,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...profiles.llm import Overheads
+from ...profiles.llm.tables_outliers import SetAside
 from .silicon_rows import SiliconRow, Skipped
 
 __all__ = ["Benchmark", "Predicted", "SiliconComparison"]
@@ -118,6 +119,8 @@ class SiliconComparison:
         How long it took.
     skipped : tuple of Skipped
         Rows that could not be predicted, and why; they are in no median.
+    set_aside : tuple of SetAside
+        Measured points that contradict others, of all systems' tables: nothing rests on them.
     """
 
     rows: tuple[Predicted, ...]
@@ -126,6 +129,7 @@ class SiliconComparison:
     notes: tuple[str, ...]
     seconds: float
     skipped: tuple[Skipped, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
 
     @property
     def ttft_median_ape(self) -> float:
@@ -148,6 +152,7 @@ class SiliconComparison:
             "skipped": [asdict(row) for row in self.skipped],
             "benchmark": asdict(self.benchmark),
             "overheads": self.overheads.to_dict(),
+            "set_aside": [table.to_dict() for table in self.set_aside],
             "notes": list(self.notes),
             "seconds": self.seconds,
         }

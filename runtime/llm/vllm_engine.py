@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import InfeasibleError, InputError
 from ...profiles.llm import KernelTables, kv_capacity
 from ...profiles.llm.decoder import DecoderSpec
-from .defaults import asynchronous, budgets, device_memory, trial_bytes
+from .defaults import asynchronous, budgets, device_memory, prefix_caching, trial_bytes
 from .precisions import WEIGHTS, kv_named, named, precision_named
 from .vllm_files import VLLMRun
 
@@ -103,6 +103,10 @@ def engine_of(run: VLLMRun, model: DecoderSpec, tables: KernelTables) -> RunEngi
     ahead = said if isinstance(said, bool) else asynchronous(run.version, where.pp)
     why = "as the run says" if isinstance(said, bool) else f"the default of vLLM {run.version or '(version unknown)'}"
     notes.append(f"{'asynchronous' if ahead else 'synchronous'} scheduling: {why} (on by default since 0.14)")
+    cached = run.arguments.get("enable_prefix_caching")
+    caching = cached if isinstance(cached, bool) else prefix_caching(run.version)
+    why = "as the run says" if isinstance(cached, bool) else f"the default of vLLM {run.version or '(version unknown)'}"
+    notes.append(_caching_note(run, caching, why))
     blocks, note = _blocks(run, model, tables, memory, where, precision, kv, batched, seqs, block)
     notes.append(note)
     chunked = run.arguments.get("enable_chunked_prefill")
@@ -114,7 +118,7 @@ def engine_of(run: VLLMRun, model: DecoderSpec, tables: KernelTables) -> RunEngi
         "max_model_len": max(run.count("max_model_len", model.max_positions), longest),
         "max_num_batched_tokens": batched,
         "max_num_seqs": seqs,
-        "enable_prefix_caching": False,
+        "enable_prefix_caching": caching,
         "enable_chunked_prefill": chunked if isinstance(chunked, bool) else True,
         "long_prefill_token_threshold": threshold,
         "async_scheduling": ahead,
@@ -123,6 +127,18 @@ def engine_of(run: VLLMRun, model: DecoderSpec, tables: KernelTables) -> RunEngi
         config["max_model_len"] = run.count("max_model_len", 1)
     simulated, engines, more = _simulated(config, where)
     return RunEngine(where, precision, kv, config, simulated, engines, (*notes, *more))
+
+
+def _caching_note(run: VLLMRun, caching: bool, why: str) -> str:
+    """Whether blocks are found again, why, and by whom."""
+    if not caching:
+        return f"prefix caching off: {why}"
+    if run.prompts is not None:
+        return f"prefix caching on: {why}; prompts share what their tokens in requests.jsonl share"
+    return (
+        f"prefix caching on: {why}; who was preempted finds its own blocks again, but the run does not say the "
+        "prompts' tokens: none is taken to begin like another"
+    )
 
 
 def _precisions(run: VLLMRun) -> tuple[str, str, list[str]]:

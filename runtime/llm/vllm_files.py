@@ -26,6 +26,8 @@ __all__ = ["VLLMRun", "read_vllm_run"]
 Column = npt.NDArray[np.float64]
 TIMES = ("arrival_time", "queued_ts", "first_token_ts", "last_token_ts")
 COUNTS = ("input_toks", "output_toks")
+TOKENS = ("prompt_token_ids", "input_tok_ids")
+"""Where requests say the ids of their prompts' tokens, if they do."""
 SERIES = ("t", "running", "waiting", "kv_cache_pct")
 
 
@@ -52,6 +54,8 @@ class VLLMRun:
         ``t, running, waiting, kv_cache_pct`` over time; None where the run has no timeseries.csv.
     left_out : int
         Requests of the file that lack a time, and are not here.
+    prompts : sequence of sequence of int, optional
+        Ids of the prompts' tokens, where every request of the file has ``prompt_token_ids`` (or ``input_tok_ids``).
     """
 
     folder: Path
@@ -67,6 +71,7 @@ class VLLMRun:
     offset_s: float
     series: pd.DataFrame | None = None
     left_out: int = 0
+    prompts: tuple[tuple[int, ...], ...] | None = None
 
     def __len__(self) -> int:
         return len(self.queued)
@@ -112,7 +117,7 @@ def read_vllm_run(folder: str | Path) -> VLLMRun:
     model: Any = meta.get("model") or arguments.get("model")
     if not isinstance(model, str):
         raise InputError(f"{folder / 'meta.json'}: fields missing: model")
-    columns, left_out = _requests(folder / "requests.jsonl")
+    columns, prompts, left_out = _requests(folder / "requests.jsonl")
     rows = np.lexsort((columns["queued_ts"], columns["arrival_time"]))
     columns = {name: column[rows] for name, column in columns.items()}
     offset = float((columns["queued_ts"] - columns["arrival_time"]).min())
@@ -132,6 +137,7 @@ def read_vllm_run(folder: str | Path) -> VLLMRun:
         offset,
         _series(folder / "timeseries.csv"),
         left_out,
+        tuple(prompts[row] for row in rows.tolist()) if prompts else None,
     )
 
 
@@ -154,9 +160,9 @@ def _json(where: object, text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", said)
 
 
-def _requests(path: Path) -> tuple[dict[str, Column], int]:
-    """Columns by name, and how many requests lack a time: what did not end has none."""
-    left_out = 0
+def _requests(path: Path) -> tuple[dict[str, Column], list[tuple[int, ...]], int]:
+    """Columns by name, the prompts' tokens if all have them, and how many requests lack a time: what did not end."""
+    left_out, prompts = 0, list[tuple[int, ...]]()
     names = (*COUNTS, *TIMES)
     found: dict[str, list[float]] = {name: [] for name in names}
     for number, line in enumerate(_text(path).splitlines(), start=1):
@@ -177,11 +183,29 @@ def _requests(path: Path) -> tuple[dict[str, Column], int]:
             if name in COUNTS and (value < 1 or value != int(value)):
                 raise InputError(f"{where}: {name}: expected an integer >= 1 (got {value!r})")
             found[name].append(float(value))
+        ids = _tokens(where, said)
+        if ids is not None:
+            prompts.append(ids)
         if not said["queued_ts"] <= said["first_token_ts"] <= said["last_token_ts"]:
             raise InputError(f"{where}: expected queued_ts <= first_token_ts <= last_token_ts")
     if not found["queued_ts"]:
         raise InputError(f"{path}: no requests; expected at least one")
-    return {name: np.array(values) for name, values in found.items()}, left_out
+    columns = {name: np.array(values) for name, values in found.items()}
+    return columns, prompts if len(prompts) == len(found["queued_ts"]) else [], left_out
+
+
+def _tokens(where: str, said: dict[str, Any]) -> tuple[int, ...] | None:
+    """Ids of a prompt's tokens, if a request has them."""
+    name = next((name for name in TOKENS if said.get(name) is not None), None)
+    if name is None:
+        return None
+    ids: Any = said[name]
+    whole = isinstance(ids, list) and all(
+        isinstance(i, int) and not isinstance(i, bool) for i in cast("list[Any]", ids)
+    )
+    if not whole or len(cast("list[Any]", ids)) != said["input_toks"]:
+        raise InputError(f"{where}: {name}: expected the ids of the prompt's {said['input_toks']:g} tokens")
+    return tuple(cast("list[int]", ids))
 
 
 def _series(path: Path) -> pd.DataFrame | None:

@@ -157,7 +157,7 @@ def compare_vllm_run(
         precision=engine.precision, kv=engine.kv, overheads=_overheads(run, overheads),
     )  # fmt: skip
     result = simulate_llm(
-        LLMTrace(run.arrival, run.prompt_tokens, run.output_tokens),
+        LLMTrace(run.arrival, run.prompt_tokens, run.output_tokens, prefix_ids=run.prompts, prefix_block=1),
         config=engine.simulated,
         cost=cost,
         engines=engine.engines,
@@ -203,7 +203,6 @@ def _notes(run: VLLMRun, tables: KernelTables, engine: RunEngine) -> list[str]:
     notes = [
         f"clocks: arrival_time + {run.offset_s:.6f} s = the engine's clock (smallest queued_ts - arrival_time)",
         "TTFT = first_token_ts - queued_ts; the engine takes what has arrived when it begins a step",
-        "prefix caching off: the run says nothing of the prompts' text",
         *engine.notes,
     ]
     if run.left_out:

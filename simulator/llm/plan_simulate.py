@@ -190,7 +190,7 @@ def deployment_cost(
         precision=deployment.precision,
         kv=deployment.kv_precision,
         overheads=overheads,
-        link=device.intra_node,
+        link=device.intra_node if tables is None or tables.layers is not None else None,  # others bring their own
         **wider,
     )
 

