@@ -213,3 +213,23 @@ def test_split_stage_whose_share_fails_says_so_and_goes_on() -> None:
         with pytest.raises(RuntimeError, match="size of tensor"):
             stage(torch.full((1, spec.seq_len + 5), 1))
     torch.testing.assert_close(stage(good), before)
+
+
+def test_the_stages_of_a_model_run_every_layer_once(pipelines: Plan, tmp_path: Path) -> None:
+    """From its first to its last, each where the one before ends."""
+    export(pipelines, "triton", tmp_path / "x")
+    seen = 0
+    for node in ("node-0", "node-1"):
+        configs = load(tmp_path / "x" / node)
+        for ensemble in (c for c in configs.values() if c.platform == "ensemble"):
+            spans = [
+                [int(configs[step.model_name].parameters[key].string_value) for key in ("first", "last")]
+                for step in ensemble.ensemble_scheduling.step
+            ]
+            whole = json.loads(
+                configs[ensemble.ensemble_scheduling.step[0].model_name].parameters["architecture"].string_value
+            )
+            assert [first for first, _ in spans] == [0, *(last for _, last in spans[:-1])]
+            assert spans[-1][1] == whole["layers"] + 2, whole
+            seen += 1
+    assert seen

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from meshwright.errors import InputError
@@ -18,9 +16,7 @@ from meshwright.simulator.llm import (
     renewal_times,
 )
 from meshwright.traces import Trace
-
-DATA = Path(__file__).parents[2].parent / "shared" / "data" / "traces"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="../shared/data/traces is missing")
+from sample_data import SAMPLES, measured
 
 
 def test_columns_are_checked_and_locked():
@@ -132,33 +128,42 @@ def test_conversations_repeat_what_was_said():
     assert (short.prompt_tokens + short.output_tokens).max() <= 100
 
 
-@needs_data
-def test_azure_files():
-    conv = read_azure_llm(DATA / "AzureLLMInferenceTrace_conv.csv")
-    assert len(conv) == 19_366
+@measured
+def test_azure_files(data):
+    conv = read_azure_llm(data / "traces" / "AzureLLMInferenceTrace_conv.csv")
+    assert len(conv) == (100 if data == SAMPLES else 19_366)
     assert conv.arrival[0] == 0
     assert (conv.prompt_tokens[0], conv.output_tokens[0]) == (374, 44)
-    some = read_azure_llm(DATA / "AzureLLMInferenceTrace_code.csv", start=100, stop=200)
+    some = read_azure_llm(data / "traces" / "AzureLLMInferenceTrace_code.csv", start=100, stop=200)
     assert some.arrival[0] >= 0
     assert some.arrival[-1] < 100
     with pytest.raises(InputError, match="no request arrives"):
-        read_azure_llm(DATA / "AzureLLMInferenceTrace_code.csv", start=1e6)
+        read_azure_llm(data / "traces" / "AzureLLMInferenceTrace_code.csv", start=1e6)
 
 
-@needs_data
-def test_mooncake_file():
-    trace = read_mooncake(DATA / "mooncake_conversation_trace.jsonl")
-    assert len(trace) == 12_031
+def test_mooncake_counts_in_milliseconds(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    row = '{"timestamp": %d, "input_length": 600, "output_length": 7, "hash_ids": [1, 2]}\n'
+    path.write_text("".join(row % t for t in (0, 1500, 27000)))
+    trace = read_mooncake(path)
+    assert trace.arrival.tolist() == [0.0, 1.5, 27.0]
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([600] * 3, [7] * 3)
+
+
+@measured
+def test_mooncake_file(data):
+    trace = read_mooncake(data / "traces" / "mooncake_conversation_trace.jsonl")
+    assert len(trace) == (40 if data == SAMPLES else 12_031)
     a, b = trace.tokens(0), trace.tokens(1)
     assert len(a) == 6758
     assert a[:512] == b[:512]
     assert a[512:] != b[512:]
 
 
-@needs_data
-def test_lengths_file():
-    prompts, outputs = read_lengths(DATA / "arxiv_summarization_lengths.csv")
-    assert len(prompts) == len(outputs) == 28_257
+@measured
+def test_lengths_file(data):
+    prompts, outputs = read_lengths(data / "traces" / "arxiv_summarization_lengths.csv")
+    assert len(prompts) == len(outputs) == (60 if data == SAMPLES else 28_257)
     assert (prompts[0], outputs[0]) == (3772, 54)
 
 

@@ -267,3 +267,31 @@ def test_the_page_runs_and_names_every_exchange(capsys):
     printed = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     assert capsys.readouterr().out == "".join(printed)
     assert all(f"`{name}`" in page for name in EXCHANGES)
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"),
+    [
+        *((model, layout) for model in (LLAMA, GROUPED) for layout in (Parallel(), Parallel(tp=4), Parallel(cp=4))),
+        (GROUPED, Parallel(tp=16)), (GROUPED, Parallel(tp=16, cp=2, exchange="ag_rs")),
+    ],
+)  # fmt: skip
+def test_all_gpus_together_read_every_key_and_value(model: DecoderSpec, layout: Parallel):
+    """A key and a value of each KV head, head_dim numbers each, for every token; 2 bytes a number, and the width that
+    is asked for. Two products of a multiply-add each with every head's query."""
+    context = [800] * 4
+    for width, widths in ((2, None), (1, ONE)):
+        layer = decode_layer(model, layout, context, widths=widths)
+        stored = sum(context) * 2 * model.kv_heads * model.head_dim * width
+        assert layer.kv_bytes_mean * layout.devices == pytest.approx(stored * layer.kv_copies)
+    flops = 2 * 2 * sum(context) * model.heads * model.head_dim
+    assert layer.attention_flops * layout.devices == pytest.approx(flops)
+
+
+def test_projections_of_repeated_kv_heads_are_repeated_too():
+    """Of 8 KV heads each of 32 GPUs has one whole: its projections of keys and of values; all else is split."""
+    m = GROUPED
+    layer = decode_layer(m, Parallel(tp=32), [100] * 4, widths=ONE)
+    kv = 2 * m.head_dim * m.hidden
+    split = 2 * m.heads * m.head_dim * m.hidden + 3 * m.hidden * m.ffn
+    assert layer.weight_bytes == pytest.approx(kv + split / 32)

@@ -125,3 +125,16 @@ def test_bad_tables_are_refused() -> None:
         LayerTable("m", (one, Layer("b", {1: {1: 0.1, 2: 0.2}}, {1: 1.0})))
     with pytest.raises(InputError, match="blocks must be in order"):
         LayerTable("m", (one, Layer("b", {1: {1: 0.1}}, {1: 1.0}, block=0)))
+
+
+@pytest.mark.parametrize(("op", "pp"), [(1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (4, 2), (8, 2)])
+def test_only_transfers_that_leave_a_node_take_its_link(op: int, pp: int) -> None:
+    """Stages fill nodes of four devices in order: every send is listed device by device."""
+    near, far, node, n_bytes = LinkSpec(1e9, 1e-6), LinkSpec(1e8, 1e-3), 4, 8e6
+    comm = CommModel(near, p2p_inter_node=far, devices_per_node=node)
+    for stage in range(pp - 1):
+        senders = [stage * op + k for k in range(op)]
+        crossing = any(d // node != (d + op) // node for d in senders)
+        seconds = float(comm.transfer_s(np.array([n_bytes]), ParallelConfig(op, pp), stage)[0])
+        each = n_bytes / op / 1e9 + 1e-6
+        assert seconds == pytest.approx(n_bytes / 1e8 + 1e-3 if crossing else each), stage

@@ -211,3 +211,27 @@ def test_cores_that_are_too_slow_are_named_with_a_rate_that_works() -> None:
     arbiter.agents[1].gone = "killed by SIGKILL"
     with pytest.raises(RunError, match="agent of app 'b' did not start: killed by SIGKILL"):
         check_agents(arbiter)
+
+
+def test_a_lease_that_is_over_now_is_offered_now_and_an_old_one_never_again() -> None:
+    """At 60 s to the digit; GPUs that are granted anew then are leased until 120 s, whatever the first lease said."""
+    ledger = Ledger(TWO, baseline("tiresias"))
+    ledger.arrive(0, arrived(0.0, 1000.0))
+    ledger.decide()
+    assert not ledger.lapse(59.999)
+    assert ledger.offered() == []
+    assert ledger.lapse(60.0)
+    assert ledger.offered() == [0, 1]
+    assert ledger.next_lease_s() == math.inf
+    ledger.decide()  # the only app goes on
+    assert ledger.next_lease_s() == 120.0
+    assert not ledger.lapse(119.0)
+    assert (ledger.offered(), ledger.leased_until(0)) == ([], 120.0)
+    ledger.update(0, State(at_s=70.0, phase=0, jobs=(JobState(job=0, left_s=900.0, gpus=(1,)),)))
+    assert ledger.offered() == [0]
+    ledger.advance(80.0)
+    ledger.decide()  # the one that came back is leased anew: until 140 s
+    assert ledger.lapse(120.0)
+    assert ledger.offered() == [1]
+    assert ledger.lapse(140.0)
+    assert ledger.offered() == [0, 1]

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.seeds import generator
+from meshwright.simulator.metrics import Estimate
 from meshwright.studies import Outcome, Point, questions
+from meshwright.studies.questions.bisection import Rule
 from meshwright.studies.worlds import Case
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -342,3 +344,13 @@ def test_what_breaks_first_in_a_world_whose_truth_is_known():
     assert never.value is None
     assert "is not broken for 99 % attainment" in never.sentence
     assert all(p.change is None for p in parts)
+
+
+@pytest.mark.parametrize("at_most", [False, True])
+def test_sure_is_the_worse_end_of_the_interval_and_possible_the_better(at_most):
+    rule = Rule("latency" if at_most else "attainment", 0.9, at_most)
+    good, bad = (-1, 1) if at_most else (1, -1)
+    for mean, sure, possible in ((0.9 + good * 0.2, True, True), (0.9, False, True), (0.9 + bad * 0.2, False, False)):
+        estimate = Estimate(mean, 0.1, 4)
+        assert (rule.surely(estimate), rule.possibly(estimate)) == (sure, possible)
+        assert rule.holds(mean) == (mean == 0.9 or sure)

@@ -210,3 +210,16 @@ def test_the_best_point_is_a_valid_one_where_a_column_has_gaps(study: studies.St
     point = best(frame_of([rows[1] | {"attainment": 10}, rows[0]]), study)
     assert point is not None
     assert study.case(point).cluster.devices == 2  # type: ignore[attr-defined]
+
+
+def test_of_equally_good_points_the_best_is_the_one_with_fewest_devices(study: studies.Study) -> None:
+    """Whatever their order."""
+    for sizes in ((2, 4, 8), (8, 4, 2), (4, 8, 2)):
+        rows = [
+            {"cluster.devices": 2, "workload.rate": r, "planner": "alpaserve", "replication": 0, "attainment": 0.9,
+             "n_devices": n}
+            for r, n in enumerate(sizes, start=3)
+        ]  # fmt: skip
+        point = best(frame_of(rows), study)
+        assert point is not None
+        assert dict(point.values)["workload.rate"] == 3 + sizes.index(2)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meshwright.planners.themis import Bid, Market, Place, Row, auction
-from meshwright.planners.themis.auction import kept_gpus, kept_share
+from meshwright.planners.themis import Bid, Market, Place, Row, Themis, auction
+from meshwright.planners.themis.auction import Outcome, kept_gpus, kept_share
 from meshwright.planners.themis.bids import log_worth
 from meshwright.planners.themis.properties import worth
-from meshwright.simulator.sharing import Machine, SharedCluster
+from meshwright.simulator.sharing import App, AppView, Machine, SharedCluster
+from meshwright.simulator.sharing.split import RunningJob
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_themis_allocation import best_by_force, drawn
@@ -186,3 +187,25 @@ def test_a_lie_is_not_rewarded_where_what_is_kept_is_worth_its_share(seed: int, 
         worths.append(shares[truth.app] / worth(cluster, truth, won))
     honest, lying = worths
     assert lying <= honest * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("apps", [1, 2, 3, 5, 7, 10])
+@pytest.mark.parametrize("fairness", [0.0, 0.3, 0.5, 0.8, 0.9, 1.0])
+def test_the_worst_share_of_all_apps_take_part(apps: int, fairness: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 − f of N, rounded up and at least one (§3.3.2): those that have waited longest for their size."""
+    cluster, asked = SharedCluster((Machine(4),)), list[list[int]]()
+
+    def watched(cluster: SharedCluster, offered: object, bids: list[Bid], **options: object) -> Outcome:
+        asked.append([bid.app for bid in bids])
+        return auction(cluster, offered, bids, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("meshwright.planners.themis.policy.auction", watched)
+    views = [
+        AppView(a, App.single(f"a{a}", 0.0, 100.0 * (a + 1)), 50.0, 0, (RunningJob(0, 100.0 * (a + 1), 1, 1),), (), (),
+                0.0, 1.0, 4)
+        for a in range(apps)
+    ]  # fmt: skip
+    Themis(fairness=fairness).assign(cluster, range(4), views)
+    (inside,) = asked
+    count = max(1, math.ceil(round((1 - fairness) * apps, 9)))
+    assert sorted(inside) == list(range(count))

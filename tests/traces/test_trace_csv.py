@@ -295,3 +295,9 @@ def test_any_text_gives_a_trace_or_an_input_error(tmp_path: Path, rows: list[lis
             assert str(error).startswith(str(path))  # noqa: PT017
         else:
             Trace(trace.arrival, trace.model, trace.models, trace.slo)  # it holds what a Trace promises
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_a_trace_is_the_same_in_every_unit(file, unit: str, per_second: int) -> None:
+    rows = "".join(f"{k * per_second},a\n" for k in range(1, 40))
+    assert traces.read(file(f"arrival,model\n{rows}"), unit=unit).arrival.tolist() == list(range(1, 40))

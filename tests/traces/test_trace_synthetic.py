@@ -98,3 +98,17 @@ def test_drift_has_mean_one(n: int, drift: float, relaxation: float) -> None:
 def test_bad_parameters_are_refused(make, change: dict) -> None:
     with pytest.raises(InputError):
         make(**({"rate": 5.0, "duration": 600.0, "models": ["a", "b"]} | change))
+
+
+@pytest.mark.parametrize("relaxation", [120.0, 600.0, 3600.0])
+def test_drift_is_the_process_that_it_says(relaxation: float) -> None:
+    """The logarithm of a rate has the standard deviation that was asked for, and forgets it by e in `relaxation`."""
+    n, drift = 40_000, 0.5
+    level = np.log(drift_profile(np.random.default_rng(1), np.arange(n + 1) * 60.0, drift, relaxation))
+    level -= level.mean()
+    memory = relaxation / 60.0  # windows that tell of each other
+    error = (2 * (1 + memory) / n) ** 0.5  # of the variance of an AR(1) process, relative
+    assert level.var() == pytest.approx(drift**2, rel=4 * error)
+    lag = max(1, round(memory))
+    remembered = float(np.mean(level[lag:] * level[:-lag]) / level.var())
+    assert remembered == pytest.approx(np.exp(-lag * 60.0 / relaxation), abs=4 * error)
