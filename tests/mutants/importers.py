@@ -15,6 +15,8 @@ __all__ = ["importers", "module_name"]
 COMMENT = re.compile(r"#[^\n]*")
 FROM = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n(]+)", re.MULTILINE)
 PLAIN = re.compile(r"^[ \t]*import[ \t]+([\w.][\w., \t]*)$", re.MULTILINE)
+NUMBERS = "#"
+"""After a module's name: the numbers and texts that stand in it, which nothing that it imports can change."""
 SKIPPED = ("tests", "docs", "build", "dist", "examples")
 
 
@@ -27,13 +29,14 @@ def module_name(path: str) -> str:
 def importers(root: Path, files: tuple[str, ...]) -> frozenset[str]:
     """Files, by their paths under `root`, that depend on any of `files`, those included."""
     where, taken = _modules(root), _takers(root)
-    found, open_ = set[str](), [module_name(file) for file in files]
+    names = [module_name(file) for file in files]
+    found, open_ = set[str](), [*names, *(f"{name}{NUMBERS}" for name in names)]
     while open_:
         module = open_.pop()
         if module not in found:
             found.add(module)
             open_ += taken.get(module, ())
-    return frozenset(where[module] for module in found)
+    return frozenset(where[module] for module in found if module in where)
 
 
 @cache
@@ -55,6 +58,11 @@ def _modules(root: Path) -> dict[str, str]:
 
 
 @cache
+def _text(root: Path, path: str) -> str:
+    return COMMENT.sub("", (root / path).read_text(encoding="utf-8"))
+
+
+@cache
 def _bound(root: Path, path: str) -> tuple[tuple[str, str, str], ...]:
     """Names that a file imports, wherever in it, and what they are there: (name, module, its name in that module).
 
@@ -62,7 +70,7 @@ def _bound(root: Path, path: str) -> tuple[tuple[str, str, str], ...]:
     """
     package = module_name(path).split(".")
     package = package if path.endswith("__init__.py") else package[:-1]
-    text = COMMENT.sub("", (root / path).read_text(encoding="utf-8"))
+    text = _text(root, path)
     made: list[tuple[str, str, str]] = []
     for dots, module, names in FROM.findall(text):
         base = package[: len(package) - len(dots) + 1] if dots else []
@@ -91,5 +99,11 @@ def _sources(root: Path, module: str, path: str) -> set[str]:
             handed_on = [(a, b) for known, a, b in _bound(root, where[origin]) if known == name]
             open_ += handed_on
             if not handed_on:
-                found.add(origin)
+                found.add(f"{origin}{NUMBERS}" if _is_literal(root, where[origin], name) else origin)
     return found - {module}
+
+
+def _is_literal(root: Path, path: str, name: str) -> bool:
+    """Whether a file says what a name is in digits, or in quotes."""
+    said = re.search(rf"^{re.escape(name)}(?::[^=\n]+)?[ \t]*=[ \t]*([^\n]+)$", _text(root, path), re.MULTILINE)
+    return said is not None and re.fullmatch(r"[-+*/()\d_.e<,\s]+|\"[^\"]*\"", said[1]) is not None
