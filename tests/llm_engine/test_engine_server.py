@@ -20,6 +20,7 @@ from meshwright.profiles.llm.decoder import DecoderSpec
 from meshwright.runtime.llm.engine import LLMEngine, Sampling
 from meshwright.runtime.llm.engine.server import serve_http
 from meshwright.runtime.llm.engine.tokenizer import ByteTokenizer
+from meshwright.runtime.web import Limits
 from meshwright.simulator.llm import LLMRequest
 
 SPEC = DecoderSpec(
@@ -28,7 +29,7 @@ SPEC = DecoderSpec(
 CONFIG = {"num_blocks": 600, "block_size": 8, "max_model_len": 4096}
 
 
-def serving(policy, config):
+def serving(policy, config, **how):
     """A server in a thread; its URL, and its engine."""
     engine = LLMEngine(SPEC, policy, config)
     stop, urls, begun = threading.Event(), [], threading.Event()
@@ -39,7 +40,7 @@ def serving(policy, config):
 
     def run():
         try:
-            serve_http(engine, port=0, ready=ready, stop=stop)
+            serve_http(engine, port=0, ready=ready, stop=stop, **how)
         except RunError as error:
             urls.append(error)
 
@@ -194,6 +195,52 @@ def test_who_goes_away_frees_the_blocks(served, stream):
     assert metric(client, "generation_tokens_total") - before < 4000
 
 
+def test_gauges_are_zero_when_the_last_request_has_finished(served):
+    """It ends in a step of its own, after which the engine waits: what the step before said must not stay."""
+    client, engine = served
+    for _ in range(5):
+        client.post("/v1/completions", json={"prompt": "gauge " * 20, "max_tokens": 20, "n": 4, "ignore_eos": True})
+        deadline = time.monotonic() + 20
+        while any(gauges := [metric(client, f"num_requests_{what}") for what in ("running", "waiting")]):
+            assert time.monotonic() < deadline, gauges
+        assert metric(client, "kv_cache_usage_perc") == 0
+    assert engine.scheduler.pool.free_blocks == CONFIG["num_blocks"] - 1
+
+
+def test_nothing_is_made_of_what_is_too_long(served, monkeypatch):
+    """A text of more characters than the model takes tokens is refused before it is made into tokens."""
+    client, _ = served
+
+    def encode(self, text):
+        assert len(text) < 4096
+        return list(text.encode())
+
+    monkeypatch.setattr(ByteTokenizer, "encode", encode)
+    for prompt in ("x" * 4096, "x" * 3_000_000, ["a", "é" * 3_000_000]):
+        answer = client.post("/v1/completions", json={"prompt": prompt})
+        assert answer.status_code in (400, 413)
+        assert len(answer.text) < 1000
+    assert client.post("/v1/completions", json={"prompt": "x" * 20_000_000}).status_code == 413
+    answer = client.post("/v1/completions", json={"prompt": ["a"] * 3000})
+    assert "prompts times n <= 2048 (got 3000 times 1)" in answer.json()["error"]["message"]
+    assert client.get("/health").status_code == 200
+
+
+def test_streams_hear_that_the_grace_is_over():
+    (url,), engine, stop, thread = serving("vllm-v1", CONFIG, limits=Limits(grace_s=0.2))
+    body = {"prompt": "long", "max_tokens": 4000, "ignore_eos": True}
+    with httpx.stream("POST", f"{url}/v1/completions", json=body | {"stream": True}, timeout=60) as answer:
+        text = ""
+        for piece in answer.iter_text():
+            if not text:
+                stop.set()
+            text += piece
+    assert events(text)[-1]["error"]["message"] == "the server is shutting down"
+    thread.join(30)
+    assert not thread.is_alive()
+    assert engine.scheduler.pool.free_blocks == CONFIG["num_blocks"] - 1
+
+
 def test_metrics_count(served):
     client, _ = served
     names = ("prompt_tokens_total", "generation_tokens_total", "prefix_cache_queries_total")
@@ -213,6 +260,9 @@ def test_metrics_count(served):
         ({"model": "gpt-9"}, 404, "`gpt-9` does not exist"),
         ({"prompt": None}, 400, "prompt: expected a string"),
         ({"prompt": ""}, 400, "at least one token"),
+        ({"prompt": "\ud800"}, 400, "expected JSON"),
+        ({"model": "\ud800"}, 400, "expected JSON"),
+        ({"temperature": 10**400}, 400, "temperature: expected"),
         ({"prompt": [1, "a"]}, 400, "strings only, or token ids only"),
         ({"prompt": [300]}, 400, "token ids in [0, 300)"),
         ({"max_tokens": 0}, 400, "max_tokens: expected an integer >= 1"),
@@ -231,7 +281,8 @@ def test_metrics_count(served):
 )
 def test_errors_are_openai_errors(served, change, status, words):
     client, _ = served
-    answer = client.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3} | change)
+    body = json.dumps({"prompt": "Hi", "max_tokens": 3} | change)  # in ASCII: half a pair travels
+    answer = client.post("/v1/completions", content=body)
     assert answer.status_code == status
     error = answer.json()["error"]
     assert words in error["message"]

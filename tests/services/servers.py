@@ -150,7 +150,7 @@ def _endpoint(stack: ExitStack, folder: Path) -> Served:
     return Served(server, "/health", "/v1/completions", body, b'{"prompt": {}}', idle)
 
 
-def _plan(folder: Path) -> Any:
+def plan_of_one() -> Any:
     from meshwright.profiles import ModelProfile
     from meshwright.simulator import Cluster, Group, ParallelConfig, Placement, Plan
     from meshwright.simulator.plan import ModelEntry, PlannerEntry, Serving
@@ -176,7 +176,7 @@ def _group(stack: ExitStack, folder: Path) -> Served:
     from meshwright.runtime.service.layout import held_models
     from meshwright.runtime.service.member import Member
 
-    held = held_models(_plan(folder), 0)
+    held = held_models(plan_of_one(), 0)
     member = Member(held, 1, 1, [0], 0, "cpu")
     member.start()
     stack.callback(member.stop)
@@ -191,7 +191,7 @@ def _router(stack: ExitStack, folder: Path) -> Served:
     from meshwright.runtime.service.router import Router
 
     group = _group(stack, folder)
-    router = Router(_plan(folder), [group.server.url], token=TOKEN)
+    router = Router(plan_of_one(), [group.server.url], token=TOKEN)
     limits = Limits(**{**_fields(LIMITS), "body_bytes": 2**20})
     app = application(router.models, router.infer)
     server = stack.enter_context(running(WebServer(app, _where(), limits, open_paths=OPEN_PATHS)))

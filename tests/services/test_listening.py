@@ -264,17 +264,21 @@ def test_the_end_waits_for_what_is_under_way_and_takes_nothing_more() -> None:
     assert b"end" in answers[0]
 
 
-def test_after_the_grace_it_ends_all_the_same() -> None:
+@pytest.mark.parametrize("asked_again", [False, True])
+def test_after_the_grace_or_when_asked_again_it_ends_all_the_same(asked_again: bool) -> None:
     app = Streaming(10**6, b"x", 0.05)
     told: list[str] = []
-    server = WebServer(app, Listening(), Limits(grace_s=0.2), on_end=lambda: told.append("end"))
+    grace_s = 1000.0 if asked_again else 0.2
+    server = WebServer(app, Listening(), Limits(grace_s=grace_s), on_end=lambda: told.append("end"))
     serving = threading.Thread(target=server.run)
     serving.start()
     line = socket.create_connection(("127.0.0.1", server.port), PATIENCE_S)
     line.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
     assert until(lambda: app.under_way == 1)
     server.drain()
+    if asked_again:
+        server.drain()
     serving.join(PATIENCE_S)
     line.close()
     assert not serving.is_alive()
-    assert (told, app.under_way) == (["end"], 0)
+    assert (told, app.under_way) == ([] if asked_again else ["end"], 0)
