@@ -57,6 +57,13 @@ def compare(
             help="Kernel tables: a folder per system for --silicon; a folder for --vllm-run.",
         ),
     ] = None,
+    link: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=LLM_RECORDED,
+            help="Of --vllm-run: link between its devices, GB/s and microseconds (36.5,14), or a device's.",
+        ),
+    ] = None,
     llm: Annotated[
         str | None,
         typer.Option(
@@ -101,8 +108,8 @@ def compare(
 
         for name, value in {
             "trace": trace, "rate": rate, "cv": cv, "split": split, "profile": profile, "png": png,
-            "silicon": silicon, "vllm-run": vllm_run, "kernels": kernels, "llm": llm, "settings": settings,
-            "dtype": dtype, "fast": fast or None,
+            "silicon": silicon, "vllm-run": vllm_run, "kernels": kernels, "link": link, "llm": llm,
+            "settings": settings, "dtype": dtype, "fast": fast or None,
         }.items():  # fmt: skip
             if value is not None:
                 raise InputError(f"--{name}: does not go with training plans; see --rounds, --csv")
@@ -113,8 +120,8 @@ def compare(
     if llm is not None:
         from .compare_llm_engine import compare_llm_engine
 
-        if plans or silicon or vllm_run or kernels or cv is not None or split is not None:
-            raise InputError("compare: --llm takes no plan, --silicon, --vllm-run, --kernels, --cv or --split")
+        if plans or silicon or vllm_run or kernels or link or cv is not None or split is not None:
+            raise InputError("compare: --llm takes no plan, --silicon, --vllm-run, --kernels, --link, --cv or --split")
         compare_llm_engine(
             llm, settings=settings, loads=loads, rate=rate, trace=trace, duration=duration, device=device,
             dtype=dtype, profile=profile, clock=clock, fast=fast, calibrate=calibrate, retries=retries, seed=seed,
@@ -123,10 +130,10 @@ def compare(
         return
     if settings is not None or dtype is not None or clock != "wall" or fast:
         raise InputError("compare: --settings, --dtype, --clock and --fast go with --llm MODEL")
-    if silicon is not None or vllm_run is not None or kernels is not None:
+    if silicon is not None or vllm_run is not None or kernels is not None or link is not None:
         from .compare_llm import compare_llm
 
-        compare_llm(plans, silicon, vllm_run, kernels, as_json=as_json)
+        compare_llm(plans, silicon, vllm_run, kernels, link, as_json=as_json)
         return
     if not plans:
         raise InputError("compare: expected plan files, --silicon FILE or --vllm-run DIR (got none of them)")

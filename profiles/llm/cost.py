@@ -29,8 +29,9 @@ PRECISIONS = {"bf16": "bfloat16", "fp16": "bfloat16", "bfloat16": "bfloat16", "f
 }
 """What a precision is called here -> in the tables."""
 PCIE = LinkSpec(36.5e9, 14e-6)
-"""Taken where tables of layers say nothing of links: NCCL's all-reduce between two GPUs on PCIe 5.0 x16. The line
-through LLMServingSim's published measurements of one such machine (13 us at 4 KB, 30 at 512 KB, 587 at 21 MB)."""
+"""Assumed where devices send each other something and neither the caller nor the tables say over what; whatever rests
+on it says so first. NCCL's all-reduce between two GPUs on PCIe 5.0 x16: the line through LLMServingSim's published
+measurements of one such machine (13 us at 4 KB, 30 at 512 KB, 587 at 21 MB)."""
 
 
 def iteration_cost(
@@ -81,7 +82,8 @@ def iteration_cost(
         Host times of a step.
     link : LinkSpec, optional
         Link between the devices of a node, in place of the device's or of what the tables say. Tables by layer that say
-        none need it wherever devices send each other anything.
+        none need it wherever devices send each other anything: without it `PCIE` is assumed, which `TableCost.report`
+        and `kernels.fallbacks` say first.
     max_tokens, max_outputs : int
         Sizes up to which tables by tokens and outputs are laid out; beyond, they go on along their slope.
 
@@ -131,8 +133,9 @@ def iteration_cost(
         peaks = check_layers(system, model, tp)
         where = link or system.layers.link or PCIE
         kernels: Kernels = LayerKernels(
-            model, peaks, system.layers, pp, overheads, where.bandwidth_bytes_per_s, where.latency_s, spread
-        )
+            model, peaks, system.layers, pp, overheads, where.bandwidth_bytes_per_s, where.latency_s, spread,
+            link is None and system.layers.link is None,
+        )  # fmt: skip
         source = system.source
     else:
         tables = isinstance(system, KernelTables)

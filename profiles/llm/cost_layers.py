@@ -37,6 +37,8 @@ class LayerKernels:
         Link between the devices: communication is not in these tables.
     spread : Spread
         How experts and requests are spread over ranks.
+    assumed : bool
+        Whether nobody said what the link is.
     """
 
     model: DecoderSpec
@@ -47,6 +49,13 @@ class LayerKernels:
     link_bytes_per_s: float
     link_latency_s: float
     spread: Spread = ALONE
+    assumed: bool = False
+
+    @property
+    def sends(self) -> bool:
+        """Whether devices send each other what these tables do not hold."""
+        reduced = self.layers.tp > 1 and not any("all_reduce" in name for name in self.layers.dense)
+        return reduced or self.pp > 1 or (self.spread.dp > 1 and self.model.moe_layers > 0)
 
     @property
     def launches(self) -> int:
@@ -91,11 +100,19 @@ class LayerKernels:
         return parts + spread.exchanges(model, tokens, self.link_latency_s, self.link_bytes_per_s)
 
     def fallbacks(self) -> list[str]:
-        """Points that were set aside; experts whose degree was not measured."""
+        """A link that was assumed; points that were set aside; experts whose degree was not measured."""
         tables = {**self.layers.dense, **self.layers.per_sequence, "attention of decodes": self.layers.decode}
         tables |= {"attention with prefill": self.layers.mixed}
         tables |= {f"experts of ep {degree}": grid for degree, grid in self.layers.moe.items()}
-        return [f"note: {line}" for line in outlier_lines(set_aside(tables))] + self._degrees()
+        said = [f"note: {line}" for line in outlier_lines(set_aside(tables))] + self._degrees()
+        if not (self.assumed and self.sends):
+            return said
+        return [
+            "ASSUMED: the link between devices is that of NCCL between two GPUs on PCIe 5.0 x16, "
+            f"{self.link_bytes_per_s / 1e9:.1f} GB/s and {1e6 * self.link_latency_s:.0f} us; neither the caller (link) "
+            "nor hardware.yaml beside the tables says one",
+            *said,
+        ]
 
     def _degrees(self) -> list[str]:
         ep, there = self.spread.ep, self.layers.moe

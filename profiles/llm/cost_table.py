@@ -101,10 +101,10 @@ class TableCost:
         """`explain` as lines that a person reads, with what was not measured, the overheads and their source."""
         parts = self.explain(iteration)
         lines = [f"{1e3 * part.seconds:10.3f} ms  {part.name}  ({part.basis})" for part in parts]
+        said = self.kernels.fallbacks()
+        first, further = ([s for s in said if s.startswith("ASSUMED") == yes] for yes in (True, False))
         total = f"{1e3 * sum(part.seconds for part in parts):10.3f} ms  together"
-        return "\n".join(
-            (*lines, total, *self.kernels.fallbacks(), self.overheads.explain(), f"kernels: {self.source}")
-        )
+        return "\n".join((*first, *lines, total, *further, self.overheads.explain(), f"kernels: {self.source}"))
 
     def grid(self) -> CostGrid:
         """The same cost as arrays: `iteration_seconds(grid, …)` and its numba twin `compiled()` give `seconds`."""

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from ...profiles.llm import KernelTables, Overheads, decoder, iteration_cost
-from ...profiles.llm.cost import PCIE
+from ...profiles.hardware import LinkSpec
+from ...profiles.llm import Iteration, KernelTables, Overheads, TableCost, decoder, iteration_cost
 from .vllm_engine import RunEngine, degrees, engine_of
 from .vllm_files import VLLMRun, read_vllm_run
 
@@ -94,7 +94,8 @@ class RunComparison:
 
     def __str__(self) -> str:
         said = self.to_dict()
-        lines = [f"{'':<16}      real  simulated   error"]
+        assumed = [note for note in self.notes if note.startswith("ASSUMED")]
+        lines = [*assumed, f"{'':<16}      real  simulated   error"]
         for metric in METRICS:
             for of in ("mean", "median"):
                 real, simulated = said[f"{metric}_{of}_real_s"], said[f"{metric}_{of}_simulated_s"]
@@ -117,11 +118,15 @@ class RunComparison:
             )
         config = ", ".join(f"{name} {value}" for name, value in self.config.items())
         lines += ["", f"{said['requests']} requests, simulated in {self.seconds:.1f} s", f"engine: {config}"]
-        return "\n".join([*lines, self.overheads.explain(), *self.notes])
+        return "\n".join([*lines, self.overheads.explain(), *(note for note in self.notes if note not in assumed)])
 
 
 def compare_vllm_run(
-    run: str | Path | VLLMRun, kernels: str | Path | None = None, *, overheads: Overheads | None = None
+    run: str | Path | VLLMRun,
+    kernels: str | Path | None = None,
+    *,
+    overheads: Overheads | None = None,
+    link: LinkSpec | None = None,
 ) -> RunComparison:
     """Replay a recorded run.
 
@@ -134,6 +139,9 @@ def compare_vllm_run(
     overheads : Overheads, optional
         Host times of a step. Under asynchronous scheduling the default's are what remains between steps all the same:
         copies of inputs, attention metadata and the bookkeeping of sampled tokens, which no table of layers lists.
+    link : LinkSpec, optional
+        Link between the run's devices; that of ``hardware.yaml`` beside the tables without it. Where there is neither
+        and devices send each other something, one is assumed, and the report begins with it.
 
     Raises
     ------
@@ -154,7 +162,7 @@ def compare_vllm_run(
     engine = engine_of(run, model, tables)
     cost = iteration_cost(
         model, tables, tp=where.tp, pp=where.pp, dp=where.dp if where.together else 1, ep=where.ep,
-        precision=engine.precision, kv=engine.kv, overheads=_overheads(run, overheads),
+        precision=engine.precision, kv=engine.kv, overheads=_overheads(run, overheads), link=link,
     )  # fmt: skip
     result = simulate_llm(
         LLMTrace(run.arrival, run.prompt_tokens, run.output_tokens, prefix_ids=run.prompts, prefix_block=1),
@@ -177,7 +185,10 @@ def compare_vllm_run(
         "e2e": result.finish - taken,
     }
     makespan = float(run.last_token.max() - run.queued.min()), float(result.finish.max() - taken.min())
-    over_time, notes = _over_time(run, result), _notes(run, tables, engine)
+    over_time, notes = _over_time(run, result), _notes(run, tables, engine, link)
+    further_notes = cost.kernels.fallbacks()
+    if further_notes and further_notes[0].startswith("ASSUMED"):
+        notes.insert(0, _with_share(further_notes.pop(0), cost, result))
     if over_time and not any(row["kv_real_pct"] for row in over_time):
         notes.append("KV use: the run's own column is 0 throughout and cannot check the number of blocks")
     return RunComparison(
@@ -187,7 +198,7 @@ def compare_vllm_run(
         over_time,
         {**engine.config, "tp": where.tp, "pp": where.pp, "dp": where.dp, "ep": where.ep, "engines": engine.engines},
         cost.overheads,
-        (*notes, *cost.kernels.fallbacks(), f"kernels: {tables.source}"),
+        (*notes, *further_notes, f"kernels: {tables.source}"),
         time.perf_counter() - begun,
     )
 
@@ -199,7 +210,20 @@ def _overheads(run: VLLMRun, given: Overheads | None) -> Overheads:
     return Overheads(cuda_graphs=False) if run.arguments.get("enforce_eager") is True else Overheads()
 
 
-def _notes(run: VLLMRun, tables: KernelTables, engine: RunEngine) -> list[str]:
+SENT = ("all-reduces", "sends between stages", "dispatch to experts", "combine experts")
+"""Parts of an iteration that rest on the link."""
+
+
+def _with_share(note: str, cost: TableCost, result: LLMResult) -> str:
+    """How much of a step of the run's mean batch rests on an assumption about the link."""
+    decodes = max(1, round(float(result.mean_batch)))
+    length = float((result.trace.prompt_tokens + result.trace.output_tokens / 2).mean())
+    parts = cost.explain(Iteration((), decodes, round(decodes * length), decodes))
+    sent, whole = sum(p.seconds for p in parts if p.name in SENT), sum(p.seconds for p in parts)
+    return f"{note}: {sent / whole:.0%} of a step of {decodes} decodes, and of TPOT, rest on it; give --link"
+
+
+def _notes(run: VLLMRun, tables: KernelTables, engine: RunEngine, given: LinkSpec | None) -> list[str]:
     notes = [
         f"clocks: arrival_time + {run.offset_s:.6f} s = the engine's clock (smallest queued_ts - arrival_time)",
         "TTFT = first_token_ts - queued_ts; the engine takes what has arrived when it begins a step",
@@ -209,12 +233,10 @@ def _notes(run: VLLMRun, tables: KernelTables, engine: RunEngine) -> list[str]:
         notes.append(f"{run.left_out} requests without all of their times are left out on both sides")
     many = engine.degrees.tp > 1 or engine.degrees.together
     if many and tables.layers is not None and not any("all_reduce" in name for name in tables.layers.dense):
-        link = tables.layers.link
-        what = "hardware.yaml beside the tables" if link is not None else "NCCL between two GPUs on PCIe 5.0 x16"
-        link = link or PCIE
-        notes.append(
-            f"collectives: {1e6 * link.latency_s:.0f} us + bytes / {link.bandwidth_bytes_per_s / 1e9:.1f} GB/s ({what})"
-        )
+        link, what = given or tables.layers.link, "as given" if given else "hardware.yaml beside the tables"
+        if link is not None:
+            rate = f"bytes / {link.bandwidth_bytes_per_s / 1e9:.1f} GB/s"
+            notes.append(f"collectives: {1e6 * link.latency_s:.0f} us + {rate} ({what})")
     return notes
 
 
