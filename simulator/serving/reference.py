@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import simpy
 
+from ..clock import Clock
 from .batching import Batch, BatchingController
 from .policy import Controller
 from .tables import ServingTables
@@ -21,13 +22,6 @@ from .tables import ServingTables
 __all__ = ["run_reference"]
 
 _ARRIVALS_LAST = 3.0  # SimPy priority: at one instant, completions come before arrivals
-
-
-def _at(env: simpy.Environment, event: simpy.Event, time: float, priority: float, value: object = None) -> simpy.Event:
-    """Let `event` happen at `time`; what happens at one instant happens in order of priority."""
-    event._ok, event._value = True, value
-    env.schedule(event, priority=priority, delay=time - env.now)  # pyright: ignore[reportArgumentType]
-    return event
 
 
 class _Job:
@@ -72,7 +66,7 @@ class _Stage:
         if self.index == 0:
             for r in job.requests:
                 self.world.start[r] = start
-        _at(self.world.env, self.ended, self.free, self.priority, job)
+        self.world.env.at(self.ended, self.free, self.priority, job)
 
     def run(self) -> Generator[simpy.Event, Any, None]:
         """Life of the stage: a job ends, is passed on, and the next one begins."""
@@ -99,7 +93,7 @@ class _World:
     """The simulated cluster and what it has recorded so far."""
 
     def __init__(self, n: int, tables: ServingTables, controller: Controller, clock: npt.NDArray[np.float64]) -> None:
-        self.env = simpy.Environment()
+        self.env = Clock()
         self.controller = controller
         self.finish = np.full(n, np.nan)
         self.group = np.full(n, -1, dtype=np.int32)
@@ -128,9 +122,7 @@ class _World:
         for r in job.requests:
             self.finish[r] = finish
         if overhead > 0:
-            timer = _at(self.env, self.env.event(), finish, 1.0)
-            assert timer.callbacks is not None
-            timer.callbacks.append(lambda _: self.count(group, len(job.requests)))
+            self.env.call(lambda: self.count(group, len(job.requests)), finish)
         else:
             self.count(group, len(job.requests))
 
@@ -161,7 +153,7 @@ def _arrivals(
         for p in tables.pairs_of(m)
     }
     for i, (at, m, limit) in enumerate(zip(arrival.tolist(), model.tolist(), slo.tolist(), strict=True)):
-        yield _at(env, env.event(), at, _ARRIVALS_LAST)
+        yield env.until(at, _ARRIVALS_LAST)
         if isinstance(controller, BatchingController):
             batch, _ = controller.offer(at, i, m, at + limit)
             if batch is not None:

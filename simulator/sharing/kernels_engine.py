@@ -122,7 +122,7 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
             present[count] = arriving
             count += 1
             arriving += 1
-            next_arrival = now + (w.arrival[arriving] - now) if arriving < n_apps else np.inf
+            next_arrival = w.arrival[arriving] if arriving < n_apps else np.inf
         g = next_expiry(s.after)
         while g >= 0 and s.expiry[g] == now:
             unlease(s.expiry, s.after, s.before, g)

@@ -114,7 +114,7 @@ def _apply(c, w, s, a, e, left, gpus, now):  # type: ignore[no-untyped-def]
     s.rate[e] = min(gpus.shape[0], w.cap[e]) / w.slowdown[a, level]
     s.begun[e], s.near[e] = min(s.begun[e], now), level
     s.placed[a, level] += 1
-    schedule(s.finish, s.queue, s.queued, s.number, e, now + (s.resumes[e] + s.left[e] / s.rate[e] - now))
+    schedule(s.finish, s.queue, s.queued, s.number, e, s.resumes[e] + s.left[e] / s.rate[e])
 
 
 @njit(cache=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import simpy
 
+from ..clock import Clock
 from .agent import AppView
 from .policy import Policy, check_answer
 from .reference_state import RunApp, RunJob
@@ -29,7 +30,7 @@ LAST = 2
 class _Simulation:
     def __init__(self, world: SharingWorld, policy: Policy) -> None:
         self.world, self.policy, self.cluster = world, policy, world.cluster
-        self.env = simpy.Environment()
+        self.env = Clock()
         self.active: dict[int, RunApp] = {}
         self.owner = [-1] * self.cluster.n_gpus
         self.lapsed: set[int] = set()
@@ -50,33 +51,33 @@ class _Simulation:
 
     def arrivals(self) -> Generator[Any, Any, None]:
         for index, app in enumerate(self.world.apps):
-            yield self.env.timeout(app.arrival_s - self.env.now)
+            yield self.env.until(app.arrival_s)
             self.arrived.append(index)
             self.wake()
 
     def outage(self, machine: int, start_s: float, end_s: float) -> Generator[Any, Any, None]:
-        yield self.env.timeout(start_s)
+        yield self.env.until(start_s)
         self.machines.append((machine, False))
         self.wake()
-        yield self.env.timeout(end_s - start_s)
+        yield self.env.until(end_s)
         self.machines.append((machine, True))
         self.wake()
 
     def app_failure(self, app: int, at_s: float) -> Generator[Any, Any, None]:
-        yield self.env.timeout(at_s)
+        yield self.env.until(at_s)
         self.failed.append(app)
         self.wake()
 
     def job(self, app: RunApp, job: RunJob) -> Generator[Any, Any, None]:
         try:
-            yield self.env.timeout(job.resumes + job.left_s / job.rate - self.env.now)
+            yield self.env.until(job.resumes + job.left_s / job.rate)
             self.done.append((app.index, job.number))
             self.wake()
         except simpy.Interrupt:
             pass  # its GPUs changed
 
     def lease(self, gpus: tuple[int, ...], number: int) -> Generator[Any, Any, None]:
-        yield self.env.timeout(self.world.lease_s)
+        yield self.env.until(self.env.now + self.world.lease_s)
         over = {g for g in gpus if self.grant_number[g] == number and self.owner[g] >= 0}
         if over:
             self.lapsed |= over
@@ -86,10 +87,7 @@ class _Simulation:
         """Settle this instant once everything in it has happened."""
         if not self.waking:
             self.waking = True
-            event = self.env.event()
-            event._ok, event._value = True, None  # as simpy.Timeout does; `succeed` would take no priority
-            event.callbacks.append(lambda _: self.settle())  # type: ignore[union-attr]
-            self.env.schedule(event, priority=LAST)  # type: ignore[arg-type]
+            self.env.call(self.settle, self.env.now, LAST)
 
     # ---- an instant
 

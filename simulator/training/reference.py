@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import simpy
 
+from ..clock import Clock
 from .program import Program
 from .program_checks import deadlock
 from .program_kernels import RECEIVE, SEND
@@ -22,27 +23,13 @@ from .timing import ActionTimes, Prepared
 
 __all__ = ["run_reference"]
 
-_HAPPENS, _GRANTS = 1, 2  # SimPy priorities: links are given out when all else of an instant has happened
-
-
-class _Clock(simpy.Environment):
-    """Simulated seconds, with events at exact times."""
-
-    def at(self, event: simpy.Event, time: float, priority: int = _HAPPENS) -> simpy.Event:
-        """Let `event` happen at exactly `time`."""
-        event._ok, event._value = True, None
-        heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[misc]
-        return event
-
-    def until(self, time: float) -> simpy.Event:
-        """An event at `time`."""
-        return self.at(self.event(), time)
+_GRANTS = 2  # SimPy priority: links are given out when all else of an instant has happened
 
 
 class _Network:
     """The links: who may send when."""
 
-    def __init__(self, clock: _Clock, costs: Prepared, times: ActionTimes) -> None:
+    def __init__(self, clock: Clock, costs: Prepared, times: ActionTimes) -> None:
         self.clock, self.costs, self.times = clock, costs, times
         self.free = [0.0] * costs.n_resources
         self.asking: list[tuple[int, int, simpy.Event]] = []
@@ -106,7 +93,7 @@ def run_reference(program: Program, costs: Prepared) -> ActionTimes:
     times = ActionTimes(
         np.full(n, np.nan), np.full(n, np.nan), np.full(n_messages, np.nan), np.full(n_messages, np.nan)
     )
-    clock = _Clock()
+    clock = Clock()
     network = _Network(clock, costs, times)
     at = program.columns.offsets[:-1].tolist()
     for mesh in range(program.n_meshes):
