@@ -68,7 +68,7 @@ MUTANTS = (
                 "beaten &= (needs[:, :, None] >= needs[:, None, :]).any(axis=0)",
             ),
         ),
-        ("tests/alpa/test_sharding.py",),
+        ("tests/alpa/test_sharding_followers.py",),
         "Under memory limits a strategy would go that is the only one to fit.",
     ),
     Mutant(
@@ -100,18 +100,23 @@ MUTANTS = (
         "The stage programme would forget the time in which an interleaved pipeline fills.",
     ),
     Mutant(
-        "slices-without-their-context",
+        "longest-slice-below-its-threshold",
         "planners",
-        "missing term",
+        "wrong bound",
         (
             (
                 "planners/terapipe/slice_kernel.py",
-                "            row = times[b, context]",
-                "            row = times[b, 0]",
+                "value = base + t if t <= threshold else np.inf",
+                "value = base + t if t < threshold else np.inf",
+            ),
+            (
+                "planners/terapipe/slice_kernel.py",
+                "if t <= threshold and totals[context] + t == totals[end]:",
+                "if t < threshold and totals[context] + t == totals[end]:",
             ),
         ),
         ("tests/terapipe/test_slicing.py",),
-        "Attention to what came before a slice would be free.",
+        "The slicing whose longest slice is the threshold would be left out: no optimum.",
     ),
     Mutant(
         "replicas-sync-half",

@@ -100,8 +100,8 @@ MUTANTS = (
             ),
             (
                 "simulator/sharing/reference.py",
-                "yield self.env.timeout(self.world.lease_s)",
-                "yield self.env.timeout(self.world.lease_s + self.world.container_s)",
+                "self.world.lease_s)\n        over = ",
+                "self.world.lease_s + self.world.container_s)\n        over = ",
             ),
         ),
         ("tests/sharing/test_sharing_closed_forms.py",),
