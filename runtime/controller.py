@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import selectors
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -135,9 +133,9 @@ class Controller:
         Raises
         ------
         RunError
-            If a group hangs, or the process is told to terminate.
-        KeyboardInterrupt
-            On Ctrl-C.
+            If a group hangs.
+        KeyboardInterrupt, SystemExit
+            On Ctrl-C; on SIGTERM (see `termination.Termination`).
         """
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
             runner.run(self._main())
@@ -146,7 +144,6 @@ class Controller:
         self._loop = asyncio.get_running_loop()
         self._all_done: asyncio.Future[None] = self._loop.create_future()
         self._loop.set_exception_handler(self._abort)
-        terminated = self._handle_termination()
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -163,10 +160,6 @@ class Controller:
                 await asyncio.wait([self._all_done], timeout=1.0)
                 self._check_progress()
             self._all_done.result()
-        except asyncio.CancelledError:
-            if terminated:
-                raise RunError("run: terminated (SIGTERM); every worker was stopped") from None
-            raise
         finally:
             gc.enable()
             gc.unfreeze()
@@ -181,19 +174,6 @@ class Controller:
         error = context.get("exception") or RunError(f"run: {context.get('message')}")
         if not self._all_done.done():
             self._all_done.set_exception(error)
-
-    def _handle_termination(self) -> list[int]:
-        """Have SIGTERM cancel the run; the list that it leaves a mark in."""
-        marks: list[int] = []
-        task = asyncio.current_task()
-        if threading.current_thread() is threading.main_thread() and task is not None:
-
-            def stop() -> None:
-                marks.append(signal.SIGTERM)
-                task.cancel()
-
-            self._loop.add_signal_handler(signal.SIGTERM, stop)
-        return marks
 
     def _now(self) -> float:
         return time.monotonic() - self.t0
@@ -314,5 +294,8 @@ class Controller:
         if self._progress is not None:
             self._progress(now, n - self.decisions.undecided, n)
         for group, heard in enumerate(self._heard):
-            if self._under_way[group] and now - heard > self.fleet.timeout_s:
-                raise RunError(f"run: group {group} hangs: it has work, but said nothing for {now - heard:.0f} s")
+            if self._under_way[group] and now - heard > self.fleet.answer_s:
+                raise RunError(
+                    f"run: group {group} hangs: it has work, but said nothing for {now - heard:.0f} s; give more "
+                    "(answer_s) if its stages take so long"
+                )

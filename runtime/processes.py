@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import time
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import RunError
-from .children import ONE_THREAD, Child, Children, loopback
+from .children import ONE_THREAD, SILENCE_S, Child, Children, loopback
 from .protocol import FLUSH, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, Assignment, receive_exactly, send_json
 
 __all__ = ["Fleet", "Process"]
@@ -25,7 +26,7 @@ class Process(Child):
 
     Parameters
     ----------
-    popen, pipe, log
+    popen, pipe, log, life, verdict
         As of a `Child`.
     task : Assignment
         What it is.
@@ -44,8 +45,8 @@ class Process(Child):
 class Fleet:
     """All worker processes of a run; a context manager that leaves none behind.
 
-    A worker also ends by itself when this process is gone: it holds the reading end of a lifeline pipe that nobody
-    writes to, and on Linux asks the kernel for a SIGKILL at its parent's death.
+    A worker also ends by itself when this process is gone: it holds the end of a lifeline that breaks then, and on
+    Linux asks the kernel for a SIGKILL at its parent's death.
 
     Parameters
     ----------
@@ -53,12 +54,19 @@ class Fleet:
         One worker each. A group's tasks name the same store file, relative to the fleet's folder.
     timeout_s : float
         Longest start-up, seconds.
+    silence_s : float
+        A worker that gives no sign of life for so long (it is stopped, or hangs) is ended, seconds.
+    answer_s : float, optional
+        A group that has work, and says nothing of it for so long, hangs; `timeout_s` if left out.
     """
 
-    def __init__(self, tasks: list[Assignment], timeout_s: float) -> None:
+    def __init__(
+        self, tasks: list[Assignment], timeout_s: float, silence_s: float = SILENCE_S, answer_s: float | None = None
+    ) -> None:
         self.tasks, self.timeout_s = tasks, timeout_s
+        self.answer_s = timeout_s if answer_s is None else answer_s
         self.processes: list[Process] = []
-        self._children = Children("run")
+        self._children = Children("run", silence_s)
 
     def __enter__(self) -> Fleet:
         try:
@@ -77,8 +85,9 @@ class Fleet:
 
     def _start(self, number: int, task: Assignment) -> Process:
         child = self._children.start(f"{__package__}.worker", f"worker-{number}", ONE_THREAD | loopback())
-        send_json(child.pipe, task.to_json() | {"store": str(self._children.folder / task.store)})
-        return Process(child.popen, child.pipe, child.log, task)
+        with contextlib.suppress(OSError):  # its end is noticed when it is awaited, with its last words
+            send_json(child.pipe, task.to_json() | {"store": str(self._children.folder / task.store)})
+        return Process(**vars(child), task=task)
 
     def _await_ready(self) -> None:
         """Wait until every worker has built its models."""
@@ -100,6 +109,7 @@ class Fleet:
                     raise RunError(f"run: {process.name} died at start-up: {process.obituary()}") from None
                 if kind != READY:
                     raise RunError(f"run: {process.name} sent {kind} before it was ready")
+        self._children.ready()
 
     def of_group(self, group: int) -> list[Process]:
         """The workers of a group, in order of rank."""

@@ -12,6 +12,7 @@ from ..simulator.placement import Placement
 from ..simulator.plan import Plan
 from ..simulator.serving.batching import Batching
 from ..traces.trace import Trace
+from .children import SILENCE_S
 from .controller import Progress
 from .result import RunResult
 from .session import Session
@@ -31,6 +32,8 @@ def run(
     overhead: float | None = None,
     correct_clocks: bool = True,
     startup_timeout_s: float = 180.0,
+    silence_s: float = SILENCE_S,
+    answer_s: float | None = None,
     progress: Progress | None = None,
 ) -> RunResult:
     """Serve a trace with a placement, for real: a process per device, requests at their arrival times.
@@ -52,8 +55,8 @@ def run(
         out. What really comes on top, comes.
     correct_clocks : bool
         Whether predictions follow real finishes (see `dispatcher.Dispatcher`).
-    startup_timeout_s : float
-        Longest time for the workers to build their models, and longest silence of one that has work, seconds.
+    startup_timeout_s, silence_s, answer_s : float
+        How long workers may take to start, to give a sign of life, and to answer; see `Session`.
     progress : callable, optional
         Called about once a second with: seconds into the run, requests decided, requests in all.
 
@@ -70,13 +73,16 @@ def run(
     OutOfProfileError
         If a configuration or batch size was not profiled.
     RunError
-        If the workers do not start, a group hangs, or the process is told to terminate.
+        If the workers do not start, or a group hangs.
+    SystemExit
+        With code 143, if the process is told to terminate (SIGTERM); every worker was stopped.
     """
     if not isinstance(trace, Trace):
         raise InputError(f"run: trace: expected a Trace (got {type(trace).__name__})")
     session = Session(
-        plan, trace.models, profiles, device=device, batching=batching, startup_timeout_s=startup_timeout_s
-    )
+        plan, trace.models, profiles, device=device, batching=batching, startup_timeout_s=startup_timeout_s,
+        silence_s=silence_s, answer_s=answer_s,
+    )  # fmt: skip
     dispatcher = session.prepare(
         trace, dispatch=dispatch, admission=admission, overhead=overhead, correct_clocks=correct_clocks
     )

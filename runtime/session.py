@@ -23,6 +23,7 @@ from ..simulator.serving.policy import check_dispatch
 from ..simulator.serving.tables import build_tables
 from ..traces.trace import Trace
 from .assignment import assign, device_kind
+from .children import SILENCE_S
 from .controller import Controller, Decisions, Progress
 from .dispatcher import Dispatcher
 from .probe import Probe, ProbeJob
@@ -30,6 +31,8 @@ from .processes import Fleet
 from .result import RunResult, collect
 
 __all__ = ["Served", "Session", "Spans"]
+
+ANSWER_S, SLOWER = 30.0, 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,13 @@ class Session:
     batching : Batching or int, optional
         Largest batch that will be asked for; the plan's if left out.
     startup_timeout_s : float
-        Longest time for the workers to build their models, and longest silence of one that has work, seconds.
+        Longest time for the workers to build their models, and for each one's first jobs, seconds.
+    silence_s : float
+        A worker that gives no sign of life for so long (it is stopped, or hangs) is ended, and its group is lost,
+        seconds.
+    answer_s : float, optional
+        A group that has work, and says nothing of it for so long, hangs; by default half a minute, or `SLOWER` times
+        as long as its slowest job took when the workers were warmed up, seconds.
 
     Raises
     ------
@@ -97,6 +106,8 @@ class Session:
         device: str = "auto",
         batching: Batching | int | None = None,
         startup_timeout_s: float = 180.0,
+        silence_s: float = SILENCE_S,
+        answer_s: float | None = None,
     ) -> None:
         if importlib.util.find_spec("torch") is None:
             raise InputError(f"run: torch is not installed; running needs it: {install_hint('torch')}")
@@ -106,6 +117,8 @@ class Session:
             raise InputError(f"run: plan: expected a Plan or a Placement (got {type(plan).__name__})")
         if not startup_timeout_s > 0:
             raise InputError(f"run: startup_timeout_s: expected > 0 seconds (got {startup_timeout_s})")
+        if answer_s is not None and not answer_s > 0:
+            raise InputError(f"run: answer_s: expected > 0 seconds (got {answer_s})")
         self.placement, self.models = placement, tuple(models)
         self.profiles = _profiles(self.plan, profiles)
         self.batching = self._batching(batching)
@@ -117,7 +130,8 @@ class Session:
             placement, self.models, self.profiles, self.plan, kind=device_kind(self.plan, device),
             batches=self.batches, report_free=self.batching is not None, timeout_s=startup_timeout_s,
         )  # fmt: skip
-        self.fleet = Fleet(self.tasks, startup_timeout_s)
+        self._answer_s = answer_s
+        self.fleet = Fleet(self.tasks, startup_timeout_s, silence_s)
 
     def _batching(self, given: Batching | int | None) -> Batching | None:
         if given is None and self.plan and self.plan.serving.max_batch > 1:
@@ -152,6 +166,8 @@ class Session:
             if served.controller.failures:
                 self.fleet.close()
                 raise RunError(f"run: warm-up: {served.controller.failures[0]}")
+            longest_s = max((float(s.seconds.max(initial=0.0)) for s in served.spans), default=0.0) * max(self._pp)
+            self.fleet.answer_s = self._answer_s or max(ANSWER_S, SLOWER * longest_s)
 
     def serve(self, arrival: list[float], decisions: Decisions, progress: Progress | None = None) -> Served:
         """Send requests at their arrival times (seconds, ascending) and wait for all of them."""

@@ -7,13 +7,10 @@ what crosses torch.distributed is tensors alone.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
-import signal
 import socket
 import sys
-import threading
 import time
 from array import array
 from collections import deque
@@ -22,6 +19,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from .lifeline import die_with_parent
 from .protocol import DONE, FLUSH, FREE, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, Assignment, receive_json
 
 if TYPE_CHECKING:
@@ -31,20 +29,6 @@ __all__ = ["Worker", "main"]
 
 AHEAD = 16
 """Transfers that may be under way at once between two stages; each holds one activation in memory."""
-
-
-def die_with_parent(lifeline: int, parent: int) -> None:
-    """End this process when its parent is gone, however it went: the kernel tells, or the lifeline pipe breaks."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(1)
-
-    def watch() -> None:
-        os.read(lifeline, 1)  # the parent holds the other end and never writes
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True, name="lifeline").start()
 
 
 class Worker:

@@ -23,7 +23,10 @@ PROGRAM = "meshwright.runtime.sharing"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do as the command line says. Exit code 2 on wrong input, 1 if something failed while it ran."""
+    """Do as the command line says.
+
+    Exit code 2 on wrong input; 1 if something failed while it ran, or all agents were lost; 143 on SIGTERM.
+    """
     parser = argparse.ArgumentParser(
         prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -57,6 +60,7 @@ def _add_serve(commands: Any) -> None:
     one.add_argument("--policy", default="themis", help="themis (default), a baseline, or module:factory")
     one.add_argument("--seed", type=int, default=0, help="of the dozen, of weights and data, and of lots (0)")
     one.add_argument("--port", type=int, default=0, help="where agents ask (any that is free)")
+    one.add_argument("--token-file", type=Path, metavar="FILE", help="holds what agents have to carry")
     one.add_argument("--journal", type=Path, metavar="FILE", help="write down what is done, so that it can be gone on")
     one.add_argument("--resume", type=Path, metavar="JOURNAL", help="go on with an arbiter's journal, after its end")
     one.add_argument("--out", type=Path, metavar="FILE", help="write the result here, as JSON")
@@ -64,26 +68,41 @@ def _add_serve(commands: Any) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    from ..listening import token_of
     from .arguments import choice_of, world_of
     from .options import RunOptions
     from .serving import Task, serve
 
+    token = token_of(options.token_file)
     if options.resume is not None:
         if options.journal is not None or options.world is not None:
             raise InputError("--resume: the journal says the world, and goes on being written; leave the others out")
-        result = serve(None, port=options.port, journal=options.resume, out=options.out)
+        result = serve(None, port=options.port, journal=options.resume, out=options.out, token=token)
     else:
         world = world_of(options, options.seed)
         choice = choice_of(options.policy, options.option, world.lease_s, options.seed)
         how = RunOptions(
-            options.time_scale, options.slot_steps, options.slots_per_core, options.seed, patience=options.patience
+            options.time_scale,
+            options.slot_steps,
+            options.slots_per_core,
+            options.seed,
+            answer_s=options.answer_s,
+            patience=options.patience,
         )
-        result = serve(Task(world, choice, how), port=options.port, journal=options.journal, out=options.out)
+        result = serve(
+            Task(world, choice, how), port=options.port, journal=options.journal, out=options.out, token=token
+        )
     print(f"{'app':<20}{'arrives':>9}{'ends':>9}{'rho':>7}")
     for app, finish, rho in zip(result.world.apps, result.finish, result.rho, strict=True):
         print(f"{app.name:<20}{app.arrival_s:>9.0f}{finish:>9.0f}{rho:>7.2f}")
     for lost in result.lost:
         print(f"lost: {lost}")
+    if result.lost and not result.completed.any():
+        print(
+            f"error: serve: no app was done, {len(result.lost)} agents of {len(result.world.apps)} were lost",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 
@@ -91,14 +110,16 @@ def _add_agents(commands: Any) -> None:
     one = commands.add_parser("agents", help="agents for the apps of an arbiter that runs")
     one.add_argument("--port", type=int, required=True, help="where the arbiter listens on this machine")
     one.add_argument("--app", action="append", default=[], help="for this app, and others so named; else for all")
+    one.add_argument("--token-file", type=Path, metavar="FILE", help="holds the token of the arbiter")
     one.add_argument("--folder", type=Path, help="where checkpoints go; else to a temporary folder")
     one.set_defaults(do=_agents)
 
 
 def _agents(options: argparse.Namespace) -> int:
+    from ..listening import token_of
     from .joining import join
 
-    ended = join(options.port, options.app, options.folder)
+    ended = join(options.port, options.app, options.folder, token=token_of(options.token_file))
     bad = {app: how for app, how in ended.items() if how != "exit code 0"}
     for app, how in sorted(bad.items()):
         print(f"agent of app {app!r}: {how}", file=sys.stderr)

@@ -188,7 +188,7 @@ class AgentJobs:
     # ---- one job
 
     def _path(self, job: _Job) -> Path:
-        return self.folder / f"app-{self.index}-job-{job.number}.pt"
+        return self.folder / f"app-{self.index}-job-{job.number}.npz"
 
     def _stop(self, job: _Job, at_s: float) -> None:
         """Off its slots, weights on disk. Work after `at_s` is not its own."""

@@ -100,6 +100,8 @@ class Arbiter:
         self.roster.gone(app, why)
 
     def _left(self, app: int) -> None:
+        if self.end is not None:
+            self.end(app)  # its GPUs go to others: it must not train on when it wakes up
         self.events.append((app, None))
         self._something.set()
 

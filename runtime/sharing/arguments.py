@@ -25,6 +25,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time-scale", type=float, default=100.0, help="seconds of the world per real one (100)")
     parser.add_argument("--slot-steps", type=float, default=40.0, help="training steps per slot and real second (40)")
     parser.add_argument("--slots-per-core", type=int, default=2, help="at most so many GPUs per core (2)")
+    parser.add_argument(
+        "--answer-s", type=float, default=10.0, help="an agent that is silent for so long is ended (10)"
+    )
     parser.add_argument("--patience", type=float, default=3.0, help="given up after so many times as simulated (3)")
     parser.add_argument(
         "--option", action="append", default=[], metavar="KEY=VALUE", help="of the policy, such as fairness=0.5"

@@ -148,7 +148,7 @@ def compare(arguments: Sequence[str] | None = None) -> None:
     done: list[Compared] = []
     how = {
         "time_scale": given.time_scale, "slot_steps": given.slot_steps, "slots_per_core": given.slots_per_core,
-        "patience": given.patience, "arbiter": given.arbiter,
+        "patience": given.patience, "answer_s": given.answer_s, "arbiter": given.arbiter,
     }  # fmt: skip
     for one in compare_many(cases, **how):
         if len(cases) > 1:

@@ -50,7 +50,7 @@ def time_limit(expected: SharingResult, options: RunOptions) -> float:
 
 async def conduct(
     arbiter: Arbiter, listener: socket.socket, limit_s: float, *, lines: Sequence[dict[str, Any]] = (),
-    ready_s: float | None = None,
+    ready_s: float | None = None, token: str | None = None,
 ) -> None:  # fmt: skip
     """Serve agents until the last app has ended.
 
@@ -66,6 +66,8 @@ async def conduct(
         Of the journal of an arbiter that was killed, which this one goes on after.
     ready_s : float, optional
         How long to wait for agents to start; by default for ever.
+    token : str, optional
+        What agents have to carry.
 
     Raises
     ------
@@ -102,7 +104,7 @@ async def conduct(
                 f"{', '.join(running) or 'none'}; raise patience, or leave the machine more time (lower slot_steps)"
             ) from None
 
-    await serve_until(arbiter, listener, whole())
+    await serve_until(arbiter, listener, whole(), token)
 
 
 def check_agents(arbiter: Arbiter) -> None:

@@ -17,6 +17,8 @@ from typing import BinaryIO
 
 from ...errors import RunError
 from ...simulator.sharing.world import SharingWorld
+from ..children import ONE_THREAD
+from ..listening import TOKEN_VARIABLE
 from .documents import to_document
 from .options import RunOptions
 
@@ -42,12 +44,15 @@ class AgentFleet:
         ``gone(app, how)``, called on a thread of its own when an agent's process has ended.
     apps : sequence of int, optional
         Which apps to start agents for; by default all.
+    token : str, optional
+        What the arbiter asks of agents.
     """
 
     def __init__(
         self, world: SharingWorld, options: RunOptions, folder: Path, port: int, gone: Callable[[int, str], None],
-        apps: Sequence[int] | None = None,
+        apps: Sequence[int] | None = None, token: str | None = None,
     ) -> None:  # fmt: skip
+        self.token = token
         self.folder, self.gone = folder, gone
         self.apps = tuple(range(len(world.apps)) if apps is None else apps)
         task = {
@@ -80,7 +85,8 @@ class AgentFleet:
         self._pipe, theirs = socket.socketpair()
         self._lifeline = list(os.pipe())
         log = self.folder / "nursery.log"
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        secret = {} if self.token is None else {TOKEN_VARIABLE: self.token}
+        environment = os.environ | ONE_THREAD | secret
         with log.open("wb") as printed:
             self._nursery = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.nursery", str(theirs.fileno()), str(self._lifeline[0]),

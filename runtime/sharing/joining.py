@@ -13,6 +13,8 @@ from typing import Any, cast
 from ...errors import InputError
 from ...simulator.sharing.world import SharingWorld
 from ...wording import nearest
+from ..listening import bearer_header, token_of
+from ..termination import Termination
 from .documents import from_document
 from .fleet import AgentFleet
 from .options import RunOptions
@@ -20,7 +22,9 @@ from .options import RunOptions
 __all__ = ["join"]
 
 
-def join(port: int, names: Sequence[str] = (), folder: Path | None = None) -> dict[str, str]:
+def join(
+    port: int, names: Sequence[str] = (), folder: Path | None = None, *, token: str | None = None
+) -> dict[str, str]:
     """Start agents, and stay until the last has ended.
 
     Parameters
@@ -31,6 +35,8 @@ def join(port: int, names: Sequence[str] = (), folder: Path | None = None) -> di
         Apps to start agents for; by default all.
     folder : Path, optional
         Where checkpoints and logs go; by default in a temporary folder, gone afterwards.
+    token : str, optional
+        The arbiter's; by default what the environment's MESHWRIGHT_TOKEN says, if anything.
 
     Returns
     -------
@@ -44,7 +50,8 @@ def join(port: int, names: Sequence[str] = (), folder: Path | None = None) -> di
     RunError
         If the processes cannot be started.
     """
-    told = _world(port)
+    token = token or token_of(None)
+    told = _world(port, token)
     world = from_document(SharingWorld, told["world"], "arbiter: world")
     options = from_document(RunOptions, told["options"], "arbiter: options")
     numbers = {app.name: number for number, app in enumerate(world.apps)}
@@ -55,31 +62,36 @@ def join(port: int, names: Sequence[str] = (), folder: Path | None = None) -> di
             raise InputError(f"agents: the arbiter has no app {name!r}; {hint}")
     wanted = [numbers[name] for name in dict.fromkeys(names)] or list(numbers.values())
     if folder is None:
-        with TemporaryDirectory(prefix="meshwright-agents-") as temporary:
-            return _stay(world, options, Path(temporary), port, wanted)
+        with Termination("agents"), TemporaryDirectory(prefix="meshwright-agents-") as temporary:
+            return _stay(world, options, Path(temporary), port, wanted, token)
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"agents: {folder} is not empty; checkpoints in it would be resumed")
     folder.mkdir(parents=True, exist_ok=True)
-    return _stay(world, options, folder, port, wanted)
+    with Termination("agents"):
+        return _stay(world, options, folder, port, wanted, token)
 
 
-def _world(port: int) -> dict[str, Any]:
+def _world(port: int, token: str | None) -> dict[str, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     told: Any
     try:
-        connection.request("GET", "/world")
+        connection.request("GET", "/world", headers=bearer_header(token))
         response = connection.getresponse()
         told = json.loads(response.read())
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise InputError(f"agents: no arbiter at 127.0.0.1:{port}: {error}; start one with serve") from None
     finally:
         connection.close()
+    if response.status == 401:
+        raise InputError(f"agents: the arbiter at 127.0.0.1:{port} asks for its token; give --token-file")
     if response.status != 200 or not isinstance(told, dict) or not {"world", "options"} <= told.keys():
         raise InputError(f"agents: what answers at 127.0.0.1:{port} is no arbiter; give the port that serve names")
     return cast("dict[str, Any]", told)
 
 
-def _stay(world: SharingWorld, options: RunOptions, folder: Path, port: int, wanted: list[int]) -> dict[str, str]:
+def _stay(
+    world: SharingWorld, options: RunOptions, folder: Path, port: int, wanted: list[int], token: str | None
+) -> dict[str, str]:
     ended: dict[str, str] = {}
     all_over = threading.Event()
 
@@ -88,7 +100,7 @@ def _stay(world: SharingWorld, options: RunOptions, folder: Path, port: int, wan
         if len(ended) == len(wanted):
             all_over.set()
 
-    with AgentFleet(world, options, folder, port, gone, wanted):
+    with AgentFleet(world, options, folder, port, gone, wanted, token):
         while not all_over.wait(0.5):
             pass  # in pieces, so that Ctrl-C is heard
     return ended

@@ -12,6 +12,7 @@ import time
 
 from pydantic import BaseModel
 
+from ..listening import bearer_header, token_of
 from .messages import Command
 
 __all__ = ["Link"]
@@ -36,9 +37,12 @@ class Link:
         What the app is called.
     orphan_s : float
         For how long to try to reach the arbiter, real seconds.
+    token : str, optional
+        The arbiter's; by default what the environment's MESHWRIGHT_TOKEN says, if anything.
     """
 
-    def __init__(self, port: int, app: int, name: str, orphan_s: float) -> None:
+    def __init__(self, port: int, app: int, name: str, orphan_s: float, token: str | None = None) -> None:
+        self._headers = {"Content-Type": "application/json"} | bearer_header(token or token_of(None))
         self.port, self.app, self.name, self.orphan_s = port, app, name, orphan_s
         self.over = False  # its app is done: what the arbiter has to say does not matter any more
         self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
@@ -66,7 +70,7 @@ class Link:
         until = time.monotonic() + self.orphan_s
         while True:
             try:
-                connection.request(method, f"/apps/{self.app}/{what}", body, {"Content-Type": "application/json"})
+                connection.request(method, f"/apps/{self.app}/{what}", body, self._headers)
                 response = connection.getresponse()
                 status, said = response.status, response.read()
                 break

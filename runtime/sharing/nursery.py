@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import sys
 import traceback
 from pathlib import Path
 
 from ...simulator.sharing.world import SharingWorld
-from ..worker import die_with_parent
+from ..children import ending
+from ..lifeline import die_with_parent
 from .documents import from_document
 from .options import RunOptions
 
@@ -59,9 +59,8 @@ def main(arguments: list[str]) -> None:
     _tell(pipe, {"pids": {str(index): pid for pid, index in agents.items()}})
     while agents:
         pid, status = os.wait()
-        code = os.waitstatus_to_exitcode(status)
         index = agents.pop(pid)
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        how = ending(os.waitstatus_to_exitcode(status))
         said = (Path(folder) / f"agent-{index}.log").read_text(errors="replace").strip().splitlines()
         _tell(pipe, {"app": index, "how": how + (f": {said[-1]}" if said else "")})
     os._exit(0)

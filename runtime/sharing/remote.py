@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 
 from ...errors import RunError
+from ..children import ending
+from ..listening import TOKEN_VARIABLE, bearer_header
 from .documents import read_document, to_text
 from .result import RealSharing
 from .serving import Handed, Task, raise_failure
@@ -36,9 +37,14 @@ class ArbiterProcess:
         Where task, journal, result and log go.
     restarts : int
         How often it is started again when something kills it.
+    token : str, optional
+        What it asks of who talks to it.
     """
 
-    def __init__(self, task: Task, listener: socket.socket, folder: Path, restarts: int) -> None:
+    def __init__(
+        self, task: Task, listener: socket.socket, folder: Path, restarts: int, token: str | None = None
+    ) -> None:
+        self.token = token
         self.listener, self.folder, self.restarts = listener, folder, restarts
         self.port = int(listener.getsockname()[1])
         self.deaths: list[str] = []
@@ -71,6 +77,7 @@ class ArbiterProcess:
             return subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.arbiter_process", *told, "again" if again else "first"],
                 stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, pass_fds=(handed.listener, handed.lifeline),
+                env=os.environ | ({} if self.token is None else {TOKEN_VARIABLE: self.token}),
                 start_new_session=True,  # Ctrl-C in a terminal is this process's to handle
             )  # fmt: skip
 
@@ -99,7 +106,7 @@ class ArbiterProcess:
             if self._out.exists():
                 raise_failure(read_document(self._out))
                 return RealSharing.load(self._out)
-            self.deaths.append(f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
+            self.deaths.append(ending(code))
             said = self._log.read_text(errors="replace").strip().splitlines()
             if code >= 0 or len(self.deaths) > self.restarts:
                 last = f": {said[-1]}" if said else ""
@@ -112,10 +119,11 @@ class ArbiterProcess:
     def gone(self, app: int, how: str) -> None:
         """Tell the arbiter that an agent's process has ended; while it is started again, it is told later."""
         body = json.dumps({"why": how[:1000]})
+        headers = {"Content-Type": "application/json"} | bearer_header(self.token)
         while not self._closed.is_set():
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
             try:
-                connection.request("POST", f"/apps/{app}/gone", body, {"Content-Type": "application/json"})
+                connection.request("POST", f"/apps/{app}/gone", body, headers)
                 connection.getresponse().read()
                 return
             except (OSError, http.client.HTTPException):

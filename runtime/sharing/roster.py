@@ -15,8 +15,8 @@ from .options import RunOptions
 __all__ = ["AgentEnd", "Lost", "Roster"]
 
 Gpus = tuple[int, ...]
-POLL_S = 20.0
-"""How long an agent's question for a command is kept open, real seconds."""
+POLL_S = 2.0
+"""How long an agent's question for a command is kept open, real seconds: one that is stopped does not ask again."""
 BACK_S = 2.0
 """Within what time an agent whose connection broke must be back, real seconds."""
 
@@ -99,22 +99,22 @@ class Roster:
             agent.news.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(agent.news.wait(), POLL_S)
-        self._expect(app, self.options.answer_s)
+        self._expect(app, self.options.answer_s, "no sign of life for {:.0f} s: it is stopped, or hangs")
         if agent.gone or self.closed:
             return None
         return agent.command if agent.command.seq > after else Command(seq=after, kind="wait")
 
     def left(self, app: int) -> None:
         """An agent's connection broke while it waited for a command."""
-        self._expect(app, min(BACK_S, self.options.answer_s))
+        self._expect(app, min(BACK_S, self.options.answer_s), "its connection closed")
 
-    def _expect(self, app: int, within_s: float) -> None:
+    def _expect(self, app: int, within_s: float, why: str) -> None:
         """An agent asks for commands all its life: if it has not asked again in time, it is gone."""
         polls = self.agents[app].polls
 
         def check() -> None:
             if self.agents[app].polls == polls and not self.closed:
-                self.gone(app, "its connection closed")
+                self.gone(app, why.format(within_s))
 
         asyncio.get_running_loop().call_later(within_s, check)
 

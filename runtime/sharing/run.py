@@ -5,6 +5,7 @@ from __future__ import annotations
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false, reportUnnecessaryContains=false
 import asyncio
+import secrets
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Literal
 from ...errors import InputError
 from ...simulator.sharing.policy import Policy
 from ...simulator.sharing.world import SharingWorld
+from ..termination import Termination
 from .arbiter import Arbiter
 from .choice import PolicyChoice
 from .conduct import conduct, rehearse, result_of, time_limit
@@ -63,6 +65,8 @@ def run_sharing(
         them, or the world does not end under this policy.
     RunError
         If the policy fails, agents cannot be started, the arbiter is killed, or the run takes too long.
+    SystemExit
+        With code 143, if this process is told to terminate (SIGTERM); agents and arbiter were ended.
     """
     options = RunOptions(
         time_scale, slot_steps, slots_per_core, seed, Path(folder) if folder is not None else None, answer_s,
@@ -88,12 +92,13 @@ def run_sharing(
             f"(got a {type(policy).__name__})"
         )
     if options.folder is None:
-        with TemporaryDirectory(prefix="meshwright-sharing-") as temporary:
+        with Termination("run_sharing"), TemporaryDirectory(prefix="meshwright-sharing-") as temporary:
             return run(Path(temporary))
     if options.folder.exists() and any(options.folder.iterdir()):
         raise InputError(f"run_sharing: folder: {options.folder} is not empty; checkpoints in it would be resumed")
     options.folder.mkdir(parents=True, exist_ok=True)
-    return run(options.folder)
+    with Termination("run_sharing"):
+        return run(options.folder)
 
 
 def _in_thread(world: SharingWorld, policy: Policy, options: RunOptions, limit_s: float, folder: Path) -> RealSharing:
@@ -105,14 +110,15 @@ def _in_thread(world: SharingWorld, policy: Policy, options: RunOptions, limit_s
         if not loop.is_closed():
             loop.call_soon_threadsafe(arbiter.gone, app, how)
 
-    fleet = AgentFleet(world, options, folder, listener.getsockname()[1], gone)
+    token = secrets.token_hex(16)  # others on this machine have no say
+    fleet = AgentFleet(world, options, folder, listener.getsockname()[1], gone, token=token)
     arbiter = Arbiter(world, policy, options, fleet.end)
     failures: list[BaseException] = []
     over = threading.Event()
 
     def work() -> None:
         try:
-            loop.run_until_complete(conduct(arbiter, listener, limit_s, ready_s=READY_S))
+            loop.run_until_complete(conduct(arbiter, listener, limit_s, ready_s=READY_S, token=token))
         except BaseException as error:
             failures.append(error)
         finally:
@@ -138,11 +144,11 @@ def _in_thread(world: SharingWorld, policy: Policy, options: RunOptions, limit_s
 
 def _in_process(task: Task, restarts: int, folder: Path) -> RealSharing:
     """The arbiter in a process of its own; agents are this one's."""
-    listener = listen()
+    listener, token = listen(), secrets.token_hex(16)
     try:
         with (
-            ArbiterProcess(task, listener, folder, restarts) as arbiter,
-            AgentFleet(task.world, task.options, folder, arbiter.port, arbiter.gone),
+            ArbiterProcess(task, listener, folder, restarts, token) as arbiter,
+            AgentFleet(task.world, task.options, folder, arbiter.port, arbiter.gone, token=token),
         ):
             return arbiter.wait()
     finally:

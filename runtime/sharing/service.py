@@ -18,15 +18,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import nullcontext
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 from ...errors import InputError, install_hint
+from ..listening import LOOPBACK, Listening, listening_socket
+from ..web import Guard, JsonRefusal, Limits
 from .arbiter import Arbiter
+from .asked import detail, number_of, told
+from .checks import check_state
 from .documents import to_document
 from .messages import Answer, Gone, Hello, State
 
 __all__ = ["application", "check_installed", "listen", "serve_until"]
+
+LIMITS = Limits(head_s=10.0, body_s=10.0, idle_s=3600.0, connections=4000, body_bytes=16 * 2**20)
+"""Agents keep a connection open that is quiet for long, and say all of their pauses at their end."""
 
 
 def check_installed() -> None:
@@ -42,23 +50,16 @@ def check_installed() -> None:
         raise InputError(f"run_sharing: {' and '.join(missing)} not installed; {install_hint('serve', 'torch')}")
 
 
-def listen(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
-    """A socket that listens, of the loopback device unless told otherwise; port 0 takes any that is free.
+def listen(port: int = 0) -> socket.socket:
+    """A socket that listens on the loopback device: agents are on this machine, whose clock is theirs. Port 0 takes any
+    that is free.
 
     Raises
     ------
     InputError
         If the port cannot be had.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(1024)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise InputError(f"run_sharing: cannot listen on {host}:{port}: {error}; choose another port") from None
-    return listener
+    return listening_socket(Listening(LOOPBACK, port))
 
 
 def application(arbiter: Arbiter) -> Any:
@@ -79,20 +80,28 @@ def application(arbiter: Arbiter) -> Any:
             raise HTTPException(410, why)
         return number
 
-    # FastAPI reads the annotations: under `from __future__ import annotations` they must be names of this module.
-    async def hello(number: int, message: Hello) -> dict[str, bool]:
+    def number_in(request: Any) -> int:
+        return number_of(request.path_params["number"], "app: expected the number of an app")
+
+    def stands(number: int, state: State) -> None:
         try:
-            arbiter.hello(wanted(number), message)
+            check_state(arbiter.world, number, state)
+        except InputError as error:
+            raise HTTPException(422, str(error)) from None
+
+    # Routes of Starlette's own: they are handed the request, read its body strictly, and know when its caller has gone.
+    async def hello(request: Any) -> Any:
+        number = wanted(number_in(request))
+        try:
+            arbiter.hello(number, await told(request, Hello))
         except InputError as error:
             raise HTTPException(409, str(error)) from None
-        return {"ok": True}
+        return JSONResponse({"ok": True})
 
     async def command(request: Any) -> Any:
-        # A route of Starlette's own: it hands on the request, which knows when its caller has gone.
-        number, after = known(request.path_params["number"]), request.query_params.get("after", "0")
-        if not after.isdigit():
-            raise HTTPException(422, f"after: expected the number of a command (got {after[:40]!r})")
-        answer = asyncio.ensure_future(arbiter.roster.command(number, int(after)))
+        number = known(number_in(request))
+        after = number_of(request.query_params.get("after", "0"), "after: expected the number of a command")
+        answer = asyncio.ensure_future(arbiter.roster.command(number, after))
         left = asyncio.ensure_future(_left(request))
         await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
         left.cancel()
@@ -100,22 +109,26 @@ def application(arbiter: Arbiter) -> Any:
             answer.cancel()
             arbiter.roster.left(number)
             return JSONResponse({})  # to nobody
-        told = answer.result()
-        if told is None:
+        next_one = answer.result()
+        if next_one is None:
             raise HTTPException(410, arbiter.agents[number].gone or "the run is over")
-        return JSONResponse(told.model_dump())
+        return JSONResponse(next_one.model_dump())
 
-    async def answer(number: int, message: Answer) -> dict[str, bool]:
-        arbiter.answered(wanted(number), message)
-        return {"ok": True}
+    async def answer(request: Any) -> Any:
+        number, message = wanted(number_in(request)), await told(request, Answer)
+        stands(number, message.state)
+        arbiter.answered(number, message)
+        return JSONResponse({"ok": True})
 
-    async def state(number: int, message: State) -> dict[str, bool]:
-        arbiter.happened(wanted(number), message)
-        return {"ok": True}
+    async def state(request: Any) -> Any:
+        number, message = wanted(number_in(request)), await told(request, State)
+        stands(number, message)
+        arbiter.happened(number, message)
+        return JSONResponse({"ok": True})
 
-    async def gone(number: int, message: Gone) -> dict[str, bool]:
-        arbiter.gone(known(number), message.why)
-        return {"ok": True}
+    async def gone(request: Any) -> Any:
+        arbiter.gone(known(number_in(request)), (await told(request, Gone)).why)
+        return JSONResponse({"ok": True})
 
     async def world() -> dict[str, Any]:
         return {"world": to_document(arbiter.world), "options": to_document(arbiter.options)}
@@ -133,11 +146,16 @@ def application(arbiter: Arbiter) -> Any:
             "lost": [str(lost) for lost in arbiter.lost],
         }
 
-    app.post("/apps/{number}/hello")(hello)
-    app.add_route("/apps/{number:int}/command", command)
-    app.post("/apps/{number}/answer")(answer)
-    app.post("/apps/{number}/state")(state)
-    app.post("/apps/{number}/gone")(gone)
+    async def refused(_: Any, error: Exception) -> Any:
+        status = getattr(error, "status", 500)
+        return JSONResponse(detail(status, str(error)), status)
+
+    app.add_exception_handler(JsonRefusal, refused)
+    for what, method, does in (
+        ("hello", "POST", hello), ("command", "GET", command), ("answer", "POST", answer), ("state", "POST", state),
+        ("gone", "POST", gone),
+    ):  # fmt: skip
+        app.add_route(f"/apps/{{number}}/{what}", cast("Any", does), methods=[method])
     app.get("/world")(world)
     app.get("/")(books)
     return app
@@ -148,18 +166,36 @@ async def _left(request: Any) -> None:
         pass
 
 
-async def serve_until(arbiter: Arbiter, listener: socket.socket, work: Any) -> None:
+async def serve_until(arbiter: Arbiter, listener: socket.socket, work: Any, token: str | None = None) -> None:
     """Serve while `work` (a coroutine) goes on; whatever it raises is raised.
 
-    Not on the main thread: uvicorn would take this process's signals.
+    Parameters
+    ----------
+    arbiter : Arbiter
+        Who answers.
+    listener : socket
+        Where.
+    work : coroutine
+        For how long.
+    token : str, optional
+        What every request has to carry.
     """
     import uvicorn
 
+    from ..web.protocol import guarded_protocol
+
+    limits = LIMITS.fitting()
     config = uvicorn.Config(
-        application(arbiter), log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=3600,
+        Guard(application(arbiter), token=token, limits=limits, error=detail), http=guarded_protocol(limits, detail),
+        ws="none", log_level="critical", access_log=False, lifespan="off", timeout_keep_alive=round(limits.idle_s),
         timeout_graceful_shutdown=1, log_config=None,  # uvicorn's own would replace the handlers of the whole process
     )  # fmt: skip
-    server = uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        def capture_signals(self) -> Any:
+            return nullcontext()  # signals are the caller's
+
+    server = Server(config)
     serving = asyncio.create_task(server.serve([listener]))
     working = asyncio.create_task(work)
     try:

@@ -14,7 +14,9 @@ from typing import Any
 from ...errors import InputError, MeshwrightError, RunError
 from ...files import check_target, write_text
 from ...simulator.sharing.world import SharingWorld
-from ..worker import die_with_parent
+from ..lifeline import die_with_parent
+from ..listening import token_of
+from ..termination import Termination
 from .arbiter import Arbiter
 from .choice import PolicyChoice
 from .conduct import conduct, forget, rehearse, result_of, time_limit
@@ -68,7 +70,7 @@ class Handed:
 
 def serve(
     task: Task | None, *, port: int = 0, journal: Path | None = None, out: Path | None = None,
-    handed: Handed | None = None,
+    handed: Handed | None = None, token: str | None = None,
 ) -> RealSharing:  # fmt: skip
     """Be the arbiter, to the end of the last app.
 
@@ -84,6 +86,8 @@ def serve(
         Where the result is written; what went wrong is written there, too.
     handed : Handed, optional
         By a parent.
+    token : str, optional
+        What agents have to carry; by default what the environment's MESHWRIGHT_TOKEN says, if anything.
 
     Raises
     ------
@@ -93,9 +97,10 @@ def serve(
         See `run_sharing`.
     """
     try:
+        token = token or token_of(None)
         if out is not None:
             check_target(out)
-        result = _serve(task, port, journal, handed)
+        result = _serve(task, port, journal, handed, token)
     except MeshwrightError as error:
         if out is not None and handed is not None:
             write_text(out, json.dumps({"error": type(error).__name__, "message": str(error)}) + "\n")
@@ -111,7 +116,9 @@ def raise_failure(said: dict[str, Any]) -> None:
         raise (InputError if said["error"] == "InputError" else RunError)(str(said["message"]))
 
 
-def _serve(task: Task | None, port: int, path: Path | None, handed: Handed | None) -> RealSharing:
+def _serve(
+    task: Task | None, port: int, path: Path | None, handed: Handed | None, token: str | None
+) -> RealSharing:  # fmt: skip
     if handed is not None:
         die_with_parent(handed.lifeline, handed.parent)
     check_installed()
@@ -122,10 +129,12 @@ def _serve(task: Task | None, port: int, path: Path | None, handed: Handed | Non
     if task is not None and path is not None and path.exists() and path.stat().st_size:
         raise InputError(f"{path}: another run's journal stands there; --resume goes on with it, or take it away")
     with closing(Journal(path)) as journal:
-        return _conduct(task, port, journal, handed)
+        return _conduct(task, port, journal, handed, token)
 
 
-def _conduct(task: Task | None, port: int, journal: Journal, handed: Handed | None) -> RealSharing:
+def _conduct(
+    task: Task | None, port: int, journal: Journal, handed: Handed | None, token: str | None
+) -> RealSharing:  # fmt: skip
     lines = journal.lines
     if task is None:
         if not lines:
@@ -147,11 +156,14 @@ def _conduct(task: Task | None, port: int, journal: Journal, handed: Handed | No
     if not lines:
         journal.note("task", task=to_document(task), limit_s=limit_s, port=port)
     arbiter = Arbiter(task.world, policy, task.options, journal=journal)
-    if handed is None:
+    termination = Termination("serve")
+    if handed is None:  # else its parent is told
+        termination.begin()
         names = ", ".join(app.name for app in task.world.apps)
         print(f"arbiter at 127.0.0.1:{port}, policy {policy.name}, apps: {names}", file=sys.stderr, flush=True)
     try:
-        asyncio.run(conduct(arbiter, listener, limit_s, lines=lines))
+        asyncio.run(conduct(arbiter, listener, limit_s, lines=lines, token=token))
     finally:
         listener.close()
+        termination.end()
     return result_of(arbiter, policy)

@@ -7,11 +7,13 @@ alone: a job that was stopped and resumed has, bit for bit, the weights of one t
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...errors import RunError
 from ...seeds import seed_sequence
 
 if TYPE_CHECKING:
@@ -70,18 +72,36 @@ class Trainer:
         return float(loss.detach())
 
     def save(self, path: Path) -> None:
-        """Write weights, their velocities and the step to disk; a reader finds the old file or the new one."""
-        state = {"model": self.model.state_dict(), "velocity": self._velocity, "done": self.done}
+        """Write weights, their velocities and the step to disk; a reader finds the old file or the new one.
+
+        Arrays in an npz file, and nothing that is run when it is read.
+        """
+        arrays = {f"model.{name}": x.detach().numpy() for name, x in self.model.state_dict().items()}
+        arrays |= {f"velocity.{name}": x.numpy() for name, x in self._velocity.items()}
         draft = path.with_suffix(".draft")
-        self._torch.save(state, draft)
+        with draft.open("wb") as file:
+            np.savez(file, allow_pickle=False, done=np.int64(self.done), **arrays)
         os.replace(draft, path)
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint."""
-        state = self._torch.load(path, weights_only=True)
-        self.model.load_state_dict(state["model"])
-        self._velocity = state["velocity"]
-        self.done = int(state["done"])
+        """Go on from a checkpoint.
+
+        Raises
+        ------
+        RunError
+            If it is none of such a job.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: self._torch.from_numpy(file[name]) for name in file.files if name != "done"}
+                done = int(file["done"])
+            velocity = {name: arrays.pop(f"velocity.{name}") for name in self._velocity}
+            if any(velocity[name].shape != x.shape for name, x in self._velocity.items()):
+                raise ValueError("velocities of other shapes")
+            self.model.load_state_dict({name.removeprefix("model."): x for name, x in arrays.items()})
+        except (OSError, EOFError, ValueError, KeyError, RuntimeError, TypeError, zipfile.BadZipFile) as error:
+            raise RunError(f"{path}: no checkpoint of this job: {type(error).__name__}: {error}") from None
+        self._velocity, self.done = velocity, done
 
     def weights(self) -> dict[str, Tensor]:
         """The model's weights by name."""

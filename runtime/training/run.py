@@ -16,6 +16,7 @@ from ...simulator.training.plan_graph import check_graph, in_plan_order
 from ...simulator.training.plan_program import plan_program
 from ...simulator.training.program import Op, Program
 from ...simulator.training.schedules import make_program
+from ..children import SILENCE_S
 from .arrays import assemble
 from .difference import Difference, difference
 from .edges import edges_of, mesh_ranks, tied_groups
@@ -94,6 +95,7 @@ def run_training(
     learning_rate: float = 1e-3,
     processes: int | None = None,
     timeout_s: float = 60.0,
+    silence_s: float = SILENCE_S,
     session: TrainingSession | None = None,
 ) -> TrainingRun:
     """Train by a plan: one process for each of its devices, each on a core of its own where there are enough.
@@ -122,6 +124,8 @@ def run_training(
         At most so many; as many as the plan has devices if left out.
     timeout_s : float
         Longest wait of a rank for another, seconds.
+    silence_s : float
+        A rank that gives no sign of life for so long (it is stopped, or hangs) is ended, and named, seconds.
     session : TrainingSession, optional
         Processes that are up already; they stay so.
 
@@ -157,7 +161,7 @@ def run_training(
     if session is not None:
         run = _collect(plan, session.run(job, rank_names(plan)))
     else:
-        with TrainingSession(needed, timeout_s=timeout_s) as mine:
+        with TrainingSession(needed, timeout_s=timeout_s, silence_s=silence_s) as mine:
             run = _collect(plan, mine.run(job, rank_names(plan)))
     if not compare:
         return run

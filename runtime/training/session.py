@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import os
 import select
 import time
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from ...errors import InputError, RunError, install_hint
-from ..children import ONE_THREAD, Child, Children, loopback
+from ..children import ONE_THREAD, SILENCE_S, Child, Children, loopback
 from ..protocol import receive_json, send_json
 
 __all__ = ["RankFailure", "TrainingSession"]
@@ -50,16 +51,18 @@ class TrainingSession:
     """Worker processes; a context manager that leaves none behind.
 
     Each has one torch thread and, where there are as many cores as ranks, a core of its own. A worker also ends by
-    itself when this process is gone (see `runtime.worker.die_with_parent`).
+    itself when this process is gone (see `runtime.lifeline.die_with_parent`).
 
     Parameters
     ----------
     processes : int
         Ranks.
     timeout_s : float
-        Longest wait of a rank for another, and longest silence at start-up, seconds.
+        Longest wait of a rank for another, and longest start-up (a minute at least), seconds.
     cores : sequence of int, optional
         For each rank its core, counted among those of this process; several ranks may share one.
+    silence_s : float
+        A rank that gives no sign of life for so long (it is stopped, or hangs) is ended, and named, seconds.
 
     Raises
     ------
@@ -69,18 +72,21 @@ class TrainingSession:
         If a worker does not start.
     """
 
-    def __init__(self, processes: int, *, timeout_s: float = 60.0, cores: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, processes: int, *, timeout_s: float = 60.0, cores: Sequence[int] | None = None,
+        silence_s: float = SILENCE_S,
+    ) -> None:  # fmt: skip
         if importlib.util.find_spec("torch") is None:
             raise InputError(f"run: torch is not installed; running needs it: {install_hint('torch')}")
         if isinstance(processes, bool) or processes < 1:
             raise InputError(f"run: processes: expected a positive integer (got {processes!r})")
-        if not timeout_s > 0:
-            raise InputError(f"run: timeout_s: expected positive seconds (got {timeout_s!r})")
+        if not (math.isfinite(timeout_s) and timeout_s > 0):
+            raise InputError(f"run: timeout_s: expected finite positive seconds (got {timeout_s!r})")
         if cores is not None and (len(cores) != processes or min(cores) < 0):
             raise InputError(f"run: cores: expected one for each of {processes} processes (got {list(cores)})")
         self.processes, self.timeout_s, self.cores = processes, timeout_s, cores
         self._ranks: list[Child] = []
-        self._children = Children("training")
+        self._children = Children("training", silence_s)
         self._jobs = 0
         self.broken = False
 
@@ -95,6 +101,7 @@ class TrainingSession:
             for rank in range(self.processes):
                 self._ranks.append(self._start(rank, cores[rank]))
             self._answers({}, "start-up")
+            self._children.ready()
         except BaseException:
             self.close()
             raise
@@ -108,10 +115,9 @@ class TrainingSession:
     def _start(self, rank: int, core: int | None) -> Child:
         child = self._children.start(f"{__package__}.worker", f"rank-{rank}", ONE_THREAD | loopback())
         store = str(self.folder / "store")
-        send_json(
-            child.pipe,
-            {"rank": rank, "world": self.processes, "core": core, "store": store, "timeout_s": self.timeout_s},
-        )
+        hello = {"rank": rank, "world": self.processes, "core": core, "store": store, "timeout_s": self.timeout_s}
+        with contextlib.suppress(OSError):  # its end is noticed when it is awaited, with its last words
+            send_json(child.pipe, hello)
         return child
 
     @property
@@ -150,9 +156,9 @@ class TrainingSession:
         waiting = {rank.pipe: number for number, rank in enumerate(self._ranks)}
         answers: dict[int, dict[str, Any]] = {}
         failures: list[RankFailure] = []
-        give_up = time.monotonic() + max(60.0, self.timeout_s) if during == "start-up" else None
+        give_up = time.monotonic() + max(60.0, self.timeout_s) if during == "start-up" else math.inf
         while waiting:
-            left = None if give_up is None else max(0.0, give_up - time.monotonic())
+            left = None if math.isinf(give_up) else max(0.0, give_up - time.monotonic())
             ready, _, _ = select.select(list(waiting), [], [], left)
             if not ready:
                 break
@@ -169,8 +175,8 @@ class TrainingSession:
                             self._fail()
                             raise InputError(answer["error"])
                     answers[number] = answer
-            if failures and give_up is None:
-                give_up = time.monotonic() + GRACE_S
+            if failures:  # at start-up, too: others wait at the rendezvous for whoever died
+                give_up = min(give_up, time.monotonic() + GRACE_S)
         if failures or waiting:
             self._fail()
             raise RunError(_blame(failures, list(waiting.values()), names, during))

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from ...errors import InputError, RunError
+from ..lifeline import die_with_parent
 from ..protocol import receive_json, send_json
-from ..worker import die_with_parent
 
 __all__ = ["main"]
 

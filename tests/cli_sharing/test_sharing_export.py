@@ -273,8 +273,8 @@ def test_the_stub_answers_over_http_and_says_what_it_lacks(tmp_path: Path) -> No
     finally:
         server.drain()
         thread.join()
-    debts = module.Arbiter(about).filter({"pod": _pod("x-0", "x", -5), "nodenames": ["machine-0"]})
-    assert debts["failedNodes"] == {"machine-0": "a pod of -5 GPUs"}
+    with pytest.raises(InputError, match="expected a whole number from 0"):
+        module.Arbiter(about).filter({"pod": _pod("x-0", "x", -5), "nodenames": ["machine-0"]})
     assert said["nodenames"] == []
     assert "connect the agent of app 'x'" in said["error"]
     config = yaml.safe_load((tmp_path / "scheduler.yaml").read_text())

@@ -112,6 +112,6 @@ def test_agents_come_to_an_arbiter_that_is_killed_and_started_again_by_hand(tmp_
     assert result.completed.tolist() == [False, True, True]
     assert [(lost.app, lost.why) for lost in result.lost] == [("doomed", "its connection closed")]
     kept = Trainer(0, 1, 0)
-    kept.load(tmp_path / "kept/app-1-job-0.pt")
+    kept.load(tmp_path / "kept/app-1-job-0.npz")
     want = trained(0, 1, 0, total_steps(apps[1], 0, result.options))
     assert all(bool((kept.weights()[k] == w).all()) for k, w in want.weights().items())

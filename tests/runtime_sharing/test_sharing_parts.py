@@ -55,9 +55,9 @@ def test_a_checkpoint_resumes_bit_for_bit(tmp_path: Path) -> None:
 
     whole = trained(3, 1, 0, 9)
     first = trained(3, 1, 0, 4)
-    first.save(tmp_path / "job.pt")
+    first.save(tmp_path / "job.npz")
     second = Trainer(3, 1, 0)
-    second.load(tmp_path / "job.pt")
+    second.load(tmp_path / "job.npz")
     for _ in range(5):
         second.step()
     assert all(bool((w == second.weights()[k]).all()) for k, w in whole.weights().items())

@@ -113,7 +113,7 @@ def test_weights_are_those_of_training_that_was_never_interrupted(first: RealSha
         for j in range(len(app.jobs)):
             n = total_steps(app, j, first.options)
             kept = Trainer(first.options.seed, a, j)
-            kept.load(folder / f"app-{a}-job-{j}.pt")
+            kept.load(folder / f"app-{a}-job-{j}.npz")
             want = trained(first.options.seed, a, j, n)
             assert kept.done == n
             assert all(bool((kept.weights()[k] == w).all()) for k, w in want.weights().items())

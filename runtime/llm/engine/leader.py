@@ -67,6 +67,7 @@ class Leader:
             except RuntimeError as error:
                 raise self._failure(error) from None
             self._await(READY, "build the model")
+            self._children.ready()
         except BaseException:
             self.close()
             raise
@@ -108,8 +109,9 @@ class Leader:
     def _start(self, task: Task) -> None:
         threads = {} if self.options.threads is None else {"OMP_NUM_THREADS": str(self.options.threads)}
         child = self._children.start(f"{__package__}.worker", f"rank-{task.rank}", threads)
-        self._followers.append(_Follower(child.popen, child.pipe, child.log, task.rank))
-        send_json(child.pipe, task.to_json())
+        self._followers.append(_Follower(**vars(child), rank=task.rank))
+        with contextlib.suppress(OSError):  # its end is noticed when it is awaited, with its last words
+            send_json(child.pipe, task.to_json())
 
     def _await(self, word: bytes, what: str) -> None:
         """Wait for one byte from every follower."""

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ....profiles.llm.decoder import DecoderSpec
+from ...lifeline import die_with_parent
 from ...protocol import receive_exactly, receive_json
-from ...worker import die_with_parent
 from .batch import HEADER, Layout, PackedBatch
 from .options import EngineConfig
 
