@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError, RunError, install_hint
+from ..spawning import check_can_start
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -158,6 +159,7 @@ class WorkerPool:
     """
 
     def __init__(self, size: int, device: str = "cpu") -> None:
+        check_can_start("measure: workers")
         _check_torch(size, device)
         cores = usable_cores()
         self.size = size

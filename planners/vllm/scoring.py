@@ -23,6 +23,7 @@ from ...simulator.llm.plan_simulate import deployment_cost, simulate_plan
 from ...simulator.llm.result import LLMResult
 from ...simulator.llm.workload import LLMTrace
 from ...simulator.plan_entries import PlannerEntry
+from ...spawning import check_can_start
 from ..bisection import Bisection
 from .demand import LLMDemand
 from .layouts import place
@@ -173,6 +174,7 @@ class Evaluator:
         self._here = _Runner(setting)
         self._pool = None
         if workers > 1:
+            check_can_start("plan: workers")
             self._pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (setting,))
 
     def __call__(self, tasks: Sequence[Task]) -> list[Score]:

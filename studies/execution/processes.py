@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from ...errors import RunError
+from ...spawning import check_can_start
 from .work import Cargo, hold
 
 __all__ = ["Processes", "start_worker"]
@@ -95,6 +96,7 @@ class Processes(Executor):
             self._owner.pop(future, None)
 
     def _start(self, slot: int) -> _Worker:
+        check_can_start("study: workers")
         initializer, initargs = self._start_with
         pool = ProcessPoolExecutor(
             1, mp_context=multiprocessing.get_context("spawn"), initializer=initializer, initargs=initargs
@@ -125,10 +127,7 @@ class Processes(Executor):
         ready = worker.ready
         if ready is not None and ready.done() and not ready.cancelled() and (error := ready.exception()):
             if isinstance(error, BrokenExecutor):
-                raise RunError(
-                    f"processes: a worker process cannot start{_how(worker.process)}; a script that runs a study needs "
-                    'its work under: if __name__ == "__main__":'
-                )
+                raise RunError(f"processes: a worker process cannot start{_how(worker.process)}")
             raise RunError(f"processes: the study cannot be read in a worker: {type(error).__name__}: {error}")
 
     def close(self, at_once: bool) -> None:

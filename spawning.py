@@ -1,0 +1,72 @@
+"""Library calls that start Python processes: what becomes of a script that lacks ``if __name__ == "__main__":``.
+
+A started process first runs the script that started it, once more. Without the guard that run comes to the same call,
+would start processes of its own, and the first one would wait for ever. Here the second run ends at once, and the first
+one says why.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from functools import lru_cache
+
+from .errors import InputError, RunError
+
+__all__ = ["check_can_start"]
+
+UNGUARDED = 91
+"""Exit code of a process that ran the script of the one that started it, and came to the same call."""
+
+
+def check_can_start(what: str) -> None:
+    """Make sure that processes can be started from here; asked before a library call starts any.
+
+    One that does nothing is tried, once in the life of this process: what a process is given when it starts is written
+    into a pipe, and where it ends before it reads that, Python waits for ever.
+
+    Parameters
+    ----------
+    what : str
+        What is about to start them, for the message.
+
+    Raises
+    ------
+    InputError
+        If the script that runs has no main guard.
+    RunError
+        If a process cannot be started for another reason.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(UNGUARDED)  # this is the second run of the script; silently, for the first one says why
+    code = _tried()
+    if code == UNGUARDED:
+        raise InputError(
+            f"{what}: the processes that it starts run this script anew, which would start them again; put what the "
+            'script does under: if __name__ == "__main__":'
+        )
+    if code:
+        raise RunError(
+            f"{what}: processes cannot be started: one that does nothing ended with exit code {code}; it runs the main "
+            "script first, see what that raises"
+        )
+
+
+@lru_cache(maxsize=1)
+def _tried() -> int:
+    """Exit code of a process that does nothing."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    if main is not None and file is not None and not os.path.exists(file):
+        main.__file__ = file = None  # "<stdin>": a process would look for a script of that name
+    if file is None and getattr(main, "__spec__", None) is None:
+        return 0  # of -c, standard input, a terminal or a notebook: there is no script to run anew
+    process = multiprocessing.get_context("spawn").Process(target=_nothing)
+    process.start()
+    process.join()
+    return process.exitcode or 0
+
+
+def _nothing() -> None:
+    """What the process that is tried does."""
