@@ -1,7 +1,7 @@
 """A tiny language model served for real on this machine: a workload through the engine, then its HTTP endpoint.
 
 The scheduler and the block manager are the simulator's own; weights are random. Needs torch, and for the endpoint
-FastAPI and uvicorn: ``pip install 'meshwright[torch,serve]'``.
+FastAPI and uvicorn: ``pip install -e '.[torch,serve]'`` in the clone.
 
 Run: ``python examples/llm_engine.py`` (some seconds)
 """

@@ -1,7 +1,7 @@
 """A scheduler of your own: short prompts first. Step by step, on a clock, in the planner, and for real.
 
 It changes one decision of today's vLLM, the order in which requests are admitted. The very same object decides in
-`drive`, in the simulator and in the real engine. The last part needs torch: ``pip install 'meshwright[torch]'``.
+`drive`, in the simulator and in the real engine. The last part needs torch: ``pip install -e '.[torch]'``.
 
 Run: ``python examples/own_llm_policy.py`` (some seconds)
 """

@@ -1,14 +1,11 @@
-"""Measured kernels, where they are."""
+"""Measured kernels: a clone has an excerpt of them."""
 
 from pathlib import Path
 
 import pytest
+from sample_data import PLACES
 
 
-@pytest.fixture
-def kernels() -> Path:
-    folder = Path(__file__).parents[2].parent / "shared" / "data" / "kernels"
-    if not folder.is_dir():
-        pytest.skip("no measured kernels in ../shared/data")
-    pytest.importorskip("pyarrow")
-    return folder
+@pytest.fixture(params=PLACES)
+def kernels(request: pytest.FixtureRequest) -> Path:
+    return request.param / "kernels"

@@ -10,17 +10,16 @@ from meshwright.errors import InputError
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.collective_tables import CollectiveTables
 from meshwright.simulator.mesh import COLLECTIVES, Mesh
+from sample_data import SYSTEMS
 
-KERNELS = Path(__file__).parents[2].parent / "shared" / "data" / "kernels"
-needs_tables = pytest.mark.skipif(not KERNELS.is_dir(), reason="no measured kernels in ../shared/data")
 SHEET = """gpu: {mem_bw: 2.0e+12, mem_capacity: 80000000000, bfloat16_tc_flops: 3.0e+14}
 node: {num_gpus_per_node: 8, inter_node_bw: 2.5e+10, intra_node_bw: 3.0e+11, p2p_latency: 1.0e-5}
 """
 
 
 def tables(folder: Path, **columns: list[object]) -> Path:
-    pd = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
+    import pandas as pd
+
     (folder / "own").mkdir()
     (folder / "own.yaml").write_text(SHEET)
     frame = {
@@ -55,11 +54,9 @@ def test_a_logical_mesh_takes_measured_groups_inside_a_node_only(tmp_path: Path)
     assert across.view((4, 4), found).seconds("all_gather", 3000, (0,)) == ring
 
 
-@needs_tables
-@pytest.mark.parametrize("system", ["a100_sxm", "h100_sxm", "h200_sxm"])
-def test_public_tables_lie_between_their_points(system: str):
-    pytest.importorskip("pyarrow")
-    found = CollectiveTables.load(KERNELS / system)
+@pytest.mark.parametrize("folder", SYSTEMS)
+def test_public_tables_lie_between_their_points(folder: Path):
+    found = CollectiveTables.load(folder)
     assert {key[1] for key in found.curves} == {2, 4, 8}
     assert {key[0] for key in found.curves} == set(COLLECTIVES)
     for (name, devices), (sizes, seconds) in found.curves.items():

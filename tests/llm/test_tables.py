@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.llm import Grid, KernelTables
-from sample_data import measured
+from sample_data import SYSTEMS, measured
 
 BANDWIDTH = 3e12
 Writer = Callable[..., Path]
@@ -191,10 +191,9 @@ def test_layers_missing_and_wrong_tables_of_experts_are_said(tmp_path: Path, wri
         KernelTables.load(kernels)
 
 
-@measured
-@pytest.mark.parametrize("system", ["a100_sxm", "h100_sxm"])
-def test_public_systems_are_read_and_messages_are_elements(data: Path, system: str) -> None:
-    tables = KernelTables.load(data / "kernels" / system)
+@pytest.mark.parametrize("folder", SYSTEMS)
+def test_public_systems_are_read_and_messages_are_elements(folder: Path) -> None:
+    tables = KernelTables.load(folder)
     assert tables.operators is not None
     for devices in (2, 4, 8):
         for way in ("graph", "nccl"):
