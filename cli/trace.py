@@ -250,6 +250,7 @@ def fetch(
     name: Annotated[str, typer.Argument(help="maf1 or maf2.")],
     dest: Annotated[Path, typer.Option(help="Folder to put it into.")] = Path("data"),
     timeout: Annotated[float, typer.Option(help="Seconds of silence after which a server is given up.")] = 30.0,
+    sha256: Annotated[str | None, typer.Option(help="What the archive's SHA-256 must be.")] = None,
 ) -> None:
     """Download a public Azure Functions trace, or say what to download and where to put it."""
     from ..traces import fetch as fetch_trace
@@ -258,8 +259,13 @@ def fetch(
     if name in SOURCES:
         source = SOURCES[name]
         typer.echo(f"{source.title}\n{source.page}\nlicence {source.licence}; cite {source.citation}", err=True)
+    found: list[str] = []
     with progress_bar(name) as progress:
-        files = fetch_trace(name, dest, timeout=timeout, progress=progress)
+        files = fetch_trace(
+            name, dest, timeout=timeout, progress=progress, sha256=sha256,
+            checked=lambda archive, digest: found.append(f"sha256 {digest}  {archive}"),
+        )  # fmt: skip
+    typer.echo("\n".join(found), err=True, nl=bool(found))
     for file in files:
         typer.echo(str(file))
     if name in SOURCES and not SOURCES[name].wanted:

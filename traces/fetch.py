@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 import tarfile
-import urllib.request
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO
 
 from ..errors import InputError, MeshwrightError
-from ..files import whole_file
+from .download import BLOCK, LARGEST_BYTES, WrongChecksumError, check_digest, digest_of, download
 
 __all__ = ["SOURCES", "Source", "fetch"]
-
-BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -37,6 +34,10 @@ class Source:
         Regular expression of the files that are needed from it.
     where : str
         In words: which files belong into the destination.
+    sha256 : str, optional
+        Of the archive, where its publisher says it. Azure's says none of its two.
+    largest_bytes : int
+        More than the archive, and all that is unpacked from it, may be.
     """
 
     title: str
@@ -47,6 +48,8 @@ class Source:
     archive: str
     wanted: str
     where: str
+    sha256: str | None = None
+    largest_bytes: int = LARGEST_BYTES
 
 
 _REPOSITORY = "https://github.com/Azure/AzurePublicDataset"
@@ -87,6 +90,8 @@ def fetch(
     timeout: float = 30.0,
     progress: Callable[[int, int], None] | None = None,
     source: Source | None = None,
+    sha256: str | None = None,
+    checked: Callable[[Path, str], None] | None = None,
 ) -> list[Path]:
     """Download a public trace into the folder `dest`, and unpack it if it is a tar archive.
 
@@ -104,7 +109,11 @@ def fetch(
     progress : callable, optional
         Called with bytes received and bytes in all (0 if the server does not say).
     source : Source, optional
-        Another place to take it from (a mirror).
+        Another place to take it from (a mirror). Addresses are https, or on this machine.
+    sha256 : str, optional
+        What the archive's SHA-256 must be; by default what its publisher says, if anything.
+    checked : callable, optional
+        Called with the archive and its SHA-256, when it is there.
 
     Returns
     -------
@@ -114,18 +123,36 @@ def fetch(
     Raises
     ------
     InputError
-        On an unknown name.
+        On an unknown name, a checksum that is none, or one that cannot be looked at: the files are there, the archive
+        is not.
     MeshwrightError
         If no server answers, or an archive is not what it should be: says what to download and where to put it.
     """
     if source is None and name not in SOURCES:
         raise InputError(f"fetch: unknown trace {name!r}; expected one of {', '.join(SOURCES)}")
     what, folder = source or SOURCES[name], Path(dest)
-    if what.wanted and (there := _present(what, folder)):
-        return there
     archive = folder / what.archive
-    if not archive.exists():
-        _download(name, what, archive, timeout, progress)
+    digest = check_digest(sha256) if sha256 is not None else what.sha256
+    there = _present(what, folder) if what.wanted else []
+    if there and not archive.exists():
+        if sha256 is not None:
+            raise InputError(
+                f"sha256: {folder} holds the files of {name}, and no archive whose checksum could be looked at; take "
+                "them away to fetch it anew"
+            )
+        return there
+    if archive.exists():
+        found = digest_of(archive)
+        if digest is not None and found != digest:
+            raise WrongChecksumError(
+                f"fetch {name}: {archive}: its SHA-256 is {found}, expected {digest}; delete it and fetch it again"
+            )
+    else:
+        found = _download(name, what, archive, timeout, digest, progress)
+    if checked is not None:
+        checked(archive, found)
+    if there:
+        return there
     if not what.wanted:
         return [archive]
     try:
@@ -153,43 +180,39 @@ def _present(source: Source, folder: Path) -> list[Path]:
 
 
 def _download(
-    name: str, source: Source, archive: Path, timeout: float, progress: Callable[[int, int], None] | None
-) -> None:
+    name: str, source: Source, archive: Path, timeout: float, digest: str | None,
+    progress: Callable[[int, int], None] | None,
+) -> str:  # fmt: skip
     reasons: list[str] = []
     for url in source.urls:
         try:
-            with urllib.request.urlopen(url, timeout=timeout) as answer, whole_file(archive) as temporary:
-                total = int(answer.headers.get("Content-Length") or 0)
-                received = _copy(answer, temporary, total, progress)
-                if total and received != total:
-                    raise ConnectionError(f"broke off after {received} of {total} bytes")
-            return
-        except (OSError, HTTPException, ValueError) as error:
+            return download(
+                url, archive, timeout=timeout, largest=source.largest_bytes, sha256=digest, progress=progress
+            )
+        except (OSError, HTTPException, ValueError, WrongChecksumError) as error:
             reasons.append(f"{url}: {error}")
     raise MeshwrightError(
         f"fetch {name}: could not download it ({'; '.join(reasons)}); {by_hand(name, source, archive.parent)}"
     )
 
 
-def _copy(answer: BinaryIO, target: Path, total: int, progress: Callable[[int, int], None] | None) -> int:
-    received = 0
-    with open(target, "wb") as stream:
-        while block := answer.read(BLOCK):
-            stream.write(block)
-            received += len(block)
-            if progress is not None:
-                progress(received, total)
-    return received
-
-
 def _unpack(source: Source, archive: Path, folder: Path) -> None:
-    """Write the wanted files of a tar archive into `folder`, by their bare names and nowhere else."""
-    with tarfile.open(archive) as tar:
+    """Write the wanted files of a tar archive into `folder`, by their bare names and nowhere else.
+
+    All are unpacked beside it first: some of the files would be taken for all of them.
+    """
+    left = source.largest_bytes
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".unpacking-") as beside, tarfile.open(archive) as tar:
         for member in tar:
             base = Path(member.name).name
-            if member.isfile() and re.fullmatch(source.wanted, base):
-                content = tar.extractfile(member)
-                if content is not None:
-                    with content, whole_file(folder / base) as temporary, open(temporary, "wb") as stream:
-                        while block := content.read(BLOCK):
-                            stream.write(block)
+            content = tar.extractfile(member) if member.isfile() and re.fullmatch(source.wanted, base) else None
+            if content is None:
+                continue
+            with content, open(Path(beside) / base, "wb") as stream:
+                while block := content.read(BLOCK):
+                    left -= len(block)
+                    if left < 0:
+                        raise tarfile.TarError(f"unpacked, it is more than {source.largest_bytes} bytes")
+                    stream.write(block)
+        for file in sorted(Path(beside).iterdir()):
+            file.replace(folder / file.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import tarfile
 import threading
@@ -10,11 +11,12 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from meshwright import traces
 from meshwright.errors import InputError, MeshwrightError
-from meshwright.traces.fetch import SOURCES
+from meshwright.traces.fetch import SOURCES, Source
 
 NAMES = ["azure/invocations_per_function_md.anon.d01.csv", "invocations_per_function_md.anon.d02.csv", "../evil.csv"]
 
@@ -24,6 +26,11 @@ class Quiet(SimpleHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        if self.path.startswith("/to?"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/to?"))
+            self.end_headers()
+            return None
         if not self.path.startswith("/short"):
             return super().do_GET()
         self.send_response(200)
@@ -101,6 +108,86 @@ def test_maf2_stays_packed(server, tmp_path: Path) -> None:
     (root / "a.rar").write_bytes(b"Rar!")
     source = dataclasses.replace(SOURCES["maf2"], urls=(f"{url}/a.rar",))
     assert [p.read_bytes() for p in traces.fetch("maf2", tmp_path / "d", source=source)] == [b"Rar!"]
+
+
+def test_a_checksum_is_told_and_held_to(server, tmp_path: Path) -> None:
+    url, root = server
+    data = archive(root / "a.tar.xz", NAMES)
+    right, wrong = hashlib.sha256(data).hexdigest(), hashlib.sha256(b"").hexdigest()
+    source = dataclasses.replace(SOURCES["maf1"], urls=(f"{url}/a.tar.xz",))
+    dest, seen = tmp_path / "d", list[tuple[Path, str]]()
+
+    def fetch(sha256: str | None, what: Source = source) -> list[Path]:
+        return traces.fetch("maf1", dest, source=what, sha256=sha256, checked=lambda *told: seen.append(told))
+
+    with pytest.raises(MeshwrightError, match=f"its SHA-256 is {right}, expected {wrong}"):
+        fetch(wrong)
+    with pytest.raises(MeshwrightError, match=f"its SHA-256 is {right}, expected {wrong}"):
+        fetch(None, dataclasses.replace(source, sha256=wrong))  # of the publisher
+    assert not list(dest.iterdir())
+    assert seen == []
+    files = fetch(right.upper())
+    assert seen == [(dest / source.archive, right)]
+    assert fetch(right) == files
+    with pytest.raises(MeshwrightError, match="delete it and fetch it again"):
+        fetch(wrong)  # what was there before is looked at, too
+    (dest / source.archive).unlink()
+    assert fetch(None) == files
+    with pytest.raises(InputError, match="no archive whose checksum could be looked at"):
+        fetch(right)
+    for none in ("", "abc", right + "0", "g" * 64):
+        with pytest.raises(InputError, match="sha256: expected 64 hexadecimal digits"):
+            fetch(none)
+
+
+def test_what_is_larger_than_it_may_be_is_given_up(server, tmp_path: Path) -> None:
+    url, root = server
+    data = archive(root / "a.tar.xz", NAMES)
+    whole = dataclasses.replace(SOURCES["maf1"], urls=(f"{url}/a.tar.xz",))
+    for largest, said in ((len(data) - 1, f"more than {len(data) - 1}"), (len(data), None)):
+        source = dataclasses.replace(whole, largest_bytes=largest)
+        if said is not None:
+            with pytest.raises(MeshwrightError, match=said):
+                traces.fetch("maf1", tmp_path / "d", source=source)
+            assert not list((tmp_path / "d").iterdir())
+        else:
+            assert traces.fetch("maf1", tmp_path / "d", source=source)
+    with tarfile.open(root / "bomb.tar.xz", "w:xz") as tar:
+        for name in NAMES[:2]:
+            info = tarfile.TarInfo(name)
+            info.size = 10**6
+            tar.addfile(info, io.BytesIO(bytes(10**6)))
+    source = dataclasses.replace(whole, urls=(f"{url}/bomb.tar.xz",), largest_bytes=1_500_000)
+    with pytest.raises(MeshwrightError, match="unpacked, it is more than 1500000 bytes"):
+        traces.fetch("maf1", tmp_path / "b", source=source)
+    assert [path.name for path in (tmp_path / "b").iterdir()] == [source.archive], "no file of some"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://example.com/a", "file:///etc/passwd", "ftp://example.com/a", "/etc/passwd", "https://"]
+)
+def test_downloads_come_over_https(server, tmp_path: Path, url: str) -> None:
+    source = dataclasses.replace(SOURCES["maf1"], urls=(url,))
+    with pytest.raises(MeshwrightError, match="expected an address that begins with https://"):
+        traces.fetch("maf1", tmp_path / "d", source=source)
+    here, _ = server
+    turned = dataclasses.replace(SOURCES["maf1"], urls=(f"{here}/to?{url}",))
+    with pytest.raises(MeshwrightError, match="could not download it"):
+        traces.fetch("maf1", tmp_path / "d", source=turned)
+    assert not list(tmp_path.rglob("d/*"))
+
+
+def test_the_verb_prints_the_checksum(server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from meshwright.cli import run
+
+    url, root = server
+    data = archive(root / "a.tar.xz", NAMES)
+    source = dataclasses.replace(SOURCES["maf1"], urls=(f"{url}/a.tar.xz",))
+    monkeypatch.setitem(SOURCES, "maf1", source)
+    assert run(["trace", "fetch", "maf1", "--dest", str(tmp_path / "d"), "--sha256", "0" * 64]) == 1
+    assert "expected " + "0" * 64 in capsys.readouterr().err
+    assert run(["trace", "fetch", "maf1", "--dest", str(tmp_path / "d")]) == 0
+    assert f"sha256 {hashlib.sha256(data).hexdigest()}" in capsys.readouterr().err
 
 
 def test_unknown_name() -> None:
