@@ -171,7 +171,7 @@ MUTANTS = (
                 "rest = (all_work - work[head] + work[state]) / threshold * (1 + 1e-2)",
             ),
         ),
-        ("tests/graphpipe_baselines/test_sequential.py",),
+        ("tests/graphpipe_baselines/test_downset_pairs.py",),
         "A stage that leaves exactly enough devices for the rest would be cut off: no optimum.",
     ),
     Mutant(

@@ -89,7 +89,7 @@ def test_models_that_find_no_memory_are_lost():
 def larger_than_a_device(n_models, arrival, slo):
     """Models of 130 bytes on four devices of 100: only groups of several hold one, pipelines with less than others."""
     names = [f"m{i}" for i in range(n_models)]
-    configs = {c: {1: [1.0 / c.n_devices] * c.pp} for c in CONFIGS}
+    configs = {c: {1: [(0.9 if c.op == 2 else 1.0) / c.pp] * c.pp} for c in CONFIGS}  # op=2 keeps both devices busy
     sizes = {c: [130.0 / c.pp * (0.75 if c.op == 2 else 1.0)] * c.pp for c in CONFIGS}
     profiles = {name: ModelProfile.from_stages(name, configs, sizes) for name in names}
     trace = Trace(np.asarray(arrival), np.arange(len(arrival)) % n_models, names, slo)
