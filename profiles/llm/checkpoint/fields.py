@@ -25,7 +25,7 @@ HARMLESS: dict[str, str] = {
         image_token_id video_token_id audio_token_id vision_start_token_id vision_end_token_id vision_token_id
         id2label label2id num_labels problem_type pad_id boi_token_index eoi_token_index image_token_index
         spatial_merge_size boi_token_id eoi_token_id text_id suppress_tokens begin_suppress_tokens
-        bad_words_ids
+        bad_words_ids ignore_index
     """,
     "generation": """
         max_length min_length max_new_tokens do_sample early_stopping num_beams num_beam_groups
@@ -57,9 +57,9 @@ HARMLESS: dict[str, str] = {
         rotary_emb_base rotary_dim rotary_emb_fraction partial_rotary_factor rope_type rotary
         rotary_scaling_factor interpolate_factor rope_traditional mrope_section use_dynamic_ntk use_logn_attn
         no_rope_layers no_rope_layer_interval nope_layer_interval position_embedding_type position_encoding
-        original_rope alibi alibi_bias_max clip_qkv qkv_clip attention_softmax_in_fp32 softmax_in_fp32
-        scale_attention_softmax_in_fp32 fp32_residual_connection apply_query_key_layer_scaling attention_scale
-        original_max_position_embeddings parallel_attn use_parallel_residual use_parallel_block
+        original_rope alibi alibi_bias_max offset_alibi clip_qkv qkv_clip attention_softmax_in_fp32
+        softmax_in_fp32 scale_attention_softmax_in_fp32 fp32_residual_connection apply_query_key_layer_scaling
+        attention_scale original_max_position_embeddings parallel_attn use_parallel_residual use_parallel_block
         parallel_residual norm_topk_prob routed_scaling_factor scoring_func topk_method n_group topk_group
         moe_normalize_expert_weights norm_after_topk use_routing_bias moe_norm_min slow_but_exact
         attn_uses_sequence_id prefix_lm disable_ffn_model_parallel layer_switch order_of_interleaved_layers
@@ -71,10 +71,11 @@ HARMLESS: dict[str, str] = {
         num_ln_in_parallel_attn layernorm_embedding post_norm
     """,
     "which kernels run and how work is cut": """
-        attn_implementation attn_impl fc_type onnx_safe bias_dropout_fusion inference_runner pad_key_length
-        pre_allocate_kv_cache validate_runner_input use_flash_attn use_flash_attention use_flash_attn_2
-        flash_attn flash_attn_version use_cache_kernel use_kernels use_triton pretraining_tp
-        chunk_size_feed_forward ffn_chunk_size use_xformers use_memory_efficient_attention fused_mlp
+        attn_implementation attn_impl fc_type onnx_safe bias_dropout_fusion masked_softmax_fusion skip_bias_add
+        skip_bias_add_qkv inference_runner pad_key_length pre_allocate_kv_cache validate_runner_input
+        use_flash_attn use_flash_attention use_flash_attn_2 flash_attn flash_attn_version use_cache_kernel
+        use_kernels use_triton pretraining_tp chunk_size_feed_forward ffn_chunk_size use_xformers
+        use_memory_efficient_attention fused_mlp
     """,
     "heads of classifiers and poolers, which engines that generate do not load": """
         summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout
@@ -130,17 +131,18 @@ def _quantised(value: Any) -> str:
     if not isinstance(value, Mapping):
         return "a precision"
     said = {str(k): v for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    cache = " (and KV precision fp8: the file says a kv_cache_scheme)" if said.get("kv_cache_scheme") else ""
     method, bits = str(said.get("quant_method", "")).lower(), said.get("bits") or said.get("w_bit")
     if "fp8" in method:
-        return "precision fp8_block" if said.get("weight_block_size") else "precision fp8"
+        return ("precision fp8_block" if said.get("weight_block_size") else "precision fp8") + cache
     if method in ("awq", "gptq") or bits in (4, 8) or said.get("load_in_4bit") or said.get("load_in_8bit"):
         return "precision int8_wo" if bits == 8 or said.get("load_in_8bit") else "precision int4_wo"
-    return "its precision"
+    return "its precision" + cache
 
 
 QUANTISED = Changing(
     "the checkpoint's weights (and maybe its KV cache) are not in 16 bits",
-    "take the field out of the file and give {precision}, and the KV cache's precision, with the plan instead",
+    "take the field out of the file and give {precision} with the plan instead",
     empty,
 )
 MLA = Changing("multi-head latent attention is not modelled")

@@ -74,6 +74,7 @@ class _Reader:
     def __init__(self, config: dict[str, Any], where: str, ignore: frozenset[str]) -> None:
         self.config, self.where, self.ignore = config, where, ignore
         self.wrong: list[str] = []
+        self.alike: dict[tuple[str, str], list[str]] = {}  # what fields change, and what helps -> those fields
         self.read: set[str] = set()
         self.known = True  # whether the family is: else it is no news that its fields are not
 
@@ -83,7 +84,7 @@ class _Reader:
         inner = _text(self.config)
         if inner:
             outside = {k: v for k, v in self.config.items() if k not in INNER}
-            self._outside(outside)
+            self._outside(outside, inner)
             self.config = {k: v for k, v in inner.items() if k not in self.ignore}
         self._unnest()
         family = self._family()
@@ -92,17 +93,19 @@ class _Reader:
         self.read.update(LENGTHS)
         found = self._whole(said, family, outside)
         self._rest()
+        self.wrong += [f"{', '.join(fields)}: {what}; {mend}" for (what, mend), fields in self.alike.items()]
         if self.wrong:
             more = f"; and {len(self.wrong) - MOST} more" if len(self.wrong) > MOST else ""
             raise InputError(f"{self.where}: {'; '.join(self.wrong[:MOST])}{more}")
         return found
 
-    def _outside(self, outside: Mapping[str, Any]) -> None:
+    def _outside(self, outside: Mapping[str, Any], inner: Mapping[str, Any]) -> None:
         """Fields beside the part on text: those on other parts go with them, the others are judged as they are."""
         parts = any(PARTS.match(field) for field in (*outside, *self.ignore))
         for field, value in outside.items():
             about = parts and PARTS_FIELDS.search(field) and not isinstance(value, Mapping)
-            if field != "tie_word_embeddings" and not about:
+            repeated = field in inner and inner[field] == value
+            if field != "tie_word_embeddings" and not about and not repeated:
                 self._judge(field, value)
 
     def _unnest(self) -> None:
@@ -264,7 +267,7 @@ class _Reader:
         if field in CHANGING:
             known = CHANGING[field]
             if not known.harmless(value):
-                self.wrong.append(f"{field}: {_short(value)}: {known.what}; {mend_of(field, value)}")
+                self.alike.setdefault((known.what, mend_of(field, value)), []).append(f"{field}: {_short(value)}")
             return
         if field in REASON or empty(value):
             return
@@ -284,7 +287,7 @@ class _Reader:
 
 def name_free(ignore: Collection[str]) -> bool:
     """Whether windows count: they do not where the caller ignores the field that says them."""
-    return not {"sliding_window", "attention_chunk_size"} & set(ignore)
+    return not {"sliding_window", "sliding_window_size", "attention_chunk_size"} & set(ignore)
 
 
 def _short(value: Any) -> str:

@@ -11,6 +11,7 @@ __all__ = ["FIELDS", "other_layers", "window_of"]
 
 FIELDS = (
     "sliding_window",
+    "sliding_window_size",
     "attention_chunk_size",
     "use_sliding_window",
     "max_window_layers",
@@ -26,6 +27,8 @@ PATTERNS = ("sliding_window_pattern", "_sliding_window_pattern")
 def window_of(config: Mapping[str, Any], family: Family, layers: int) -> tuple[int, str]:
     """The least number of tokens that some layer sees, and the field that says so; 0 where all see everything."""
     name = "attention_chunk_size" if config.get("model_type") == "llama4_text" else "sliding_window"
+    if name not in config and "sliding_window_size" in config:  # Gemma 2's first files say both
+        name = "sliding_window_size"
     said: Any = config.get(name, family.window)
     if isinstance(said, bool) or not isinstance(said, int) or said < 1:
         return 0, name
