@@ -140,7 +140,7 @@ def test_sizes_multiply_to_the_plans() -> None:
     plan, graph = PLANS["zero2"]
     c = configuration(plan, graph.with_batch(plan.microbatch))
     product = c["train_micro_batch_size_per_gpu"] * c["gradient_accumulation_steps"]
-    assert product * 2 == c["train_batch_size"]  # two data-parallel groups of two tensor-parallel devices
+    assert product * 2 == plan.global_batch  # two data-parallel groups of two tensor-parallel devices
     assert c["tensor_parallel"] == {"autotp_size": 2}
     assert c["zero_optimization"] == {"stage": 2}
 
@@ -280,8 +280,10 @@ def test_files_and_nothing_where_it_cannot(tmp_path: Path) -> None:
     lines = (tmp_path / "m/megatron-arguments.txt").read_text().splitlines()
     assert [line for line in lines if not line.startswith("#")] == arguments(plan, graph.with_batch(plan.microbatch))
     export_training(plan, "deepspeed", tmp_path / "d", graph=graph)
-    assert json.loads((tmp_path / "d/ds_config.json").read_text())["train_batch_size"] == 16
-    assert "num_stages=2" in (tmp_path / "d/README.md").read_text()
+    assert json.loads((tmp_path / "d/ds_config.json").read_text())["gradient_accumulation_steps"] == 4
+    readme = (tmp_path / "d/README.md").read_text()
+    assert "num_stages=2" in readme
+    assert "A global batch is 16 samples: 2 in each of 2 data-parallel groups, 4 times." in readme
     with pytest.raises(InputError):
         export_training(PLANS["interleaved"][0], "deepspeed", tmp_path / "n", graph=GPT)
     assert not (tmp_path / "n").exists()

@@ -70,8 +70,11 @@ def configuration(plan: TrainingPlan, graph: Graph) -> dict[str, Any]:
             f"export: optimizer adafactor: DeepSpeed flattens weights, which have no rows and columns then; {ELSE}"
         )
     adam = plan.model.optimizer == "adam"
-    said: dict[str, Any] = {
-        "train_batch_size": plan.global_batch,
+    devices = uniform.tensor * uniform.data * uniform.pipeline
+    # DeepSpeed checks that the batch is micro batch x accumulation x world. Its world is all processes, unless code
+    # says otherwise (a PipelineModule does, AutoTP does not). Of the three it works out the one that is missing.
+    batch = {"train_batch_size": plan.global_batch} if devices == uniform.data else {}
+    said: dict[str, Any] = batch | {
         "train_micro_batch_size_per_gpu": plan.microbatch // uniform.data,
         "gradient_accumulation_steps": plan.microbatches,
         "zero_optimization": {"stage": uniform.zero},
@@ -90,15 +93,24 @@ def configuration(plan: TrainingPlan, graph: Graph) -> dict[str, Any]:
 
 def _readme(plan: TrainingPlan, uniform: Uniform) -> str:
     devices = uniform.tensor * uniform.data * uniform.pipeline
+    nodes, per_node = _nodes(plan, devices)
     lines = [
         f"# {plan.model.name} with DeepSpeed",
         "",
         f"`ds_config.json` is for {devices} devices. Its keys are those of {SOURCE}.",
         "",
-        f"    deepspeed --num_nodes {max(1, devices // plan.cluster.devices_per_node)} --num_gpus "
-        f"{min(devices, plan.cluster.devices_per_node)} your_program.py --deepspeed --deepspeed_config ds_config.json",
+        f"    deepspeed --num_nodes {nodes} --num_gpus {per_node} your_program.py --deepspeed "
+        "--deepspeed_config ds_config.json",
+        "",
+        f"A global batch is {plan.global_batch} samples: {plan.microbatch // uniform.data} in each of {uniform.data} "
+        f"data-parallel groups, {plan.microbatches} times.",
         "",
     ]
+    if devices != uniform.data:
+        lines.append(
+            "- `train_batch_size` is left out: DeepSpeed holds it against all processes, also those of one "
+            "data-parallel group."
+        )
     if uniform.pipeline > 1:
         lines.append(
             f"- Pipelines are said in code: `deepspeed.pipe.PipelineModule(layers=…, num_stages={uniform.pipeline})`; "
@@ -109,3 +121,20 @@ def _readme(plan: TrainingPlan, uniform: Uniform) -> str:
     if uniform.recompute != "none":
         lines.append("- Recomputation is said in code: wrap each layer in `deepspeed.checkpointing.checkpoint`.")
     return "\n".join(lines) + "\n"
+
+
+def _nodes(plan: TrainingPlan, devices: int) -> tuple[int, int]:
+    """Nodes, and devices on each, as DeepSpeed's launcher takes them: the same number on every node.
+
+    Raises
+    ------
+    InputError
+        If the devices do not fill the nodes that they are on alike.
+    """
+    most = plan.cluster.devices_per_node
+    nodes = -(-devices // most)
+    if devices % nodes:
+        raise InputError(
+            f"export: {devices} devices on {nodes} nodes of {most}: DeepSpeed starts equally many on every node; {ELSE}"
+        )
+    return nodes, devices // nodes
