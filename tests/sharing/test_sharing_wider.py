@@ -27,24 +27,11 @@ from meshwright.simulator.sharing.split import RunningJob
 
 FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
 Engine = Literal["simpy", "compiled"]
+WIDTHS = [(9,), (4,), (3, 3), (40, 40)]
 
 
 def named(name: str) -> Policy:
     return Themis(fairness=0.5) if name == "themis" else baseline(name)
-
-
-@pytest.mark.parametrize("engine", ["simpy", "compiled"])
-@pytest.mark.parametrize("convention", ["fluid", "slowest"])
-@pytest.mark.parametrize("widths", [(9,), (4,), (3, 3), (40, 40)])
-def test_alone_on_all_gpus_rho_is_one(engine: Engine, convention: Convention, widths: tuple[int, ...]) -> None:
-    """Jobs of equal work on a cluster of four: W/4 seconds whatever they could use beyond it. T_id is W/4 too."""
-    jobs = tuple(Job(2.0, w) for w in widths)
-    app = App("wide", 5.0, jobs, (Phase(tuple(range(len(jobs))), (240.0 / len(jobs),) * len(jobs)),), "jobs", FLAT)
-    world = SharingWorld(SharedCluster.uniform(2, 2), (app,), checkpoint_s=0.0, container_s=0.0, convention=convention)
-    for name in (*BASELINES, "themis"):
-        result = simulate(world, named(name), engine=engine)
-        assert result.finish[0] == pytest.approx(5.0 + 480.0 / 4), name
-        assert result.rho.tolist() == pytest.approx([1.0]), name
 
 
 @pytest.mark.parametrize("width", [4, 5, 64])
@@ -62,6 +49,24 @@ def test_an_agent_reckons_with_the_clusters_gpus(width: int, convention: Convent
     for n in range(1, 5):
         rho = min(row.rho for row in bid.rows if row.gpus == n)
         assert rho == pytest.approx((50.0 + 600.0 / n) / 300.0)
+
+
+def alone(engine: Engine, convention: Convention, widths: tuple[int, ...], names: tuple[str, ...]) -> None:
+    """Jobs of equal work on a cluster of four: W/4 seconds whatever they could use beyond it. T_id is W/4 too."""
+    jobs = tuple(Job(2.0, w) for w in widths)
+    app = App("wide", 5.0, jobs, (Phase(tuple(range(len(jobs))), (240.0 / len(jobs),) * len(jobs)),), "jobs", FLAT)
+    world = SharingWorld(SharedCluster.uniform(2, 2), (app,), checkpoint_s=0.0, container_s=0.0, convention=convention)
+    for name in names:
+        result = simulate(world, named(name), engine=engine)
+        assert result.finish[0] == pytest.approx(5.0 + 480.0 / 4), name
+        assert result.rho.tolist() == pytest.approx([1.0]), name
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+@pytest.mark.parametrize("convention", ["fluid", "slowest"])
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_alone_on_all_gpus_rho_is_one(engine: Engine, convention: Convention, widths: tuple[int, ...]) -> None:
+    alone(engine, convention, widths, BASELINES)
 
 
 def worlds(seed: int) -> tuple[SharingWorld, SharingWorld]:
@@ -90,3 +95,11 @@ def test_what_an_app_could_use_beyond_the_cluster_changes_nothing(engine: Engine
         for column in ("start", "finish", "gpu_seconds", "contention", "rho"):
             np.testing.assert_allclose(getattr(wide, column), getattr(just, column), rtol=1e-12, err_msg=column)
         assert wide.grants == just.grants
+
+
+@pytest.mark.parametrize("convention", ["fluid", "slowest"])
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_alone_in_auctions_rho_is_one_too(convention: Convention, widths: tuple[int, ...]) -> None:
+    """Last, for its kernels take longest to compile."""
+    for engine in ("simpy", "compiled"):
+        alone(engine, convention, widths, ("themis",))  # type: ignore[arg-type]
