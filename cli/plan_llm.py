@@ -80,12 +80,16 @@ def plan_llm(
     from ..files import check_target
     from ..planners.vllm import Effort, LLMDemand, SearchSpace, plan, plan_shared
     from ..profiles.llm import decoder
+    from ..profiles.llm.decoder_names import check_precision_said
 
     if out is not None:
         check_target(out)
     if models is None:
         raise InputError("--models: which language models? Names with commas, such as llama-3.1-8b,qwen2.5-7b")
-    specs = [decoder(name.strip()) for name in models.split(",")]
+    names = [name.strip() for name in models.split(",")]
+    for name in names:
+        check_precision_said(name, options.get("precision"), "-o precision={}")
+    specs = [decoder(name) for name in names]
     where = cluster_from(cluster, devices, device, DEFAULT_DEVICE)
     traffic = traffic_of(
         [s.name for s in specs], trace=trace, lengths=llm.lengths, rate=rate, cv=cv, duration=duration, split=split

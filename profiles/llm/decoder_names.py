@@ -6,10 +6,21 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...errors import InputError
+
 if TYPE_CHECKING:
     from .decoder import DecoderSpec
 
-__all__ = ["shape_named"]
+__all__ = ["check_precision_said", "precision_in", "shape_named"]
+
+PRECISIONS = (
+    (r"nvfp4|fp4", "nvfp4"),
+    (r"w4a16|awq|gptq|int4|4bit", "int4_wo"),
+    (r"w8a16", "int8_wo"),
+    (r"fp8[-_]block", "fp8_block"),
+    (r"fp8|w8a8", "fp8"),
+)
+"""What model names say of their weights -> the cost model's name."""
 
 TUNED = (
     r"instruct(\d+)?|chat|hf|it|base|thinking(\d+)?|pt|dpo|sft|preview|"
@@ -61,6 +72,40 @@ def shape_named(name: str, shapes: Mapping[str, DecoderSpec]) -> DecoderSpec | N
                 break
             said = shorter
     return None
+
+
+def precision_in(name: str) -> str:
+    """The precision of weights that a model's name tells of; bf16 if none."""
+    short = name.rpartition("/")[2].lower()
+    for pattern, found in PRECISIONS:
+        if re.search(rf"(^|[-_.]){pattern}($|[-_.])", short):
+            return found
+    return "bf16"
+
+
+def check_precision_said(name: str, precision: object, how: str) -> None:
+    """See that nobody plans 16-bit weights for a name that tells of others.
+
+    Parameters
+    ----------
+    name : str
+        The model's name.
+    precision : object
+        What was asked for; None for nothing.
+    how : str
+        How it is asked for, with ``{}`` for the precision.
+
+    Raises
+    ------
+    InputError
+        If the name tells of a precision and none was asked for.
+    """
+    told = precision_in(name)
+    if told != "bf16" and precision is None and not name.endswith(".json"):
+        raise InputError(
+            f"model: {name!r} tells of weights in {told}, and no precision is given; say {how.format(told)} (and the "
+            f"KV cache's, if it is not bf16), or {how.format('bf16')}"
+        )
 
 
 def _key(name: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from ...errors import InputError
+from ...profiles.llm.decoder_names import precision_in
 
 __all__ = ["KV", "PRECISIONS", "WEIGHTS", "kv_named", "named", "precision_named"]
 
@@ -60,15 +59,6 @@ KV = {
 }
 """Word for the KV cache -> bf16 or fp8 (one byte)."""
 
-IN_NAMES = (
-    (r"nvfp4|fp4", "nvfp4"),
-    (r"w4a16|awq|gptq|int4|4bit", "int4_wo"),
-    (r"w8a16", "int8_wo"),
-    (r"fp8[-_]block", "fp8_block"),
-    (r"fp8|w8a8", "fp8"),
-)
-"""What model names say of their weights."""
-
 
 def precision_named(word: str) -> str:
     """The cost model's name of a precision.
@@ -101,5 +91,4 @@ def kv_named(word: str) -> str:
 
 def named(model: str) -> str:
     """The precision that a model's name tells of, bf16 if none."""
-    short = model.rpartition("/")[2].lower()
-    return next((found for pattern, found in IN_NAMES if re.search(rf"(^|[-_.]){pattern}($|[-_.])", short)), "bf16")
+    return precision_in(model)

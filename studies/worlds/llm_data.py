@@ -15,6 +15,7 @@ from ...planners.vllm import Effort, LengthPairs, SearchSpace
 from ...planners.vllm.demand import LengthSource
 from ...profiles import device
 from ...profiles.llm import DecoderSpec, KernelTables, decoder
+from ...profiles.llm.decoder_names import check_precision_said
 from ...simulator.llm import POLICIES, LLMTrace, read_azure_llm, read_lengths, read_mooncake
 from ...simulator.llm.router import ROUTERS
 from ...traces.lengths import LENGTHS, length_profile
@@ -94,6 +95,7 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
     for case in cases:
         w, e = case.workload, case.engine
         once("model", case.model, data.models, lambda name: _decoder(name, folder, data))
+        tried("model", lambda c=case: _precision_said(c))
         once("kernels", case.kernels, data.tables, lambda name: _tables(name, folder, data))
         if w.trace is None:
             once("workload.lengths", w.lengths, data.lengths, lambda name: _lengths(name, folder, data))
@@ -129,6 +131,13 @@ def _unknown(name: str, known: Sequence[str]) -> None:
 
 def _refuse(why: str) -> None:
     raise InputError(why)
+
+
+def _precision_said(case: LLMCase) -> None:
+    """A model whose name tells of quantised weights is not served in 16 bits unless the case says so."""
+    engine = case.engine
+    said = engine.precision if "precision" in engine.model_fields_set else case.planner.options.get("precision")
+    check_precision_said(case.model, said, "engine.precision {}")
 
 
 def _decoder(name: str, folder: Path, data: LLMData) -> DecoderSpec:

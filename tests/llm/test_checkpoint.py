@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import DECODERS, DecoderSpec, Iteration, decoder, iteration_cost
 from meshwright.profiles.llm.checkpoint import FAMILIES
+from meshwright.profiles.llm.decoder_names import precision_in
 from meshwright.simulator.llm import LLMTrace, simulate_llm
+from meshwright.studies.worlds.llm_case import LLMCase
+from meshwright.studies.worlds.llm_data import load_data
+
+CASE = {"cluster": {"devices": 1}, "workload": {"rate": 1.0}, "planner": {"name": "fixed"}}
 
 
 def config(kind, layers, hidden, heads, kv, ffn, vocab, positions, **more):
@@ -227,3 +234,26 @@ def test_sizes_are_those_of_the_real_modules():
         assert spec.weights == pytest.approx(sum(p.numel() for p in module.parameters()), rel=0.005), kind
         held += 1
     assert held > 40
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("neuralmagic/Meta-Llama-3.1-8B-Instruct-FP8", "fp8"), ("TheBloke/Llama-2-7B-AWQ", "int4_wo"),
+        ("llama-3.1-8b-w8a16", "int8_wo"), ("Llama-3.1-70B-Instruct-NVFP4", "nvfp4"), ("llama-3.1-8b", "bf16"),
+    ],
+)  # fmt: skip
+def test_names_of_quantised_checkpoints_are_not_planned_in_16_bits(name, precision, capsys):
+    """Such a name gave the shape, and the plan took 16-bit weights without a word."""
+    assert precision_in(name) == precision
+    call = ["plan", "--planner", "vllm", "--models", name, "--device", "h100-80gb", "--devices", "0", "--rate", "2"]
+    assert run(call) == 2
+    unsaid = capsys.readouterr().err
+    assert (f"-o precision={precision}" in unsaid) == (precision != "bf16")
+    assert run([*call, "-o", f"precision={precision}"]) == 2
+    assert "tells of weights" not in capsys.readouterr().err
+    case = {"model": name, "engine": {} if precision == "bf16" else {"precision": precision}}
+    load_data([LLMCase.model_validate(CASE | case)], Path())
+    if precision != "bf16":
+        with pytest.raises(InputError, match=f"model: .*{precision}"):
+            load_data([LLMCase.model_validate(CASE | case | {"engine": {}})], Path())
