@@ -204,7 +204,7 @@ MUTANTS = (
                 "further = ((result.finish - result.first_token) / result.generated)[done]",
             ),
         ),
-        ("tests/planners/test_llm_planner_parts.py", "tests/planners/test_llm_planner.py"),
+        ("tests/planners/test_llm_planner_parts.py",),
         "Plans would be ranked by a time per token that is too small.",
     ),
     Mutant(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from meshwright.planners.vllm import Candidate, DrawnTraffic, EngineShape, Given
 from meshwright.planners.vllm.choice import Front, split
 from meshwright.planners.vllm.halving import Rung, rungs, successive_halving
 from meshwright.planners.vllm.layouts import place
-from meshwright.planners.vllm.scoring import Score
+from meshwright.planners.vllm.scoring import Score, score_of
 from meshwright.planners.vllm.search import Bracket, Finalist
 from meshwright.seeds import generator
 from meshwright.simulator import Cluster
@@ -135,3 +137,24 @@ def test_drawn_traffic_draws_lengths_and_arrivals_apart() -> None:
     np.testing.assert_allclose(slow.arrival, 10 * fast.arrival)
     with pytest.raises(InputError, match="rate: expected finite"):
         DrawnTraffic(length_profile("alpaca"), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("ttft_s", "tpot_s", "slack"),
+    [(4.0, math.inf, 1 - 3 / 4), (math.inf, 0.5, 1 - 0.25 / 0.5), (4.0, 0.5, 1 - 3 / 4), (12.0, 0.5, 1 - 0.25 / 0.5),
+     (2.0, 0.5, 1 - 3 / 2)],
+)  # fmt: skip
+def test_slack_is_what_is_left_of_the_tighter_limit(ttft_s: float, tpot_s: float, slack: float) -> None:
+    """Ten requests alike: the first token 3 s after arrival, then 8 more a quarter of a second apart. One that never
+    finished counts for nothing, one of a single token has no time between tokens."""
+    n = 10
+    arrival = np.arange(n + 2, dtype=float)
+    first = arrival + 3.0
+    result = SimpleNamespace(
+        arrival=arrival, first_token=first, finish=np.concatenate([(first + 8 * 0.25)[:-2], first[-2:-1], [np.nan]]),
+        generated=np.array([9] * n + [1, 0]), finished=np.array([True] * (n + 1) + [False]),
+        attainment=lambda ttft=math.inf, tpot=math.inf: 1.0, goodput=lambda ttft, tpot: 1.0,
+        ttft=lambda p: 3.0, tpot=lambda p: 0.25,
+    )  # fmt: skip
+    score = score_of(result, SimpleNamespace(ttft_s=ttft_s, tpot_s=tpot_s))  # type: ignore[arg-type]
+    assert score.slack == pytest.approx(slack, rel=1e-12)
