@@ -42,6 +42,8 @@ from .tenants import Forbidden, Unknown
 __all__ = ["KEY_HEADER", "extender_application", "remote_views", "serve_extender"]
 
 KEY_HEADER = "X-Meshwright-App-Key"
+OPEN_PATHS = ("/health",)
+"""What a probe may ask for without the token."""
 LARGEST = 2**20
 """Bytes of a request, and of an answer that is read."""
 
@@ -109,6 +111,9 @@ def extender_application(extender: Extender, clock: Callable[[], float]) -> Any:
         extender.pod_gone(said.pod, said.uid, request.headers.get(KEY_HEADER))
         return JSONResponse({"ok": True})
 
+    async def health(_: Any) -> Any:
+        return JSONResponse({})
+
     async def books(_: Any) -> Any:
         names = {number: name for name, number in extender.numbers.items()}
         return JSONResponse({
@@ -122,7 +127,7 @@ def extender_application(extender: Extender, clock: Callable[[], float]) -> Any:
     for path, method, does in (
         ("/filter", "POST", fits), ("/apps", "POST", register), ("/apps/{name}/report", "POST", report),
         ("/apps/{name}", "GET", standing), ("/apps/{name}", "DELETE", leave), ("/apps/{name}/view", "POST", view),
-        ("/lapsed", "GET", lapsed), ("/pods/gone", "POST", pod_gone), ("/", "GET", books),
+        ("/lapsed", "GET", lapsed), ("/pods/gone", "POST", pod_gone), ("/", "GET", books), ("/health", "GET", health),
     ):  # fmt: skip
         app.add_route(path, cast("Any", does), methods=[method])
     return app
@@ -168,7 +173,10 @@ def serve_extender(
     def clock() -> float:
         return time.monotonic() - began
 
-    server = WebServer(extender_application(extender, clock), where, limits or Limits(body_bytes=LARGEST), error=detail)
+    server = WebServer(
+        extender_application(extender, clock), where, limits or Limits(body_bytes=LARGEST), error=detail,
+        open_paths=OPEN_PATHS,
+    )  # fmt: skip
 
     async def whole() -> None:
         ticking = asyncio.create_task(_lease_clock(extender, clock))

@@ -125,8 +125,6 @@ class Guard:
         Paths that a GET may ask for without the token: health, for probes.
     error : callable
         (status, message) -> JSON body of an error.
-    json_bodies : bool
-        Whether a body has to be strict JSON, for applications that would read it less strictly themselves.
     """
 
     def __init__(
@@ -137,11 +135,9 @@ class Guard:
         limits: Limits,
         open_paths: Collection[str] = (),
         error: Callable[[int, str], Any] = plain_error,
-        json_bodies: bool = False,
     ) -> None:
         self.app, self.token, self.limits = app, token, limits
         self.open_paths, self.error = frozenset(open_paths), error
-        self.json_bodies = json_bodies
         self.draining = False
         self.in_flight = 0
         self._buffered = 0
@@ -163,8 +159,6 @@ class Guard:
         try:
             self._admit(scope)
             body = await self._body(scope, receive, kept)
-            if body and self.json_bodies:
-                await asyncio.to_thread(read_json, body)
             if body is not None:
                 await self.app(scope, _replay(body, receive), noted)
         except JsonRefusal as refusal:

@@ -60,8 +60,6 @@ class WebServer:
         (status, message) -> JSON body of an error.
     on_end : callable, optional
         Called in the event loop when the grace is over and requests are still under way.
-    json_bodies : bool
-        Whether a request with a body must have one of strict JSON; see `read_json`.
     lifespan : bool
         Whether the application wants to know when it starts and ends.
 
@@ -80,7 +78,6 @@ class WebServer:
         open_paths: Collection[str] = (),
         error: Callable[[int, str], Any] = plain_error,
         on_end: Callable[[], None] | None = None,
-        json_bodies: bool = False,
         lifespan: bool = False,
     ) -> None:
         check_uvicorn("serve")
@@ -89,9 +86,7 @@ class WebServer:
         from .protocol import guarded_protocol
 
         self.limits = (limits or Limits()).fitting()
-        self.guard = Guard(
-            app, token=where.token, limits=self.limits, open_paths=open_paths, error=error, json_bodies=json_bodies
-        )
+        self.guard = Guard(app, token=where.token, limits=self.limits, open_paths=open_paths, error=error)
         self.listener: socket.socket = listening_socket(where)
         self.port = int(self.listener.getsockname()[1])
         self.url = where.url(self.port)

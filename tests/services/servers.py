@@ -32,13 +32,15 @@ class Served:
     server : WebServer
         It.
     health : str
-        Path that answers 200 without a token.
+        Path that answers 200.
     path, body : str, bytes
         A POST that is answered with 200 or 201.
     wrong : bytes
         JSON of the wrong kind.
     idle : callable
         Whether nothing of any request is left in it.
+    probed : bool
+        Whether `health` is answered without the token.
     """
 
     server: WebServer
@@ -47,6 +49,7 @@ class Served:
     body: bytes
     wrong: bytes
     idle: Callable[[], bool] = lambda: True
+    probed: bool = True
 
     def head(self, *fields: str, path: str | None = None, token: str | None = TOKEN) -> bytes:
         """A POST's head, without how long its body is."""
@@ -79,8 +82,9 @@ class Served:
         return int(head.split()[1]), json.loads(body) if body else None
 
     def healthy(self) -> bool:
-        """Whether it says that it is well; no token."""
-        said = f"GET {self.health} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+        """Whether it says that it is well, to a probe if it has one."""
+        token = "" if self.probed else f"Authorization: Bearer {TOKEN}\r\n"
+        said = f"GET {self.health} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{token}\r\n"
         return self.send(said.encode())[0] == 200
 
 
@@ -101,8 +105,8 @@ def until(what: Callable[[], bool]) -> bool:
 
 
 def own_threads() -> int:
-    """Threads but those of asyncio's pool, which stay and are bounded."""
-    return sum(not thread.name.startswith("asyncio_") for thread in threading.enumerate())
+    """Threads but those of asyncio's and AnyIO's pools, which stay and are bounded."""
+    return sum(not thread.name.startswith(("asyncio_", "AnyIO worker")) for thread in threading.enumerate())
 
 
 def open_files() -> int:
@@ -206,4 +210,48 @@ def _fields(limits: Limits) -> dict[str, Any]:
     return {name: getattr(limits, name) for name in limits.__dataclass_fields__}
 
 
-SERVERS: dict[str, Callable[[ExitStack, Path], Served]] = {"endpoint": _endpoint, "group": _group, "router": _router}
+def _world() -> Any:
+    from meshwright.simulator.sharing import App, SharedCluster, SharingWorld
+
+    return SharingWorld(SharedCluster.uniform(1, 2), (App.single("x", 0.0, 100.0, gpus=2),), lease_s=100.0)
+
+
+def _extender(stack: ExitStack, folder: Path) -> Served:
+    from meshwright.runtime.export.sharing import export_sharing
+    from meshwright.runtime.sharing.asked import detail
+    from meshwright.runtime.sharing.documents import from_document, read_document, to_document
+    from meshwright.runtime.sharing.extender import Extender
+    from meshwright.runtime.sharing.extender_task import ExtenderTask
+    from meshwright.runtime.sharing.extending import OPEN_PATHS, extender_application
+    from meshwright.simulator.sharing import baseline
+
+    export_sharing(_world(), baseline("fifo"), "scheduler-plugin", folder / "plugin")
+    task = from_document(ExtenderTask, read_document(folder / "plugin/arbiter.json"), "arbiter.json")
+    extender = Extender(task, decides=False)
+    extender.register(to_document(_world().apps[0]), 0.0)
+    limits = Limits(**{**_fields(LIMITS), "body_bytes": 2**20})
+    app = extender_application(extender, lambda: 1.0)
+    server = stack.enter_context(running(WebServer(app, _where(), limits, error=detail, open_paths=OPEN_PATHS)))
+    return Served(server, "/health", "/apps/x/view", b'{"number": 0, "held": [], "lapsed": []}', b'{"number": -1}')
+
+
+def _arbiter(stack: ExitStack, folder: Path) -> Served:
+    from meshwright.runtime.sharing import Arbiter, RunOptions
+    from meshwright.runtime.sharing.asked import detail
+    from meshwright.runtime.sharing.service import application
+    from meshwright.simulator.sharing import baseline
+
+    arbiter = Arbiter(_world(), baseline("fifo"), RunOptions())
+    limits = Limits(**{**_fields(LIMITS), "body_bytes": 2**20})
+    server = stack.enter_context(running(WebServer(application(arbiter), _where(), limits, error=detail)))
+    state = b'{"at_s": 0.0, "phase": 0, "jobs": [{"job": 0, "left_s": 100.0}]}'
+    return Served(server, "/", "/apps/0/state", state, b'{"at_s": "x"}', probed=False)
+
+
+SERVERS: dict[str, Callable[[ExitStack, Path], Served]] = {
+    "endpoint": _endpoint,
+    "group": _group,
+    "router": _router,
+    "extender": _extender,
+    "arbiter": _arbiter,
+}

@@ -120,7 +120,7 @@ def test_without_the_token_there_is_no_answer(served: Served) -> None:
     for field in ((), ("Authorization: Bearer wrong",), ("Authorization: Basic abc",), ("Authorization: é",)):
         said = served.head(f"Content-Length: {len(served.body)}", *field, token=None) + CRLF + served.body
         refused(served.send(said), 401)
-    for path in ("/metrics", "/v2", "/", "/openapi.json"):
+    for path in ("/metrics", "/v2", "/", "/openapi.json", "/world", "/apps/0/command"):
         refused(served.send(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode()), 401)
 
 
