@@ -4,9 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # torch's CPU build where the pinned release is at hand; see constraints.txt. Python compiles what is imported when it is
 # imported: of 18,000 files in all, which pip would spend a minute on
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# each file by its hash; torch and Meshwright itself come after, without: locks/README.md
+LOCKED := $(PIP) --require-hashes -r
+OWN    := $(PIP) --no-deps --no-build-isolation -e .
 
-.PHONY: demo test tests test-all mutants lint types gate bench clean reproduce install-torch install-dev
+.PHONY: locks demo test tests test-all mutants lint types gate bench clean reproduce install-torch install-dev
 
 demo: $(VENV)/.torch
 	$(BIN)/meshwright demo --out demo-out
@@ -53,15 +56,23 @@ $(VENV)/.created:
 	touch $@
 
 # all that README's commands need
-$(VENV)/.torch: $(VENV)/.created pyproject.toml constraints.txt
-	$(PIP) torch
-	$(PIP) -e '.[torch,serve]'
+$(VENV)/.torch: $(VENV)/.created pyproject.toml constraints.txt locks/run.txt
+	$(LOCKED) locks/run.txt
+	$(PIP) -c constraints.txt torch
+	$(OWN)
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt
-	$(PIP) torch
-	$(PIP) -e '.[dev]'
+$(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt locks/dev.txt
+	$(LOCKED) locks/dev.txt
+	$(PIP) -c constraints.txt torch
+	$(OWN)
 	touch $(VENV)/.torch $@
+
+# after a change of dependencies; uv comes into an environment of its own
+locks:
+	$(PYTHON) -m venv $(VENV)/locks
+	$(VENV)/locks/bin/python -m pip install --quiet --disable-pip-version-check uv
+	UV=$(VENV)/locks/bin/uv locks/make.sh
 
 clean:
 	rm -rf $(VENV) build *.egg-info demo-out reproduce-out .pytest_cache .ruff_cache .hypothesis
