@@ -1,4 +1,4 @@
-"""Statistics on a study's frame: means with t-intervals, paired differences of planners, and the point to draw."""
+"""Statistics on a study's frame: means with t-intervals, and paired differences of planners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from .design.fields import paths
-from .grouping import Floats, Groups, group, missing, plain
+from .grouping import Floats, Groups, group
 from .point import Point
 from .worlds.names import COLUMNS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .study import Study
 
-__all__ = ["best", "differences", "field_columns", "metric_columns", "summarise"]
+__all__ = ["best", "differences", "field_columns", "figures", "fine_rows", "metric_columns", "metric_of", "summarise"]
 
 
 def field_columns(frame: pd.DataFrame, study: Study) -> list[str]:
@@ -74,7 +74,7 @@ def summarise(frame: pd.DataFrame, study: Study) -> pd.DataFrame:
     feasible = groups.count(status == "ok")
     lacking: dict[int, list[tuple[str, int, int]]] = {}
     for name in metrics:
-        values = np.where(status == "ok", _figures(table, name), np.nan)
+        values = np.where(status == "ok", figures(table, name), np.nan)
         columns[name], columns[f"{name}_half_width"], n = groups.intervals(values, study.confidence)
         for g in np.flatnonzero(n < feasible).tolist():
             lacking.setdefault(g, []).append((name, int(n[g]), int(feasible[g])))
@@ -113,11 +113,11 @@ def differences(frame: pd.DataFrame, study: Study, metric: str | None = None) ->
     import pandas as pd
 
     table: Any = frame  # pandas says little of its types
-    metric = _metric(table, study, metric)
+    metric = metric_of(table, study, metric)
     fields = field_columns(table, study)
     baseline = next(iter(study.planners))
     places = group(table, fields)
-    values = np.where(_fine(table), _figures(table, metric), np.nan)
+    values = np.where(fine_rows(table), figures(table, metric), np.nan)
     planner, replication = table["planner"].to_numpy(dtype=object), table["replication"].to_numpy()
     cells: dict[tuple[int, str], dict[int, float]] = {}
     for code, name, r, value in zip(places.code.tolist(), planner, replication.tolist(), values.tolist(), strict=True):
@@ -145,31 +145,14 @@ def differences(frame: pd.DataFrame, study: Study, metric: str | None = None) ->
 
 
 def best(frame: pd.DataFrame, study: Study, metric: str | None = None) -> Point | None:
-    """The point that a report draws: the first one with a plan of the values and planner with the largest mean.
+    """The point that a report draws: the best decision under the same circumstances, in the first of them.
 
-    Those with a plan in every replication come first; ties go to fewer devices, then to the first in the frame. None
-    if no point has a plan.
+    None if no point has a plan. See `headline.headline`.
     """
-    table: Any = frame  # pandas says little of its types
-    fine = _fine(table)
-    if not fine.any():
-        return None
-    metric = _metric(table, study, metric)
-    fields = field_columns(table, study)
-    groups = group(table, [*fields, "planner"])
-    without = groups.count(~fine) / groups.count(np.ones(len(table), dtype=bool))
-    means, _, _ = groups.intervals(np.where(fine, _figures(table, metric), np.nan), study.confidence)
-    size = np.zeros(len(means))
-    if "n_devices" in metric_columns(table, study):
-        size, _, _ = groups.intervals(np.where(fine, _figures(table, "n_devices"), np.nan), study.confidence)
-    known = np.flatnonzero(np.isfinite(means)).tolist()
-    if not known:
-        return None
-    chosen = min(known, key=lambda g: (without[g], -means[g], size[g], g))
-    row = int(np.flatnonzero((groups.code == chosen) & fine)[0])
-    said = [(c, plain(table[c].iloc[row])) for c in fields]
-    values = tuple((path, value) for path, value in said if not missing(value))
-    return Point(row, values, str(table["planner"].iloc[row]), int(table["replication"].iloc[row]))
+    from .headline import headline  # which stands on this
+
+    found = headline(frame, study, metric)
+    return None if found is None else found.point
 
 
 @dataclass(frozen=True)
@@ -202,19 +185,26 @@ def _taken(frame: Any, column: str, rows: npt.NDArray[np.int64]) -> Any:
     return frame[column].iloc[rows].reset_index(drop=True)
 
 
-def _fine(frame: Any) -> npt.NDArray[np.bool_]:
+def fine_rows(frame: Any) -> npt.NDArray[np.bool_]:
     """Points with a plan, shape (rows,)."""
     return np.asarray(frame["status"].to_numpy(dtype=object) == "ok", dtype=bool)
 
 
-def _figures(frame: Any, metric: str) -> Floats:
+def figures(frame: Any, metric: str) -> Floats:
     """A metric of each point, shape (rows,); NaN where it has none, or no point has."""
     if metric not in frame.columns:
         return np.full(len(frame), np.nan)
     return np.asarray(frame[metric].to_numpy(dtype=np.float64))
 
 
-def _metric(frame: Any, study: Study, metric: str | None) -> str:
+def metric_of(frame: Any, study: Study, metric: str | None) -> str:
+    """A metric by name; not given: attainment, or the first metric of a world without it.
+
+    Raises
+    ------
+    InputError
+        On an unknown one.
+    """
     known = metric_columns(frame, study)
     if metric is None:
         return "attainment" if "attainment" in known or not known else known[0]

@@ -14,9 +14,20 @@ from pydantic import BaseModel, ValidationError
 from ...errors import InputError
 from ...wording import dotted, nearest
 from ..file.yaml_errors import Location, explain
-from ..worlds import Case
+from ..worlds import Case, Circumstance
 
-__all__ = ["checked", "find_field", "holds_whole_numbers", "paths", "place", "plain", "set_fields", "steps", "value_at"]
+__all__ = [
+    "checked",
+    "find_field",
+    "holds_whole_numbers",
+    "is_circumstance",
+    "paths",
+    "place",
+    "plain",
+    "set_fields",
+    "steps",
+    "value_at",
+]
 
 C = TypeVar("C", bound=Case)
 
@@ -28,6 +39,20 @@ def paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         inner = _section(field.annotation)
         if inner is not None:
             yield from paths(inner, f"{prefix}{name}.")
+
+
+def is_circumstance(model: type[BaseModel], path: str) -> bool:
+    """Whether what stands at a path is met and not decided: its field, or a section above it, is marked so."""
+    inner: Any = model
+    for step in steps(model, path):
+        section = _section(inner)
+        if section is None:
+            return False
+        field = section.model_fields[step]
+        if any(isinstance(mark, Circumstance) for mark in field.metadata):
+            return True
+        inner = field.annotation
+    return False
 
 
 def find_field(model: type[BaseModel], name: str) -> str:

@@ -14,6 +14,7 @@ from ..point import Point
 from ..questions.answer import Answer
 from ..worlds import Panel
 from .chart import Chart
+from .headline import headline_sentence
 from .look import Style
 from .results import Results
 from .table import table_html
@@ -153,7 +154,7 @@ def _held(text: str) -> str:
 
 
 def _best_sentence(results: Results) -> str:
-    if results.best is None:
+    if results.headline is None:
         said = (
             {s: int((results.points["status"] == s).sum()) for s in ("infeasible", "failed")}
             if len(results.points)
@@ -163,16 +164,7 @@ def _best_sentence(results: Results) -> str:
         reason = next((str(t) for t in results.points["error"] if t), "") if said else ""
         first = f" The first says: {reason}" if reason else ""
         return f"No point has a result{f': {what}' if what else ''}.{first}"
-    row, where = results.row_of(results.best), results.say(results.best)
-    metric = "attainment" if "attainment" in results.metrics else results.metrics[0]
-    value = (
-        with_unit(metric, float(row[metric]), float(row.get(f"{metric}_half_width", math.nan)))
-        if row is not None
-        else "?"
-    )
-    verb = f"attains {value}" if metric == "attainment" else f"reaches {metric} {value}"
-    best = "" if len(results.summary) == 1 else f", the best of {len(results.summary):,} combinations"
-    return f"{results.best.planner} {verb}{f' with {where}' if where else ''}{best}."
+    return headline_sentence(results, results.headline)
 
 
 def _figures(results: Results, winners: Sequence[Winner]) -> str:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..design.fields import value_at
+from ..design.fields import paths, value_at
+from ..headline import Headline, headline
 from ..point import Point
 from ..questions.answer import Answer
 from ..study import Study
-from ..summary import best, differences, field_columns, metric_columns, summarise
+from ..summary import differences, field_columns, metric_columns, summarise
 from ..worlds import Case
 from .look import Style, styles
 from .words import cell, plain, short_names, sized
@@ -43,8 +44,8 @@ class Results:
         What was found, in the study's order.
     paths, metrics : tuple of str
         Which columns are fields that vary, and which were measured.
-    best : Point or None
-        The best point of all; None if none has a plan.
+    headline : Headline or None
+        The best decision under the same circumstances; None if no point has a plan.
     paired : DataFrame
         Differences of each planner's attainment to the first one's, in the design: `difference` and its half width.
     """
@@ -55,15 +56,18 @@ class Results:
     answers: Sequence[Answer]
     paths: tuple[str, ...]
     metrics: tuple[str, ...]
-    best: Point | None
+    headline: Headline | None
     paired: Frame
 
     @cached_property
     def names(self) -> dict[str, str]:
         """Path -> how figures and tables call it."""
         known = [p for p in dict.fromkeys([*self.paths, *(a.path for a in self.study.axes)]) if not internal(p)]
-        shortest = short_names(known)  # an option of a planner may have a metric's name
-        short = {p: (p if name in self.metrics else name).replace("_", " ") for p, name in shortest.items()}
+        own = set(paths(self.study.world.case))  # whose names no metric has; an option of a planner may have one
+        short = {
+            path: (name if path in own or name not in self.metrics else path).replace("_", " ")
+            for path, name in short_names(known).items()
+        }
         return {path: path for path in self.paths} | short | {"planner": "planner"}
 
     @cached_property
@@ -127,7 +131,7 @@ def gather(session: Session) -> Results:
     if "attainment" in metrics and len(study.planners) > 1:
         paired = _cells(differences(raw, study), paths).rename(columns={"half_width": "difference_half_width"})
         paired = _design(paired.assign(status="ok"), study, paths)
-    return Results(study, points, summary, tuple(session.answers), paths, metrics, best(raw, study), paired)
+    return Results(study, points, summary, tuple(session.answers), paths, metrics, headline(raw, study), paired)
 
 
 def _cells(frame: Frame, paths: Sequence[str]) -> Frame:

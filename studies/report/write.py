@@ -15,6 +15,7 @@ from ...files import check_target, whole_file, write_bytes, write_text
 from ..point import Point
 from ..worlds import Panel
 from .curve_charts import curves
+from .headline import why_drawn
 from .notes import warnings_of
 from .page import Winner, page
 from .probes import probe_charts
@@ -91,9 +92,8 @@ def _winners(session: Session, results: Results) -> Iterator[Winner]:
         if answer.point is not None and answer.value is not None and not answer.part:
             why = f"The answer to: {answer.question}."
             chosen.setdefault((answer.point.planner, str(answer.point.values)), (answer.point, why))
-    if not chosen and results.best is not None:
-        why = "The point with the highest attainment; among equals, that with fewest devices."
-        chosen["", ""] = results.best, why
+    if not chosen and results.headline is not None:
+        chosen["", ""] = results.headline.point, why_drawn(results.headline)
     hidden = len(chosen) - MAX_WINNERS
     for i, (point, why) in enumerate(list(chosen.values())[:MAX_WINNERS]):
         n = session.study.replications
