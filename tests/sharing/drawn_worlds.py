@@ -20,7 +20,7 @@ from meshwright.simulator.sharing import (
     Slowdown,
 )
 
-__all__ = ["drawn", "same"]
+__all__ = ["drawn", "in_decimals", "same"]
 
 
 def drawn(seed: int, n: int = 8, *, failures: int = 3, max_s: float = 1e7) -> SharingWorld:
@@ -75,11 +75,28 @@ def _app(rng: np.random.Generator, name: str, at: float) -> App:
     return app
 
 
+def in_decimals(world: SharingWorld, digits: int) -> SharingWorld:
+    """The same world with times as people write them, 0.1 or 2.25, and ends that fall together with other events."""
+
+    def of(app: App) -> App:
+        jobs = tuple(replace(job, iteration_s=max(round(job.iteration_s, digits), 0.1)) for job in app.jobs)
+        phases = tuple(replace(p, iterations=tuple(max(round(x), 1) for x in p.iterations)) for p in app.phases)
+        arrival_s, slowdown = round(app.arrival_s, digits), Slowdown(1, 1, 1, 1)
+        return replace(app, arrival_s=arrival_s, jobs=jobs, phases=phases, slowdown=slowdown, believed_slowdown=None)
+
+    down = [replace(f, at_s=round(f.at_s, digits), repair_s=round(f.repair_s, digits)) for f in world.machine_failures]
+    failed = [replace(f, at_s=round(f.at_s, digits)) for f in world.app_failures]
+    return replace(
+        world, apps=tuple(map(of, world.apps)), lease_s=round(world.lease_s / 7, digits), checkpoint_s=0.3,
+        container_s=1.1, machine_failures=tuple(down), app_failures=tuple(failed),
+    )  # fmt: skip
+
+
 def same(a: SharingResult, b: SharingResult) -> None:
-    """Two results are of the same starts, finishes and grants."""
+    """Two results are of the same starts, finishes and grants, to the last bit."""
     for name in ("start", "finish", "gpu_seconds", "contention", "rho"):
-        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-9)
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
     np.testing.assert_array_equal(a.completed, b.completed)
     np.testing.assert_array_equal(a.placed, b.placed)
     assert [(g.app, g.gpus) for g in a.grants] == [(g.app, g.gpus) for g in b.grants]
-    np.testing.assert_allclose([g.at_s for g in a.grants], [g.at_s for g in b.grants], rtol=1e-9)
+    assert [g.at_s for g in a.grants] == [g.at_s for g in b.grants]

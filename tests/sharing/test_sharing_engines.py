@@ -24,7 +24,7 @@ from meshwright.simulator.sharing import (
 from meshwright.simulator.sharing.nearness import PLACEMENTS, Placement
 
 sys.path.insert(0, str(Path(__file__).parent))
-from drawn_worlds import drawn, same
+from drawn_worlds import drawn, in_decimals, same
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -41,6 +41,17 @@ def test_engines_agree(name: str, seed: int, placement: Placement) -> None:
                 simulate(world, policy, engine=engine)  # type: ignore[arg-type]
         return
     same(readable, simulate(world, policy, engine="compiled"))
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(len(BASELINES)))
+def test_engines_agree_to_the_last_bit_on_decimal_times(seed: int, digits: int) -> None:
+    """Nothing happens an ulp beside its time: apps come, jobs end, leases end and machines fail at the very float."""
+    world = in_decimals(drawn(2000 + seed, failures=2), digits)
+    policy = baseline(BASELINES[seed], world.lease_s)
+    readable = simulate(world, policy, engine="simpy")
+    same(readable, simulate(world, policy, engine="compiled"))
+    assert np.all(readable.start[readable.completed] >= np.array([a.arrival_s for a in world.apps])[readable.completed])
 
 
 @pytest.mark.parametrize("seed", range(6))
