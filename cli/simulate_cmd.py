@@ -11,6 +11,7 @@ from ..errors import InputError
 from .grouped_help import LLM_PLANS, TRAINING_PLANS
 from .simulate_llm import llm_plans, simulate_llm_plans
 from .simulate_training import simulate_training_plans, training_plans
+from .status import status
 from .trace_io import print_frame, print_json
 from .workload import check_device, check_models, profiles_for, trace_from, warn_of_hopeless
 
@@ -165,19 +166,20 @@ def simulate(
     for path, plan in loaded.items():
         held = {name: [g.config for g in plan.groups if name in g.models] for name in plan.placement.models}
         warn_of_hopeless(traffic, costs[path], held, "" if len(loaded) == 1 else f"{path}: ")
-    results = {
-        path: run(
-            plan.placement,
-            traffic,
-            costs[path],
-            engine=engine,
-            dispatch=dispatch or plan.serving.dispatch,
-            batching=_batching(max_batch or plan.serving.max_batch),
-            admission=plan.serving.admission if admission is None else admission,
-            overhead=plan.serving.overhead_s if overhead is None else overhead,
-        )
-        for path, plan in loaded.items()
-    }
+    with status("simulating"):
+        results = {
+            path: run(
+                plan.placement,
+                traffic,
+                costs[path],
+                engine=engine,
+                dispatch=dispatch or plan.serving.dispatch,
+                batching=_batching(max_batch or plan.serving.max_batch),
+                admission=plan.serving.admission if admission is None else admission,
+                overhead=plan.serving.overhead_s if overhead is None else overhead,
+            )
+            for path, plan in loaded.items()
+        }
     if warmup > 0:
         results = {path: result.trim(warmup) for path, result in results.items()}
     if timeline is not None:

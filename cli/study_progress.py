@@ -8,6 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from ..compiling import SAID, TELLS, compiling_s
 from .study_words import count
 
 if TYPE_CHECKING:
@@ -65,10 +66,12 @@ class Shower:
         self.latest = progress
 
     def __enter__(self) -> Shower:
+        os.environ[TELLS] = "1"  # for the first worker process
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        os.environ.pop(TELLS, None)
         self._stop.set()
         self._thread.join(timeout=2.0)
 
@@ -125,6 +128,8 @@ class Shower:
     def _rest(self) -> str:
         p, left = self.latest, self.left_s()
         failed = f", {p.failed:,} failed" if p is not None and p.failed else ""
+        if compiling_s() > QUIET_S:
+            return f"{failed}, {SAID}"
         return failed + (f", about {span(left)} to go" if left else "")
 
     def _bar(self) -> None:

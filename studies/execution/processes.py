@@ -14,6 +14,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from ...compiling import TELLS, announce
 from ...errors import RunError
 from ...spawning import check_can_start
 from .work import Cargo, hold
@@ -35,6 +36,8 @@ def start_worker(cargo: Cargo) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    if os.environ.get(TELLS) == "1":
+        announce()
     _cargo[:] = [cargo]
 
 
@@ -103,7 +106,7 @@ class Processes(Executor):
         )
         worker = self._workers[slot] = _Worker(pool)
         before = set(multiprocessing.active_children())
-        with _for_children():
+        with _for_children(first=slot == 0):
             worker.ready = pool.submit(unpack)
         started = set(multiprocessing.active_children()) - before
         worker.process = started.pop() if started else None
@@ -160,17 +163,17 @@ def _how(process: BaseProcess | None) -> str:
 
 
 @contextmanager
-def _for_children() -> Generator[None, None, None]:
+def _for_children(first: bool) -> Generator[None, None, None]:
     """What processes inherit that start in the block: one thread for BLAS and numba, and Ctrl-C waits outside."""
-    before = {name: os.environ.get(name) for name in THREADS}
+    before = {name: os.environ.get(name) for name in (*THREADS, TELLS)}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+    os.environ.update(dict.fromkeys(THREADS, "1") | ({} if first else {TELLS: "0"}))
     try:
         yield
     finally:
         for name, value in before.items():
             if value is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = value
         if blocked is not None:

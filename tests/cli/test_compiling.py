@@ -1,0 +1,79 @@
+"""Progress lines say when kernels are being compiled, which else looks like a standstill."""
+
+from __future__ import annotations
+
+import time
+
+import numba
+import pytest
+from meshwright import compiling
+from meshwright.cli import status as module
+from meshwright.compiling import SAID, compiling_s
+
+
+def slow_to_compile():
+    """A kernel of its own, which no cache has, and whose compilation takes as long as it takes to see it."""
+
+    @numba.njit
+    def kernel(x):
+        total = 0.0
+        for i in range(10):
+            total += x[i % len(x)] ** 2
+        return total
+
+    return kernel
+
+
+def test_a_status_line_says_it_while_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import numpy as np
+
+    monkeypatch.setattr(module, "QUIET_S", 0.0)
+    monkeypatch.setattr(module, "LOOK_S", 0.001)
+    with module.status("working") as say:
+        say("a step")
+        time.sleep(0.05)  # the watcher has seen numba by now
+        slow_to_compile()(np.ones(3))
+    err = capsys.readouterr().err
+    assert f"working: {SAID} (" in err, err
+    assert compiling_s() == 0, "it is over"
+
+
+def test_what_is_compiled_already_is_not_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import numpy as np
+
+    kernel, x = slow_to_compile(), np.ones(3)
+    kernel(x)
+    monkeypatch.setattr(module, "QUIET_S", 0.0)
+    monkeypatch.setattr(module, "LOOK_S", 0.001)
+    with module.status("working") as say:
+        for _ in range(20):
+            say("a step")
+            kernel(x)
+            time.sleep(0.002)
+    assert SAID not in capsys.readouterr().err
+
+
+def test_a_study_and_a_worker_say_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from meshwright.cli import study_progress
+    from meshwright.studies.execution import processes
+    from meshwright.studies.progress import Progress
+
+    monkeypatch.setattr(study_progress, "compiling_s", lambda: 5.0)
+    shower = study_progress.Shower.__new__(study_progress.Shower)
+    shower.latest, shower.finished, shower._first = Progress(0, 0, 0, 24, 5.0), False, None
+    assert shower._line(5.0) == f"0 of 24 points, {SAID} (5.0 s)"
+
+    monkeypatch.setattr(compiling, "compiling_s", lambda: 5.0)
+    monkeypatch.setenv(processes.TELLS, "1")
+    compiling.announce(after_s=2.0)
+    for _ in range(100):
+        time.sleep(0.02)
+        if SAID in (said := capsys.readouterr().err):
+            break
+    assert said == f"{SAID}\n"
+    with processes._for_children(first=False):
+        assert processes.os.environ[processes.TELLS] == "0"
