@@ -34,7 +34,10 @@ MUTANTS = (
         "runtime",
         "wrong tie",
         (("runtime/sharing/ledger.py", "while self.next_lease_s() <= now_s:", "while self.next_lease_s() < now_s:"),),
-        ("tests/runtime_sharing/test_sharing_parts.py",),
+        (
+            "tests/runtime_sharing/test_sharing_parts.py::test_books_of_a_lease_by_hand",
+            "tests/runtime_sharing/test_sharing_parts.py::test_an_old_lease_ends_no_new_one",
+        ),
         "A lease that is over now would not be offered now.",
     ),
     Mutant(
@@ -42,7 +45,10 @@ MUTANTS = (
         "runtime",
         "leaked block",
         (("runtime/sharing/ledger.py", "number = max(self._lease) + 1", "number = max(self._lease)"),),
-        ("tests/runtime_sharing/test_sharing_parts.py",),
+        (
+            "tests/runtime_sharing/test_sharing_parts.py::test_books_of_a_lease_by_hand",
+            "tests/runtime_sharing/test_sharing_parts.py::test_an_old_lease_ends_no_new_one",
+        ),
         "The end of an old lease would offer GPUs that were granted anew.",
     ),
     Mutant(

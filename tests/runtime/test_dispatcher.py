@@ -110,6 +110,47 @@ def test_clocks_follow_a_late_finish():
     assert dispatcher.policy.clock[0] == [pytest.approx(3.5)]
 
 
+@pytest.mark.parametrize("waiting", [1, 2, 3, 5, 9])
+def test_who_waits_is_counted_out_batch_by_batch(waiting):
+    """`waiting` is what stands in the queues, and `undecided` what has no answer yet, at every step."""
+    known = profiles()
+    trace = Trace(np.arange(waiting + 1) * 1e-4, [0] * (waiting + 1), ["a"], 10.0)
+    dispatcher = Dispatcher(trace, build_tables(Placement([Group(ONE, ["a"])]), ["a"], known, 4), batching=True)
+    policy = dispatcher.policy
+    assert isinstance(policy, BatchingController)
+    for r in range(waiting + 1):
+        job = dispatcher.arrive(float(trace.arrival[r]), r)
+        assert (job is not None) == (r == 0)
+        assert dispatcher.waiting == r
+    now, open_, last = 0.0, waiting + 1, 0
+    while dispatcher.undecided:
+        now += 1.0
+        batch = dispatcher.jobs[last].requests
+        dispatcher.finished(last, now, now)
+        open_ -= len(batch)
+        job = dispatcher.freed(now, 0)
+        last += 1
+        assert (dispatcher.waiting, dispatcher.undecided) == (sum(map(len, policy.queues)), open_)
+        assert (job is None) == (open_ == 0)
+    assert dispatcher.waiting == 0
+    assert sorted(r for job in dispatcher.jobs for r in job.requests) == list(range(waiting + 1))
+
+
+def test_errors_of_a_busy_period_are_not_added_up():
+    """Jobs of a second that take 1.5 s, 0.8 s, 1.2 s, …: after each the clock is its real end and a second for each
+    job that is still ahead, whatever was corrected before."""
+    n, real = 6, [1.5, 0.8, 1.2, 1.0, 2.0, 0.5]
+    trace, tables = one_device([0.01 * k for k in range(n)], 100.0)
+    dispatcher = Dispatcher(trace, tables)
+    for k in range(n):
+        assert dispatcher.arrive(0.01 * k, k) is not None
+    end = 0.0
+    for k in range(n):
+        end += real[k]
+        dispatcher.finished(k, end, end)
+        assert dispatcher.policy.clock[0] == [pytest.approx(end + n - 1 - k)]
+
+
 def test_clocks_follow_an_overdue_job():
     trace, tables = one_device([0.0, 1.7], 2.0)
     dispatcher = Dispatcher(trace, tables)

@@ -213,7 +213,7 @@ def test_cores_that_are_too_slow_are_named_with_a_rate_that_works() -> None:
         check_agents(arbiter)
 
 
-def test_a_lease_that_is_over_now_is_offered_now_and_an_old_one_never_again() -> None:
+def test_an_old_lease_ends_no_new_one() -> None:
     """At 60 s to the digit; GPUs that are granted anew then are leased until 120 s, whatever the first lease said."""
     ledger = Ledger(TWO, baseline("tiresias"))
     ledger.arrive(0, arrived(0.0, 1000.0))

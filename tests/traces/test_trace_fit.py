@@ -152,3 +152,18 @@ def test_resampling_too_much_is_refused() -> None:
         fitted.scale(rate=1e9).resample()
     with pytest.raises(InputError, match="above 1000"):
         fitted.scale(cv=1e6).resample()
+
+
+@pytest.mark.parametrize("n", [3, 4, 20])
+def test_the_cv_of_a_window_is_that_of_its_gaps(n: int) -> None:
+    """Sample standard deviation (n − 1) over the mean, of the gaps between arrivals inside it; edges count for none."""
+    draw = np.random.default_rng(n)
+    inside = [np.sort(draw.uniform(100.0 * k, 100.0 * (k + 1), n + 1)) for k in range(3)]
+    fitted = traces.fit_gamma(
+        traces.Trace(np.concatenate(inside), [0] * (3 * n + 3), ["a"]), 100.0, duration=300.0, min_gaps=3
+    )
+    assert (fitted.source == WINDOW).all()
+    for k, times in enumerate(inside):
+        gaps = np.diff(times)
+        assert fitted.cv[k, 0] == pytest.approx(gaps.std(ddof=1) / gaps.mean(), rel=1e-12)
+        assert fitted.rate[k, 0] == pytest.approx((n + 1) / 100.0)
