@@ -137,7 +137,7 @@ def read_vllm_run(folder: str | Path) -> VLLMRun:
         offset,
         _series(folder / "timeseries.csv"),
         left_out,
-        tuple(prompts[row] for row in rows.tolist()) if prompts else None,
+        tuple(prompts[int(row)] for row in rows) if prompts else None,
     )
 
 

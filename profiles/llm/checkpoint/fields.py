@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["CHANGING", "HARMLESS", "PARTS", "PARTS_FIELDS", "Changing", "empty"]
 
@@ -130,7 +130,7 @@ def _quantised(value: Any) -> str:
     """How the precision of quantised weights is said to a planner."""
     if not isinstance(value, Mapping):
         return "a precision"
-    said = {str(k): v for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    said = cast("Mapping[str, Any]", value)
     cache = " (and KV precision fp8: the file says a kv_cache_scheme)" if said.get("kv_cache_scheme") else ""
     method, bits = str(said.get("quant_method", "")).lower(), said.get("bits") or said.get("w_bit")
     if "fp8" in method:

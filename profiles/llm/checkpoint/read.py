@@ -23,8 +23,10 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "vocab": ("vocab_size", "padded_vocab_size"),
 }
 """Our field -> what config.json files call it."""
-LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "model_max_length")
-LENGTHS += ("seq_length", "n_ctx")
+LENGTHS = (
+    "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "model_max_length", "seq_length",
+    "n_ctx",
+)  # fmt: skip
 """What the longest sequence is called; the first that is there counts."""
 INNER = ("text_config", "llm_config", "language_config")
 """Where models of several parts keep the one on text."""
@@ -64,8 +66,8 @@ def read_shape(config: Mapping[str, Any], where: str, ignore: Collection[str] = 
 
 def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part on text of a model of several parts; empty for a model that is all text."""
-    found = next((config[name] for name in INNER if isinstance(config.get(name), Mapping)), {})
-    return cast("Mapping[str, Any]", found)
+    found: Any = next((config[name] for name in INNER if isinstance(config.get(name), Mapping)), None)
+    return {} if found is None else found
 
 
 class _Reader:
