@@ -93,9 +93,9 @@ MUTANTS = (
         "wrong tie",
         (
             (
-                "studies/summary.py",
-                "chosen = min(known, key=lambda g: (without[g], -means[g], size[g], g))",
-                "chosen = min(known, key=lambda g: (without[g], -means[g], -size[g], g))",
+                "studies/headline.py",
+                "float(np.nan_to_num(size[mine]).mean()), decision)",
+                "-float(np.nan_to_num(size[mine]).mean()), decision)",
             ),
         ),
         ("tests/studies/test_summary.py",),

@@ -216,10 +216,10 @@ def test_of_equally_good_points_the_best_is_the_one_with_fewest_devices(study: s
     """Whatever their order."""
     for sizes in ((2, 4, 8), (8, 4, 2), (4, 8, 2)):
         rows = [
-            {"cluster.devices": 2, "workload.rate": r, "planner": "alpaserve", "replication": 0, "attainment": 0.9,
+            {"cluster.devices": n, "workload.rate": 3, "planner": "alpaserve", "replication": 0, "attainment": 0.9,
              "n_devices": n}
-            for r, n in enumerate(sizes, start=3)
+            for n in sizes
         ]  # fmt: skip
         point = best(frame_of(rows), study)
         assert point is not None
-        assert dict(point.values)["workload.rate"] == 3 + sizes.index(2)
+        assert dict(point.values)["cluster.devices"] == 2
