@@ -19,6 +19,7 @@ import ssl
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 
@@ -117,7 +118,7 @@ def _inner(address: str) -> bool:
     return (mapped or found).is_loopback
 
 
-def _resolved(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[str | int, ...]]]:
+def _resolved(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
     """What a host means. Whatever `bind` takes for an address ("", "0", "127.1") is one here, too."""
     try:
         if "\0" in host:  # C would read up to there

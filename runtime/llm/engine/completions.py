@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -136,16 +136,18 @@ def _sampling(given: Mapping[str, Any], n: int, vocab: int) -> list[Sampling]:
 
 
 def _prompts(prompt: Any, tokenizer: ByteTokenizer, longest: int) -> tuple[tuple[int, ...], ...]:
+    texts: list[Any] | None = None
+    found: list[list[int]] = []
     if isinstance(prompt, str):
-        texts: list[Any] | None = [prompt]
+        texts = [prompt]
     elif isinstance(prompt, list) and prompt:
         items = cast("list[Any]", prompt)
         if all(isinstance(x, str) for x in items):
             texts = items
         elif all(_is_int(x) for x in items):
-            texts, found = None, [items]
+            found = [items]
         elif all(isinstance(x, list) and all(_is_int(t) for t in cast("list[Any]", x)) for x in items):
-            texts, found = None, items
+            found = items
         else:
             raise ApiError(400, "prompt: expected strings only, or token ids only", "prompt")
     else:
@@ -154,7 +156,7 @@ def _prompts(prompt: Any, tokenizer: ByteTokenizer, longest: int) -> tuple[tuple
         for text in texts:
             _fits(len(text), "characters", longest)  # a character is a token at least
         found = [_encoded(text, tokenizer) for text in texts]
-    for tokens in cast("Sequence[Sequence[int]]", found):
+    for tokens in found:
         if not tokens:
             raise ApiError(400, "prompt: expected at least one token (got an empty one)", "prompt")
         _fits(len(tokens), "tokens", longest)
