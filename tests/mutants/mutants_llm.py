@@ -23,22 +23,23 @@ MUTANTS = (
                 "                if free - need <= x.watermark:",
             ),
         ),
-        ("tests/llm/test_reference.py", "tests/llm/test_compiled_llm.py"),
+        ("tests/llm/test_block_accounts.py",),
         "A prompt that leaves exactly the watermark would wait, in both engines.",
     ),
     Mutant(
-        "copied-block-is-leaked",
+        "shared-block-leaks-when-swapped",
         "llm",
         "leaked block",
         (
             (
                 "simulator/llm/blocks.py",
-                "        table[-1] = self.gpu.allocate()\n        self.gpu.free(last)",
-                "        table[-1] = self.gpu.allocate()\n        last.shares -= 1",
+                "                table.append(moved[id(block)])\n                source.free(block)",
+                "                table.append(moved[id(block)])\n"
+                "                if moved[id(block)].shares == 1:\n                    source.free(block)",
             ),
         ),
-        ("tests/llm/test_reference.py", "tests/llm/test_decoding.py"),
-        "A shared block whose last two sharers both copy it would never be free again.",
+        ("tests/llm/test_block_accounts.py",),
+        "Blocks that samples of a prompt share would stay taken on the device when the group is swapped out.",
     ),
     Mutant(
         "swap-in-without-room-to-go-on",
