@@ -224,4 +224,4 @@ def test_world_files_of_the_page_are_read(folder: Path, capsys: pytest.CaptureFi
     apps = {kind: lines[0].split(" racks, ")[1].partition(", lease")[0] for kind, lines in said.items()}
     # Of Philly's three jobs in the two weeks c is left out: it failed. By job, every job is an app.
     assert apps == {"philly": "1 apps of 2 jobs", "helios": "3 apps of 3 jobs", "alibaba": "2 apps of 3 jobs"}
-    assert f"\n    {said['helios'][1]}\n" in PAGE
+    assert f"\n{said['helios'][1]}\n" in PAGE

@@ -1,35 +1,15 @@
-"""The page on training graphs says what is so: its tables, its example, the functions that it lists."""
+"""The page on training graphs says what is so: its tables, the functions that it lists."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-import torch
 from meshwright.kernels.training import FUNCTIONS
-from meshwright.profiles.graph import KINDS, PAPER_PARAMS, ZOO, load_graph, zoo_graph
-from torch import nn
+from meshwright.profiles.graph import KINDS, PAPER_PARAMS, ZOO, zoo_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "training-graphs.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-BLOCKS = re.findall(r"(?m)(?:^    .*\n|^\n(?=    ))+", TEXT)
-
-
-def test_the_first_example_runs() -> None:
-    names: dict[str, object] = {}
-    exec("\n".join(line[4:] for line in BLOCKS[0].splitlines()), names)
-    assert names["op"].formula == "b s h, h n d -> b s n d"  # type: ignore[attr-defined]
-    assert names["op"].loop("b").batch  # type: ignore[attr-defined]
-
-
-def test_the_example_of_a_trace_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = [b for b in BLOCKS if "from_torch(" in b]
-    monkeypatch.chdir(tmp_path)
-    tokens = torch.zeros(2, 6, dtype=torch.int64)
-    names = {"module": nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 10)), "tokens": tokens, "labels": tokens}
-    exec("\n".join(line[4:] for line in block.splitlines()), names)
-    assert load_graph("model.json") == names["graph"]
 
 
 def test_the_table_of_the_zoo_is_the_zoo() -> None:

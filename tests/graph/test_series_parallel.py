@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -253,16 +252,3 @@ def test_long_chains_and_ladders_need_no_deep_recursion() -> None:
     tree = sp_tree(ladder)
     place = {i: k for k, i in enumerate(operators_of(tree))}
     assert all(place[a] < place[b] for a, b in rungs)
-
-
-def test_the_example_of_the_page_is_so() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "training-graphs.md").read_text(encoding="utf-8")
-    section = text[text.index("## Series and parallel") :]
-    (block, *_) = re.findall(r"(?m)(?:^    .*\n|^\n(?=    ))+", section)
-    lines = [line[4:] for line in block.splitlines()]
-    names: dict[str, object] = {}
-    exec("\n".join(lines[:-2]), names)
-    assert eval(lines[-2], names) is True
-    graph = zoo_graph("mmt-2")
-    second = eval(lines[-1], names)
-    assert sorted(second) == [i for i, op in enumerate(graph.operators) if op.name.startswith("branches.1.")]

@@ -1,6 +1,5 @@
-"""docs/llm-kernels.md: its example runs and prints what it says; it names every kernel."""
+"""docs/llm-kernels.md names every kernel."""
 
-import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -9,12 +8,6 @@ import pytest
 pytest.importorskip("torch")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "llm-kernels.md").read_text("utf-8")
-
-
-def test_the_example_prints_what_it_says(capsys):
-    ((code, printed),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
-    exec(code, {})
-    assert capsys.readouterr().out == printed
 
 
 def test_every_kernel_is_named():

@@ -298,11 +298,6 @@ def test_bad_fits_are_said(tmp_path: Path) -> None:
         load_fits(path, "opt-13b")
 
 
-def test_the_documentations_example_runs() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "llm-cost.md").read_text(encoding="utf-8")
-    exec(text.split("```python\n")[1].split("```")[0], {})
-
-
 @measured
 def test_decode_steps_of_measured_rows(data: Path) -> None:
     """At low concurrency a token's time is nearly a decode step: within 10 % in the median, whatever the degree."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from meshwright.simulator.llm import Faults
 from meshwright.simulator.llm.fleet.member import STATES
@@ -14,16 +12,6 @@ from meshwright.simulator.llm.fleet.report import FleetReport
 from meshwright.simulator.llm.fleet.scaling import METRICS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "llm-fleet.md").read_text("utf-8")
-
-
-def test_the_example_runs(capsys) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    said: dict[str, Any] = {}
-    exec(block, said)
-    assert said["apart"].finished.all()
-    assert said["unlucky"].finished.all()
-    assert said["unlucky"].fleet.deaths[0] == 1
-    assert "utilization_decode" in capsys.readouterr().out
 
 
 def test_every_choice_is_named() -> None:

@@ -22,7 +22,6 @@ from meshwright.simulator.llm.vllm_v1 import V1Scheduler
 from meshwright.traces.lengths import length_profile
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "own-llm-policy.md").read_text("utf-8")
 COST = LinearCost(base_s=1.0, token_s=0.0, context_s=0.0)
 
 
@@ -49,13 +48,6 @@ class LastFirst02(Vllm02Scheduler):
     def schedule(self) -> Any:
         self.waiting.sort(key=lambda group: -int(group.request.id))
         return super().schedule()
-
-
-def test_the_page_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    (shown,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
-    exec(block, {})
-    assert capsys.readouterr().out == shown
 
 
 def test_the_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,10 @@
 """docs/configuration-search.md states what the search finds, and its commands run."""
 
-import re
-import shlex
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
-from meshwright.cli import run
 from meshwright.planners.megatron import search
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, MEGATRON_2022, TransformerShape
@@ -38,13 +35,3 @@ def test_the_fastest(dtype, word, stack):
     assert cells[1:] == [
         str(best), f"{best.seconds:.2f}", f"{best.peak_bytes / 2**30:.1f} GiB", f"{100 * best.mfu:.1f} %",
     ]  # fmt: skip
-
-
-def test_commands(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    block = re.search(r"```\n(meshwright .*?)```", PAGE, re.DOTALL)
-    assert block is not None
-    for line in block[1].strip().splitlines():
-        assert run(shlex.split(line)[1:]) == 0, line
-        assert capsys.readouterr().out
-    assert (tmp_path / "all.csv").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from meshwright import profiles
@@ -10,15 +9,6 @@ from meshwright.profiles import ParallelConfig, alpaserve_v100, auto_partition, 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text("utf-8")
 C = ParallelConfig
-
-
-def test_the_file_example_loads(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    path = tmp_path / "example.json"
-    path.write_text(block, "utf-8")
-    held = profiles.load(path)
-    assert held["a"].latency(C(1, 2), 2) == (0.38, 0.4)
-    assert held.overhead_s == 0.002
 
 
 def test_the_table_of_checks_is_up_to_date() -> None:

@@ -1,6 +1,5 @@
 """docs/training-estimate.md states the errors that published.py prints."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +43,3 @@ def test_memory_of_the_functional_tests():
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1] == str(len(held))
     assert cells[5] == words(held)
-
-
-def test_the_example_of_the_page():
-    block = re.search(r"```python\n(from meshwright.*?)```", PAGE, re.DOTALL)
-    assert block is not None
-    exec(compile(block[1], "training-estimate.md", "exec"), {})
