@@ -65,8 +65,13 @@ MUTANTS = (
                 "for k in range((request.length - 1) // self.config.block_size):",
                 "for k in range(request.length // self.config.block_size):",
             ),
+            (
+                "simulator/llm/compiled_v1.py",
+                "found, free = cached_prefix(s, e, r, (q.length - 1) // size)",
+                "found, free = cached_prefix(s, e, r, q.length // size)",
+            ),
         ),
-        ("tests/llm/test_reference.py", "tests/llm/test_compiled_fleet.py"),
+        ("tests/llm/test_prefix_cache_rules.py",),
         "A prompt that is cached whole would leave nothing to compute, and no first token.",
     ),
     Mutant(
@@ -81,7 +86,7 @@ MUTANTS = (
             ),
             ("simulator/llm/compiled_blocks.py", "for k in range(q.blocks - 1, -1, -1):", "for k in range(q.blocks):"),
         ),
-        ("tests/llm/test_reference.py", "tests/llm/test_compiled_fleet.py"),
+        ("tests/llm/test_prefix_cache_rules.py",),
         "The blocks that most prompts share would be evicted before those that nobody asks for again.",
     ),
     Mutant(
@@ -95,7 +100,7 @@ MUTANTS = (
                 "return own",
             ),
         ),
-        ("tests/llm/test_reference.py", "tests/llm/test_compiled_fleet.py"),
+        ("tests/llm/test_prefix_cache_rules.py",),
         "Cached blocks that nobody uses are free ones too: more would be promised than there are.",
     ),
     Mutant(
