@@ -68,6 +68,7 @@ class Grid:
         ideal: Callable[..., Any],
         log: bool = False,
         kinds: Sequence[str] = (),
+        believe: bool = False,
     ) -> Grid:
         """Put rows of measurements on a grid; repeated ones become their median, contradicting ones are set aside.
 
@@ -81,6 +82,8 @@ class Grid:
             Whether to read between logarithms.
         kinds : sequence of str
             Coordinates along which another kernel may run: more of them may take less time.
+        believe : bool
+            Whether points that contradict others are kept all the same.
         """
         import pandas
         from scipy.ndimage import distance_transform_edt
@@ -97,7 +100,7 @@ class Grid:
         full[at] = series.to_numpy()
         known = ~np.isnan(full)
         same = tuple(names.index(name) for name in kinds)
-        aside = contradicting(axes, full, known, same)
+        aside = () if believe else contradicting(axes, full, known, same)
         for point in aside:
             known[tuple(int(np.searchsorted(axis, x)) for axis, x in zip(axes, point.where, strict=True))] = False
         if not known.all():

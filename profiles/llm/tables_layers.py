@@ -54,15 +54,15 @@ def load_layers(folder: Path, tp: int | None = None) -> KernelTables:
     if degrees and tp not in degrees and not (folder / "dense.csv").is_file():
         raise InputError(f"{folder}: tp {tp} was not measured; there is {', '.join(f'tp{d}' for d in degrees)}")
     at = folder / f"tp{tp}" if tp in degrees else folder
-    dense = _series(at / "dense.csv", "tokens")
+    dense = _series(at / "dense.csv", "tokens", own)
     moe = _moe(at, folder)
     missing = [name for name in (*NEEDED, *(() if moe else ("down_proj",))) if name not in dense]
     if missing:
         raise InputError(f"{at / 'dense.csv'}: layers missing: {', '.join(missing)} (got {', '.join(dense)})")
-    per_sequence = _series(at / "per_sequence.csv", "sequences")
+    per_sequence = _series(at / "per_sequence.csv", "sequences", own)
     if "lm_head" not in per_sequence:
         raise InputError(f"{at / 'per_sequence.csv'}: layers missing: lm_head (got {', '.join(per_sequence)})")
-    decode, mixed = _attention(at / "attention.csv")
+    decode, mixed = _attention(at / "attention.csv", own)
     name = str(meta.get("hardware") or meta.get("gpu") or folder.name)
     engine = meta.get("engine") or f"vLLM {meta.get('vllm_version', '?')}"
     source = f"{meta.get('gpu', name)}, {engine}, {meta.get('profiled_at', 'no date')}"
@@ -157,15 +157,16 @@ def _linear(*work: Any) -> Any:
     return product
 
 
-def _series(path: Path, over: str) -> dict[str, Grid]:
+def _series(path: Path, over: str, own: bool) -> dict[str, Grid]:
+    """Layers by name. Our own measurements are read back as they are: few sizes, repeated, with their noise beside."""
     frame = read_table(path, (over,), ("layer",), "time_us")
     return {
-        str(layer): Grid.build((over,), (rows[over].to_numpy(dtype=float),), rows["time_us"] * US, _linear)
+        str(layer): Grid.build((over,), (rows[over].to_numpy(dtype=float),), rows["time_us"] * US, _linear, believe=own)
         for layer, rows in frame.groupby("layer", sort=False)
     }
 
 
-def _attention(path: Path) -> tuple[Grid, Grid]:
+def _attention(path: Path, own: bool) -> tuple[Grid, Grid]:
     """Both forms of the file: `kv_prefill`, or since October 2026 `prefill_key`, the mean over a chunk's queries of the
     keys that they see: the context before it and half the chunk. Further columns: the kernel, queries per decode."""
     optional = ("layer", "decode_q_len")
@@ -183,11 +184,11 @@ def _attention(path: Path) -> tuple[Grid, Grid]:
     alone = (chunk == 0) & (decodes > 0)
     if not alone.any() or not (chunk > 0).any():
         raise InputError(f"{path}: expected rows of decodes alone (prefill_chunk 0) and rows with prefill chunks")
-    decode = Grid.build(("decodes", "context"), (decodes[alone], context[alone]), seconds[alone], _linear)
-    return decode, _lattice(path, chunk, before, decodes, context, seconds)
+    decode = Grid.build(("decodes", "context"), (decodes[alone], context[alone]), seconds[alone], _linear, believe=own)
+    return decode, _lattice(path, chunk, before, decodes, context, seconds, own)
 
 
-def _lattice(path: Path, chunk: Any, before: Any, decodes: Any, context: Any, seconds: Any) -> Grid:
+def _lattice(path: Path, chunk: Any, before: Any, decodes: Any, context: Any, seconds: Any, own: bool) -> Grid:
     """The complete lattice of calls with a prefill chunk; refinements between its points are left out.
 
     It is grown from the smallest call: the values that were measured when only one coordinate differs from it; then
@@ -228,4 +229,4 @@ def _lattice(path: Path, chunk: Any, before: Any, decodes: Any, context: Any, se
     def ideal(new: Any, past: Any, batch: Any, each: Any) -> Any:
         return new * (past + new / 2) + batch * each
 
-    return Grid.build(("new", "before", "decodes", "context"), tuple(table[:4]), table[4], ideal)
+    return Grid.build(("new", "before", "decodes", "context"), tuple(table[:4]), table[4], ideal, believe=own)
