@@ -14,20 +14,20 @@ import time
 import numpy as np
 
 from .memory_rows import MemoryRows
-from .model import Model
+from .model import Model, Proven
 from .presolve import prune
 from .search import Incumbent, improve, repair
 
 __all__ = ["ascend", "drop_dear", "simple_bound"]
 
 
-def simple_bound(model: Model) -> float:
+def simple_bound(model: Model) -> Proven:
     """Sum of the least cost of every node and table."""
     tables = sum(float(t.min()) for v, near in model.pairs.items() for u, t in near.items() if v < u)
-    return model.constant + sum(float(cost.min()) for cost in model.unary.values()) + tables
+    return Proven(model.constant + sum(float(cost.min()) for cost in model.unary.values()) + tables)
 
 
-def ascend(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float, most: int = 200) -> float:
+def ascend(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float, most: int = 200) -> Proven:
     """Move costs about until the bound stops rising: that bound. The incumbent is offered what the sweeps suggest.
 
     Choices cost after it what they did before.
@@ -71,9 +71,10 @@ def ascend(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float
     return simple_bound(model)
 
 
-def drop_dear(model: Model, bound: float, limit: float) -> None:
+def drop_dear(model: Model, limit: float) -> None:
     """Drop strategies and forbid pairs that cannot be in a choice that costs less than the limit."""
-    slack = limit - bound
+    # A cost above the least of its table adds to the bound of these very tables, and to no other.
+    slack = limit - simple_bound(model)
     for v in list(model.unary):
         cost = model.unary[v]
         prune(model, v, cost - cost.min() < slack)

@@ -1,4 +1,4 @@
-r"""The auto-sharding ILP for SCIP, with linearised edges.
+r"""The auto-sharding ILP for HiGHS, with linearised edges.
 
 An edge has a variable for each pair of strategies. They are tied to the nodes as the marginals of a distribution:
 
@@ -7,8 +7,9 @@ An edge has a variable for each pair of strategies. They are tied to the nodes a
 This is tighter than the usual e ≥ s_v + s_u − 1, and with one-hot nodes the edges are integral by themselves, so only
 the nodes are integer variables.
 
-The solver was picked by measurement on what presolve leaves of a 24-layer GPT with memory (892 and 1,031 strategies):
-SCIP 1.1 and 4.1 CPU seconds, HiGHS 3.0 and 8.5, CP-SAT unsolved after 40 and 54.
+The solver was picked by its answers. SCIP 10.0.0 (ortools 9.15) presolves some of these ILPs, with a matrix of 0 and ±1
+and nothing degenerate, to a wrong optimum that it calls proven (tests/alpa/test_sharding.py keeps one). Both take about
+the same time on what presolve leaves of a 24-layer GPT with memory; CP-SAT does not solve it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from .memory_rows import MemoryRows
-from .model import Model
+from .model import Model, Proven
 from .problem import Floats
 from .search import Incumbent
 
@@ -30,6 +30,11 @@ __all__ = ["solve_milp"]
 
 GAP = 1e-10
 """Relative gap at which the solver stops."""
+RANGE = 1e4
+"""Largest cost that the solver is given, where a solution is known: its tolerances are absolute."""
+TOLERANCE = 1e-6
+"""By so much, or less, the solver's objective and rows may be off."""
+INFEASIBLE, UNDECIDED = 2, 4  # statuses of scipy.optimize.milp; the second, too, when presolve cannot tell them apart
 
 
 @dataclass(eq=False, slots=True)
@@ -50,7 +55,7 @@ class _Matrix:
         self.high.append(high)
 
 
-def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float) -> tuple[float, list[int]]:
+def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float) -> tuple[Proven, list[int]]:
     """Solve what is left: (lower bound on it, time steps that its solution overfills and that are not rows yet).
 
     Solutions that fit go to the incumbent. A model without any solution has the bound inf.
@@ -59,20 +64,15 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
         full_choice = model.expand({})
         incumbent.offer(full_choice, rows)
         new = [step for step in rows.worst(rows.usage(full_choice), 8).tolist() if step not in model.steps]
-        return (model.constant if new or rows.fits(full_choice) else math.inf), new
+        return Proven(model.constant if new or rows.fits(full_choice) else math.inf), new
     offset: dict[int, int] = {}
     size = 0
     for node, cost in model.unary.items():
         offset[node] = size
         size += len(cost)
-    cost, matrix, shift = _edges(model, incumbent, offset, size)
-    # Tolerances are absolute, 1e-6 or so: make the objective large enough for them to be nothing.
-    scale = (
-        incumbent.value - shift if math.isfinite(incumbent.value) else float(cost[np.isfinite(cost)].max(initial=0.0))
-    ) / 1e4
-    scale = scale if scale > 0 else 1.0
     cuts: list[tuple[list[int], float]] = []
-    best = -math.inf
+    best = Proven(-math.inf)
+    cost, matrix, shift, scale = _scaled(model, incumbent, offset, size)
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
@@ -81,12 +81,12 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
         for at, room in enumerate(model.room):
             columns = [offset[v] + i for v, needs in model.memory.items() for i in np.flatnonzero(needs[at]).tolist()]
             values = [x for needs in model.memory.values() for x in needs[at][needs[at] > 0].tolist()]
-            unit = max([abs(float(room)), *values])
+            unit = max([abs(float(room)), *values]) or 1.0
             full.add(columns, [x / unit for x in values], -math.inf, float(room) / unit)
         for columns, high in cuts:
             full.add(columns, [1.0] * len(columns), -math.inf, high)
-        values, bound = _scip(cost / scale, size, full, deadline)
-        best = max(best, bound * scale + shift)
+        values, bound = _highs(cost / scale, size, full, left)
+        best = max(best, Proven((bound - TOLERANCE) * scale + shift))
         if values is None:
             return best, []
         choice = {v: int(np.argmax(values[offset[v] : offset[v] + len(model.unary[v])])) for v in model.unary}
@@ -95,6 +95,11 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
         usage = rows.usage(expanded)
         broken = rows.worst(usage, 8).tolist()
         new = [step for step in broken if step not in model.steps]
+        if not broken and incumbent.value - shift < 0.1 * RANGE * scale:
+            before = scale
+            cost, matrix, shift, scale = _scaled(model, incumbent, offset, size)
+            if scale < 0.1 * before:
+                continue  # large costs hid what small ones differ by; now that a solution is known they are left out
         if not broken or new:
             return best, new
         for step in broken:
@@ -104,34 +109,34 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
             cuts.append(([offset[v] + choice[v] for v in filled], len(filled) - 1.0))
 
 
-def _scip(cost: Floats, n_whole: int, matrix: _Matrix, deadline: float) -> tuple[Floats | None, float]:
+def _highs(cost: Floats, n_whole: int, matrix: _Matrix, seconds: float) -> tuple[Floats | None, float]:
     """Best values of the variables, None if there are none yet, and the lower bound, inf if there can be none."""
-    from ortools.math_opt.python import mathopt
+    from scipy.optimize import Bounds, LinearConstraint, milp
 
-    problem = mathopt.Model()
     usable = np.isfinite(cost)
-    variables = [
-        problem.add_variable(lb=0.0, ub=float(ok), is_integer=at < n_whole) for at, ok in enumerate(usable.tolist())
-    ]
-    terms: list[list[Any]] = [[] for _ in matrix.low]
-    for row, column, value in zip(matrix.row, matrix.column, matrix.data, strict=True):
-        terms[row].append(value * variables[column])
-    for row, low, high in zip(terms, matrix.low, matrix.high, strict=True):
-        problem.add_linear_constraint(lb=low, ub=high, expr=mathopt.LinearSum(row))
-    paid = np.flatnonzero(usable & (cost > 0)).tolist()
-    problem.minimize(mathopt.LinearSum(float(cost[at]) * variables[at] for at in paid))
-    left = max(deadline - time.monotonic(), 0.05)
-    parameters = mathopt.SolveParameters(
-        time_limit=timedelta(seconds=left), relative_gap_tolerance=GAP, absolute_gap_tolerance=0.0, threads=1
-    )
-    result = mathopt.solve(problem, mathopt.SolverType.GSCIP, params=parameters)
-    reason = result.termination.reason
-    if reason in (mathopt.TerminationReason.INFEASIBLE, mathopt.TerminationReason.INFEASIBLE_OR_UNBOUNDED):
+    table = sparse.csr_array((matrix.data, (matrix.row, matrix.column)), shape=(len(matrix.low), len(cost)))
+    bounds, rows = Bounds(0, usable.astype(float)), LinearConstraint(table, matrix.low, matrix.high)
+    whole = (np.arange(len(cost)) < n_whole).astype(np.int64)
+    for presolve in (True, False):
+        options = {"mip_rel_gap": GAP, "time_limit": seconds, "presolve": presolve}
+        answer = milp(np.where(usable, cost, 0.0), integrality=whole, bounds=bounds, constraints=rows, options=options)
+        if answer.status != UNDECIDED or answer.x is not None:
+            break
+    if answer.status == INFEASIBLE:
         return None, math.inf
-    bound = float(result.termination.objective_bounds.dual_bound)
-    if not result.has_primal_feasible_solution():
-        return None, bound
-    return np.array([result.variable_values()[x] for x in variables]), bound
+    bound = -math.inf if answer.mip_dual_bound is None else float(answer.mip_dual_bound)
+    return (None if answer.x is None else np.asarray(answer.x)), bound
+
+
+def _scaled(
+    model: Model, incumbent: Incumbent, offset: dict[int, int], size: int
+) -> tuple[Floats, _Matrix, float, float]:
+    """What `_edges` returns, and the cost that is 1 to the solver."""
+    cost, matrix, shift = _edges(model, incumbent, offset, size)
+    most = float(cost[np.isfinite(cost)].max(initial=0.0))
+    if math.isfinite(incumbent.value):
+        most = min(most, incumbent.value - shift)
+    return cost, matrix, shift, most / RANGE if most > 0 else 1.0
 
 
 def _edges(model: Model, incumbent: Incumbent, offset: dict[int, int], size: int) -> tuple[Floats, _Matrix, float]:

@@ -6,14 +6,20 @@ entries of the pair tables.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import NewType
 
 import numpy as np
 import numpy.typing as npt
 
 from .problem import Floats, ShardingProblem
 
-__all__ = ["Model", "build_model"]
+__all__ = ["Model", "Proven", "build_model"]
+
+Proven = NewType("Proven", float)
+"""A bound that holds, whatever is chosen, to within rounding. Only these may prune, close a gap or say that nothing
+fits. Guesses, which steer a search, are plain floats; pyright tells the two apart."""
 
 Ints = npt.NDArray[np.int64]
 Folded = tuple[int, Floats, list[tuple[int, Ints, Floats]]]
@@ -68,12 +74,13 @@ class Model:
         return sum(len(near) for near in self.pairs.values()) // 2
 
     @property
-    def ceiling(self) -> float:
-        """No choice of finite cost costs more."""
+    def ceiling(self) -> Proven:
+        """No choice of finite cost costs more; −inf if there is no such choice."""
         tables = [t for v, near in self.pairs.items() for u, t in near.items() if v < u]
-        return self.constant + sum(
-            float(np.where(np.isfinite(t), t, -np.inf).max()) for t in (*self.unary.values(), *tables)
-        )
+        most = [float(np.where(np.isfinite(t), t, -np.inf).max()) for t in (*self.unary.values(), *tables)]
+        if -math.inf in most:
+            return Proven(-math.inf)
+        return Proven(self.constant + sum(most) + 1e-9 * (abs(self.constant) + sum(map(abs, most))))
 
     def add_pair(self, v: int, u: int, table: Floats) -> None:
         """Add costs to a pair of different nodes."""

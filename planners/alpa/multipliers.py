@@ -18,11 +18,14 @@ from scipy.optimize import linprog
 
 from .elimination import Elimination
 from .memory_rows import MemoryRows
-from .model import Model
+from .model import Model, Proven
 from .problem import Floats
 from .search import Incumbent, improve, repair
 
-__all__ = ["Prices", "best_prices"]
+__all__ = ["Prices", "best_prices", "paid_back", "priced"]
+
+ROUNDING = 1e-12
+"""What is paid for memory and given back differs by at most this share of it: sums of some thousand terms."""
 
 
 @dataclass(eq=False, slots=True)
@@ -31,13 +34,13 @@ class Prices:
 
     Parameters
     ----------
-    bound : float
+    bound : Proven
         The best lower bound; inf if no choice fits.
     price : ndarray, shape (rows,)
         Cost per byte in the model's rows that has it.
     """
 
-    bound: float
+    bound: Proven
     price: Floats
 
 
@@ -48,6 +51,7 @@ def best_prices(
     incumbent: Incumbent,
     deadline: float,
     start: Floats | None = None,
+    enough: float = math.inf,
     most: int = 60,
 ) -> Prices:
     """Maximise the bound, adding rows as they are violated, and offer the incumbent what is met on the way.
@@ -62,11 +66,13 @@ def best_prices(
         `time.monotonic` at which to stop.
     start : ndarray, optional
         Prices to start from. The model then keeps the rows that it has: it may be folded as these alone demand.
+    enough : float
+        A bound that is as good as any better one: the search stops there.
     most : int
         Eliminations at most.
     """
-    best, price = -np.inf, np.zeros(len(model.room)) if start is None else start
-    ceiling = model.ceiling + 1e-6 * abs(model.ceiling)
+    best, price = Proven(-math.inf), np.zeros(len(model.room)) if start is None else start
+    ceiling = model.ceiling
     costs: list[float] = []
     usages: list[Floats] = []
     radius = 0.0
@@ -74,7 +80,7 @@ def best_prices(
     predicted = np.inf
     for _ in range(most):
         value, choice = elimination.minimise(priced(model, trial))
-        bound = value + model.constant - float(trial @ model.room)
+        bound = Proven(value + paid_back(model, trial))
         full = model.expand(choice)
         usage = rows.usage(full)
         costs.append(model.value(choice))
@@ -86,13 +92,13 @@ def best_prices(
         else:
             radius /= 2
         if best > ceiling:
-            return Prices(math.inf, price)  # more than any choice costs: none fits
+            return Prices(Proven(math.inf), price)  # more than any choice costs: none fits
         incumbent.offer(full, rows)
         if start is None:
             fixed = repair(model, rows, choice, trial, deadline)
             if fixed is not None:
                 incumbent.offer(model.expand(improve(model, rows, fixed, deadline)), rows)
-        if incumbent.closed(best) or time.monotonic() > deadline:
+        if incumbent.closed(best) or best >= enough or time.monotonic() > deadline:
             break
         before = len(price)
         if start is None:
@@ -104,8 +110,9 @@ def best_prices(
         slopes = np.array([u[model.steps] - rows.bound for u in usages])
         if radius == 0.0 or len(model.room) > before:
             steepest = np.abs(slopes[-1]).max()
-            ceiling = incumbent.value if np.isfinite(incumbent.value) else best + abs(best) + 1e-9
-            radius = max(radius, max(ceiling - best, 1e-6 * abs(best)) / max(steepest, 1e-300))
+            # How far the bound may still rise is a guess. It sizes the first step and decides nothing.
+            hoped = incumbent.value if np.isfinite(incumbent.value) else best + abs(best) + 1e-9
+            radius = max(radius, max(hoped - best, 1e-6 * abs(best)) / max(steepest, 1e-300))
         unit = radius
         result = linprog(
             np.r_[-1.0, np.zeros(len(price))],
@@ -125,6 +132,11 @@ def best_prices(
 
 def _scale(costs: list[float]) -> float:
     return max(abs(cost) for cost in costs) or 1.0
+
+
+def paid_back(model: Model, price: Floats) -> float:
+    """What is added to the least priced cost of the nodes left, so that it bounds what fits: never too much."""
+    return model.constant - float(price @ model.room) - ROUNDING * float(price @ np.abs(model.room))
 
 
 def priced(model: Model, price: Floats) -> dict[int, Floats]:

@@ -113,8 +113,10 @@ def _split(model: Model, node: int, other: int) -> None:
     table = model.pairs[node].get(other)
     if table is None or not np.isfinite(table).all():
         return
-    column = table[:, 0] - table[0, 0]
-    row = table[0]
+    # From the least entry on: what a pair costs is never split into a large sum and a large difference.
+    a, b = divmod(int(table.argmin()), table.shape[1])
+    column = table[:, b] - table[a, b]
+    row = table[a]
     if np.array_equal(column[:, None] + row[None, :], table):
         model.drop_pair(node, other)
         model.unary[node] = model.unary[node] + column

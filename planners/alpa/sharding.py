@@ -5,7 +5,7 @@
 3. Memory rows get prices, which gives a lower bound and solutions near it (`multipliers`). To find a solution that
    costs less than a limit, strategies whose min-marginal at these prices reaches it are dropped, and 1 to 3 are
    repeated. The limit starts just above the bound and grows until there is one, which is then optimal.
-4. What still stands is an ILP for SCIP (`milp`).
+4. What still stands is an ILP for HiGHS (`milp`).
 
 A graph too wide for 2 is first bounded and thinned by dual ascent (`ascent`).
 """
@@ -26,8 +26,8 @@ from .ascent import ascend, drop_dear, simple_bound
 from .elimination import Elimination, elimination_order
 from .memory_rows import MemoryRows
 from .milp import solve_milp
-from .model import Model, build_model
-from .multipliers import best_prices, priced
+from .model import Model, Proven, build_model
+from .multipliers import best_prices, paid_back, priced
 from .presolve import presolve, prune
 from .problem import Floats, ShardingProblem
 from .search import Incumbent
@@ -53,7 +53,7 @@ class ShardingSolution:
     status : {"optimal", "feasible"}
         Optimal: the gap is at most 1e-9 of the objective. Feasible: time ran out first.
     solver : str
-        What settled it: "elimination", "prices", "ascent" or "scip".
+        What settled it: "elimination", "prices", "ascent" or "highs".
     seconds : float
         Wall-clock time.
     """
@@ -114,21 +114,21 @@ def solve_sharding(instance: ShardingProblem | Mapping[str, Any], time_limit: fl
     return ShardingSolution(incumbent.value, incumbent.choice, bound, status, solver, seconds)
 
 
-def _solve(problem: ShardingProblem, rows: MemoryRows, incumbent: Incumbent, deadline: float) -> tuple[float, str]:
+def _solve(problem: ShardingProblem, rows: MemoryRows, incumbent: Incumbent, deadline: float) -> tuple[Proven, str]:
     """Bound of the whole instance, and what settled it; solutions are in the incumbent."""
     model = build_model(problem)
     _shrink(model, rows)
     order = elimination_order(model, TABLE_ENTRIES)
-    floor = -math.inf
+    floor = Proven(-math.inf)
     if order is None:
         floor = ascend(model, rows, incumbent, time.monotonic() + 0.3 * (deadline - time.monotonic()))
         if incumbent.closed(floor):
             return floor, "ascent"
         try:
-            drop_dear(model, floor, incumbent.limit)
+            drop_dear(model, incumbent.limit)
             _shrink(model, rows)
         except InfeasibleError:
-            return incumbent.value, "ascent"
+            return Proven(incumbent.value), "ascent"
         order = elimination_order(model, TABLE_ENTRIES)
     if order is None:
         bound, solver = _without_tables(model, rows, incumbent, deadline)
@@ -140,7 +140,7 @@ def _solve(problem: ShardingProblem, rows: MemoryRows, incumbent: Incumbent, dea
         return bound, "prices" if len(model.room) else "elimination"
     elimination.minimise(priced(model, prices.price))
     least = elimination.min_marginals()
-    offset = model.constant - float(prices.price @ model.room)
+    offset = paid_back(model, prices.price)
     del elimination
     # No solution costs less than the bound. Suppose that one costs less than a little more: few strategies are left,
     # and solving for them finds it or proves that there is none, which is a new bound.
@@ -150,8 +150,8 @@ def _solve(problem: ShardingProblem, rows: MemoryRows, incumbent: Incumbent, dea
         if guess < 2 or math.isfinite(limit):
             limit = min(limit, bound + step * 4**guess)
         reached, solver = _below(model, rows, incumbent, least, offset, limit, prices.price, deadline)
-        bound = max(bound, min(reached, limit))
-        if incumbent.limit <= bound or limit == math.inf or time.monotonic() > deadline:
+        bound = max(bound, Proven(min(reached, limit)))
+        if incumbent.limit <= bound or incumbent.closed(bound) or limit == math.inf or time.monotonic() > deadline:
             return bound, solver
     raise AssertionError  # the guesses grow until they reach the incumbent or infinity
 
@@ -173,8 +173,8 @@ def _below(
     limit: float,
     price: Floats,
     deadline: float,
-) -> tuple[float, str]:
-    """Lower bound on the solutions that cost less than the limit, at least the limit if there are none.
+) -> tuple[Proven, str]:
+    """Lower bound on the solutions that cost less than the limit; inf if there are none.
 
     `least` has the min-marginals of the model at the prices, less `offset`.
     """
@@ -190,10 +190,10 @@ def _below(
             price = np.concatenate([price, np.zeros(len(relaxed.room) - len(price))])
             bound, price = _tighten(relaxed, rows, incumbent, limit, price, deadline)
         except InfeasibleError:
-            return limit, solver
+            return Proven(math.inf), solver
         if bound >= limit or time.monotonic() > deadline:
             return bound, solver
-        solver = "scip"
+        solver = "highs"
         rest, new = solve_milp(relaxed, rows, incumbent, deadline)
         bound = max(bound, rest)
         if not new or bound >= min(limit, incumbent.limit):
@@ -203,21 +203,21 @@ def _below(
 
 def _tighten(
     model: Model, rows: MemoryRows, incumbent: Incumbent, limit: float, price: Floats, deadline: float
-) -> tuple[float, Floats]:
+) -> tuple[Proven, Floats]:
     """New prices, then drop what costs the limit or more with them, while that makes the model much smaller."""
-    bound = -math.inf
+    bound = Proven(-math.inf)
     while True:
         size = model.n_strategies
         order = elimination_order(model, TABLE_ENTRIES)
         if order is None:
             return bound, price
         elimination = Elimination(model, order)
-        prices = best_prices(model, rows, elimination, incumbent, deadline, start=price, most=20)
+        prices = best_prices(model, rows, elimination, incumbent, deadline, start=price, enough=limit, most=20)
         bound, price = max(bound, prices.bound), prices.price
         if bound >= limit or time.monotonic() > deadline:
             return bound, price
         elimination.minimise(priced(model, price))
-        offset = model.constant - float(price @ model.room)
+        offset = paid_back(model, price)
         for node, costs in elimination.min_marginals().items():
             prune(model, node, costs + offset < limit)
         presolve(model)
@@ -225,8 +225,8 @@ def _tighten(
             return bound, price
 
 
-def _without_tables(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float) -> tuple[float, str]:
-    """For graphs too wide for elimination: SCIP on what dual ascent has left."""
+def _without_tables(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float) -> tuple[Proven, str]:
+    """For graphs too wide for elimination: HiGHS on what dual ascent has left."""
     bound = simple_bound(model)
     while True:
         relaxed = model.copy()
@@ -235,10 +235,10 @@ def _without_tables(model: Model, rows: MemoryRows, incumbent: Incumbent, deadli
             presolve(relaxed)
             rest, new = solve_milp(relaxed, rows, incumbent, deadline)
         except InfeasibleError:
-            rest, new = math.inf, list[int]()
+            rest, new = Proven(math.inf), list[int]()
         bound = max(bound, rest)
         if not new or bound >= incumbent.limit or time.monotonic() > deadline:
-            return bound, "scip"
+            return bound, "highs"
         rows.add(model, new)
 
 
