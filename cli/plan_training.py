@@ -121,7 +121,7 @@ def plan_training(
     if not found:
         raise InfeasibleError("; ".join(f"{name}: {error}" for name, error in failed.items()))
     best = min(found, key=lambda name: _iteration_s(found[name]))
-    plan = _saved(found[best], graph, out)
+    plan = _saved(found[best], graph, out, models)
     if said.picture is not None:
         from .plan_picture import write_picture
 
@@ -159,7 +159,7 @@ def _microbatches(text: str | None, batch: int) -> int | None:
     return int(text)
 
 
-def _saved(plan: TrainingPlan, graph: Graph, out: Path | None) -> TrainingPlan:
+def _saved(plan: TrainingPlan, graph: Graph, out: Path | None, models: str) -> TrainingPlan:
     """Write the plan, and beside it the graph where the model is none of the zoo's."""
     from ..profiles.graph import in_zoo, save_graph, zoo_graph
 
@@ -168,7 +168,8 @@ def _saved(plan: TrainingPlan, graph: Graph, out: Path | None) -> TrainingPlan:
     if not in_zoo(graph.name) or zoo_graph(graph.name).digest != graph.digest:
         beside = out.with_name(f"{out.stem}.graph.json")
         save_graph(graph, beside)
-        plan = plan.model_copy(update={"model": plan.model.model_copy(update={"graph": beside.name})})
+        named = {"graph": beside.name} | ({"module": models} if ".py:" in models else {})
+        plan = plan.model_copy(update={"model": plan.model.model_copy(update=named)})
     plan.save(out)
     return plan
 

@@ -18,8 +18,9 @@ from ..wording import nearest
 
 if TYPE_CHECKING:
     from ..profiles.graph import Graph
+    from ..profiles.graph.module_loss import ModuleLoss
 
-__all__ = ["graph_of"]
+__all__ = ["graph_of", "module_of"]
 
 FORM = "path/to/file.py:function"
 
@@ -53,7 +54,39 @@ def graph_of(word: str, option: str = "--models") -> Graph:
     raise InputError(f"{option}: unknown model {word!r}; {hint} Or give a graph file (.json), or {FORM}")
 
 
+def module_of(word: str, option: str = "--models") -> ModuleLoss | None:
+    """The module, and its loss, that ``path/to/file.py:function`` makes; None where the function makes a graph.
+
+    Raises
+    ------
+    InputError
+        As `graph_of`.
+    """
+    from ..profiles.graph.module_loss import ModuleLoss
+
+    said = _arguments(word, option)
+    if not isinstance(said, dict):
+        return None
+    return ModuleLoss(**{key: said[key] for key in ("module", "inputs", "loss", "labels") if key in said})
+
+
 def _traced(word: str, option: str) -> Graph:
+    from ..profiles import graph as graphs
+
+    said = _arguments(word, option)
+    if not isinstance(said, dict):
+        return said
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # torch logs and prints what it then raises; the error says it in one line
+    try:
+        with redirect_stderr(io.StringIO()):
+            return graphs.from_torch(**said)
+    finally:
+        logging.disable(disabled)
+
+
+def _arguments(word: str, option: str) -> dict[str, Any] | Graph:
+    """What `from_torch` is to be called with; or the graph, where the function makes one."""
     from ..profiles import graph as graphs
 
     file, _, name = word.rpartition(":")
@@ -86,13 +119,7 @@ def _traced(word: str, option: str) -> Graph:
     unknown = next((key for key in said if key not in known), None)
     if unknown is not None:
         raise InputError(f"{option}: {word}: from_torch takes no {unknown!r}; it takes {', '.join(known)}")
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # torch logs and prints what it then raises; the error says it in one line
-    try:
-        with redirect_stderr(io.StringIO()):
-            return graphs.from_torch(**said)
-    finally:
-        logging.disable(disabled)
+    return said
 
 
 def _module(path: Path, option: str) -> ModuleType:

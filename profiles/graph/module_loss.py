@@ -50,6 +50,13 @@ class ModuleLoss:
         """Copies of the buffers, in float64 where they are floating; none of a module on the meta device."""
         return {name: _plain(x.detach()).clone() for name, x in self.module.named_buffers() if x.device.type != "meta"}
 
+    def lifted(self) -> dict[str, Tensor]:
+        """Tensors that the module makes of numbers while it runs, by the names that the graph has for them."""
+        from .trace_export import lifted
+
+        with untouched(self.module):
+            return lifted(self.module, self.inputs, self.loss, self.labels)
+
     def gradients(
         self, values: Mapping[str, Tensor], inputs: Mapping[str, Tensor], wanted: Sequence[str]
     ) -> tuple[Tensor, dict[str, Tensor]]:

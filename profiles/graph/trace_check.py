@@ -24,7 +24,7 @@ part is far more than rounding, and far less than a wrong constant such as anoth
 NOTHING = 1e-6
 """A gradient that is smaller than this part of the model's largest is held against the largest."""
 
-FLOPS = 1e10
+FLOPS = 3e9
 BYTES = 2 << 30
 """What the whole module may take, forward and in float64, to be run; else its calls are checked one by one."""
 

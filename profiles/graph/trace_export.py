@@ -13,7 +13,7 @@ from .trace_inputs import named_inputs, with_loss
 from .trace_tidy import LARGEST
 from .trace_values import Value
 
-__all__ = ["Exported", "Given", "Inner", "exported"]
+__all__ = ["Exported", "Given", "Inner", "exported", "lifted"]
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,19 @@ def exported(
             f"{source}: makes other calls at batch {2 * batch} than at {batch}; expected the same operators"
         )
     return one, two
+
+
+def lifted(
+    module: Any, inputs: Sequence[Any] | Mapping[str, Any], loss: str | Callable[..., Any] | None, labels: Any
+) -> dict[str, Any]:
+    """Tensors that a module makes of numbers, by the names that a trace gives them."""
+    import torch
+
+    source = type(module).__name__
+    given = named_inputs(module, inputs, source) | ({} if loss is None else {"labels": labels})
+    program = torch.export.export(with_loss(module, loss, isinstance(inputs, Mapping)), (given,), strict=False)
+    parts = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+    return {name: x for name, x in program.constants.items() if name.removeprefix("traced.") not in parts}
 
 
 def _export(

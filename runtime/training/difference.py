@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from .single import SingleRun
 
 __all__ = ["Difference", "difference"]
+
+GRAPH = "the graph on one device"
 
 NOTHING = 1e-6
 """A gradient that is smaller than this part of the model's largest is zero but for rounding."""
@@ -31,31 +34,47 @@ class Difference:
     worst : str
         Parameter of that gradient.
     weight : float
-        The same of the weights after the last step, where the gradient is none of those: Adam makes steps of rounding.
+        The same of the weights after the last step, where elements of the gradient are none of those: Adam makes steps
+        of rounding.
+    against : str
+        What the run was held against.
     """
 
     loss: float
     gradient: float
     worst: str
     weight: float
+    against: str = GRAPH
+
+    @property
+    def largest(self) -> float:
+        """The largest of the three; NaN counts as infinite."""
+        return max(x if x == x else math.inf for x in (self.loss, self.gradient, self.weight))
 
 
 def difference(
-    losses: Sequence[float], found: Mapping[str, Any], weights: Mapping[str, Any], single: SingleRun
-) -> Difference:
+    losses: Sequence[float], found: Mapping[str, Any], weights: Mapping[str, Any], single: SingleRun,
+    against: str = GRAPH,
+) -> Difference:  # fmt: skip
     """How far losses, and gradients and weights by name, are from those of a single device."""
-    sizes = {name: float(g.abs().max()) for name, g in single.gradients.items()}
+    sizes = {name: float(g.abs().max()) if g.numel() else 0.0 for name, g in single.gradients.items()}
     largest = max(sizes.values(), default=0.0)
     real = {name for name, size in sizes.items() if size > NOTHING * largest}
 
-    def apart(a: Mapping[str, Any], b: Mapping[str, Any], name: str, least: float) -> float:
+    def apart(a: Mapping[str, Any], b: Mapping[str, Any], name: str, least: float, counts: Any = True) -> float:
         if name not in a:
             return np.inf
         reference = b[name].numpy()
-        scale = max(float(np.abs(reference).max()), least)
-        return float(np.abs(a[name] - reference).max()) / (scale or 1.0)
+        scale = max(float(np.abs(reference).max(initial=0.0)), least)
+        off = np.abs(a[name] - reference)
+        if not np.isfinite(off).all():
+            return np.inf
+        return float(np.where(counts, off, 0.0).max(initial=0.0)) / (scale or 1.0)
+
+    def moved(name: str) -> Any:
+        return np.abs(single.gradients[name].numpy()) > NOTHING * sizes[name]
 
     gradients = [(apart(found, single.gradients, n, 0.0 if n in real else largest), n) for n in single.gradients]
-    after = [apart(weights, single.parameters, n, 0.0) for n in single.parameters if n in real]
+    after = [apart(weights, single.parameters, n, 0.0, moved(n)) for n in single.parameters if n in real]
     loss = max(abs(a - b) / (abs(b) or 1.0) for a, b in zip(losses, single.losses, strict=True))
-    return Difference(loss, *max(gradients, default=(0.0, "")), max(after, default=0.0))
+    return Difference(loss, *max(gradients, default=(0.0, "")), max(after, default=0.0), against)

@@ -21,6 +21,7 @@ from .executor import Executor
 from .graph_job import SampleInputs, graph_executor, graph_stages
 from .mailbox import Mailbox
 from .microbatch_parts import is_uneven
+from .module_values import load_values
 from .optimizer import Optimizer
 from .recompute import redone
 from .single import make_input, make_parameter
@@ -89,8 +90,10 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     comms = {number: comm for number, comm in enumerate(every) if comm is not None}
     inputs: Any = _Inputs(graph, job["seed"], job["dtype"], microbatch_samples(plan))
 
+    values = load_values(job["values"], job["dtype"]) if "values" in job else {}
+
     def parameter(name: str) -> Tensor:
-        return make_parameter(graph, name, job["seed"], job["dtype"])
+        return values[name] if name in values else make_parameter(graph, name, job["seed"], job["dtype"])
 
     mesh = next((m for m, mine in enumerate(ranks) if rank in mine), -1)
     everyone: Any = dist.new_group(list(range(sum(map(len, ranks)))), timeout=timeout)

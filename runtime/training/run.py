@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,10 +24,14 @@ from .difference import Difference, difference
 from .edges import edges_of, mesh_ranks, tied_groups
 from .executor import Span
 from .microbatch_parts import check_separable, is_uneven, reference_samples
+from .module_values import module_values, save_values
 from .optimizer import Optimizer
 from .session import TrainingSession
 from .slice_job import check_sliced
 from .slice_turns import microbatch_samples
+
+if TYPE_CHECKING:
+    from ...profiles.graph.module_loss import ModuleLoss
 
 __all__ = ["Difference", "TrainingRun", "program_of", "rank_names", "run_training"]
 
@@ -90,6 +96,8 @@ def run_training(
     iterations: int = 1,
     dtype: Literal["float32", "float64"] = "float32",
     compare: bool = False,
+    module: ModuleLoss | None = None,
+    against: str = "the module",
     keep: bool = False,
     audit: bool = False,
     learning_rate: float = 1e-3,
@@ -113,7 +121,13 @@ def run_training(
     dtype : {"float32", "float64"}
         Of everything that is no index, whatever the graph says: a CPU computes in these.
     compare : bool
-        Also run on a single device, and say how far the two are apart.
+        Also run on a single device, and say how far the two are apart. In float64: losses of all iterations, gradients
+        of the last one and weights after it, against the graph; else, and wherever there is a module, the first
+        iteration is run once more in float64: what five steps of Adam make of float32's rounding says nothing.
+    module : ModuleLoss, optional
+        What the graph was traced from: the run is held against it, not against the graph.
+    against : str
+        What the module is called.
     keep : bool
         Whether to bring gradients and weights back (`compare` does).
     audit : bool
@@ -154,24 +168,39 @@ def run_training(
             f"plan for a cluster of {have} devices"
         )
     optimizer = Optimizer(plan.model.optimizer, learning_rate)
-    job = training_job(
-        plan, small, program_of(plan, small), seed=seed, iterations=iterations, dtype=dtype, keep=keep or compare,
-        optimizer=optimizer, audit=audit,
-    )  # fmt: skip
-    if session is not None:
-        run = _collect(plan, session.run(job, rank_names(plan)))
-    else:
-        with TrainingSession(needed, timeout_s=timeout_s, silence_s=silence_s) as mine:
-            run = _collect(plan, mine.run(job, rank_names(plan)))
+    program = program_of(plan, small)
+    values = {} if module is None else module_values(module, small)
+    samples = reference_samples(plan) if is_uneven(plan) else microbatch_samples(plan)
+
+    def job(n: int, words: str, arrays: bool, heard: bool, folder: Path) -> dict[str, Any]:
+        made = training_job(
+            plan, small, program, seed=seed, iterations=n, dtype=words, keep=arrays, optimizer=optimizer, audit=heard
+        )
+        return {**made, "values": save_values(values, folder)} if values else made
+
+    with nullcontext(session) if session is not None else TrainingSession(needed, timeout_s=timeout_s) as mine:
+        first: TrainingRun | None = None
+        if compare and (module is not None or dtype != "float64"):
+            first = _collect(plan, mine.run(job(1, "float64", True, False, mine.folder), rank_names(plan)))
+        main = job(iterations, dtype, keep or compare, audit, mine.folder)
+        run = _collect(plan, mine.run(main, rank_names(plan)))
     if not compare:
         return run
-    from .single import single_device
+    if module is not None:
+        from .module_run import module_run
 
-    single = single_device(
-        small, seed=seed, microbatches=plan.microbatches, iterations=iterations, dtype=dtype, optimizer=optimizer,
-        samples=reference_samples(plan) if is_uneven(plan) else microbatch_samples(plan),
-    )  # fmt: skip
-    return TrainingRun(**{**vars(run), "difference": difference(run.losses, run.gradients, run.weights, single)})
+        single = module_run(module, small, seed=seed, samples=samples, optimizer=optimizer, values=values)
+    else:
+        from .single import single_device
+
+        single = single_device(
+            small, seed=seed, microbatches=plan.microbatches, iterations=iterations if first is None else 1,
+            dtype="float64", optimizer=optimizer, samples=samples,
+        )  # fmt: skip
+    held = first or run
+    words = (against,) if module is not None else ()
+    apart = difference(held.losses, held.gradients, held.weights, single, *words)
+    return TrainingRun(**{**vars(run), "difference": apart})
 
 
 def program_of(plan: TrainingPlan, graph: Graph) -> Program:

@@ -38,11 +38,12 @@ class SparseEntry(Entry):
 class ModelEntry(SparseEntry):
     """The model that is trained."""
 
-    rare: ClassVar[frozenset[str]] = frozenset({"order"})
+    rare: ClassVar[frozenset[str]] = frozenset({"module", "order"})
 
     name: Name
     digest: str = Field(default="", description="SHA-256 of the graph that was planned")
     graph: str = Field(default="", description="graph file, where the model is none of the zoo's")
+    module: str = Field(default="", description="FILE.py:NAME of the module that the graph was traced from")
     dtype: str = "float16"
     optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
     order: tuple[int, ...] = Field(

@@ -1,0 +1,63 @@
+"""What a module says that no seed gives: its buffers (tables, masks, indices), for all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import InputError
+from ...profiles.graph import Graph
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ...profiles.graph.module_loss import ModuleLoss
+
+__all__ = ["load_values", "module_values", "save_values"]
+
+
+def module_values(module: ModuleLoss, graph: Graph) -> dict[str, Tensor]:
+    """The module's buffers that the graph reads, and tensors that the module makes of numbers.
+
+    Raises
+    ------
+    InputError
+        If the graph has a parameter that the module has not.
+    """
+    buffers = module.buffers()
+    found = {t.name: buffers[t.name] for t in graph.parameters if t.name in buffers}
+    own = {name for name, _ in (*module.module.named_parameters(), *module.module.named_buffers())}
+    missing = [t.name for t in graph.parameters if t.name not in own]
+    if missing:
+        lifted = module.lifted()
+        found |= {name: lifted[name] for name in missing if name in lifted}
+    unknown = next((name for name in missing if name not in found), None)
+    if unknown is not None:
+        raise InputError(f"run: the module has no parameter {unknown!r}, which the planned graph reads; plan again")
+    for t in graph.parameters:
+        if t.name in found and tuple(found[t.name].shape) != t.shape:
+            raise InputError(
+                f"run: {t.name!r} has shape {tuple(found[t.name].shape)} in the module, {t.shape} in the planned "
+                "graph; plan again"
+            )
+    return found
+
+
+def save_values(values: Mapping[str, Tensor], folder: Path) -> str:
+    """Write them where ranks find them."""
+    import numpy as np
+
+    path = folder / "values.npz"
+    np.savez(path, **{name: x.detach().cpu().numpy() for name, x in values.items()})  # pyright: ignore[reportArgumentType]
+    return str(path)
+
+
+def load_values(path: str, dtype: str) -> dict[str, Tensor]:
+    """Read them; floating ones in the run's dtype."""
+    import numpy as np
+    import torch
+
+    with np.load(path, allow_pickle=False) as file:
+        found = {name: torch.from_numpy(file[name]) for name in file.files}
+    return {name: x.to(getattr(torch, dtype)) if x.is_floating_point() else x for name, x in found.items()}
