@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,111 @@ def test_arbiter_and_agents_end_when_their_caller_is_killed() -> None:
         caller.kill()
         caller.wait()
     wait_until(lambda: not agents_of(caller.pid) and not agents_of(caller.pid, "arbiter_process"), 20.0)
+
+
+@pytest.mark.parametrize("arbiter", ["thread", "process"])
+def test_sigterm_of_a_run_ends_arbiter_and_agents_and_says_so(tmp_path: Path, arbiter: str) -> None:
+    caller = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.replace('"process"', repr(arbiter))], stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    try:
+        wait_until(lambda: caller.poll() is None and len(agents_of(caller.pid)) == 3)
+        assert list(tmp_path.glob("meshwright-sharing-*"))
+        caller.terminate()
+        _, complained = caller.communicate(timeout=120)
+    finally:
+        caller.kill()
+        caller.wait()
+    assert complained == "run_sharing: terminated (SIGTERM); its processes are ended\n"
+    assert caller.returncode == 143
+    wait_until(lambda: not agents_of(caller.pid) and not agents_of(caller.pid, "arbiter_process"), 20.0)
+    assert not list(tmp_path.glob("meshwright-*"))
+
+
+def test_an_agent_that_is_stopped_is_lost_and_ended() -> None:
+    """Its connection stays open, and nobody would ask it anything for a long time: the other's lease has no end."""
+    world = SharingWorld(
+        SharedCluster.uniform(1, 2), (App.single("a", 0, 3000.0, gpus=1), App.single("b", 0, 1e5, gpus=1)), lease_s=1e6
+    )
+    stopped: list[int] = []
+
+    def stop() -> None:
+        wait_until(lambda: len(agents_of(os.getpid())) == 3)
+        nursery = next(pid for pid, above in agents_of(os.getpid()).items() if above == os.getpid())
+        stopped.append(max(pid for pid, above in agents_of(os.getpid()).items() if above == nursery))
+        time.sleep(3.0)
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    result = run_sharing(world, PolicyChoice("fifo"), time_scale=300.0, slot_steps=5.0, answer_s=3.0)
+    stopper.join()
+    assert [(lost.app, lost.why) for lost in result.lost] == [
+        ("b", "no sign of life for 3 s: it is stopped, or hangs")
+    ]  # fmt: skip
+    assert result.completed.tolist() == [True, False]
+    assert not agents_of(os.getpid())
+
+
+def test_serve_exits_with_1_when_no_app_was_done(tmp_path: Path) -> None:
+    save_world(
+        SharingWorld(SharedCluster.uniform(1, 2), (App.single("a", 0, 1e5), App.single("b", 0, 1e5))),
+        tmp_path / "w.json",
+    )
+    (tmp_path / "token").write_text("of-this-test-alone")
+    (tmp_path / "token").chmod(0o600)
+    command = [sys.executable, "-m", "meshwright.runtime.sharing"]
+    pipe = subprocess.PIPE
+    how = (
+        "serve --world w.json --policy fifo --time-scale 100 --slot-steps 5 --token-file token --answer-s 5 --journal j"
+    )
+    arbiter = subprocess.Popen([*command, *how.split()], cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
+    started = [arbiter]
+    try:
+        assert arbiter.stderr is not None
+        found = re.match(r"arbiter at 127\.0\.0\.1:(\d+)", arbiter.stderr.readline())
+        assert found is not None
+        stranger = subprocess.run(
+            [*command, "agents", "--port", found[1]], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert stranger.returncode == 2
+        assert "asks for its token; give --token-file" in stranger.stderr
+        agents = subprocess.Popen(
+            [*command, "agents", "--port", found[1], "--token-file", "token"], cwd=tmp_path, stdout=pipe, stderr=pipe,
+            text=True,
+        )  # fmt: skip
+        started.append(agents)
+        wait_until(lambda: len(noted(tmp_path / "j", "arrive")) == 2)
+        agents.terminate()
+        _, complained = agents.communicate(timeout=60)
+        assert agents.returncode == 143
+        assert complained == "agents: terminated (SIGTERM); its processes are ended\n"
+        printed, complained = arbiter.communicate(timeout=120)
+        assert arbiter.returncode == 1
+        assert "error: serve: no app was done, 2 agents of 2 were lost" in complained
+        assert printed.count("lost: agent of app") == 2
+        assert not agents_of(agents.pid)
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def test_sigterm_of_serve_says_so(tmp_path: Path) -> None:
+    save_world(SharingWorld(SharedCluster.uniform(1, 1), (App.single("a", 0, 1e5),)), tmp_path / "w.json")
+    command = [sys.executable, "-m", "meshwright.runtime.sharing", "serve", "--world", "w.json", "--policy", "fifo"]
+    arbiter = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert arbiter.stderr is not None
+        assert arbiter.stderr.readline().startswith("arbiter at ")
+        arbiter.terminate()
+        _, complained = arbiter.communicate(timeout=60)
+    finally:
+        arbiter.kill()
+        arbiter.wait()
+    assert complained == "serve: terminated (SIGTERM); its processes are ended\n"
+    assert arbiter.returncode == 143
 
 
 def test_an_arbiter_that_is_killed_too_often_is_named() -> None:

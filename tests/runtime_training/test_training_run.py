@@ -235,6 +235,71 @@ def test_a_rank_that_dies_is_named_and_hangs_nobody():
             run_training(plan, graph, session=session)
 
 
+def test_a_rank_that_dies_while_starting_is_reported_though_others_wait_for_it(monkeypatch):
+    """Others wait at the rendezvous, for as long as `timeout_s`: nobody waits for them."""
+    real, pids = TrainingSession._start, []
+
+    def start(self, rank, core):
+        child = real(self, rank, core)
+        pids.append(child.popen.pid)
+        if rank == 1:
+            child.popen.kill()
+        return child
+
+    monkeypatch.setattr(TrainingSession, "_start", start)
+    begun = time.monotonic()
+    with (
+        pytest.raises(RunError, match=r"rank 1 died during start-up: killed by SIGKILL"),
+        TrainingSession(2, timeout_s=3600.0),
+    ):
+        pytest.fail("it did not start")
+    assert time.monotonic() - begun < 1000.0, "it did not wait for the rendezvous' end"
+    assert all(not os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_a_rank_that_is_stopped_is_named_though_nothing_of_it_ends():
+    graph = zoo_graph("tiny-gpt")
+    plan = hand_plan(graph, meshes=[(1, 1)] * 2, global_batch=8, microbatches=2)
+    with TrainingSession(2, timeout_s=3600.0, silence_s=4.0) as session:
+        os.kill(session.pids[1], signal.SIGSTOP)
+        pids = session.pids
+        with pytest.raises(RunError, match=r"rank 1 \(stage 1, .*\) died during the run: is stopped: no sign of life"):
+            run_training(plan, graph, iterations=100_000, session=session)
+    assert all(not os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_sigterm_of_a_training_run_leaves_nothing_and_says_so(tmp_path):
+    import subprocess
+    import sys
+
+    text = (
+        "from meshwright.profiles.graph import zoo_graph\n"
+        "from meshwright.runtime.training import TrainingSession, run_training\n"
+        "from meshwright.runtime.training.hand_plan import hand_plan\n"
+        "graph = zoo_graph('tiny-gpt')\n"
+        "plan = hand_plan(graph, meshes=[(1, 1)] * 2, global_batch=8, microbatches=2)\n"
+        "with TrainingSession(2) as session:\n"
+        "    print(*session.pids, flush=True)\n"
+        "    run_training(plan, graph, iterations=10**6, session=session)\n"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    try:
+        pids = [int(pid) for pid in run.stdout.readline().split()]
+        assert len(pids) == 2
+        assert list(tmp_path.glob("meshwright-training-*"))
+        run.terminate()
+        _, complained = run.communicate(timeout=300)
+    finally:
+        run.kill()
+    assert run.returncode == 143
+    assert complained == "run: terminated (SIGTERM); its processes are ended\n"
+    assert all(not os.path.exists(f"/proc/{pid}") or _zombie(pid) for pid in pids)
+    assert not list(tmp_path.glob("meshwright-*"))
+
+
 def test_processes_do_not_outlive_their_parent():
     import subprocess
     import sys
