@@ -93,7 +93,7 @@ class Trainer:
         """
         try:
             with np.load(path, allow_pickle=False) as file:
-                arrays = {name: self._torch.from_numpy(file[name]) for name in file.files if name != "done"}
+                arrays = {name: self._torch.tensor(file[name]) for name in file.files if name != "done"}
                 done = int(file["done"])
             velocity = {name: arrays.pop(f"velocity.{name}") for name in self._velocity}
             if any(velocity[name].shape != x.shape for name, x in self._velocity.items()):
