@@ -184,18 +184,18 @@ MUTANTS = (
         "Jain's index of equals would be above 1.",
     ),
     Mutant(
-        "winner-pays-for-itself",
+        "payments-for-who-starves",
         "sharing",
         "lost case",
         (
             (
                 "planners/themis/auction.py",
                 "if other != app and log > STARVED and with_app[other] > STARVED:",
-                "if log > STARVED and with_app[other] > STARVED:",
+                "if other != app and log > STARVED:",
             ),
         ),
         ("tests/themis/test_themis_mechanism.py", "tests/themis/test_themis_engines.py"),
-        "c_i would not be the others' loss, and lying would pay.",
+        "An app beside which another cannot run would keep nothing of what it won.",
     ),
     Mutant(
         "participants-round-down",
