@@ -3,7 +3,15 @@ that says something is not installed."""
 
 from __future__ import annotations
 
-__all__ = ["InfeasibleError", "InputError", "MeshwrightError", "OutOfProfileError", "RunError", "install_hint"]
+__all__ = [
+    "InfeasibleError",
+    "InputError",
+    "LimitError",
+    "MeshwrightError",
+    "OutOfProfileError",
+    "RunError",
+    "install_hint",
+]
 
 
 class MeshwrightError(Exception):
@@ -22,6 +30,12 @@ class InfeasibleError(MeshwrightError):
     """The question is well posed but no plan answers it; the message names the smallest change that would."""
 
     exit_code = 3
+
+
+class LimitError(MeshwrightError):
+    """A limit of ours ended a search before it knew whether there is a plan; the message names it and what to raise."""
+
+    exit_code = 1
 
 
 class OutOfProfileError(MeshwrightError, LookupError):

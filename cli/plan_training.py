@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import InfeasibleError, InputError
+from ..errors import InfeasibleError, InputError, LimitError
 from ..wording import nearest
 from .status import status
 from .trace_io import print_json
@@ -106,7 +106,7 @@ def plan_training(
             raise InputError("--slice-profile: goes with --planner terapipe alone, and without -o slice_profile")
         given["slice_profile"] = str(said.slice_profile)
     found: dict[str, TrainingPlan] = {}
-    failed: dict[str, InfeasibleError] = {}
+    failed: dict[str, InfeasibleError | LimitError] = {}
     for name, search in chosen.items():
         with status(f"planning with {name}") as say:
             try:
@@ -114,12 +114,13 @@ def plan_training(
                     graph, where, global_batch=said.global_batch, microbatches=microbatches, options=given,
                     progress=say,
                 )  # fmt: skip
-            except InfeasibleError as error:
+            except (InfeasibleError, LimitError) as error:
                 if len(chosen) == 1:
                     raise
                 failed[name] = error
     if not found:
-        raise InfeasibleError("; ".join(f"{name}: {error}" for name, error in failed.items()))
+        kind = LimitError if any(isinstance(error, LimitError) for error in failed.values()) else InfeasibleError
+        raise kind("; ".join(f"{name}: {error}" for name, error in failed.items()))
     best = min(found, key=lambda name: _iteration_s(found[name]))
     plan = _saved(found[best], graph, out, models)
     if said.picture is not None:
@@ -196,23 +197,27 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def _document(
-    found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleError], best: str, plan: TrainingPlan,
+    found: Mapping[str, TrainingPlan],
+    failed: Mapping[str, InfeasibleError | LimitError],
+    best: str,
+    plan: TrainingPlan,
     out: Path | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     return {
         "plans": [
             {"planner": name, "predicted": dict(p.predicted), "stages": len(p.stages), "microbatches": p.microbatches,
              "seconds": p.planner.seconds}
             for name, p in found.items()
         ],
-        "infeasible": {name: str(error) for name, error in failed.items()},
+        "infeasible": {name: str(error) for name, error in failed.items() if isinstance(error, InfeasibleError)},
+        "ended_by_a_limit": {name: str(error) for name, error in failed.items() if isinstance(error, LimitError)},
         "best": best,
         "plan": json.loads(plan.to_json()),
         "out": None if out is None else str(out),
     }  # fmt: skip
 
 
-def _print(found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleError]) -> None:
+def _print(found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleError | LimitError]) -> None:
     if len(found) + len(failed) == 1:
         return
     width = max(len("planner"), *(len(name) for name in (*found, *failed))) + 2
@@ -227,5 +232,5 @@ def _print(found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleErr
             f"{len(p.stages):>8}{_range(p.microbatches_of):>14}{m['peak_bytes'] / GIB:>10.2f}{p.planner.seconds:>14.2f}"
         )
     for name, error in failed.items():
-        typer.echo(f"{name:<{width}}{'infeasible':>12}  {error}")
+        typer.echo(f"{name:<{width}}{'infeasible' if isinstance(error, InfeasibleError) else 'limit':>12}  {error}")
     typer.echo("")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..errors import InfeasibleError, InputError, MeshwrightError, RunError
+from ..errors import InfeasibleError, InputError, LimitError, MeshwrightError, RunError
 from ..planners import PlannerSource, Problem, ScheduledPlan
 from ..seeds import generator
 from ..simulator.metrics import MIN_FOR_P99, tail
@@ -154,7 +154,9 @@ def _kind(error: Exception) -> Failure:
     """
     if isinstance(error, InfeasibleError):
         return "invalid" if str(error).startswith("Placement does not fit") else "infeasible"
-    return "invalid" if isinstance(error, MeshwrightError) and not isinstance(error, RunError) else "error"
+    return (
+        "invalid" if isinstance(error, MeshwrightError) and not isinstance(error, (LimitError, RunError)) else "error"
+    )
 
 
 def _said(error: Exception) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InfeasibleError
+from ..errors import InfeasibleError, LimitError
 from .graphpipe_systems import plan_of
 from .report import Frame, Progress, quiet
 
@@ -47,7 +47,7 @@ def measure(point: Point) -> dict[str, Any]:
     }  # fmt: skip
     try:
         plan = plan_of(*astuple(point))
-    except InfeasibleError as error:
+    except (InfeasibleError, LimitError) as error:
         return row | dict.fromkeys(_MEASURED, math.nan) | {"note": " ".join(str(error).split())}
     result = simulate_training(plan)
     sizes = [plan.microbatch_of(s) for s in range(len(plan.stages))]

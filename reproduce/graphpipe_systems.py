@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InfeasibleError
+from ..errors import InfeasibleError, LimitError
 from ..profiles.hardware import DEVICES, DeviceSpec, LinkSpec
 from ..simulator.cluster import Cluster
 from .style import BLUE, GREEN, ORANGE
@@ -49,6 +49,8 @@ GPUS = (4, 8, 16, 32)
 
 OPTIONS: Mapping[str, Any] = MappingProxyType({"optimizer": "sgd"})
 """Every system is planned with: plain SGD, as FlexFlow's programs of these models train them."""
+AUTHORS_DOWNSETS = 40_000
+"""Where the papers' Piper stops: its figures have no plan beyond. Ours goes on (`SequentialOptions.max_states`)."""
 
 SYSTEMS: Mapping[str, str] = MappingProxyType({"GraphPipe": BLUE, "PipeDream": ORANGE, "Piper": GREEN})
 """System -> colour."""
@@ -129,9 +131,11 @@ def plan_of(
     ------
     InfeasibleError
         If it finds none.
+    LimitError
+        If Piper has more downsets than its authors' program takes.
     """
     found = _planned(system, model, branches, gpus, batch, microbatch, one_device)
-    if isinstance(found, InfeasibleError):
+    if isinstance(found, (InfeasibleError, LimitError)):
         raise found
     return found
 
@@ -139,11 +143,11 @@ def plan_of(
 @cache
 def _planned(
     system: str, model: str, branches: int, gpus: int, batch: int, microbatch: int | None, one_device: bool
-) -> TrainingPlan | InfeasibleError:
+) -> TrainingPlan | InfeasibleError | LimitError:
     """Planned once for all figures of a process."""
     try:
         return searched(system, graph_of(model, branches), gpus, batch, microbatch, one_device)
-    except InfeasibleError as error:
+    except (InfeasibleError, LimitError) as error:
         return error
 
 
@@ -154,6 +158,8 @@ def searched(
     options = dict(OPTIONS) if microbatch is None else {**OPTIONS, "microbatches": (microbatch,)}
     if one_device:
         options["devices"] = (1,)
+    if system == "piper":
+        options["max_states"] = AUTHORS_DOWNSETS
     return _planner(system)(graph, cluster_of(gpus), global_batch=batch, options=options)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InfeasibleError
+from ..errors import InfeasibleError, LimitError
 from .claims import Claim, Expectation, at_least, at_most, between
 from .figures import main
 from .graphpipe_systems import GPUS, MODELS, SYSTEMS, graph_of, searched
@@ -83,7 +83,7 @@ def timed(system: str, model: str, gpus: int) -> dict[str, Any]:
     began = time.process_time()
     try:
         searched(system, graph, gpus, found.batches[gpus])
-    except InfeasibleError as error:
+    except (InfeasibleError, LimitError) as error:
         return row | {"seconds": math.nan, "note": " ".join(str(error).split())}
     return row | {"seconds": time.process_time() - began, "note": ""}
 

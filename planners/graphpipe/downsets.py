@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import InfeasibleError
+from ...errors import LimitError
 from .downsets_kernel import stage_pairs
 
 __all__ = ["Downsets", "alike", "count_downsets", "downsets"]
@@ -92,7 +92,7 @@ class Downsets:
 
         Raises
         ------
-        InfeasibleError
+        LimitError
             If there are more than `MOST_PAIRS`.
         """
         held = self.members.astype(np.float64)
@@ -102,15 +102,21 @@ class Downsets:
             threshold * (1 + 1e-9), n_devices, MOST_PAIRS,
         )  # fmt: skip
         if len(low) > MOST_PAIRS:
-            raise InfeasibleError(
-                f"{len(self.members):,} downsets have more than {MOST_PAIRS:,} differences that may be stages; use "
-                "coarser units, or a planner that works along branches (graphpipe)"
+            raise LimitError(
+                f"piper: our limit of {MOST_PAIRS:,} stages ended the search, so whether there is a plan is not known: "
+                f"{len(self.members):,} downsets have more differences; use coarser units, or a planner that works "
+                "along branches (graphpipe)"
             )
         return low, high
 
 
 def downsets(
-    n_nodes: int, edges: Edges, limit: int, what: str, twins: Sequence[tuple[tuple[int, ...], ...]] = ()
+    n_nodes: int,
+    edges: Edges,
+    limit: int,
+    what: str,
+    twins: Sequence[tuple[tuple[int, ...], ...]] = (),
+    option: str = "limit",
 ) -> Downsets:
     """All downsets of a graph whose nodes are numbered in a topological order.
 
@@ -126,18 +132,21 @@ def downsets(
         The graph, in the error.
     twins : sequence
         See `Downsets`.
+    option : str
+        What sets the limit, in the error.
 
     Raises
     ------
-    InfeasibleError
+    LimitError
         If there are more; the message names how many.
     """
     count, exact = count_downsets(n_nodes, edges, limit)
     if count > limit:
-        said = f"{count:,}" if exact else f"more than {limit:,}"
-        raise InfeasibleError(
-            f"{what} has {said} downsets, above the limit of {limit:,}: they multiply with every parallel branch; "
-            "use fewer or coarser units, a larger limit, or a planner that works along branches (graphpipe)"
+        said, enough = (f"{count:,}", str(count)) if exact else (f"more than {limit:,}", "…")
+        raise LimitError(
+            f"{what} has {said} downsets, which multiply with every parallel branch; our limit of {limit:,} ended the "
+            f"search, so whether there is a plan is not known: raise it (-o {option}={enough}), use fewer or coarser "
+            "units, or a planner that works along branches (graphpipe)"
         )
     after = [0] * n_nodes
     for a, b in edges:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import InfeasibleError, InputError
+from ...errors import InfeasibleError, InputError, LimitError
 from .pipedream_kernel import level_table
 from .pipedream_profile import PipeDreamProfile
 from .pipedream_states import PipeDreamStates, antichain_states
@@ -136,7 +136,10 @@ def pipedream_partition(
     for level, m in enumerate(counts):
         rows = 1 if level == len(counts) - 1 else n
         if rows * n * m > MOST_CELLS:
-            raise InfeasibleError(f"pipedream: {n:,} states are too many for a hierarchy of {len(counts)} levels")
+            raise LimitError(
+                f"pipedream: our limit of {MOST_CELLS:,} table entries ended the search, so whether there is a plan is "
+                f"not known: {n:,} states on {len(counts)} levels of machines; fold branches, or give fewer levels"
+            )
     follows = np.ones((n, n), bool)
     if not compat:
         follows[1:] = (states.before | np.eye(n, dtype=bool))[:-1]  # what starts after i − 1 has i − 1 before it

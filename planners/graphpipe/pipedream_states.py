@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import InfeasibleError
+from ...errors import LimitError
 from .pipedream_profile import PipeDreamProfile
 
 __all__ = ["PipeDreamStates", "antichain_states"]
@@ -59,7 +59,7 @@ def antichain_states(profile: PipeDreamProfile, *, compat: bool = False) -> Pipe
 
     Raises
     ------
-    InfeasibleError
+    LimitError
         If there are too many.
     """
     order = profile.order()
@@ -107,9 +107,10 @@ def antichain_states(profile: PipeDreamProfile, *, compat: bool = False) -> Pipe
                     number[following] = len(queue)
                     queue.append(following)
                     if len(queue) > MOST_STATES:
-                        raise InfeasibleError(
-                            f"pipedream: more than {MOST_STATES:,} antichain states: they multiply with every parallel "
-                            "branch; fold each branch into one layer, or use a planner that works along branches"
+                        raise LimitError(
+                            f"pipedream: our limit of {MOST_STATES:,} antichain states ended the search, so whether "
+                            "there is a plan is not known: they multiply with every parallel branch; fold each branch "
+                            "into one layer, or use a planner that works along branches"
                         )
                 links.append((number[antichain], number[following]))
     return _states(profile, order, [(a, wide(a)) for a in queue], before, links, root, own, compat)

@@ -60,7 +60,9 @@ def piper(
     InputError
         On an unknown option, or a batch that the graph cannot be scaled to.
     InfeasibleError
-        If there are too many downsets, or nothing fits in memory.
+        If nothing fits in memory.
+    LimitError
+        If there are more downsets than `max_states`: whether there is a plan is not known.
     """
     chosen = SequentialOptions.of(options)
     memory = cluster.spec.memory_bytes * chosen.memory_fraction
@@ -69,7 +71,7 @@ def piper(
     def candidates(priced: StageCosts, microbatch: int) -> tuple[Stages, float]:
         if not known:
             edges, what = unit_edges(graph, priced.units), f"piper: {graph.name!r}"
-            known.append(downsets(priced.n_units, edges, chosen.max_states, what, twins(priced, edges)))
+            known.append(downsets(priced.n_units, edges, chosen.max_states, what, twins(priced, edges), "max_states"))
         # A chain is one of Piper's pipelines: nothing slower than the best chain needs to be looked at.
         chain = least_bottleneck(priced, runs(priced), microbatch, memory, cluster.n_devices)
         least = np.inf if chain is None else chain.bottleneck_s

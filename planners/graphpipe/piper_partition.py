@@ -63,7 +63,7 @@ def piper_partition(
     data_parallel: bool = True,
     tensor_parallel: bool = True,
     recompute: Recompute = "any",
-    max_downsets: int = 40_000,
+    max_downsets: int = 200_000,
 ) -> PiperPartition:
     """The pipeline with the least bottleneck; of those one with the least sum of data-parallel degrees.
 
@@ -80,14 +80,16 @@ def piper_partition(
     recompute : {"any", "never", "always"}
         Which options nodes with "activation recomp" may use.
     max_downsets : int
-        More are refused; 40,000 is where the authors' program stops, too.
+        More are refused with a `LimitError`; the authors' program stops at 40,000.
 
     Raises
     ------
     InputError
         On an unknown value.
     InfeasibleError
-        If there are too many downsets, or nothing fits in memory.
+        If nothing fits in memory.
+    LimitError
+        If there are more downsets than `max_downsets`: whether there is a plan is not known.
     """
     if recompute not in ("any", "never", "always"):
         raise InputError(f"piper: recompute: expected any, never or always (got {recompute!r})")

@@ -73,7 +73,9 @@ class PiperProblem:
         order = instance.order()
         place = {instance.nodes[k].number: n for n, k in enumerate(order)}
         edges = [(place[a], place[b], c) for a, b, c in instance.edges]
-        states = downsets(len(order), [(a, b) for a, b, _ in edges], limit, "piper: the instance")
+        states = downsets(
+            len(order), [(a, b) for a, b, _ in edges], limit, "piper: the instance", option="max_downsets"
+        )
         known = sorted(
             {t for node in instance.nodes for t in node.options if t <= devices and (tensor_parallel or t == 1)}
         )

@@ -35,7 +35,8 @@ class SequentialOptions:
     overlap : bool
         Whether transfers run beside computation.
     max_states : int
-        Piper: downsets at most. More are refused; 40,000 is where the authors' program stops, too.
+        Piper: downsets at most, which take seconds. More are refused with a `LimitError`; the authors' program stops at
+        40,000.
 
     Raises
     ------
@@ -49,7 +50,7 @@ class SequentialOptions:
     memory_fraction: float = 0.9
     optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
     overlap: bool = False
-    max_states: int = 40_000
+    max_states: int = 200_000
 
     def __post_init__(self) -> None:
         for name, known in (("granularity", ("layer", "heavy", "operator")), ("optimizer", tuple(OPTIMIZERS))):

@@ -1,11 +1,12 @@
 """PipeDream's own planner on its own profiles: published tables, plain loops, brute force, bad files."""
 
+import importlib
 import itertools
 
 import numpy as np
 import pytest
 from loops import all_cuts, crossing, table, wide
-from meshwright.errors import InfeasibleError, InputError
+from meshwright.errors import InfeasibleError, InputError, LimitError
 from meshwright.planners.graphpipe import PipeDreamProfile, pipedream_partition
 from meshwright.planners.graphpipe.pipedream_kernel import level_table
 from meshwright.planners.graphpipe.pipedream_states import antichain_states
@@ -213,6 +214,16 @@ def test_memory_counts_minibatches_in_flight():
     assert [len(s.layers) for s in found.stages] == [1, 1, 1, 1]
     with pytest.raises(InfeasibleError, match="nothing fits"):
         pipedream_partition(profile, memory_bytes=least * 0.999, **fits)
+
+
+@pytest.mark.parametrize("limit", ["pipedream_states.MOST_STATES", "pipedream_partition.MOST_CELLS"])
+def test_a_limit_of_ours_is_not_told_as_no_plan(monkeypatch, limit):
+    profile = drawn(generator(3, "limit"), 4, [(0, 1), (0, 2), (1, 3), (2, 3)])
+    assert pipedream_partition(profile, machines=(4,), bandwidths=(1e9,)).stages
+    module, _, name = limit.partition(".")
+    monkeypatch.setattr(importlib.import_module(f"meshwright.planners.graphpipe.{module}"), name, 2)
+    with pytest.raises(LimitError, match=r"our limit of 2 .*ended the search, so whether there is a plan is not known"):
+        pipedream_partition(profile, machines=(4,), bandwidths=(1e9,))
 
 
 def test_fewer_machines_are_never_slower_with_their_leave():

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from loops import lines
-from meshwright.errors import InfeasibleError, InputError
+from meshwright.errors import InfeasibleError, InputError, LimitError
 from meshwright.planners.graphpipe import PiperInstance, PiperStage, piper_partition, piper_value
 from meshwright.seeds import generator
 
@@ -194,7 +194,7 @@ def test_fewer_stages_in_flight_take_less_memory():
 def test_too_many_downsets_are_refused():
     edges = [(0, k) for k in range(1, 8)]
     instance = read(drawn(generator(1, "many"), 8, edges, tensor=(1,), recompute=False))
-    with pytest.raises(InfeasibleError, match=r"has 129 downsets, above the limit of 100"):
+    with pytest.raises(LimitError, match=r"has 129 downsets.*our limit of 100 .*-o max_downsets=129"):
         piper_partition(instance, max_downsets=100)
 
 

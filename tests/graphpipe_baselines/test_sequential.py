@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 from loops import lines
-from meshwright.errors import InfeasibleError, InputError
+from meshwright.errors import InfeasibleError, InputError, LimitError
 from meshwright.planners.graphpipe import StageCosts, group_operators, pipedream, piper, unit_edges
+from meshwright.planners.graphpipe import downsets as downsets_module
 from meshwright.planners.graphpipe.downsets import count_downsets, downsets
 from meshwright.planners.graphpipe.pipedream import runs
 from meshwright.planners.graphpipe.piper import differences, twins
@@ -135,10 +136,30 @@ def test_downsets_are_counted_before_they_are_made():
 
 
 def test_too_many_downsets_are_refused_with_their_number():
-    with pytest.raises(InfeasibleError, match=r"'candle-uno' has 78,126 downsets, above the limit of 40,000"):
-        piper(zoo_graph("candle-uno"), Cluster(1, 4), global_batch=64)
-    with pytest.raises(InfeasibleError, match=r"'dlrm' has 10,000,006 downsets"):
+    """Which is no proof that there is no plan, so it is no `InfeasibleError`."""
+    assert not issubclass(LimitError, InfeasibleError)
+    small = {"max_states": 40_000}
+    with pytest.raises(
+        LimitError, match=r"'candle-uno' has 78,126 downsets.*our limit of 40,000 .*-o max_states=78126"
+    ):
+        piper(zoo_graph("candle-uno"), Cluster(1, 4), global_batch=64, options=small)
+    with pytest.raises(LimitError, match=r"'dlrm' has 10,000,006 downsets.*not known"):
         piper(zoo_graph("dlrm"), Cluster(1, 4), global_batch=64)
+
+
+@pytest.mark.slow
+def test_seven_branches_are_planned_by_default():
+    assert piper(zoo_graph("candle-uno"), Cluster(1, 4), global_batch=64).stages
+
+
+def test_a_limit_on_stages_is_not_told_as_no_plan(monkeypatch):
+    def plan():
+        return piper(zoo_graph("tiny-uno"), Cluster(1, 4), global_batch=64)
+
+    assert plan().stages
+    monkeypatch.setattr(downsets_module, "MOST_PAIRS", 3)
+    with pytest.raises(LimitError, match=r"our limit of 3 .*ended the search, so whether there is a plan is not known"):
+        plan()
 
 
 def test_pipers_plan_is_no_slower_than_pipedreams_and_runs_in_its_order():
