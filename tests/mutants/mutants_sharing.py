@@ -213,7 +213,7 @@ MUTANTS = (
                 "int(np.floor((1 - rules.fairness) * apps.shape[0] + 1e-9))",
             ),
         ),
-        ("tests/themis/test_themis_door.py", "tests/themis/test_themis_engines.py"),
+        ("tests/themis/test_themis_mechanism.py::test_the_worst_share_of_all_apps_take_part",),
         "One app fewer than the worst 1 − f would take part in auctions, in both engines.",
     ),
     Mutant(
