@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +34,14 @@ def share(
         str | None, typer.Option(help="near or blind instead of the file's: GPUs that policies but themis give.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed instead of the file's, >= 0.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=1000,
+            help="Draw the workload under so many seeds, from the file's on: means with 95 % intervals.",
+        ),
+    ] = None,
     engine: Annotated[str, typer.Option(help="auto, compiled, or simpy (the reference).")] = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write results here: .json (all), or .csv (a row per app).")
@@ -72,6 +81,7 @@ def share(
     from ..studies.worlds.sharing_build import in_file_words
     from ..studies.worlds.sharing_file import load_world
     from .share_auction import print_auction
+    from .share_seeds import estimates, print_estimates
     from .share_timeline import check_timeline, write_timeline
     from .share_words import document, frame, print_apps, print_policies, say_world, write
 
@@ -88,7 +98,7 @@ def share(
         tuple(k.split(".")): value for k, value in instead.items() if value is not None
     }
     if is_bids(file):
-        given = {"policy": policy, **instead, "out": out, "timeline": timeline}
+        given = {"policy": policy, **instead, "seeds": seeds, "out": out, "timeline": timeline}
         given |= {"per-app": per_app or None, "engine": None if engine == "auto" else engine}
         said = [name.rpartition(".")[2] for name, value in given.items() if value is not None]
         print_auction(load_bids(file), file, as_json, said, dry_run)
@@ -100,6 +110,25 @@ def share(
     if dry_run:
         typer.echo(say_world(loaded, chosen))
         typer.echo("dry run: everything was checked, nothing was simulated")
+        return
+    if seeds is not None:
+        given = {"--out": out, "--timeline": timeline, "--per-app": per_app or None}
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise InputError(f"{wrong[0]}: is of one draw, and --seeds takes {seeds}; leave one of the two out")
+        figures = estimates(
+            file,
+            changed,
+            seeds,
+            chosen,
+            lambda drawn, name: simulate(drawn.world, drawn.policy(name), engine=_engine(engine)),
+        )
+        if as_json:
+            print_json(
+                {"seeds": seeds, "policies": {n: {m: asdict(e) for m, e in f.items()} for n, f in figures.items()}}
+            )
+            return
+        typer.echo(f"{say_world(loaded, chosen)}; means over {seeds} draws, ± half the 95 % interval")
+        print_estimates(figures)
         return
     world, results = loaded.world, dict[str, "SharingResult"]()
     with status("sharing") as say:

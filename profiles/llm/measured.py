@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...errors import InputError
-from ...files import write_text
+from ...files import readable, write_text
 from ..profile import Provenance
 from .cost import TableCost, iteration_cost
 from .cost_overheads import Overheads
@@ -238,7 +238,7 @@ def _points(grid: Any) -> dict[int, float]:
 
 
 def _rows(path: Path) -> list[tuple[int, int, int, int, float]]:
-    lines = path.read_text(encoding="utf-8").splitlines()[1:]  # checked by KernelTables.load before
+    lines = readable(path).read_text(encoding="utf-8").splitlines()[1:]  # checked by KernelTables.load before
     found: list[tuple[int, int, int, int, float]] = []
     for line in lines:
         a, b, c, d, us = line.split(",")

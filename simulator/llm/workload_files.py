@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from ...files import readable
 from ...traces.textfile import read_header, require_columns, text_lines, translated_errors
 from .workload import LLMTrace
 
@@ -124,7 +125,7 @@ def _table(path: Path, names: tuple[str, ...]) -> Any:
 
     library: Any = pd
     with translated_errors(path):
-        table = library.read_csv(path, skiprows=header.line - 1, usecols=list(names), skipinitialspace=True)
+        table = library.read_csv(readable(path), skiprows=header.line - 1, usecols=list(names), skipinitialspace=True)
     if not len(table):
         raise InputError(f"{path}: holds no request")
     return table

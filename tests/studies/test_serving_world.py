@@ -89,7 +89,7 @@ def test_a_case_is_the_library_called_by_hand(name: str) -> None:
     assert got["goodput"] == result.goodput
     assert got["mean_latency"] == result.mean_latency
     assert got["p50_latency"] == result.latency(50)
-    assert got["requests"] == result.counted.sum()  # type: ignore[union-attr]
+    assert got["n_requests"] == result.counted.sum()  # type: ignore[union-attr]
     assert got["rejected"] == (result.rejected & result.counted).sum()
     assert got["evaluations"] == plan.planner.evaluations
     assert got["cost_per_hour"] == pytest.approx(4 * 3.06)
