@@ -70,12 +70,15 @@ def checked(traced: Traced) -> Graph:
     InputError
         If the graph computes something else, or cannot be computed.
     """
+    import torch
+
     small = _small(traced.graph)
-    if small.forward_flops <= FLOPS and _bytes(small) <= BYTES:
-        count = _whole(traced, small)
-        how = f"compared with it in float64: the loss and {count} gradients"
-    else:
-        how = _by_calls(traced)
+    with torch.device("cpu"):  # the caller may have made the module, and called this, under "meta"
+        if small.forward_flops <= FLOPS and _bytes(small) <= BYTES:
+            count = _whole(traced, small)
+            how = f"compared with it in float64: the loss and {count} gradients"
+        else:
+            how = _by_calls(traced)
     return replace(traced.graph, source=f"{traced.graph.source}; {how}")
 
 

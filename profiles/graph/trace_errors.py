@@ -14,7 +14,9 @@ def why_not(error: Exception, source: str, module: Any) -> str:
     while walk is not None:
         path = modules.get(id(walk.tb_frame.f_locals.get("self")))
         code = walk.tb_frame.f_code
-        if path is not None and not code.co_filename.startswith(_torch_root()):
+        if path is not None and code.co_filename.startswith(_torch_root()):
+            where = where or (f" in module {path!r}" if path else "")  # the user's own line says more
+        elif path is not None:
             where = f" in module {path or '(root)'!r} ({code.co_filename.rsplit('/', 1)[-1]}:{walk.tb_lineno})"
         walk = walk.tb_next
     text = f"{type(error).__name__}: {error}"

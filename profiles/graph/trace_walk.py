@@ -95,12 +95,17 @@ class Walk:
                 f"{one.source}: {op} in module {self.draft.path or '(root)'!r}: not known to graphs; write it with "
                 "operators that docs/training-graphs.md lists"
             )
+        try:
+            dtypes = one.dtypes(node)
+        except InputError as error:
+            where = f"{op}.{overload} in module {self.draft.path or '(root)'!r}"
+            raise InputError(f"{one.source}: aten.{where}: {error}") from None
         shapes = list(zip(one.shapes(node), two.shapes(twin), strict=True))
         if any(len(x) != len(y) for x, y in shapes):
             raise InputError(f"{one.source}: {node.name}: other dimensions at batch {two.batch} than at {one.batch}")
         sizes = [[pair(a, b, one, two, node.name) for a, b in zip(x, y, strict=True)] for x, y in shapes]
         step = Step(
-            self.draft, f"{op}.{overload}", one.arguments(node, self.env), [tuple(s) for s in sizes], one.dtypes(node)
+            self.draft, f"{op}.{overload}", one.arguments(node, self.env), [tuple(s) for s in sizes], dtypes
         )  # fmt: skip
         if one.numbers(node, op in SIZED) != two.numbers(twin, op in SIZED):
             raise step.unknown("has a number that depends on the batch")

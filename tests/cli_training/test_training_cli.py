@@ -145,7 +145,7 @@ def test_run_prints_real_against_simulated(tmp_path: Path, said: Any) -> None:
     path = tmp_path / "plan.json"
     said("plan", "--planner", "inter-only", "--models", "tiny-mlp", *HERE, "--out", path)
     out = said("run", path, "--iterations", "2")
-    assert "against one device: equal" in out
+    assert "against torch's tiny-mlp: equal; first iteration in float64" in out
     assert [line.split("  ")[0] for line in out.splitlines()[-3:]] == [
         "an iteration took", "simulated, as planned", "simulated, stages measured",
     ]  # fmt: skip

@@ -71,7 +71,7 @@ def _convolution(op: Operator, xs: list[Tensor]) -> Tensor:
 
 
 def _embedding(op: Operator, xs: list[Tensor]) -> Tensor:
-    return F.embedding(xs[1], xs[0])
+    return F.embedding(xs[1], xs[0], op.attributes.get("padding_index"))
 
 
 def _norm(op: Operator, xs: list[Tensor]) -> Tensor:
