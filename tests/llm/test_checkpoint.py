@@ -153,7 +153,7 @@ def test_a_field_that_nobody_knows_is_named_in_every_family(kind):
     """Whatever the next checkpoint invents is not dropped; what holds nothing says nothing."""
     said = config(
         kind, 2, 64, 4, 2, 96, 100, 128, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
-        sliding_window=None, attention_chunk_size=None, head_dim=16,
+        sliding_window=None, attention_chunk_size=None, head_dim=16, **dict.fromkeys(FAMILIES[kind].needs, 0),
     ) if FAMILIES[kind].experts else config(kind, 2, 64, 4, 2, 96, 100, 128, sliding_window=None, head_dim=16)  # fmt: skip
     plain = DecoderSpec.from_config(said, "m")
     assert DecoderSpec.from_config(said | {"new_trick": None}, "m") == plain

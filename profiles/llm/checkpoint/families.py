@@ -33,6 +33,8 @@ class Family:
         Whether windows are off unless ``use_sliding_window`` turns them on.
     experts : {"", "own", "ffn"}
         Whether there are experts, and whether their width is a field of its own or that of the feed-forward block.
+    needs : tuple of str
+        Further fields whose default in the family's code is not nothing: they must be said.
     """
 
     gated: bool = True
@@ -45,6 +47,7 @@ class Family:
     window: int = 0
     switch: bool = False
     experts: Literal["", "own", "ffn"] = ""
+    needs: tuple[str, ...] = ()
 
 
 LLAMA = Family()
@@ -107,13 +110,15 @@ FAMILIES: dict[str, Family] = {
     "gpt_oss": Family(grouped=True, head_dim=64, window=128, experts="ffn"),
     "dbrx": Family(grouped=True, experts="ffn"),
     "llama4_text": Family(grouped=True, head_dim=128, window=8192, experts="ffn"),
-    "qwen2_moe": replace(QWEN, experts="own"),
+    "qwen2_moe": replace(QWEN, experts="own", needs=("shared_expert_intermediate_size",)),
     "qwen3_moe": replace(QWEN, grouped=True, experts="own"),
     "qwen3_vl_moe_text": replace(GROUPED, experts="own"),
     "deepseek": Family(experts="own"),
     "dots1": Family(window=4096, experts="own"),
-    "glm4_moe": replace(GROUPED, experts="own"),
-    "ernie4_5_moe": Family(tied=True, grouped=True, experts="own"),
+    "glm4_moe": replace(GROUPED, experts="own", needs=("n_shared_experts", "first_k_dense_replace")),
+    "ernie4_5_moe": Family(
+        tied=True, grouped=True, experts="own", needs=("moe_num_shared_experts", "moe_layer_start_index")
+    ),
 }
 """``model_type`` -> its family: grouped-query attention in every layer, beside one feed-forward block or experts."""
 

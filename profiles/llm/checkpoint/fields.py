@@ -32,7 +32,7 @@ HARMLESS: dict[str, str] = {
         diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty
         no_repeat_ngram_size encoder_no_repeat_ngram_size num_return_sequences output_scores
         return_dict_in_generate exponential_decay_length_penalty remove_invalid_values prefix return_dict
-        output_attentions output_hidden_states torchscript use_return_dict cache_implementation verbose
+        output_attentions output_hidden_states torchscript use_return_dict cache_implementation verbose output_past
     """,
     "training": """
         initializer_range initializer_factor init_std init_method init_device init_config attention_dropout
@@ -63,7 +63,7 @@ HARMLESS: dict[str, str] = {
         parallel_residual norm_topk_prob routed_scaling_factor scoring_func topk_method n_group topk_group
         moe_normalize_expert_weights norm_after_topk use_routing_bias moe_norm_min slow_but_exact
         attn_uses_sequence_id prefix_lm disable_ffn_model_parallel layer_switch order_of_interleaved_layers
-        position_embeddings_type qk_norm_type
+        position_embeddings_type qk_norm_type use_mrope
     """,
     "biases and norms, below 0.1 % of the weights": """
         attention_bias attention_out_bias mlp_bias qkv_bias use_bias use_qkv_bias lm_head_bias bias
@@ -75,7 +75,7 @@ HARMLESS: dict[str, str] = {
         skip_bias_add_qkv inference_runner pad_key_length pre_allocate_kv_cache validate_runner_input
         use_flash_attn use_flash_attention use_flash_attn_2 flash_attn flash_attn_version use_cache_kernel
         use_kernels use_triton pretraining_tp chunk_size_feed_forward ffn_chunk_size use_xformers
-        use_memory_efficient_attention fused_mlp
+        use_memory_efficient_attention fused_mlp use_parallel_embedding
     """,
     "heads of classifiers and poolers, which engines that generate do not load": """
         summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout
@@ -131,12 +131,14 @@ def _quantised(value: Any) -> str:
     if not isinstance(value, Mapping):
         return "a precision"
     said = cast("Mapping[str, Any]", value)
-    cache = " (and KV precision fp8: the file says a kv_cache_scheme)" if said.get("kv_cache_scheme") else ""
+    cache = ""
+    if said.get("kv_cache_scheme") or said.get("kv_cache_quant_algo"):
+        cache = " (and KV precision fp8: the file says how keys and values are scaled)"
     method, bits = str(said.get("quant_method", "")).lower(), said.get("bits") or said.get("w_bit")
-    if "fp8" in method:
+    if "fp8" in method or str(said.get("quant_algo", "")).lower() == "fp8":
         return ("precision fp8_block" if said.get("weight_block_size") else "precision fp8") + cache
     if method in ("awq", "gptq") or bits in (4, 8) or said.get("load_in_4bit") or said.get("load_in_8bit"):
-        return "precision int8_wo" if bits == 8 or said.get("load_in_8bit") else "precision int4_wo"
+        return ("precision int8_wo" if bits == 8 or said.get("load_in_8bit") else "precision int4_wo") + cache
     return "its precision" + cache
 
 

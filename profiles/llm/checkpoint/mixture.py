@@ -50,8 +50,16 @@ def expert_fields(
     InputError
         If there are experts, but not how many a token goes to or how wide one is.
     """
+    for names in (EXPERTS, EACH):
+        said = {name: config[name] for name in names if config.get(name) is not None}
+        if len(set(said.values())) > 1:
+            both = " and ".join(f"{name} {value}" for name, value in said.items())
+            raise InputError(f"{where}: {both}: the same thing, said twice")
     experts = _first(config, *EXPERTS)
-    if experts is None or experts <= 1:
+    if experts is None and family.experts:
+        others = ", ".join(EXPERTS[1:])
+        raise InputError(f"{where}: fields missing in config.json: {EXPERTS[0]} (or {others}); 0 for none")
+    if not experts or (experts == 1 and not family.experts):
         return {}
     per_token = _first(config, *EACH)
     width = _first(config, "moe_intermediate_size") or (None if family.experts == "own" else ffn)

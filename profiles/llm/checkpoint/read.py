@@ -10,6 +10,7 @@ from ....errors import InputError
 from . import mixture, windows
 from .families import FAMILIES, NOT_MODELLED, Family
 from .fields import CHANGING, HARMLESS, PARTS, PARTS_FIELDS, empty, mend_of
+from .kinds import wrong_kinds
 
 __all__ = ["ALIASES", "read_shape"]
 
@@ -89,9 +90,13 @@ class _Reader:
             self._outside(outside, inner)
             self.config = {k: v for k, v in inner.items() if k not in self.ignore}
         self._unnest()
+        tied = {k: v for k, v in outside.items() if k == "tie_word_embeddings" and k not in self.config}
+        wrong = wrong_kinds(self.config | tied)
+        if wrong:
+            raise InputError(f"{self.where}: {'; '.join(wrong[:MOST])}")
         family = self._family()
         said = {field: self._number(*keys) for field, keys in ALIASES.items()}
-        said["max_positions"] = next((n for name in LENGTHS if (n := self._number(name)) is not None), None) or 2048
+        said["max_positions"] = next((n for name in LENGTHS if (n := self._number(name)) is not None), None)
         self.read.update(LENGTHS)
         found = self._whole(said, family, outside)
         self._rest()
@@ -107,7 +112,10 @@ class _Reader:
         for field, value in outside.items():
             about = parts and PARTS_FIELDS.search(field) and not isinstance(value, Mapping)
             repeated = field in inner and inner[field] == value
-            if field != "tie_word_embeddings" and not about and not repeated:
+            if field == "tie_word_embeddings":
+                if field in inner and not repeated:
+                    self.wrong.append(f"{field}: {value!r:.60}, and {inner[field]!r:.60} in the part on text; say one")
+            elif not about and not repeated:
                 self._judge(field, value)
 
     def _unnest(self) -> None:
@@ -121,9 +129,11 @@ class _Reader:
     def _family(self) -> Family:
         kind: Any = self.config.get("model_type")
         self.read.add("model_type")
-        if kind in FAMILIES:
+        if kind is not None and not isinstance(kind, str):
+            self.wrong.append(f"model_type: expected a name, as llama, qwen3 or mixtral (got {kind!r:.60})")
+        elif kind in FAMILIES:
             return FAMILIES[kind]
-        if kind is None:
+        elif kind is None:
             self.wrong.append("model_type: missing; it says whether the feed-forward block has a gate")
         elif kind in NOT_MODELLED:
             self.wrong.append(f"model_type: {kind!r}: {NOT_MODELLED[kind]}; not modelled, give another model")
@@ -165,6 +175,10 @@ class _Reader:
             said["kv_heads"] = self._kv_heads(said)
         if family.grouped and said["kv_heads"] is None:
             missing.append("num_key_value_heads")
+        if family.learned and said["max_positions"] is None:  # the table of positions has as many rows
+            missing.append(LENGTHS[0])
+        said["max_positions"] = said["max_positions"] or 2048
+        missing += [name for name in family.needs if name not in self.config]
         named = {key for keys in ALIASES.values() for key in keys}
         missing = [name for name in missing if not any(w.split(":")[0] in named for w in self.wrong)]
         if missing:
@@ -188,8 +202,8 @@ class _Reader:
             said["ffn"] //= 2  # the first Qwen's code halves it: gate and up together
         if said["ffn"] is None and said["hidden"] and family.four:
             said["ffn"] = (self._number("expansion_ratio") or 4) * said["hidden"]
-        if said["ffn"] is None and family.experts == "own":  # no layer without experts
-            said["ffn"] = self.config.get("moe_intermediate_size")
+        if said["ffn"] is None and family.experts == "own":  # `_experts` sees that all layers have experts
+            said["ffn"] = self._number("moe_intermediate_size")
         project: Any = self.config.get("word_embed_proj_dim")
         self.read.add("word_embed_proj_dim")
         if not empty(project) and project != said["hidden"]:
@@ -238,23 +252,17 @@ class _Reader:
         if found and not 1 <= found["experts_per_token"] <= found["experts"]:
             self.wrong.append(f"num_experts_per_tok: {found['experts_per_token']} of {found['experts']} experts")
             return {}
+        if family.experts == "own" and "intermediate_size" not in self.config and found.get("dense_layers"):
+            self.wrong.append(f"intermediate_size: missing; {found['dense_layers']} layers have no experts")
         return found
 
     def _window(self, said: dict[str, Any], family: Family, layers: int) -> None:
         self.read.update((*windows.FIELDS, *windows.PATTERNS))
         wrong = windows.other_layers(self.config, layers)
-        if wrong:
-            self.wrong.append(wrong)
-        said["window"], name = windows.window_of(self.config, family, layers) if name_free(self.ignore) else (0, "")
+        said["window"], name = windows.window_of(self.config, family, layers, self.ignore)
         if 0 < said["window"] < said["max_positions"]:
-            stated = (
-                "" if name in self.config else f" (what model_type {self.config.get('model_type')!r} means by default)"
-            )
-            self.wrong.append(
-                f"{name}: {said['window']}{stated}: layers that see so few tokens are not modelled; sequences up to "
-                f"the window are exact: write max_position_embeddings {said['window']} (got {said['max_positions']}) "
-                "in the file to plan for those alone"
-            )
+            wrong = [*wrong, windows.too_short(self.config, name, said["window"], said["max_positions"])]
+        self.wrong += wrong
 
     def _rest(self) -> None:
         """Judge every field that nobody has read."""
@@ -285,11 +293,6 @@ class _Reader:
             f"{field}: {_short(value)}: not known here; if it changes neither weights, KV cache nor FLOPs, take it out "
             f"of the file (or ignore=({field!r},))"
         )
-
-
-def name_free(ignore: Collection[str]) -> bool:
-    """Whether windows count: they do not where the caller ignores the field that says them."""
-    return not {"sliding_window", "sliding_window_size", "attention_chunk_size"} & set(ignore)
 
 
 def _short(value: Any) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from .families import Family
 
-__all__ = ["FIELDS", "other_layers", "window_of"]
+__all__ = ["FIELDS", "SIZES", "other_layers", "too_short", "window_of"]
 
 FIELDS = (
     "sliding_window",
@@ -19,19 +19,27 @@ FIELDS = (
     "layer_types",
 )
 """What is read here."""
+SIZES = FIELDS[:3]
+"""Those that hold tokens, or null for no window."""
 FULL = ("full_attention", "attention", "global")
 NEAR = ("sliding_attention", "chunked_attention")
 PATTERNS = ("sliding_window_pattern", "_sliding_window_pattern")
 
 
-def window_of(config: Mapping[str, Any], family: Family, layers: int) -> tuple[int, str]:
-    """The least number of tokens that some layer sees, and the field that says so; 0 where all see everything."""
-    name = "attention_chunk_size" if config.get("model_type") == "llama4_text" else "sliding_window"
-    if name not in config and "sliding_window_size" in config:  # Gemma 2's first files say both
-        name = "sliding_window_size"
-    said: Any = config.get(name, family.window)
-    if isinstance(said, bool) or not isinstance(said, int) or said < 1:
-        return 0, name
+def window_of(config: Mapping[str, Any], family: Family, layers: int, ignore: Collection[str] = ()) -> tuple[int, str]:
+    """The least number of tokens that some layer sees, and the field that says so; 0 where all see everything.
+
+    It does not count where the caller ignores the field that says it.
+    """
+    if set(SIZES) & set(ignore):
+        return 0, ""
+    own = SIZES[2] if config.get("model_type") == "llama4_text" else SIZES[0]
+    default = {} if own in config or SIZES[1] in config else {own: family.window}  # Gemma 2's first files: SIZES[1]
+    given = {name: size for name, size in (default | dict(config)).items() if name in SIZES and size}
+    if not given:
+        return 0, own
+    name = min(given, key=lambda name: (given[name], name != own))
+    said = given[name]
     types: Any = config.get("layer_types")
     if isinstance(types, list):
         return (said if any(kind in NEAR for kind in cast("list[Any]", types)) else 0), name
@@ -49,17 +57,26 @@ def _by_depth(config: Mapping[str, Any], family: Family) -> bool:
     return family.switch or config.get("model_type") == "dots1"
 
 
-def other_layers(config: Mapping[str, Any], layers: int) -> str:
-    """What is wrong with ``layer_types``: kinds that are not modelled, or another number of layers; else nothing."""
+def too_short(config: Mapping[str, Any], name: str, window: int, longest: int) -> str:
+    """What is said of a window below the longest sequence."""
+    stated = "" if name in config else f" (what model_type {config.get('model_type')!r} means by default)"
+    return (
+        f"{name}: {window}{stated}: layers that see so few tokens are not modelled; sequences up to the window are "
+        f"exact: write max_position_embeddings {window} (got {longest}) in the file to plan for those alone"
+    )
+
+
+def other_layers(config: Mapping[str, Any], layers: int) -> list[str]:
+    """What is wrong with ``layer_types``: kinds that are not modelled, or another number of layers."""
     types: Any = config.get("layer_types")
     if types is None:
-        return ""
+        return []
     if not isinstance(types, list):
-        return f"layer_types: expected a list of the layers' kinds (got {types!r:.60})"
+        return [f"layer_types: expected a list of the layers' kinds (got {types!r:.60})"]
     kinds = [str(kind) for kind in cast("list[Any]", types)]
     others = sorted({kind for kind in kinds if kind not in (*FULL, *NEAR)})
     if others:
-        return f"layer_types: {', '.join(map(repr, others))}: layers without full attention are not modelled"
+        return [f"layer_types: {', '.join(map(repr, others))}: layers without full attention are not modelled"]
     if len(kinds) != layers:
-        return f"layer_types: {len(kinds)} kinds of {layers} layers"
-    return ""
+        return [f"layer_types: {len(kinds)} kinds of {layers} layers"]
+    return []
