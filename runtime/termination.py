@@ -45,10 +45,10 @@ class Termination:
             self._ours = True
 
     def end(self) -> None:
-        """Handle it no more; on a SIGTERM that came, what is left to do is done undisturbed."""
+        """Handle it no more: what was to be ended is."""
         if not self._ours or threading.current_thread() is not threading.main_thread():
             return
-        if signal.getsignal(signal.SIGTERM) == self._told:
+        if signal.getsignal(signal.SIGTERM) in (self._told, signal.SIG_IGN):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._ours = False
 

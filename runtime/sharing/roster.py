@@ -17,6 +17,7 @@ __all__ = ["AgentEnd", "Lost", "Roster"]
 Gpus = tuple[int, ...]
 POLL_S = 2.0
 """How long an agent's question for a command is kept open, real seconds: one that is stopped does not ask again."""
+SILENT = "no sign of life for {:.0f} s: it is stopped, or hangs"
 BACK_S = 2.0
 """Within what time an agent whose connection broke must be back, real seconds."""
 
@@ -86,6 +87,7 @@ class Roster:
         if before is not None and before != hello:  # the same twice is a message sent again
             raise InputError(f"arbiter: app {hello.app!r} has an agent already; end that one first")
         self.agents[app].hello = hello
+        self._expect(app, self.options.answer_s, SILENT)
 
     async def command(self, app: int, after: int) -> Command | None:
         """The next command to an agent, when there is one; None to one that is given up, and at the end: it has to
@@ -99,7 +101,7 @@ class Roster:
             agent.news.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(agent.news.wait(), POLL_S)
-        self._expect(app, self.options.answer_s, "no sign of life for {:.0f} s: it is stopped, or hangs")
+        self._expect(app, self.options.answer_s, SILENT)
         if agent.gone or self.closed:
             return None
         return agent.command if agent.command.seq > after else Command(seq=after, kind="wait")

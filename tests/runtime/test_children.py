@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from meshwright.errors import InputError
 from meshwright.runtime.children import Children, ending
+from meshwright.runtime.termination import Termination
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -155,6 +156,16 @@ def test_nothing_stays_of_a_process_that_is_told_to_end(
         for left in folder.iterdir():
             left.unlink()
         folder.rmdir()
+
+
+def test_who_takes_the_end_for_an_error_and_goes_on_can_be_told_again() -> None:
+    """And starts processes that can be: an ignored signal is inherited."""
+    for _ in range(2):
+        with pytest.raises(SystemExit) as told, Termination("test"):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10.0)
+        assert told.value.code == 143
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 @pytest.mark.parametrize("silence_s", [0.0, 1.0, -5.0, float("nan")])

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -74,27 +73,27 @@ def test_sigterm_of_a_run_ends_arbiter_and_agents_and_says_so(tmp_path: Path, ar
     assert not list(tmp_path.glob("meshwright-*"))
 
 
-def test_an_agent_that_is_stopped_is_lost_and_ended() -> None:
+def test_an_agent_that_is_stopped_is_lost_and_ended(tmp_path: Path) -> None:
     """Its connection stays open, and nobody would ask it anything for a long time: the other's lease has no end."""
     world = SharingWorld(
         SharedCluster.uniform(1, 2), (App.single("a", 0, 3000.0, gpus=1), App.single("b", 0, 1e5, gpus=1)), lease_s=1e6
     )
-    stopped: list[int] = []
+    journal = tmp_path / "run" / "arbiter-journal.jsonl"
 
     def stop() -> None:
-        wait_until(lambda: len(agents_of(os.getpid())) == 3)
-        nursery = next(pid for pid, above in agents_of(os.getpid()).items() if above == os.getpid())
-        stopped.append(max(pid for pid, above in agents_of(os.getpid()).items() if above == nursery))
-        time.sleep(3.0)
-        os.kill(stopped[0], signal.SIGSTOP)
+        wait_until(lambda: len(noted(journal, "arrive")) == 2)
+        agents = agents_of(os.getpid())
+        nursery = next(pid for pid, above in agents.items() if above == os.getpid())
+        os.kill(max(pid for pid, above in agents.items() if above == nursery), signal.SIGSTOP)
 
     stopper = threading.Thread(target=stop)
     stopper.start()
-    result = run_sharing(world, PolicyChoice("fifo"), time_scale=300.0, slot_steps=5.0, answer_s=3.0)
+    result = run_sharing(
+        world, PolicyChoice("fifo"), time_scale=300.0, slot_steps=5.0, answer_s=3.0, arbiter="process",
+        folder=tmp_path / "run",
+    )  # fmt: skip
     stopper.join()
-    assert [(lost.app, lost.why) for lost in result.lost] == [
-        ("b", "no sign of life for 3 s: it is stopped, or hangs")
-    ]  # fmt: skip
+    assert [(lost.app, lost.why) for lost in result.lost] == [("b", "no sign of life for 3 s: it is stopped, or hangs")]
     assert result.completed.tolist() == [True, False]
     assert not agents_of(os.getpid())
 

@@ -236,3 +236,18 @@ def test_messages_of_who_is_given_up_and_of_nobody() -> None:
     assert from_document(RunOptions, answers[9].json()["options"], "options") == OPTIONS
     assert answers[10].json()["awaited"] == []
     assert answers[11].json()["kind"] == "begin"
+
+
+def test_an_agent_that_says_hello_and_never_asks_is_given_up() -> None:
+    async def whole() -> str:
+        arbiter = Arbiter(
+            SharingWorld(SharedCluster.uniform(1, 2), APPS), baseline("fifo"), replace(OPTIONS, answer_s=0.1)
+        )
+        arbiter.hello(0, Hello(app="a", step_s=1e-3))
+        for _ in range(1000):
+            if arbiter.agents[0].gone:
+                break
+            await asyncio.sleep(0.02)
+        return arbiter.agents[0].gone
+
+    assert asyncio.run(whole()) == "no sign of life for 0 s: it is stopped, or hangs"
