@@ -160,10 +160,15 @@ def test_nothing_stays_of_a_process_that_is_told_to_end(
 
 def test_who_takes_the_end_for_an_error_and_goes_on_can_be_told_again() -> None:
     """And starts processes that can be: an ignored signal is inherited."""
-    for _ in range(2):
-        with pytest.raises(SystemExit) as told, Termination("test"):
+
+    def run() -> None:
+        with Termination("test"):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(10.0)
+
+    for _ in range(2):
+        with pytest.raises(SystemExit) as told:
+            run()
         assert told.value.code == 143
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
