@@ -129,7 +129,7 @@ def test_a_script_without_a_guard(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1
-    assert "RunError: processes: a worker process cannot start" in ran.stderr
+    assert "InputError: study: workers: the processes that it starts run this script anew" in ran.stderr
     assert 'if __name__ == "__main__":' in ran.stderr
 
 
