@@ -163,6 +163,12 @@ class Grid:
             seconds = np.where(beyond, seconds * np.maximum(ratio, 1.0), seconds)
         return seconds, kind.astype(np.int8)
 
+    @property
+    def best_share(self) -> float:
+        """The best measured kernel's rate as a share of the roofline's; points that were set aside do not count."""
+        ideal = np.asarray(self.ideal(*np.meshgrid(*self.axes, indexing="ij")), dtype=float)
+        return float((ideal / self.seconds)[self.measured].max())
+
     def held_out(self, axis: int) -> Floats:
         """Relative errors where every second measured value of one axis is left out and read between its neighbours.
 

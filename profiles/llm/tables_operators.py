@@ -83,8 +83,9 @@ def load_operators(folder: Path) -> KernelTables:
     for dtype, rows in frame.groupby("gemm_dtype"):
         ideal = gemm_ideal(peaks, str(dtype))
         m, n, k, seconds = (rows[c].to_numpy(dtype=float) for c in ("m", "n", "k", "latency"))
-        units(f"{gemm_file}: latency in ms: {dtype}", float((ideal(m, n, k) / (seconds * MS)).max()), 0.02)
-        gemm[str(dtype)] = Grid.build(("m", "n", "k"), (m, n, k), seconds * MS, ideal)
+        grid = Grid.build(("m", "n", "k"), (m, n, k), seconds * MS, ideal)
+        units(f"{gemm_file}: latency in ms: {dtype}", grid.best_share, 0.02)
+        gemm[str(dtype)] = grid
     source = ", ".join(str(frame[c].iloc[0]) for c in ("device", "framework", "version") if c in frame.columns)
     return KernelTables(
         folder.name,
@@ -245,12 +246,9 @@ def _reduce_grid(path: Path, rows: Any, peaks: Peaks, devices: int) -> Grid:
     def ideal(size: Any) -> Any:
         return 2 * (devices - 1) / devices * size / peaks.link_bytes_per_s
 
-    units(
-        f"{path}: latency in ms, message_size in elements: {devices} devices",
-        float((ideal(moved) / seconds).max()),
-        0.02,
-    )
-    return Grid.build(("bytes",), (moved,), seconds, ideal)
+    grid = Grid.build(("bytes",), (moved,), seconds, ideal)
+    units(f"{path}: latency in ms, message_size in elements: {devices} devices", grid.best_share, 0.02)
+    return grid
 
 
 def _quantise(gemm: dict[str, Grid]) -> dict[str, tuple[float, float]]:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from meshwright.errors import InputError
 from meshwright.profiles.llm import Iteration, KernelTables, decoder, iteration_cost
 from meshwright.profiles.llm.tables_grid import EXTRAPOLATED, Grid
 from meshwright.profiles.llm.tables_outliers import TOLERANCE
@@ -129,6 +130,22 @@ def test_reports_say_how_many_and_which(write_tables: Callable, rows_file: Calla
     assert [(t["table"], [(p["m"], p["n"], p["k"]) for p in t["points"]]) for t in said] == [
         ("toy: gemm bfloat16", [(256, 2048, 2048)])
     ]
+
+
+def test_a_point_faster_than_the_device_is_an_outlier_not_another_unit(write_tables: Callable, tmp_path: Path) -> None:
+    """Of the largest product alone: its table is read without it. Of all of them: the unit is wrong."""
+    system = write_tables(tmp_path)
+    frame = pd.read_parquet(system / "gemm.parquet")
+    bf16 = frame[frame.gemm_dtype == "bfloat16"]
+    largest = bf16[["m", "n", "k"]].prod(axis=1).idxmax()
+    frame.loc[largest, "latency"] /= 50
+    frame.to_parquet(system / "gemm.parquet")
+    (gemm,) = KernelTables.load(system).set_aside
+    assert [p.where for p in gemm.points] == [tuple(float(bf16.loc[largest, c]) for c in ("m", "n", "k"))]
+    frame["latency"] /= 50
+    frame.to_parquet(system / "gemm.parquet")
+    with pytest.raises(InputError, match="is the time in another unit"):
+        KernelTables.load(system)
 
 
 def test_layers_too(write_layer_tables: Callable, tmp_path: Path) -> None:
