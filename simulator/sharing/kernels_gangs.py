@@ -58,7 +58,7 @@ def fitting(w, s, a, now, kept, n):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def step(w, s, a, now, has, room):  # type: ignore[no-untyped-def]
-    """`policies._step`."""
+    """The number in `largest_gain.more`."""
     if not s.gangs[a]:
         return min(1, room)
     gang, more = gangs_of(w, s, a, now)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .kernels_gain import largest_gain
 from .kernels_gangs import fitting, step
 from .kernels_lots import lot_kernel
-from .kernels_near import choose, draw, nearest, pool_of, put_back
+from .kernels_near import choose, pool_of
+from .kernels_offers import by_app, hand_out, keeps, more
 from .kernels_view import contention, left_of, left_work, phase_left, remaining, shape_of, speed
 
 __all__ = ["CODES", "assign", "take_near"]
@@ -16,7 +18,7 @@ CODES = {
     "fifo": 0, "tiresias": 1, "tiresias-2q": 2, "drf": 3, "optimus": 4, "srsf": 5, "gandiva": 6, "slaq": 7, "srtf": 8,
     "finish-time": 9,
 }  # fmt: skip
-"""Compiled policies: below 3 apps in order, below 6 GPU by GPU, then the best offer."""
+"""Compiled policies: below 3 apps in order, below 6 GPU by GPU (4: by gain), then the best offer."""
 
 QUEUE_S = 3250.0
 
@@ -45,70 +47,8 @@ def _drawn(size, seed, decision):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _by_app(s, apps):  # type: ignore[no-untyped-def]
-    """GPUs of each app, ascending, one app after the other, and where the GPUs of each begin."""
-    count = apps.shape[0]
-    start = np.zeros(count + 1, np.int64)
-    for i in range(count):
-        s.place[apps[i]] = i
-        start[i + 1] = start[i] + s.n_gpus[apps[i]]
-    end = start[:count].copy()
-    gpus = np.empty(start[count], np.int64)
-    for g in range(s.owner.shape[0]):
-        if s.owner[g] >= 0:
-            i = s.place[s.owner[g]]
-            gpus[end[i]] = g
-            end[i] += 1
-    return start, gpus
-
-
-@njit(cache=True)
-def _keeps(s, mine, has):  # type: ignore[no-untyped-def]
-    """List in `has` those of an app's GPUs that are not on offer; returns how many."""
-    n = 0
-    for g in mine:
-        if not s.lapsed[g]:
-            has[n] = g
-            n += 1
-    return n
-
-
-@njit(cache=True)
-def _more(c, s, pool, mine, n, drawn, has, n_has, out):  # type: ignore[no-untyped-def]
-    """List in `out` up to `n` GPUs of a pool: the app's own of before first, then the nearest to them and to those in
-    `has` (which gains them), or, where GPUs are drawn (`drawn`: in order of their lots), the first of those."""
-    got = 0
-    for g in mine:
-        if got < n and s.lapsed[g] and pool.mask[g]:
-            out[got] = has[n_has + got] = g
-            got += 1
-    own = got
-    draw(c, pool, out[:own])
-    if drawn.shape[0] == 0:
-        got += nearest(c, pool, n - got, has[: n_has + got], out[got:])
-    else:
-        for g in drawn:
-            if got == n:
-                break
-            if pool.mask[g]:
-                out[got] = g
-                got += 1
-    put_back(c, pool, out[:own])
-    for k in range(own, got):
-        has[n_has + k] = out[k]
-    return got
-
-
-@njit(cache=True)
-def _hand_out(c, pool, gpus, a, given):  # type: ignore[no-untyped-def]
-    for g in gpus:
-        given[g] = a
-    draw(c, pool, gpus)
-
-
-@njit(cache=True)
 def _in_order(c, w, s, code, now, pool, apps, drawn, given):  # type: ignore[no-untyped-def]
-    start, gpus = _by_app(s, apps)
+    start, gpus = by_app(s, apps)
     key, room = np.empty(apps.shape[0]), np.empty(apps.shape[0], np.int64)
     has, out = np.empty(2 * given.shape[0], np.int64), np.empty(given.shape[0], np.int64)
     for i in range(apps.shape[0]):
@@ -133,22 +73,20 @@ def _in_order(c, w, s, code, now, pool, apps, drawn, given):  # type: ignore[no-
         room[first] = 0
         if n <= 0 or n + kept < s.least[a]:
             continue
-        got = _more(c, s, pool, mine, n, drawn, has, _keeps(s, mine, has), out)
-        _hand_out(c, pool, out[:got], a, given)
+        got = more(c, s, pool, mine, n, drawn, has, keeps(s, mine, has), out)
+        hand_out(c, pool, out[:got], a, given)
 
 
 @njit(cache=True)
 def _key(w, s, code, a, n, left_s):  # type: ignore[no-untyped-def]
     if code == 3:
         return float(n)
-    if code == 4:
-        return -np.inf if n < s.least[a] or n == 0 else -((n + 1) / n)
     return left_s
 
 
 @njit(cache=True)
 def _gpu_by_gpu(c, w, s, code, now, pool, apps, drawn, given):  # type: ignore[no-untyped-def]
-    start, gpus = _by_app(s, apps)
+    start, gpus = by_app(s, apps)
     count, size = apps.shape[0], given.shape[0]
     able = np.empty(count, np.int64)  # positions of those that could use more
     n_able = 0
@@ -178,17 +116,17 @@ def _gpu_by_gpu(c, w, s, code, now, pool, apps, drawn, given):  # type: ignore[n
             n_able -= 1
             continue
         mine = gpus[start[i] : start[i + 1]]
-        n_near = _keeps(s, mine, near)
+        n_near = keeps(s, mine, near)
         g = last[i]
         while g >= 0:
             near[n_near] = g
             n_near += 1
             g = link[g]
-        got = _more(c, s, pool, mine, n, drawn, near, n_near, out)
+        got = more(c, s, pool, mine, n, drawn, near, n_near, out)
         for g in out[:got]:
             link[g] = last[i]
             last[i] = g
-        _hand_out(c, pool, out[:got], a, given)
+        hand_out(c, pool, out[:got], a, given)
         has[i] += got
         key[i] = _key(w, s, code, a, has[i], left_s[i])
 
@@ -222,7 +160,7 @@ def _score(c, w, s, code, a, now, left_s, gpus, lease_s, counts, groups):  # typ
 
 @njit(cache=True)
 def _best_offer(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type: ignore[no-untyped-def]
-    start, gpus = _by_app(s, apps)
+    start, gpus = by_app(s, apps)
     count, size = apps.shape[0], given.shape[0]
     able = np.empty(count, np.int64)  # positions of those that could use more
     n_able = most = 0
@@ -252,7 +190,7 @@ def _best_offer(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type:
                 n = fitting(w, s, a, now, kept, min(s.room[a] - kept, pool.total[0]))
                 if n <= 0 or n + kept < s.least[a]:
                     continue  # nor will it ever be able: the pool only shrinks
-                n = _more(c, s, pool, mine, n, drawn, has, _keeps(s, mine, has), out)
+                n = more(c, s, pool, mine, n, drawn, has, keeps(s, mine, has), out)
                 offer[row[i], :n] = out[:n]
                 n_offer[i] = n
                 theirs = mine if code == 9 else has[: kept + n]
@@ -264,7 +202,7 @@ def _best_offer(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type:
         n_able = left
         if best < 0:
             break
-        _hand_out(c, pool, offer[row[best], : n_offer[best]], apps[best], given)
+        hand_out(c, pool, offer[row[best], : n_offer[best]], apps[best], given)
         left = 0
         for x in range(n_able):
             i = able[x]
@@ -286,6 +224,8 @@ def assign(c, w, s, code, now, offered, apps, lease_s, blind, seed, decision, gi
     given[:] = -1
     if code < 3:
         _in_order(c, w, s, code, now, pool, apps, drawn, given)
+    elif code == 4:
+        largest_gain(c, w, s, now, pool, apps, drawn, given)
     elif code < 6:
         _gpu_by_gpu(c, w, s, code, now, pool, apps, drawn, given)
     else:

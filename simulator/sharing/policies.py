@@ -8,7 +8,7 @@ drf            the smallest share of the cluster at the moment, GPU by GPU      
 tiresias       the least GPU time so far (LAS)                                            yes
 tiresias-2q    queues by GPU time so far, first to arrive within a queue                  yes
 gandiva        the best placement score that the free GPUs allow                          yes
-optimus        the largest gain in throughput by one GPU more                             yes
+optimus        the largest gain in throughput by one GPU more, where it would be          yes
 slaq           the largest fall of its loss within a lease                                yes
 srtf           the shortest remaining time with the free GPUs                             yes
 srsf           the least remaining GPU time, GPU by GPU                                   yes
@@ -20,7 +20,6 @@ Which GPUs an app is given is an option of all of them, `placement`: its own of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -29,10 +28,11 @@ from ...errors import InputError
 from ...wording import nearest
 from .agent import AppView, Shape
 from .cluster import SharedCluster
+from .largest_gain import LargestGain, more, speed
 from .nearness import Chooser, Placement
 from .policy import Greedy, Policy, grants
 
-__all__ = ["BASELINES", "BestOffer", "GpuByGpu", "baseline", "is_baseline", "window_s"]
+__all__ = ["BASELINES", "BestOffer", "GpuByGpu", "LargestGain", "baseline", "is_baseline", "window_s"]
 
 TIRESIAS_QUEUE_S = 3250.0
 """GPU seconds after which Tiresias moves a job to its second queue (the first limit of its public simulator)."""
@@ -72,8 +72,7 @@ class GpuByGpu:
         while pool and able:
             view = min(able.values(), key=lambda v: (self.key(cluster, v, have[v.index]), v.index))
             got = len(have[view.index]) - len(view.held)
-            n = _step(view, len(have[view.index]), view.wanted - got)
-            mine = self._more(cluster, pool, view, have[view.index], n)
+            mine = more(cluster, pool, view, have[view.index], view.wanted - got, self.chooser)
             if not mine:
                 del able[view.index]
                 continue
@@ -81,15 +80,6 @@ class GpuByGpu:
             given.update(dict.fromkeys(mine, view.index))
             have[view.index] = tuple(sorted((*have[view.index], *mine)))
         return given
-
-    def _more(
-        self, cluster: SharedCluster, pool: set[int], view: AppView, have: tuple[int, ...], n: int
-    ) -> tuple[int, ...]:
-        """`n` more GPUs beside those that it has: its own of before first; none if there are fewer."""
-        if n < 1 or len(pool) < n:
-            return ()
-        kept = tuple(g for g in view.lapsed if g in pool)[:n]
-        return (*kept, *self.chooser.take(cluster, pool.difference(kept), n - len(kept), (*have, *kept)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,29 +133,9 @@ class BestOffer:
         return given
 
 
-def _step(view: AppView, has: int, room: int) -> int:
-    """The fewest GPUs more of which an app can use all: one, or a gang; 0 if it has no room for them."""
-    return next((n for n in range(1, room + 1) if view.usable(has + n) == has + n), 0)
-
-
-def _speed(cluster: SharedCluster, view: AppView, gpus: Sequence[int]) -> float:
-    """GPU seconds of work that the app's phase does per second."""
-    shape = Shape.of(cluster, gpus) if gpus else Shape(())
-    return view.speed(shape)
-
-
 def _placement_score(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
     usable = min(len(gpus), sum(j.cap for j in view.jobs))
-    return _speed(cluster, view, gpus) / usable if usable else 0.0
-
-
-def _gain(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
-    """New throughput over old by one GPU more, on the best place for it; infinite for the first (negative: a key)."""
-    now = _speed(cluster, view, gpus)
-    if now == 0:
-        return -math.inf
-    n = len(gpus)
-    return -(min(n + 1, n + view.wanted) / n) if n else -math.inf
+    return speed(cluster, view, gpus) / usable if usable else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +146,7 @@ class _LossFall:
 
     def __call__(self, cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
         left = sum(j.left_s for j in view.jobs)
-        done = min(1.0, _speed(cluster, view, gpus) * self.lease_s / left) if left else 1.0
+        done = min(1.0, speed(cluster, view, gpus) * self.lease_s / left) if left else 1.0
         total = 0.0
         for j in view.jobs:
             whole = view.job_work_s(j.job)
@@ -245,7 +215,7 @@ def baselines(lease_s: float = 600.0, placement: Placement = "near", seed: int =
         Greedy("tiresias", _attained, chooser=choose()),
         Greedy("tiresias-2q", _tiresias_queue, chooser=choose()),
         BestOffer("gandiva", _placement_score, chooser=choose()),
-        GpuByGpu("optimus", _gain, chooser=choose()),
+        LargestGain("optimus", chooser=choose()),
         BestOffer("slaq", _LossFall(lease_s), chooser=choose()),
         BestOffer("srtf", _remaining, chooser=choose()),
         GpuByGpu("srsf", _left, chooser=choose()),
@@ -254,7 +224,7 @@ def baselines(lease_s: float = 600.0, placement: Placement = "near", seed: int =
     return MappingProxyType({policy.name: policy for policy in made})
 
 
-SHIPPED = (Greedy, GpuByGpu, BestOffer)
+SHIPPED = (Greedy, GpuByGpu, LargestGain, BestOffer)
 
 _KNOWN = baselines()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from meshwright.errors import InputError
-from meshwright.simulator.sharing import BASELINES, App, AppView, Job, SharedCluster, Slowdown, baseline
+from meshwright.simulator.sharing import BASELINES, App, AppView, Job, Machine, SharedCluster, Slowdown, baseline
+from meshwright.simulator.sharing.largest_gain import gain
 from meshwright.simulator.sharing.split import RunningJob
 
 FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
@@ -53,6 +55,35 @@ def test_optimus_gives_the_first_gpus_before_the_second() -> None:
     )
     # 1 -> 2 doubles the throughput, 3 -> 4 adds a third
     assert counts(baseline("optimus").assign(cluster, (4,), [view(0, held=(0, 1, 2)), view(1, held=(3,))])) == {1: 1}
+
+
+def test_optimus_looks_at_where_the_next_gpu_is() -> None:
+    """Two racks of two machines of two GPUs. One GPU more doubles an app's throughput only where it is near."""
+    cluster = SharedCluster((Machine(2, 1, 0), Machine(2, 1, 0), Machine(2, 1, 1), Machine(2, 1, 1)))
+    far = Slowdown(1.0, 1.0, 1.2, 1.6)
+    next_to = [gain(cluster, view(0, held=(0,), slowdown=far), (0,), (g,)) for g in (1, 2, 4)]
+    assert next_to == pytest.approx([2.0, 2 / 1.2, 2 / 1.6])
+    assert gain(cluster, view(0, held=(0,), slowdown=FLAT), (0,), (4,)) == 2.0
+    # App 0 has one GPU, and the one on offer is in another rack: 1.25. App 1 has two there, in its machine's rack: 1.5.
+    apart, near = view(0, held=(0,), slowdown=far), view(1, held=(4, 5), slowdown=Slowdown(1.0, 1.0, 1.0, 1.6))
+    for views in ([apart, near], [near, apart]):
+        assert counts(baseline("optimus").assign(cluster, (6,), views)) == {1: 1}
+    # Where distance costs nothing, the second GPU is worth more than the third.
+    assert counts(baseline("optimus").assign(cluster, (6,), [view(0, held=(0,)), near])) == {0: 1}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_farther_is_never_worth_more_to_optimus(seed: int) -> None:
+    """Drawn apps and clusters: the gain of one GPU more falls, strictly where the app is slowed down, with distance."""
+    rng = np.random.default_rng(seed)
+    cluster = SharedCluster(tuple(Machine(2, 2, rack) for rack in (0, 0, 1)))
+    slowdown = Slowdown(1.0, *np.cumprod(rng.uniform(1.01, 1.5, 3)).tolist())
+    app = view(0, cap=8, held=(0,), slowdown=slowdown)
+    gains = [gain(cluster, app, (0,), (g,)) for g in (2, 4, 8)]  # same machine (apps see no slots), rack, another rack
+    assert gains == sorted(set(gains), reverse=True)
+    have = tuple(range(int(rng.integers(1, 4))))
+    nearest = gain(cluster, app, have, (3,))
+    assert all(nearest >= gain(cluster, app, have, (g,)) for g in range(4, 12))
 
 
 def test_gandiva_serves_who_is_well_placed_first() -> None:
