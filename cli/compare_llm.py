@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ def link_given(text: str) -> LinkSpec:
         return DEVICES[text].intra_node
     try:
         rate, latency = (float(word) for word in text.split(","))
+        if not math.isfinite(rate):
+            raise ValueError(text)
         return LinkSpec(1e9 * rate, 1e-6 * latency)
     except ValueError:
         raise InputError(

@@ -224,14 +224,17 @@ def _with_share(note: str, cost: TableCost, result: LLMResult) -> str:
 
 
 def _notes(run: VLLMRun, tables: KernelTables, engine: RunEngine, given: LinkSpec | None) -> list[str]:
+    where = engine.degrees
     notes = [
         f"clocks: arrival_time + {run.offset_s:.6f} s = the engine's clock (smallest queued_ts - arrival_time)",
         "TTFT = first_token_ts - queued_ts; the engine takes what has arrived when it begins a step",
         *engine.notes,
     ]
+    if given is not None and where.tp * where.pp * (where.dp if where.together else 1) == 1:
+        notes.append("link: given, and no figure rests on it: each engine of this run is one device")
     if run.left_out:
         notes.append(f"{run.left_out} requests without all of their times are left out on both sides")
-    many = engine.degrees.tp > 1 or engine.degrees.together
+    many = where.tp > 1 or where.together
     if many and tables.layers is not None and not any("all_reduce" in name for name in tables.layers.dense):
         link, what = given or tables.layers.link, "as given" if given else "hardware.yaml beside the tables"
         if link is not None:

@@ -125,7 +125,17 @@ def test_a_link_that_is_given_or_measured_is_not_assumed(tmp_path, write_layer_t
     assert "ASSUMED" not in str(compare_vllm_run(folder))
 
 
-@pytest.mark.parametrize("words", ["", "fast", "1", "1,2,3", "-1,2", "nan,1", "a,b"])
+def test_a_link_that_nothing_crosses_is_said_to_change_nothing(tmp_path, write_layer_tables, write_run):
+    folder = write_run(tmp_path)
+    write_layer_tables(folder)
+    slow, plain = compare_vllm_run(folder, link=LinkSpec(1e6, 1.0)), compare_vllm_run(folder)
+    assert slow.simulated["tpot"].mean() == plain.simulated["tpot"].mean()
+    assert [note for note in slow.notes if note not in plain.notes] == [
+        "link: given, and no figure rests on it: each engine of this run is one device"
+    ]
+
+
+@pytest.mark.parametrize("words", ["", "fast", "1", "1,2,3", "-1,2", "nan,1", "inf,1", "1e400,1", "a,b"])
 def test_wrong_links_are_one_error(words, tmp_path, write_layer_tables, write_run, capsys):
     folder = two_gpus(tmp_path, write_layer_tables, write_run)
     assert run(["compare", "--vllm-run", str(folder), "--link", words]) == 2
