@@ -10,6 +10,7 @@ import argparse
 import base64
 import binascii
 import contextlib
+import errno
 import hmac
 import ipaddress
 import os
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..files import readable
 
 __all__ = [
     "LOOPBACK",
@@ -125,7 +127,7 @@ def _resolved(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[An
             raise ValueError("a null character")
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError, ValueError) as error:
-        raise InputError(f"host: expected a name or address of this machine (got {host!r}: {error})") from None
+        raise InputError(f"host: expected a name or address of this machine (got {host!r:.80}: {error})") from None
     return [(family, address) for family, _, _, _, address in found if family in (socket.AF_INET, socket.AF_INET6)]
 
 
@@ -147,8 +149,9 @@ def listening_socket(where: Listening) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
+        other = "--host, one of this machine" if error.errno == errno.EADDRNOTAVAIL else "--port"
         raise InputError(
-            f"cannot listen on {where.host}:{where.port}: {error.strerror or error}; choose another --port"
+            f"cannot listen on {where.host}:{where.port}: {error.strerror or error}; choose another {other}"
         ) from None
     except InputError:
         listener.close()
@@ -165,18 +168,18 @@ def read_token(path: Path | str) -> str:
         If the file cannot be read, others than its owner may read it, or it holds no token.
     """
     try:
-        with open(path, "rb") as file:
+        with readable(path).open("rb") as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise InputError(f"{path}: expected a file that holds a token (got something else)")
             if os.name == "posix" and status.st_mode & 0o077:
                 raise InputError(
                     f"{path}: others than its owner may read this token (mode {stat.S_IMODE(status.st_mode):04o}); "
                     f"chmod 600 {path}"
                 )
             raw = file.read(_MOST + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the token: {error.strerror}") from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise InputError(f"{path}: cannot read the token: {getattr(error, 'strerror', error)}") from None
     try:
         text = raw.decode("ascii").strip()
     except UnicodeDecodeError:
@@ -202,7 +205,10 @@ def token_of(file: Path | str | None) -> str | None:
     """
     if file is not None:
         return read_token(file)
-    if named := os.environ.get(TOKEN_FILE_VARIABLE):
+    named = os.environ.get(TOKEN_FILE_VARIABLE)
+    if named is not None:
+        if not named:
+            raise InputError(f"{TOKEN_FILE_VARIABLE}: expected the path of a token's file (got nothing); or unset it")
         return read_token(named)
     said = os.environ.get(TOKEN_VARIABLE)
     if said is None:
@@ -237,9 +243,11 @@ def bearer_header(token: str | None) -> dict[str, str]:
 def _check_tls(cert: Path, key: Path) -> None:
     for path in (cert, key):
         try:
-            path.open("rb").close()
-        except OSError as error:
-            raise InputError(f"{path}: cannot read it for TLS: {error.strerror}") from None
+            readable(path).open("rb").close()
+        except InputError:
+            raise
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: cannot read it for TLS: {getattr(error, 'strerror', error)}") from None
     try:
         # No password is ever asked for on the terminal of a server.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: b"")

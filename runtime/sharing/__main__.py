@@ -57,7 +57,7 @@ def _add_serve(commands: Any) -> None:
     one = commands.add_parser("serve", help="the arbiter of a world")
     add_world_arguments(one)
     add_run_arguments(one)
-    one.add_argument("--policy", default="themis", help="themis (default), a baseline, or module:factory")
+    one.add_argument("--policy", help="themis (default), a baseline, or module:factory")
     one.add_argument("--seed", type=int, default=0, help="of the dozen, of weights and data, and of lots (0)")
     one.add_argument("--port", type=int, default=0, help="where agents ask (any that is free)")
     one.add_argument("--token-file", type=Path, metavar="FILE", help="holds what agents have to carry")
@@ -77,10 +77,12 @@ def _serve(options: argparse.Namespace) -> int:
     if options.resume is not None:
         if options.journal is not None or options.world is not None:
             raise InputError("--resume: the journal says the world, and goes on being written; leave the others out")
-        result = serve(None, port=options.port, journal=options.resume, out=options.out, token=token)
+        result = serve(
+            None, port=options.port, journal=options.resume, out=options.out, token=token, policy=options.policy
+        )
     else:
         world = world_of(options, options.seed)
-        choice = choice_of(options.policy, options.option, world.lease_s, options.seed)
+        choice = choice_of(options.policy or "themis", options.option, world.lease_s, options.seed)
         how = RunOptions(
             options.time_scale,
             options.slot_steps,
@@ -135,6 +137,7 @@ def _add_extend(commands: Any) -> None:
     add_listening_arguments(one, None)
     add_limit_arguments(one)
     one.add_argument("--admin-key-file", type=Path, metavar="FILE", help="holds a key that opens every app")
+    one.add_argument("--policy", help="module:factory of the file, if it names one: code runs only if both say so")
     one.add_argument("--views-only", action="store_true", help="decide nothing: tell extender.py what agents say")
     one.set_defaults(do=_extend)
 
@@ -149,7 +152,7 @@ def _extend(options: argparse.Namespace) -> int:
     task = from_document(ExtenderTask, read_document(options.about), str(options.about))
     serve_extender(
         options.about, decides=not options.views_only, where=listening_of(options, task.port),
-        limits=limits_of(options, LARGEST),
+        limits=limits_of(options, LARGEST), policy=options.policy,
         admin_key=read_token(options.admin_key_file) if options.admin_key_file is not None else None,
     )  # fmt: skip
     return 0

@@ -13,7 +13,7 @@ from ...simulator.sharing.policies import BASELINES, baseline
 from ...simulator.sharing.policy import Policy
 from ...wording import nearest
 
-__all__ = ["PolicyChoice"]
+__all__ = ["PolicyChoice", "check_named"]
 
 Option = str | float | int | bool
 
@@ -78,6 +78,32 @@ class PolicyChoice:
         if not callable(found):
             raise InputError(f"policy: {self.name}: expected a class or function that makes a policy (got {found!r})")
         return found, ()
+
+
+def check_named(policy: str, said: str | None, where: str) -> None:
+    """See that a policy that a file names is a shipped one, or the one that whoever reads the file named, too.
+
+    Parameters
+    ----------
+    policy : str
+        What the file names.
+    said : str, optional
+        What ``--policy`` says.
+    where : str
+        The file.
+
+    Raises
+    ------
+    InputError
+        If code would run only since the file says so, or the two are not the same.
+    """
+    if policy == said or (said is None and ":" not in policy):
+        return
+    if said is not None:
+        raise InputError(f"{where}: policy: expected {said!r}, as --policy says (got {policy!r})")
+    raise InputError(
+        f"{where}: policy {policy!r} is code, which a file cannot have run; if you trust it, add --policy {policy}"
+    )
 
 
 class _Named:

@@ -33,6 +33,7 @@ from ...simulator.sharing.agent import AppView
 from ..listening import Listening, bearer_header, token_of
 from ..web import JsonRefusal, Limits, WebServer, read_json
 from .asked import detail, told
+from .choice import check_named
 from .documents import from_document, read_document, to_document
 from .extender import Extender
 from .extender_task import ExtenderTask
@@ -54,6 +55,7 @@ def extender_application(extender: Extender, clock: Callable[[], float]) -> Any:
     from fastapi.responses import JSONResponse
 
     app = FastAPI(title="Meshwright extender", docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.redirect_slashes = False  # to whatever host a client names
 
     def wrong(_: Any, error: Exception) -> Any:
         status = 422 if isinstance(error, InputError) else 500
@@ -136,6 +138,7 @@ def extender_application(extender: Extender, clock: Callable[[], float]) -> Any:
 def serve_extender(
     about: Path, host: str = "127.0.0.1", port: int | None = None, *, decides: bool = True,
     where: Listening | None = None, limits: Limits | None = None, admin_key: str | None = None,
+    policy: str | None = None,
 ) -> None:  # fmt: skip
     """Be the extender until told to end (Ctrl-C, SIGTERM).
 
@@ -155,6 +158,8 @@ def serve_extender(
         Time-outs and bounds.
     admin_key : str, optional
         Opens every app, for who runs the cluster.
+    policy : str, optional
+        The policy that the file has to name; a ``module:factory`` of it is called only if this says the same.
 
     Raises
     ------
@@ -164,6 +169,7 @@ def serve_extender(
         If the policy fails.
     """
     task = from_document(ExtenderTask, read_document(about), str(about))
+    check_named(task.policy, policy, str(about))
     extender = Extender(task, decides=decides, admin_key=admin_key)
     if where is None:
         where = Listening(host, task.port if port is None else port, token_of(None))

@@ -67,7 +67,8 @@ def application(arbiter: Arbiter) -> Any:
     from fastapi import FastAPI, HTTPException
     from fastapi.responses import JSONResponse
 
-    app = FastAPI(title="Meshwright arbiter", docs_url=None, redoc_url=None)
+    app = FastAPI(title="Meshwright arbiter", docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.redirect_slashes = False  # to whatever host a client names
 
     def known(number: int) -> int:
         if not 0 <= number < len(arbiter.agents):

@@ -18,7 +18,7 @@ from ..lifeline import die_with_parent
 from ..listening import token_of
 from ..termination import Termination
 from .arbiter import Arbiter
-from .choice import PolicyChoice
+from .choice import PolicyChoice, check_named
 from .conduct import conduct, forget, rehearse, result_of, time_limit
 from .documents import from_document, to_document
 from .journal import Journal
@@ -70,7 +70,7 @@ class Handed:
 
 def serve(
     task: Task | None, *, port: int = 0, journal: Path | None = None, out: Path | None = None,
-    handed: Handed | None = None, token: str | None = None,
+    handed: Handed | None = None, token: str | None = None, policy: str | None = None,
 ) -> RealSharing:  # fmt: skip
     """Be the arbiter, to the end of the last app.
 
@@ -88,6 +88,8 @@ def serve(
         By a parent.
     token : str, optional
         What agents have to carry; by default what the environment's MESHWRIGHT_TOKEN says, if anything.
+    policy : str, optional
+        The policy that `journal` has to name; a ``module:factory`` of a journal is called only if this says the same.
 
     Raises
     ------
@@ -100,7 +102,7 @@ def serve(
         token = token or token_of(None)
         if out is not None:
             check_target(out)
-        result = _serve(task, port, journal, handed, token)
+        result = _serve(task, port, journal, handed, token, policy)
     except MeshwrightError as error:
         if out is not None and handed is not None:
             write_text(out, json.dumps({"error": type(error).__name__, "message": str(error)}) + "\n")
@@ -117,7 +119,7 @@ def raise_failure(said: dict[str, Any]) -> None:
 
 
 def _serve(
-    task: Task | None, port: int, path: Path | None, handed: Handed | None, token: str | None
+    task: Task | None, port: int, path: Path | None, handed: Handed | None, token: str | None, named: str | None
 ) -> RealSharing:  # fmt: skip
     if handed is not None:
         die_with_parent(handed.lifeline, handed.parent)
@@ -129,11 +131,11 @@ def _serve(
     if task is not None and path is not None and path.exists() and path.stat().st_size:
         raise InputError(f"{path}: another run's journal stands there; --resume goes on with it, or take it away")
     with closing(Journal(path)) as journal:
-        return _conduct(task, port, journal, handed, token)
+        return _conduct(task, port, journal, handed, token, named)
 
 
 def _conduct(
-    task: Task | None, port: int, journal: Journal, handed: Handed | None, token: str | None
+    task: Task | None, port: int, journal: Journal, handed: Handed | None, token: str | None, named: str | None
 ) -> RealSharing:  # fmt: skip
     lines = journal.lines
     if task is None:
@@ -141,6 +143,8 @@ def _conduct(
             raise InputError(f"{journal.path}:1: no journal: it is empty; give the --journal of an arbiter")
         first = lines[0]
         task = from_document(Task, first.get("task"), f"{journal.path}:1: task")
+        if handed is None:  # else the parent that goes on with its own journal named it
+            check_named(task.policy.name, named, f"{journal.path}:1")
         port, limit_s = port or int(first["port"]), float(first["limit_s"])
         policy = task.policy.make()
         if any(line["op"] == "begin" for line in lines):

@@ -27,6 +27,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LONGEST_MESSAGE = 600
 """Characters of an error's message: what a client sent must not come back in full."""
+MOST_CONTAINERS = 2**18
+"""Lists and objects in a body: json makes them in one go, and nothing else of the process runs meanwhile."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -52,9 +54,11 @@ def read_json(body: bytes) -> Any:
     Raises
     ------
     JsonRefusal
-        400 if it is none, is nested too deep, or holds what no number and no text is: ``NaN``, ``1e999``, half of a
-        surrogate pair.
+        400 if it is none, is nested too deep, has too many lists and objects, or holds what no number and no text is:
+        ``NaN``, ``1e999``, half of a surrogate pair.
     """
+    if body.count(b"[") + body.count(b"{") > MOST_CONTAINERS:
+        raise JsonRefusal(400, f"expected JSON with at most {MOST_CONTAINERS} opening brackets")
     try:
         text = body.decode("utf-8")
         found = json.loads(text, parse_constant=_no_number, parse_float=_finite)

@@ -21,6 +21,9 @@ __all__ = ["guarded_protocol"]
 
 LINGER_S = 5.0
 """How long an upload that was refused is read and thrown away, so that its client gets to read why."""
+READ_BYTES = 16 * 2**10
+"""Most bytes of a connection that are taken in one turn of the loop: chunks of a byte each take long, asyncio's own
+256 KiB of them would keep everybody else waiting for seconds."""
 HEAD_BYTES = 64 * 2**10
 """Largest request line and headers."""
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
@@ -70,6 +73,8 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self._raw = transport
+        if hasattr(transport, "max_size"):  # of plain sockets; TLS comes in records of 16 KiB
+            transport.max_size = READ_BYTES
         super().connection_made(_Transport(transport, self))  # type: ignore[arg-type]
         self.since = self.loop.time()
         if len(self.connections) > self.limits.connections and not self._make_room():

@@ -6,6 +6,7 @@ from __future__ import annotations
 # pyright: standard
 import asyncio
 import contextlib
+import functools
 import signal
 import socket
 import threading
@@ -90,6 +91,7 @@ class WebServer:
         self.listener: socket.socket = listening_socket(where)
         self.port = int(self.listener.getsockname()[1])
         self.url = where.url(self.port)
+        self._tls = where.tls_cert is not None
         self._on_end = on_end
         self._deadline = self._last = float("inf")
         self._told = False
@@ -135,7 +137,16 @@ class WebServer:
 
     def run(self) -> None:
         """Serve to the end."""
-        asyncio.run(self.serve())
+        with asyncio.Runner(loop_factory=self._loop) as runner:
+            runner.run(self.serve())
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """A loop whose servers give a TLS handshake as long as a request's headers; uvicorn has no setting for it."""
+        loop = asyncio.new_event_loop()
+        if self._tls:
+            create = functools.partial(loop.create_server, ssl_handshake_timeout=self.limits.head_s)
+            setattr(loop, "create_server", create)  # noqa: B010
+        return loop
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:

@@ -276,6 +276,12 @@ def test_metrics_count(served):
         ({"stream_options": {"include_usage": True}}, 400, "only with stream"),
         ({"echo": True}, 400, "echo: this engine does not do it"),
         ({"logprobs": 3}, 400, "logprobs"),
+        ({"logprobs": 0}, 400, "logprobs"),
+        ({"best_of": True}, 400, "best_of"),
+        ({"stop_token_ids": 0}, 400, "stop_token_ids"),
+        ({"stop_token_ids": {}}, 400, "stop_token_ids"),
+        ({"response_format": {"type": "json_object"}}, 400, "response_format: this engine does not do it"),
+        ({"guided_choice": ["a", "b"]}, 400, "guided_choice: this engine does not do it"),
         ({"top_k": 5}, 400, "top_k: this engine does not do it"),
     ],
 )
@@ -295,7 +301,10 @@ def test_what_is_no_json_or_nowhere(served):
     assert client.post("/v1/completions", content=b"{").status_code == 400
     assert client.post("/v1/completions", json=[1]).status_code == 400
     assert client.get("/v1/nothing").json()["error"]["code"] == 404
-    assert client.get("/v1/completions").json()["error"]["code"] == 405
+    other = client.get("/v1/completions")
+    assert other.json()["error"]["code"] == 405
+    assert other.headers["allow"] == "POST"
+    assert client.get("/health/", headers={"Host": "elsewhere"}, follow_redirects=False).status_code == 404
 
 
 def test_groups_of_the_papers_vllm(expected):

@@ -416,6 +416,39 @@ def test_it_listens_on_loopback_unless_there_is_a_token(tmp_path: Path, host: st
     assert "without a token anybody" in capsys.readouterr().err
 
 
+def test_a_file_has_no_code_run_that_only_it_names(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    """arbiter.json and a journal are data of others: their policies are shipped ones, or named by ``--policy`` too."""
+    from meshwright.runtime.sharing.__main__ import main
+
+    (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef factory(): return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    export_sharing(WORLD, baseline("fifo"), "scheduler-plugin", tmp_path / "plugin")
+    about = tmp_path / "plugin/arbiter.json"
+    said = json.loads(about.read_text())
+    about.write_text(json.dumps(said | {"policy": "theirs:factory", "options": {}}))
+    from meshwright.runtime.sharing import PolicyChoice, RunOptions
+    from meshwright.runtime.sharing.journal import Journal
+    from meshwright.runtime.sharing.serving import Task
+
+    journal = Journal(tmp_path / "j.jsonl")
+    task = Task(WORLD, PolicyChoice("theirs:factory"), RunOptions())
+    journal.note("task", task=to_document(task), limit_s=1.0, port=0)
+    journal.close()
+    for command in (["extend", str(about), "--port", "0"], ["serve", "--resume", str(tmp_path / "j.jsonl")]):
+        assert main(command) == 2
+        heard = capsys.readouterr().err
+        assert "add --policy theirs:factory" in heard
+        assert heard.count("\n") == 1
+        assert main([*command, "--policy", "fifo"]) == 2
+        assert "as --policy says" in capsys.readouterr().err
+        assert not (tmp_path / "ran").exists()
+        assert main([*command, "--policy", "theirs:factory"]) == 2  # run, and no policy
+        assert "is no policy" in capsys.readouterr().err
+        assert (tmp_path / "ran").exists()
+        (tmp_path / "ran").unlink()
+        sys.modules.pop("theirs")
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[str]:
     """A service that agents report to, for the exported plugin to ask; its address."""

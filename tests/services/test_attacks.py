@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import time
+from typing import Any
 
 import pytest
+from meshwright.runtime.web import protocol as guard_protocol
 from servers import LIMITS, PATIENCE_S, Served, open_files, own_threads, until, vanish
 
 CRLF = b"\r\n"
@@ -43,6 +45,7 @@ BODIES = {
     "NaN": b'{"prompt": NaN}',
     "Infinity": b'{"temperature": Infinity, "prompt": "a"}',
     "1e999": b'{"temperature": 1e999, "prompt": "a", "inputs": [{"shape": [1e999, 1]}]}',
+    "as many lists as there is room for": b'{"prompt": "a", "x": [' + b"[]," * 300_000 + b"[]]}",
     "integer of 5000 digits": b'{"max_tokens": ' + b"9" * 5000 + b"}",
     "integer of 4000 digits": b'{"max_tokens": ' + b"9" * 4000 + b', "prompt": "a"}',
     "list": b"[]",
@@ -191,6 +194,24 @@ def test_a_byte_at_a_time_does_not_hold_a_connection(served: Served, inside: str
         except OSError:
             return
     pytest.fail("it is still served")
+
+
+def test_chunks_of_a_byte_keep_nobody_waiting(served: Served) -> None:
+    """What a connection has sent is taken in pieces, so that others get their turns between them."""
+    turns: list[int] = []
+    take = guard_protocol._Protocol.data_received
+
+    def noted(self: Any, data: bytes) -> None:
+        turns.append(len(data))
+        take(self, data)
+
+    with pytest.MonkeyPatch.context() as patch, served.connect() as line:
+        patch.setattr(guard_protocol._Protocol, "data_received", noted)
+        line.sendall(served.head("Transfer-Encoding: chunked") + CRLF + b"1\r\n \r\n" * 20_000 + b"0\r\n\r\n")
+        line.settimeout(PATIENCE_S)
+        assert line.recv(65536).startswith(b"HTTP/1.1 4")
+    assert sum(turns) > 120_000
+    assert max(turns) <= guard_protocol.READ_BYTES
 
 
 def test_clients_that_vanish_take_their_requests_along(served: Served) -> None:

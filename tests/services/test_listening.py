@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import ssl
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from meshwright.errors import InputError
@@ -95,9 +98,29 @@ def test_files_that_hold_no_token(tmp_path: Path, text: bytes) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    for path in (tmp_path / "nothing", tmp_path, Path("/dev/zero")):
+    for path in (tmp_path / "nothing", tmp_path):
         with pytest.raises(InputError, match="token"):
             read_token(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_or_a_device_is_no_file_of_a_server(tmp_path: Path) -> None:
+    """Nobody writes to it: whoever opened it would wait for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(InputError, match="expected a file"):
+            read_token(path)
+        with pytest.raises(InputError, match="expected a file"):
+            Listening(tls_cert=path, tls_key=path)
+    for read in (read_token, lambda path: Listening(tls_cert=Path(path), tls_key=Path(path))):
+        with pytest.raises(InputError, match="null"):
+            read("a\0b")
+
+
+def test_an_address_of_another_machine_says_so() -> None:
+    with pytest.raises(InputError, match="choose another --host, one of this machine"):
+        listening_socket(Listening("192.0.2.1", token="secret"))
 
 
 def test_where_a_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +212,21 @@ def test_tls_is_spoken(pair: tuple[Path, Path]) -> None:
             plain.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
             assert b"200" not in plain.recv(4096)
         assert until(lambda: server.connections == 0)
+
+
+def test_a_tls_handshake_that_does_not_go_on_is_ended(pair: tuple[Path, Path]) -> None:
+    """Within the time of a head, not asyncio's 60 s: for who says nothing, and for who begins."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send_json(send, 200, {})
+
+    limits = Limits(head_s=0.3)
+    with running(WebServer(app, Listening(tls_cert=pair[0], tls_key=pair[1]), limits)) as server:
+        for said in (b"", b"\x16\x03\x01\x02\x00\x01"):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
+                line.sendall(said)
+                with contextlib.suppress(ConnectionError):
+                    assert line.recv(1) == b""
 
 
 def test_limits_that_are_none() -> None:

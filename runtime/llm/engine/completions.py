@@ -30,6 +30,17 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "min_p": (None, 0, 0.0),
     "min_tokens": (None, 0),
     "use_beam_search": (None, False),
+    "length_penalty": (None, 1, 1.0),
+    "prompt_logprobs": (None,),
+    "response_format": (None, {"type": "text"}),
+    "structured_outputs": (None,),
+    **{f"guided_{how}": (None,) for how in ("json", "regex", "choice", "grammar")},
+    "bad_words": (None, []),
+    "allowed_token_ids": (None,),
+    "logits_processors": (None, []),
+    "truncate_prompt_tokens": (None,),
+    "prompt_embeds": (None,),
+    "include_stop_str_in_output": (None, False),
 }
 """Fields that are known and not carried out, with the values that ask for nothing."""
 
@@ -99,7 +110,7 @@ def read_completion(said: Any, model: str, tokenizer: ByteTokenizer, max_model_l
     if asked is not None and asked != model:
         raise ApiError(404, f"The model `{asked}` does not exist; served: `{model}`.", "model")
     for name, values in NEUTRAL.items():
-        if given.get(name) not in values:
+        if not any(_same(given.get(name), value) for value in values):
             raise ApiError(400, f"{name}: this engine does not do it; leave it out (got {given[name]!r})", name)
     if "prompt" not in given:
         raise ApiError(400, "prompt: expected a string, token ids, or a list of either (got nothing)", "prompt")
@@ -107,7 +118,7 @@ def read_completion(said: Any, model: str, tokenizer: ByteTokenizer, max_model_l
     n = _integer(given, "n", 1, 1, MAX_CHOICES)
     if n * len(prompts) > MAX_REQUESTS:
         raise ApiError(400, f"prompt: expected prompts times n <= {MAX_REQUESTS} (got {len(prompts)} times {n})", "n")
-    if given.get("best_of") not in (None, n):
+    if not (_same(given.get("best_of"), None) or _same(given.get("best_of"), n)):
         raise ApiError(400, f"best_of: expected n or nothing (got {given['best_of']!r})", "best_of")
     stream = _flag(given, "stream")
     return Completion(
@@ -124,7 +135,8 @@ def _sampling(given: Mapping[str, Any], n: int, vocab: int) -> list[Sampling]:
     heat = _number(given, "temperature", 1.0, 0.0, 2.0)
     top_p = _number(given, "top_p", 1.0, 0.0, 1.0)
     seed = _integer(given, "seed", -1, 0, 2**63 - 1)
-    ends: Any = given.get("stop_token_ids") or []
+    ends: Any = given.get("stop_token_ids")
+    ends = [] if ends is None else ends
     if not isinstance(ends, list) or not all(_is_int(t) and 0 <= t < vocab for t in cast("list[Any]", ends)):
         raise ApiError(400, f"stop_token_ids: expected token ids in [0, {vocab}) (got {ends!r})", "stop_token_ids")
     own: list[int] = [] if _flag(given, "ignore_eos") else [EOS]
@@ -186,6 +198,11 @@ def _include_usage(given: Mapping[str, Any], stream: bool) -> bool:
     if not stream or not isinstance(options, dict):
         raise ApiError(400, "stream_options: expected an object, and only with stream", "stream_options")
     return _flag(cast("dict[str, Any]", options), "include_usage")
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values of JSON are equal and of one kind: 0 is not false, ``logprobs: 0`` asks for something."""
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 def _is_int(value: Any) -> bool:

@@ -90,10 +90,11 @@ class Endpoint:
                 await asyncio.to_thread(self.thread.stop)
 
         app = FastAPI(title="Meshwright LLM engine", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+        app.router.redirect_slashes = False  # to whatever host a client names
 
-        def answered(error: ApiError) -> Response:
+        def answered(error: ApiError, headers: dict[str, str] | None = None) -> Response:
             # All in ASCII: what a client sent, and what comes back in a message, may be no text at all.
-            return Response(json.dumps(error.body()), error.status, media_type="application/json")
+            return Response(json.dumps(error.body()), error.status, headers, media_type="application/json")
 
         async def refused(_: Request, error: Exception) -> Response:
             found = error if isinstance(error, ApiError) else ApiError(500, f"{type(error).__name__}: {error}")
@@ -104,8 +105,8 @@ class Endpoint:
         async def unknown(request: Request, _: Exception) -> Response:
             return answered(ApiError(404, f"no such resource: {request.url.path[:80]}"))
 
-        async def not_allowed(request: Request, _: Exception) -> Response:
-            return answered(ApiError(405, f"{request.method}: not for {request.url.path[:80]}"))
+        async def not_allowed(request: Request, error: Any) -> Response:
+            return answered(ApiError(405, f"{request.method:.20}: not for {request.url.path[:80]}"), error.headers)
 
         app.add_exception_handler(ApiError, refused)
         app.add_exception_handler(404, unknown)
