@@ -215,7 +215,10 @@ def test_agents_come_to_an_arbiter_that_is_killed_and_started_again_by_hand(tmp_
             process.communicate()
     result = RealSharing.load(tmp_path / "r.json")
     assert result.completed.tolist() == [False, True, True]
-    assert [(lost.app, lost.why) for lost in result.lost] == [("doomed", "its connection closed")]
+    (lost,) = result.lost
+    assert lost.app == "doomed"
+    # Whether it had a question open when it was killed.
+    assert lost.why in ("its connection closed", "no sign of life for 10 s: it is stopped, or hangs")
     kept = Trainer(0, 1, 0)
     kept.load(tmp_path / "kept/app-1-job-0.npz")
     want = trained(0, 1, 0, total_steps(apps[1], 0, result.options))
