@@ -35,6 +35,13 @@ def test_a_value_of_another_kind_is_not_taken_for_none(said):
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", [["llama"], "mistery", "mamba2"])
+def test_an_unknown_family_is_not_asked_for_experts(kind):
+    with pytest.raises(InputError, match="model_type: ") as caught:
+        DecoderSpec.from_config(LLAMA | {"model_type": kind}, "m")
+    assert "missing" not in str(caught.value)
+
+
 def test_null_and_absence_of_counts():
     """A family of experts says how many; what its code fills in with something is said, too."""
     for kind, family in FAMILIES.items():

@@ -186,9 +186,8 @@ class _Reader:
         said["kv_heads"] = said["kv_heads"] or said["heads"]
         if not said["head_dim"] and said["hidden"] and said["heads"]:
             said["head_dim"] = family.head_dim or self._divided(said["hidden"], said["heads"])
-        layers = said["layers"] or 1
-        experts = self._experts(layers, said["ffn"], family)
-        self._window(said, family, layers)
+        experts = self._experts(said["layers"] or 1, said["ffn"], family)
+        self._window(said, family, said["layers"] or 1)
         tied = self.config.get("tie_word_embeddings", outside.get("tie_word_embeddings", family.tied))
         self.read.add("tie_word_embeddings")
         kept = {"gated": family.gated, "biases": family.biases, "learned_positions": family.learned}
@@ -239,14 +238,15 @@ class _Reader:
 
     def _experts(self, layers: int, ffn: int | None, family: Family) -> dict[str, int]:
         self.read.update(mixture.FIELDS)
+        if not self.known and all(self.config.get(name) is None for name in mixture.EXPERTS):
+            return {}
         try:
             found = mixture.expert_fields(self.config, self.where, layers, ffn, family)
         except InputError as error:
             self.wrong.append(str(error).removeprefix(f"{self.where}: "))
             return {}
         if found and not family.experts:
-            name = next(name for name in mixture.EXPERTS if self.config.get(name))
-            kind = self.config.get("model_type")
+            name, kind = next(n for n in mixture.EXPERTS if self.config.get(n)), self.config.get("model_type")
             self.wrong.append(f"{name}: {self.config[name]!r}: experts of model_type {kind!r} are not known here")
             return {}
         if found and not 1 <= found["experts_per_token"] <= found["experts"]:
