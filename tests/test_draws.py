@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 SAMPLE = Path(__file__).with_name("drawn_sample.py")
+PLUGIN = ("-p", "_hypothesis_pytestplugin")
 
 
 def drawn(folder: Path, *options: str, hash_seed: str) -> list[str]:
     """What the sample prints in a process of its own, started in `folder`."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", *options, str(SAMPLE)],
+        [sys.executable, "-m", "pytest", "-qs", "-p", "no:cacheprovider", *PLUGIN, *options, str(SAMPLE)],
         cwd=folder, env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
