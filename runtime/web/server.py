@@ -84,7 +84,7 @@ class WebServer:
         check_uvicorn("serve")
         import uvicorn
 
-        from .protocol import guarded_protocol
+        from .protocol import HEAD_BYTES, READ_BYTES, guarded_protocol
 
         self.limits = (limits or Limits()).fitting()
         self.guard = Guard(app, token=where.token, limits=self.limits, open_paths=open_paths, error=error)
@@ -100,6 +100,7 @@ class WebServer:
             log_config=None,  # uvicorn's own would replace the handlers of the whole process; the guard says what fails
             lifespan="on" if lifespan else "off", timeout_keep_alive=max(1, round(self.limits.idle_s)),
             timeout_graceful_shutdown=2, server_header=False, proxy_headers=False,
+            h11_max_incomplete_event_size=HEAD_BYTES + READ_BYTES,  # the protocol refuses longer heads by itself
             ssl_certfile=where.tls_cert, ssl_keyfile=where.tls_key,
         )  # fmt: skip
         self._server = _uvicorn_server(config, self)

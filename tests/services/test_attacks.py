@@ -154,6 +154,15 @@ def test_a_head_that_is_too_long(served: Served) -> None:
         refused(served.send(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 200_000 + tail), 431)
 
 
+def test_a_long_head_in_pieces(served: Served) -> None:
+    """Sixty thousand bytes are within the bound, however they come."""
+    whole = served.post(served.body, "X-Long: " + "a" * 60_000)
+    with served.connect() as line:
+        for start in range(0, len(whole), 7000):
+            line.sendall(whole[start : start + 7000])
+        assert served.answer(line)[0] in (200, 201)
+
+
 def test_half_open_connections_hurt_nobody(served: Served) -> None:
     """Fifty that say nothing, fifty within the head, fifty within the body: others are answered, they are closed."""
     starts = [b"", served.head()[:40], served.head("Content-Length: 50") + CRLF + b"{"]
