@@ -66,6 +66,16 @@ def draw_kind(random: np.random.Generator, nodes: int | None = None, dear: bool 
     )
 
 
+def draw_tight_kind(random: np.random.Generator) -> Kind:
+    """Memory that hardly anything fits, aliases and equal strategies: no solution is met on the way to the bound."""
+    return Kind(
+        nodes=int(random.integers(4, 9)), most=3, density=float(random.choice([0.5, 1.5, 3.0])),
+        aliases=float(random.choice([1.0, 3.0])), equal=float(random.choice([0.0, 1.0, 2.0])),
+        forbidden=float(random.choice([0.5, 0.8])), levels=int(random.choice([3, 1000])),
+        memory=float(random.choice([0.1, 0.3, 0.5])), planted=True, lowest=int(random.choice([0, -500])),
+    )  # fmt: skip
+
+
 def draw_instance(random: np.random.Generator, kind: Kind) -> dict:
     """Any graph; some followers, alias pairs, forbidden entries, and liveness that is not an interval."""
     n = kind.nodes

@@ -18,7 +18,7 @@ from meshwright.planners.alpa.model import build_model
 from meshwright.planners.alpa.multipliers import best_prices
 from meshwright.planners.alpa.presolve import presolve
 from meshwright.planners.alpa.search import Incumbent
-from sharding_instances import Kind, brute_force, by_highs, draw_instance, draw_kind
+from sharding_instances import Kind, brute_force, by_highs, draw_instance, draw_kind, draw_tight_kind
 
 TABLES = (10**6, 0, 20, 60, 200)
 """Table entries that elimination may use: all of these instances, none, and some only after they were thinned."""
@@ -58,6 +58,25 @@ def test_equals_brute_force():
 @pytest.mark.slow
 def test_equals_brute_force_on_thousands():
     check_by_brute_force(range(10_000, 14_000))
+
+
+GUESSED = 965
+"""A price's bound rises here above twice its first value, which was taken for a ceiling: "infeasible" it said."""
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [[GUESSED], range(60), pytest.param(range(10_000, 14_000), marks=pytest.mark.slow)],
+    ids=["guess", "", "many"],
+)
+def test_equals_brute_force_where_hardly_anything_fits(seeds):
+    for seed in seeds:
+        random = np.random.default_rng([19, seed])
+        i = draw_instance(random, draw_tight_kind(random))
+        expected = brute_force(i)
+        assert math.isfinite(expected)
+        for entries in (10**6, int(random.choice(TABLES[1:]))):
+            check(i, expected, entries)
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(s, marks=pytest.mark.slow) for s in range(100, 400))])
