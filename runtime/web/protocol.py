@@ -74,7 +74,7 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         self._raw = transport
         if hasattr(transport, "max_size"):  # of plain sockets; TLS comes in records of 16 KiB
-            transport.max_size = READ_BYTES
+            setattr(transport, "max_size", READ_BYTES)  # noqa: B010
         super().connection_made(_Transport(transport, self))  # type: ignore[arg-type]
         self.since = self.loop.time()
         if len(self.connections) > self.limits.connections and not self._make_room():
