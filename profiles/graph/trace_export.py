@@ -182,7 +182,10 @@ def lifted(
 
     source = type(module).__name__
     given = named_inputs(module, inputs, source) | ({} if loss is None else {"labels": labels})
-    program = torch.export.export(with_loss(module, loss, isinstance(inputs, Mapping)), (given,), strict=False)
+    try:
+        program = torch.export.export(with_loss(module, loss, isinstance(inputs, Mapping)), (given,), strict=False)
+    except Exception as error:
+        raise InputError(why_not(error, source, module)) from None
     parts = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
     return {name: x for name, x in program.constants.items() if name.removeprefix("traced.") not in parts}
 
