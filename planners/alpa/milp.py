@@ -115,7 +115,8 @@ def _highs(cost: Floats, n_whole: int, matrix: _Matrix, seconds: float) -> tuple
 
     usable = np.isfinite(cost)
     table = sparse.csr_array((matrix.data, (matrix.row, matrix.column)), shape=(len(matrix.low), len(cost)))
-    bounds, rows = Bounds(0, usable.astype(float)), LinearConstraint(table, matrix.low, matrix.high)
+    bounds = Bounds(0, usable.astype(float))  # pyright: ignore[reportArgumentType]  (scipy says float, takes arrays)
+    rows = LinearConstraint(table, matrix.low, matrix.high)  # pyright: ignore[reportArgumentType]
     whole = (np.arange(len(cost)) < n_whole).astype(np.int64)
     for presolve in (True, False):
         options = {"mip_rel_gap": GAP, "time_limit": seconds, "presolve": presolve}
