@@ -86,7 +86,11 @@ def test_options_are_passed_on(say: Say):
         (f"{PLAN} --planner pipedream -o microbatches=[3]", ("3 samples do not divide the global batch of 16",), 2),
         (f"{PLAN} --planner piper -o max_sates=9", ("unknown option 'max_sates'; did you mean 'max_states'?",), 2),
         (f"{PLAN} --planner graphpipe --microbatches 5", ("5 do not divide the global batch of 16",), 2),
-        (f"{PLAN} --planner piper -o max_states=4", ("downsets", "our limit of 4", "not known", "-o max_states=", "graphpipe"), 1),
+        (
+            f"{PLAN} --planner piper -o max_states=4",
+            ("downsets", "our limit of 4", "not known", "-o max_states=", "graphpipe"),
+            1,
+        ),
         (f"{PLAN} --planner graphpipe --rate 3", ("--rate: does not go with --planner graphpipe",), 2),
     ],
 )

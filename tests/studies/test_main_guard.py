@@ -69,7 +69,9 @@ def test_without_a_script_it_runs(how: str) -> None:
 
 def test_a_script_that_cannot_be_run_anew_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "script.py"
-    path.write_text(f"import multiprocessing as m\nif m.current_process().name != 'MainProcess':\n    raise SystemExit(7)\n{STUDY}")
+    path.write_text(
+        f"import multiprocessing as m\nif m.current_process().name != 'MainProcess':\n    raise SystemExit(7)\n{STUDY}"
+    )
     done = started(str(path))
     assert done.returncode == 1
     assert "processes cannot be started: one that does nothing ended with exit code 7" in done.stderr

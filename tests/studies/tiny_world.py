@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from meshwright.errors import InfeasibleError
 from meshwright.studies import Outcome, Study
@@ -41,7 +41,7 @@ class TinyWorld:
 
     name = "tiny"
     case = TinyCase
-    metrics = {"attainment": "1 / (1 + x)", "cost": "x and the seed"}
+    metrics: ClassVar[Mapping[str, str]] = {"attainment": "1 / (1 + x)", "cost": "x and the seed"}
 
     def share(self, cases: Sequence[TinyCase], folder: Path) -> Data:
         file = folder / "data.txt"
