@@ -78,7 +78,7 @@ def from_torch(
             spec.name, tuple(map(atoms_of, sizes)), spec.dtype, spec.trainable and not spec.given
         )
         grows = tuple(d for d, (a, b) in enumerate(sizes) if a != b)
-        if spec.name not in tensors:
+        if spec.name not in tensors and all(spec.shape):  # an empty one is joined with others
             tensors[spec.name] = Tensor(
                 spec.name, spec.shape, spec.dtype, grows if spec.given else (), spec.given or spec.trainable
             )

@@ -89,7 +89,7 @@ class Draft:
         text = [_text(labels, loops) or "." for _, labels in operands]
         formula = f"{', '.join(text)} -> {_text(result, loops)}".strip()
         needs = any(value.grad for value, _ in operands) if grad is None else grad
-        extra = {key: loops[label][0].name for key, label in (names or {}).items() if loops[label]}
+        extra = {key: loops[label][0].name for key, label in (names or {}).items() if loops.get(label)}
         op = Operator(
             self._name(word), kind, formula, tuple(value.name for value, _ in operands),
             tuple(loop for group in loops.values() for loop in group), dtype or operands[0][0].dtype, flops,

@@ -150,6 +150,8 @@ def _alias(step: Step) -> Result:
 
 
 def _detach(step: Step) -> Result:
+    if not step.x.grad:
+        return step.x
     operands, result, _ = step.draft.aligned(step.x)
     return step.draft.add(step.word, "elementwise", operands, result, grad=False, attributes={"fn": "detach"})
 

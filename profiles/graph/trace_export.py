@@ -203,6 +203,7 @@ def _export(
         example[key] = torch.empty(shape, dtype=x.dtype, device=place)
     try:
         program = torch.export.export(whole, (example,), strict=False)
+        program.graph.eliminate_dead_code()  # what nothing reads needs no words
         program = _decomposed(program, known)
     except Exception as error:
         raise InputError(why_not(error, source, module)) from None

@@ -153,6 +153,8 @@ def _attention(step: Step) -> Result:
     rank = len(q.dims)
     if a["dropout_p"]:
         raise step.unknown("dropout inside attention is not known; set it to 0")
+    if not k.dims[-2] or not q.dims[-1] or not v.dims[-1]:
+        raise step.unknown("attention to one key, or with heads of one element, is not known")
     outer: list[Hashable] = list(range(rank - 2))
     sizes: dict[Hashable, Size] = {}
     heads: list[Hashable] = list(outer)

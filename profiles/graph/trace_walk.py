@@ -117,7 +117,7 @@ class Walk:
             self.env[node] = handler(step)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
-                raise
+                raise error if step.op in str(error) else step.unknown(str(error)) from error
             raise step.unknown(f"cannot be said in loops ({type(error).__name__}: {error})") from error
         self.calls.append(Call(node.target, handler, step, tuple(self.draft.operators[before:])))
         if op.endswith("_") and not op.startswith("_"):  # in place: what was read is what was written from here on
