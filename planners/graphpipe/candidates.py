@@ -39,6 +39,8 @@ class Candidates:
         Devices of a stage.
     microbatches : tuple of int
         The last axis.
+    narrowed : bool
+        Whether `MOST_FORKS` or `MOST_COUNTS` left out sets of units.
     """
 
     root: SeriesNode
@@ -48,6 +50,7 @@ class Candidates:
     seconds: Floats
     degrees: Ints
     microbatches: tuple[int, ...]
+    narrowed: bool
 
 
 def candidates_of(tree: Series, costs: StageCosts, memory_bytes: float) -> Candidates:
@@ -83,7 +86,8 @@ def candidates_of(tree: Series, costs: StageCosts, memory_bytes: float) -> Candi
                 seconds[1, :, g, s] = sets.backward_input_s[:, column] + sets.backward_weight_s[:, column] + moved
                 seconds[2, :, g, s] = costs.transfer_s(_mirrored(sets), b, d)
                 seconds[3, :, g, s] = np.add(*costs.iteration_s(sets, d))
-    return Candidates(root, register.sets, tps, holds, seconds, np.array(costs.devices, np.int64), costs.microbatches)
+    degrees = np.array(costs.devices, np.int64)
+    return Candidates(root, register.sets, tps, holds, seconds, degrees, costs.microbatches, register.narrowed)
 
 
 def _mirrored(sets: SetCosts) -> SetCosts:

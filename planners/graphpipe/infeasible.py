@@ -7,25 +7,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...errors import InfeasibleError
+from ...errors import InfeasibleError, LimitError
 from ..alpa.inter.infeasible import least_memory
 from .candidates import candidates_of
 from .configs import Configs
+from .nodes import MOST_FORKS
 from .search import Search
 from .stage_costs import StageCosts
-from .tree import Series
+from .tree import MOST_COUNTS, Series
 
 __all__ = ["why_infeasible"]
 
 GIB = 2**30
 
 
-def why_infeasible(tree: Series, costs: StageCosts, ks: Sequence[int], memory_bytes: float) -> InfeasibleError:
+def why_infeasible(
+    trees: Sequence[Series], costs: StageCosts, ks: Sequence[int], memory_bytes: float
+) -> InfeasibleError | LimitError:
     """The error where no plan was found.
+
+    It is a `LimitError` where limits of ours left out stages and none of what was searched fits, unless no stages at
+    all would: then it is known that there is no plan.
 
     Parameters
     ----------
-    tree, costs, ks
+    trees, costs, ks
         What was searched.
     memory_bytes : float
         What a plan may use on one device.
@@ -34,7 +40,9 @@ def why_infeasible(tree: Series, costs: StageCosts, ks: Sequence[int], memory_by
     configs = Configs.of(costs.microbatches, ks, costs.microbatches)
 
     def fits(bytes_: float) -> bool:
-        return Search(candidates_of(tree, costs, bytes_), configs, cluster.n_devices).fits(np.inf)
+        return any(
+            Search(candidates_of(tree, costs, bytes_), configs, cluster.n_devices).fits(np.inf) for tree in trees
+        )
 
     needed = least_memory(fits, memory_bytes)
     what = f"graphpipe: no plan of {name!r} on {cluster}"
@@ -45,17 +53,27 @@ def why_infeasible(tree: Series, costs: StageCosts, ks: Sequence[int], memory_by
             f"the fewest that a stage may have; allow stages of one device"
         )
     state = float(costs.of_sets(np.ones((1, costs.n_units), bool)).state_bytes[0])
+    heaviest, alone = _heaviest_unit(costs)
+    more = max(math.ceil(cluster.n_devices * needed / memory_bytes), math.ceil(state / memory_bytes))
+    impossible = alone > memory_bytes or state > cluster.n_devices * memory_bytes
+    narrowed = any(candidates_of(tree, costs, memory_bytes).narrowed for tree in trees)
+    enough = math.ceil(needed / GIB * 100) / 100
+    if narrowed and not impossible:
+        return LimitError(
+            f"graphpipe: our limits of {MOST_FORKS:,} ways of parting and meeting and of {MOST_COUNTS:,} ways of "
+            f"counting branches left out stages of {name!r} on {cluster}, and no plan of the others fits "
+            f"{memory_bytes / GIB:.4g} GiB of a device, so whether there is a plan is not known: use devices with "
+            f"{enough:.4g} GiB for it, more devices (about {more}), or coarser units"
+        )
+    least = f"the least with which {'one was found' if narrowed else 'there is a plan'} is {enough:.4g} GiB"
     said = (
-        f"{what} fits the memory: a device may use {memory_bytes / GIB:.4g} GiB, and the least with which there is a "
-        f"plan is {math.ceil(needed / GIB * 100) / 100:.4g} GiB (weights, gradients and optimiser states of the whole "
-        f"model are {state / GIB:.4g} GiB); use devices with that much"
+        f"{what} fits the memory: a device may use {memory_bytes / GIB:.4g} GiB, and {least} (weights, gradients and "
+        f"optimiser states of the whole model are {state / GIB:.4g} GiB); use devices with that much"
     )
-    heaviest, least = _heaviest_unit(costs)
-    if least > memory_bytes:  # more devices do not help: replicas keep whole weights
+    if alone > memory_bytes:  # more devices do not help: replicas keep whole weights
         operators = [costs.graph.operators[i] for i in costs.units[heaviest]]
         finer = ", or finer units" if sum(op.heavy for op in operators) > 1 else ""
-        return InfeasibleError(f"{said}{finer}: the unit of {operators[0].name!r} alone needs {least / GIB:.4g} GiB")
-    more = max(math.ceil(cluster.n_devices * needed / memory_bytes), math.ceil(state / memory_bytes))
+        return InfeasibleError(f"{said}{finer}: the unit of {operators[0].name!r} alone needs {alone / GIB:.4g} GiB")
     return InfeasibleError(f"{said}, or more devices (about {more})")
 
 

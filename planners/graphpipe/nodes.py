@@ -150,10 +150,11 @@ class SeriesNode:
 
 
 class Register:
-    """Numbers sets of units."""
+    """Numbers sets of units, and knows whether some were left out by a limit of ours (`narrowed`)."""
 
     def __init__(self) -> None:
         self.found, self.sets = dict[tuple[int, ...], int](), list[tuple[int, ...]]()
+        self.narrowed = False
 
     def __call__(self, units: Sequence[int]) -> int:
         """The number of a set."""
@@ -198,6 +199,7 @@ def series_node(series: Series, register: Register) -> SeriesNode:
 
 def _parallel(part: Parallel, register: Register) -> ParallelNode:
     members: list[tuple[SeriesNode, ...]] = []
+    register.narrowed |= part.halved
     for branch in part.branches:
         first = series_node(branch.members[0], register)
         rest = (
@@ -254,6 +256,7 @@ def _partings(node: ParallelNode, register: Register) -> Iterator[tuple[tuple[in
     ways = len(list(_choices(node, node.every - 1)))
     most = node.every - 1 if ways * ways <= MOST_FORKS else 0
     few = len(list(_choices(node, 0)))
+    register.narrowed |= ways * ways > MOST_FORKS
     if few * ways > MOST_FORKS:
         return
     for c, cut, number in _choices(node, most):

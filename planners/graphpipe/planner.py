@@ -60,6 +60,8 @@ def plan(
         On an unknown option, or a batch that the graph cannot be scaled to.
     InfeasibleError
         If nothing fits; says the smallest change that would make a plan.
+    LimitError
+        If nothing of what was searched fits, and limits of ours left out stages.
     """
     started = time.perf_counter()
     chosen = GraphPipeOptions.of(options)
@@ -75,7 +77,7 @@ def plan(
         )  # fmt: skip
         solved += tried
     if not ways:
-        raise why_infeasible(task.tree, task.costs, task.ks, task.memory_bytes)
+        raise why_infeasible(task.trees, task.costs, task.ks, task.memory_bytes)
     best_way, least = ways[0], float("inf")
     for way in _promising(ways, chosen.simulated):
         seconds = task.simulated_s(way)

@@ -60,9 +60,12 @@ class Parallel:
     ----------
     branches : tuple of Branch
         Classes of equal branches.
+    halved : bool
+        Whether these are two halves of more classes than are counted together (`MOST_COUNTS`).
     """
 
     branches: tuple[Branch, ...]
+    halved: bool = False
 
     @property
     def units(self) -> tuple[int, ...]:
@@ -134,7 +137,7 @@ def _nested(branches: tuple[Branch, ...]) -> Parallel:
     if ways <= MOST_COUNTS or len(branches) == 1:
         return Parallel(branches)
     half = len(branches) // 2
-    return Parallel(tuple(Branch((Series((_nested(part),)),)) for part in (branches[:half], branches[half:])))
+    return Parallel(tuple(Branch((Series((_nested(part),)),)) for part in (branches[:half], branches[half:])), True)
 
 
 def _signature(graph: Graph, units: Units, branch: Series) -> str:
