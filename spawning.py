@@ -14,10 +14,26 @@ from functools import lru_cache
 
 from .errors import InputError, RunError
 
-__all__ = ["check_can_start"]
+__all__ = ["MAX_PROCESSES", "check_can_start", "check_workers"]
+
+MAX_PROCESSES = 1024
+"""On one machine; more are a typing error, and each is a Python of its own."""
 
 UNGUARDED = 91
 """Exit code of a process that ran the script of the one that started it, and came to the same call."""
+
+
+def check_workers(workers: object) -> int:
+    """Refuse what is no number of processes, or one that no machine holds.
+
+    Raises
+    ------
+    InputError
+        With the limit.
+    """
+    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MAX_PROCESSES:
+        raise InputError(f"workers: expected a whole number of processes, 1 … {MAX_PROCESSES} (got {workers!r})")
+    return workers
 
 
 def check_can_start(what: str) -> None:

@@ -63,6 +63,8 @@ def generate(
     names = model_list(models)
     if names is None or process not in PROCESSES:
         raise InputError(f"--process: unknown process {process!r}; expected one of {', '.join(PROCESSES)}")
+    if functions is not None and process in ("gamma", "poisson"):
+        raise InputError(f"--functions: {process} has none (got {functions}); take --process maf1-like or maf2-like")
     common: dict[str, Any] = {"slo": float("inf") if slo is None else slo, "seed": seed}
     if process == "gamma":
         trace = traces.gamma(rate, 1.0 if cv is None else cv, duration, names, split_of(split), **common)

@@ -12,6 +12,7 @@ from typing import cast
 
 from ..errors import InputError
 from ..planners import PlannerSource
+from ..spawning import check_workers
 from ..studies.execution.processes import Processes, start_worker
 from ..studies.execution.work import Cargo, held
 from ..studies.worlds.serving import WORLD
@@ -121,7 +122,7 @@ def run_suite(
         entry = kept.get(case.name)
         same = entry is not None and entry.problem == case.problem()
         jobs.append((case, entry.decision if entry is not None and same else None))
-    count = min(workers, len(jobs))
+    count = min(check_workers(workers), len(jobs))
     runs: dict[int, CaseRun] = {}
     for number, run in _here(shared, jobs) if count <= 1 else _in_processes(shared, jobs, count):
         runs[number] = run

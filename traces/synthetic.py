@@ -25,6 +25,9 @@ from .trace import Trace
 
 __all__ = ["burst_profile", "drift_profile", "maf1_like", "maf2_like"]
 
+MAX_FUNCTIONS, MAX_CELLS = 1_000_000, 50_000_000
+"""Of one trace: functions, and windows of all functions together."""
+
 
 def maf1_like(
     rate: float,
@@ -219,7 +222,14 @@ def _functions_to_models(
     n = functions_per_model * len(names) if functions is None else functions
     if n < len(names):
         raise InputError(f"{where}: expected at least one function for each of {len(names)} models (got {n})")
-    steps = math.ceil(duration / window)
+    if n > MAX_FUNCTIONS:
+        raise InputError(f"{where}: expected at most {MAX_FUNCTIONS:,} functions (got {n})")
+    if n * (asked := duration / window) > MAX_CELLS:
+        raise InputError(
+            f"{where}: {asked:.3g} windows of {n} functions; expected at most {MAX_CELLS:,} in all: give a shorter "
+            "duration, a longer window or fewer functions"
+        )
+    steps = math.ceil(asked)
     edges = np.minimum(np.arange(steps + 1) * window, duration)
     streams: list[list[FloatArray]] = [[] for _ in names]
     for k, mean in enumerate(rate * _log_normal_shares(n, sigma, generator(seed, where, "rates"))):

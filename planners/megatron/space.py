@@ -22,6 +22,8 @@ NAMES = ("tp", "pp", "dp", "microbatch", "interleave", "recompute", "sequence_pa
 """Columns of a space, in the order in which equally good configurations are preferred: the first of each counts."""
 CHUNK = 1 << 18
 """Rows that are laid out at once."""
+MAX_BATCH = 1_000_000_000
+"""Samples of an iteration; the divisors of more are not found while somebody waits."""
 
 Choices = int | bool | str | Sequence[int] | Sequence[bool] | Sequence[str] | None
 """What may be tried for one of the means: one value, several, or None for all."""
@@ -86,10 +88,12 @@ class Space:
         Raises
         ------
         InputError
-            On a choice of a wrong kind, none at all, or a batch below one.
+            On a choice of a wrong kind, none at all, or a batch below one or above a billion.
         """
         if isinstance(global_batch, bool) or not isinstance(global_batch, int) or global_batch < 1:
             raise InputError(f"global_batch: expected a positive integer (got {global_batch!r})")
+        if global_batch > MAX_BATCH:
+            raise InputError(f"global_batch: expected at most {MAX_BATCH:,} samples (got {global_batch})")
         by_device = divisors(devices)
         chosen = {name: _numbers(name, given, by_device) for name, given in (("tp", tp), ("pp", pp), ("dp", dp))}
         every = product(chosen["tp"], chosen["pp"], chosen["dp"])

@@ -18,6 +18,9 @@ from ...traces.lengths import Lengths
 
 __all__ = ["DrawnTraffic", "GivenTraffic", "LLMDemand", "LengthPairs", "LengthSource", "Traffic"]
 
+MAX_REQUESTS = 10_000_000
+"""Of one model, drawn: as many as a case of a study has at most."""
+
 
 class LengthSource(Protocol):
     """Prompt and output lengths to draw: a `LengthProfile`, or `LengthPairs`."""
@@ -101,6 +104,10 @@ class DrawnTraffic:
             raise InputError(f"rate: expected finite requests per second > 0 (got {self.rate})")
         if isinstance(self.n, bool) or self.n < 1:
             raise InputError(f"n: expected at least one request (got {self.n!r})")
+        if self.n > MAX_REQUESTS:
+            raise InputError(
+                f"{self.n:.3g} requests are drawn; expected at most {MAX_REQUESTS:.0e}: give a shorter duration"
+            )
 
     def trace(self, seed: int) -> LLMTrace:
         """Arrivals and lengths from streams of their own: another rate moves no length."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InfeasibleError, InputError
+from ...errors import InfeasibleError
 from ...profiles.llm.cost_overheads import Overheads
 from ...profiles.llm.iteration import IterationCost
 from ...profiles.llm.tables import KernelTables
@@ -23,7 +23,7 @@ from ...simulator.llm.plan_simulate import deployment_cost, simulate_plan
 from ...simulator.llm.result import LLMResult
 from ...simulator.llm.workload import LLMTrace
 from ...simulator.plan_entries import PlannerEntry
-from ...spawning import check_can_start
+from ...spawning import check_can_start, check_workers
 from ..bisection import Bisection
 from .demand import LLMDemand
 from .layouts import place
@@ -32,6 +32,9 @@ from .space import Candidate
 __all__ = ["Evaluator", "Score", "Setting", "Task"]
 
 MOST_DOUBLINGS = 12
+"""A highest load of so many doublings of the given one is said to be "at least" that."""
+MOST_HALVINGS = 60
+"""Requests so far apart never meet: what is not attained there is attained at no load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,8 @@ class Score:
     ttft_p90_s, tpot_p90_s : float
         90th percentiles, seconds.
     factor : float
-        Highest multiple of the given load at which the target is attained; NaN if it was not looked for.
+        Highest multiple of the given load at which the target is attained, at most 2^`MOST_DOUBLINGS`; NaN if it was
+        not looked for.
     simulations : int
         How many it took.
     """
@@ -147,6 +151,11 @@ class Score:
     tpot_p90_s: float
     factor: float = math.nan
     simulations: int = 1
+
+    @property
+    def bounded(self) -> bool:
+        """Whether some load is known at which the target is not attained."""
+        return self.factor < 2.0**MOST_DOUBLINGS
 
     @property
     def key(self) -> tuple[float, ...]:
@@ -168,8 +177,7 @@ class Evaluator:
     """
 
     def __init__(self, setting: Setting, workers: int = 1) -> None:
-        if isinstance(workers, bool) or workers < 1:
-            raise InputError(f"workers: expected an integer >= 1 (got {workers!r})")
+        check_workers(workers)
         self.setting, self.simulations = setting, 0
         self._here = _Runner(setting)
         self._pool = None
@@ -249,16 +257,13 @@ class _Runner:
             return scores[factor].attained >= target
 
         low = high = 1.0
-        for _ in range(MOST_DOUBLINGS):
-            if attains(high):
-                low, high = high, 2 * high
-            elif not attains(low):
-                low, high = low / 2, low
-            else:
-                break
+        while high < 2.0**MOST_DOUBLINGS and attains(high):
+            low, high = high, 2 * high
+        if not attains(low) and not attains(alone := 2.0**-MOST_HALVINGS):
+            return _with(scores[alone], 0.0, len(scores))
+        while not attains(low):
+            low, high = low / 2, low
         known = {factor: score.attained >= target for factor, score in scores.items()}
-        if not any(known.values()):
-            return _with(scores[min(scores)], 0.0, len(scores))
         search = Bisection(low, high, "high", self.setting.rate_tolerance, name="rate")
         known[high] = attains(high)
         while (factor := search.next(known)) is not None:

@@ -29,13 +29,16 @@ def simulate(
     Raises
     ------
     InputError
-        If the engine is unknown or the policy has no compiled form, or an app never ends.
+        If the engine is unknown or the policy has no compiled form, the world is too long for its leases (see
+        `SharingWorld.check_leases`), or an app never ends.
     """
     from .compiled import has_compiled, simulate_compiled
     from .reference import simulate_reference
 
     if engine not in ("auto", "compiled", "simpy"):
         raise InputError(f"simulate: engine: expected 'auto', 'compiled' or 'simpy' (got {engine!r})")
+    if policy.preempts:
+        world.check_leases()
     if engine == "compiled" or (engine == "auto" and has_compiled(policy)):
         return simulate_compiled(world, policy)
     return simulate_reference(world, policy)

@@ -23,6 +23,12 @@ Containers = Literal["job", "app"]
 SHORTEST_LEASE_S = 1e-3
 """A lease that is much shorter than what a clock of doubles tells apart would be over before time goes on."""
 
+LATEST_S = 1e12
+"""Arrivals and failures later than this (30,000 years) are too far apart for a clock of doubles to count leases."""
+
+MOST_LEASES = 1_000_000
+"""Leases one after the other; 19 years of ten minutes. A simulation of more would not end while somebody waits."""
+
 
 @dataclass(frozen=True, slots=True)
 class MachineFailure:
@@ -117,6 +123,11 @@ class SharingWorld:
             raise InputError(f"SharingWorld.containers: expected 'job' or 'app' (got {self.containers!r})")
         if not self.max_s > 0:
             raise InputError(f"SharingWorld.max_s: expected seconds > 0 (got {self.max_s})")
+        times = [app.arrival_s for app in self.apps] + [f.at_s for f in (*self.machine_failures, *self.app_failures)]
+        if (latest := max(times, default=0.0)) > LATEST_S:
+            raise InputError(
+                f"apps, failures: the last arrival or failure is at {latest:g} s; expected at most {LATEST_S:g} s"
+            )
         last = 0.0
         for i, app in enumerate(self.apps):
             if app.arrival_s < last:
@@ -145,6 +156,23 @@ class SharingWorld:
                     f"app_failures: app {app.name!r} arrives at {app.arrival_s:g} s and can fail after that "
                     f"(got {a.at_s})"
                 )
+
+    def check_leases(self) -> None:
+        """Refuse a world whose work, on all GPUs at once, takes more leases than can be simulated; asked before a
+        policy that preempts is simulated. Others know no leases.
+
+        Raises
+        ------
+        InputError
+            Naming the limit.
+        """
+        seconds = sum(app.work_s(k) for app in self.apps for k in range(len(app.phases))) / self.cluster.n_gpus
+        asked = min(seconds, self.max_s) / self.lease_s
+        if asked > MOST_LEASES:
+            raise InputError(
+                f"lease: the apps' work takes {seconds:.3g} s on all {self.cluster.n_gpus} GPUs at once, {asked:.3g} "
+                f"leases of {self.lease_s:g} s; expected at most {MOST_LEASES:,}: give longer leases or less work"
+            )
 
     @cached_property
     def horizon_s(self) -> float:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from ... import __version__
 from ...errors import InputError, RunError
+from ...spawning import check_workers
 from ..point import Point
 from .work import Cargo, Done, Shared, evaluate_points, evaluate_some, one_line
 
@@ -130,7 +131,7 @@ def crew(executor: str | Executor, workers: int | None, shared: Shared) -> Crew:
     if isinstance(executor, Executor):
         return _own(executor, workers, shared)
     if executor == "processes":
-        count = workers or os.cpu_count() or 1
+        count = check_workers(workers or os.cpu_count() or 1)
         return _here(shared) if count == 1 else _processes(shared, count)
     scheme, host, port = _parse(executor)
     if scheme == "dask":

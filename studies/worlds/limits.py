@@ -9,7 +9,10 @@ from __future__ import annotations
 from ...profiles.profile_set import MAX_MODELS
 from ...simulator.cluster import MAX_DEVICES
 
-__all__ = ["MAX_APPS", "MAX_DEVICES", "MAX_JOBS", "MAX_LLM_REQUESTS", "MAX_MODELS", "MAX_REQUESTS", "MAX_SEATS"]
+__all__ = [
+    "LONGEST_RESTART_S", "MAX_APPS", "MAX_DEVICES", "MAX_JOBS", "MAX_LLM_REQUESTS", "MAX_MODELS", "MAX_REQUESTS",
+    "MAX_SEATS",
+]  # fmt: skip
 
 MAX_REQUESTS = 100_000_000
 """Requests of one case of the serving world, drawn."""
@@ -25,3 +28,6 @@ MAX_APPS = 100_000
 
 MAX_JOBS = 100_000
 """Jobs of one app."""
+
+LONGEST_RESTART_S = 86_400.0
+"""Seconds of a checkpoint, and of a container's start: a day."""

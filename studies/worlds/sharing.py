@@ -62,7 +62,9 @@ class SharingStudyWorld:
             if not found:
                 try:
                     _read(case.workload, data)
-                    world_of(case, data.apps(case))
+                    built = world_of(case, data.apps(case))
+                    if policy_of(case).preempts:
+                        built.check_leases()
                 except OSError as error:
                     found = [f"workload.trace: {error.filename}: {error.strerror}"]
                 except InputError as error:
@@ -111,7 +113,7 @@ def _read(case: SharingWorkloadCase | None, data: SharingData) -> None:
 def _placed(text: str) -> str:
     """An error with the field that it is about in front."""
     line = " ".join(text.split())
-    own = ("failures", "cluster", "apps", "app_failures", "machine_failures", "SharingWorld")
+    own = ("failures", "cluster", "apps", "app_failures", "machine_failures", "lease", "SharingWorld")
     return line if line.startswith(own) else f"workload: {line.removeprefix('workload: ')}"
 
 

@@ -12,7 +12,7 @@ from ...simulator.sharing.workloads_logs import Grouping
 from ...traces.cluster_jobs import Ended
 from ...wording import nearest
 from ..file.units import parse_fraction, parse_gpu_seconds, parse_seconds
-from .limits import MAX_APPS, MAX_DEVICES, MAX_JOBS
+from .limits import LONGEST_RESTART_S, MAX_APPS, MAX_DEVICES, MAX_JOBS
 from .world import CIRCUMSTANCE, Case
 
 __all__ = [
@@ -45,6 +45,7 @@ Fraction = Annotated[float, BeforeValidator(parse_fraction), Field(ge=0, le=1)]
 Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0)]
 SomeSeconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0)]
 GpuSeconds = Annotated[float, BeforeValidator(parse_gpu_seconds), Field(gt=0)]
+Restart = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=LONGEST_RESTART_S)]
 Gpus = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
 Positive = Annotated[float, Field(gt=0)]
 PolicyName = Annotated[
@@ -233,8 +234,8 @@ class SharingWorkloadCase(Part):
 class OverheadsCase(Part):
     """What a change of GPUs costs a job."""
 
-    checkpoint: Seconds = Field(default=7.5, description="seconds to save and load; 5–10 in the paper")
-    container: Seconds = Field(default=35.0, description="seconds until the container runs; 35–50 in the paper")
+    checkpoint: Restart = Field(default=7.5, description="seconds to save and load; 5–10 in the paper")
+    container: Restart = Field(default=35.0, description="seconds until the container runs; 35–50 in the paper")
     containers: Literal["job", "app"] = Field(
         default="job", description="whose they are: a job's, or the app's, whose jobs take turns in them"
     )

@@ -199,3 +199,22 @@ def test_turns_that_are_shorter_than_a_restart_end_in_an_error(engine: str) -> N
     assert turns.completed.all()
     alone = simulate(SharingWorld(ONE, apps[:1], lease_s=30.0), baseline("tiresias"), engine=engine)  # type: ignore[arg-type]
     assert alone.finish.tolist() == [335.0]
+
+
+@pytest.mark.parametrize("name", ["tiresias", "themis", "fifo"])
+def test_more_leases_than_can_be_simulated_are_refused_first(name: str) -> None:
+    """Who preempts nobody has no leases, and plays any work."""
+    app = App("a", 0.0, (Job(1.0),), (Phase((0,), (1e18,)),))
+    world = SharingWorld(SharedCluster.uniform(1, 2), (app,))
+    policy = Themis() if name == "themis" else baseline(name)
+    if name == "fifo":
+        assert simulate(world, policy).finish[0] == pytest.approx(1e18)
+        return
+    with pytest.raises(InputError, match="leases of 600 s; expected at most 1,000,000: give longer leases or less"):
+        simulate(world, policy)
+
+
+def test_times_beyond_what_a_clock_tells_apart_are_refused() -> None:
+    app = App("a", 1e18, (Job(1.0),), (Phase((0,), (1.0,)),))
+    with pytest.raises(InputError, match=r"last arrival or failure is at 1e\+18 s; expected at most 1e\+12 s"):
+        SharingWorld(SharedCluster.uniform(1, 2), (app,))
