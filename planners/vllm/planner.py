@@ -217,7 +217,9 @@ def _assemble(setting: Setting, chosen: Sequence[Bracket], seed: int) -> LLMPlan
     said = result.predictions()
     for demand, bracket in zip(demands, chosen, strict=True):
         if not math.isnan(bracket.best.scores[0].factor):
-            said["predicted_per_model"][demand.name]["highest_load_factor"] = bracket.best.value
+            known = all(score.bounded for score in bracket.best.scores)
+            key = "highest_load_factor" if known else "highest_load_factor_at_least"
+            said["predicted_per_model"][demand.name][key] = bracket.best.value
     return made.model_copy(update=said)
 
 

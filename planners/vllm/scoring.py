@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InfeasibleError
+from ...errors import InfeasibleError, InputError
 from ...profiles.llm.cost_overheads import Overheads
 from ...profiles.llm.iteration import IterationCost
 from ...profiles.llm.tables import KernelTables
@@ -23,7 +23,7 @@ from ...simulator.llm.plan_simulate import deployment_cost, simulate_plan
 from ...simulator.llm.result import LLMResult
 from ...simulator.llm.workload import LLMTrace
 from ...simulator.plan_entries import PlannerEntry
-from ...spawning import check_can_start, check_workers
+from ...spawning import check_can_start
 from ..bisection import Bisection
 from .demand import LLMDemand
 from .layouts import place
@@ -33,8 +33,9 @@ __all__ = ["Evaluator", "Score", "Setting", "Task"]
 
 MOST_DOUBLINGS = 12
 """A highest load of so many doublings of the given one is said to be "at least" that."""
-MOST_HALVINGS = 60
-"""Requests so far apart never meet: what is not attained there is attained at no load."""
+ALONE_S = 1e8
+"""Requests that come over three years hardly meet, and such times are still exact to 15 ns: what is not attained there
+is attained at no load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,8 @@ class Evaluator:
     """
 
     def __init__(self, setting: Setting, workers: int = 1) -> None:
-        check_workers(workers)
+        if isinstance(workers, bool) or workers < 1:
+            raise InputError(f"workers: expected an integer >= 1 (got {workers!r})")
         self.setting, self.simulations = setting, 0
         self._here = _Runner(setting)
         self._pool = None
@@ -259,10 +261,11 @@ class _Runner:
         low = high = 1.0
         while high < 2.0**MOST_DOUBLINGS and attains(high):
             low, high = high, 2 * high
-        if not attains(low) and not attains(alone := 2.0**-MOST_HALVINGS):
+        alone = min(1.0, float(trace.arrival[-1]) / ALONE_S) or 1.0
+        if not attains(low) and not attains(alone):
             return _with(scores[alone], 0.0, len(scores))
         while not attains(low):
-            low, high = low / 2, low
+            low, high = max(low / 2, alone), low
         known = {factor: score.attained >= target for factor, score in scores.items()}
         search = Bisection(low, high, "high", self.setting.rate_tolerance, name="rate")
         known[high] = attains(high)

@@ -115,6 +115,26 @@ def test_highest_rate_of_a_single_server_is_that_of_queueing_theory() -> None:
     assert rate == pytest.approx(low, rel=0.04)
 
 
+def test_highest_rate_does_not_depend_on_the_given_load() -> None:
+    """However far off it is; no load at all is said only of what one request alone misses; no end is "at least"."""
+    space = SearchSpace(tp=(1,), pp=(1,), batched_tokens=(64,), seqs=(1,))
+
+    def highest(rate: float, ttft: float) -> tuple[dict[str, float], float]:
+        traffic = GivenTraffic(LLMTrace(renewal_times(rate, 60, seed=1), [1] * 60, [1] * 60))
+        found = plan(
+            cluster(1), [LLMDemand(LLAMA, traffic, ttft_s=ttft)], objective="rate", target=0.9, costs=one_second,
+            space=space, effort=ALL,
+        )  # fmt: skip
+        said = {k: v for k, v in found.plan.predicted_per_model[LLAMA.name].items() if k.startswith("highest")}
+        return said, rate * next(iter(said.values()))
+
+    usual = highest(0.5, 4.0)[1]
+    for rate in (1e-3, 40.0, 1e6):
+        assert highest(rate, 4.0)[1] == pytest.approx(usual, rel=0.03)
+    assert highest(0.5, 0.5) == ({"highest_load_factor": 0.0}, 0.0)
+    assert highest(1e-6, 4.0)[0] == highest(0.5, 1e9)[0] == {"highest_load_factor_at_least": 4096.0}
+
+
 @pytest.mark.parametrize(("tpot", "tp"), [(0.02, 1), (0.011, 2), (0.006, 4)])
 def test_tensor_parallelism_is_the_smallest_that_keeps_tpot(tpot: float, tp: int) -> None:
     """A lone request decodes in base + token + context of its cost: 12.0, 6.5 or 4.5 ms and a little."""
