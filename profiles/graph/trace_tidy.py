@@ -94,10 +94,10 @@ def _causal(operators: list[Operator], constants: Mapping[str, Any]) -> list[Ope
         if op.kind == "softmax" and not op.attributes.get("causal"):
             masked = made.get(op.inputs[0])
             bare = _unmasked(masked, made, known) if masked is not None else None
-            dims = op.parsed.result
-            one = len(dims) > 1 and len(dims[-2]) == len(dims[-1]) == 1  # a position is the index of one loop
-            if bare is not None and one and op.loop(dims[-1][0]).split == "statistic":
-                extra = {"causal": True, "query": dims[-2][0], "key": dims[-1][0]}
+            ends = list(op.parsed.result[-2:])
+            one = list(map(len, ends)) == [1, 1]  # a position is the index of one loop
+            if bare is not None and one and op.loop(ends[1][0]).split == "statistic":
+                extra = {"causal": True, "query": ends[0][0], "key": ends[1][0]}
                 op = replace(op, inputs=(bare,), attributes={**op.attributes, **extra})
         elif op.kind == "attention" and len(op.inputs) == 4:
             allowed = _value(op.inputs[3], made, known)
