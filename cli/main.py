@@ -132,6 +132,8 @@ def _line(error: Exception) -> tuple[str, int]:
             f"this needs {error.name}, which is not installed; {install_hint(extra)}",
             InputError.exit_code,
         )
+    if isinstance(error, MemoryError):
+        return f"memory is short: {error or 'nothing more was given'}; ask for less, or take a larger machine", 1
     if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
         return f"{error.filename}: {error.strerror}", InputError.exit_code
     if isinstance(error, OSError):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from .real import MOST_REQUESTS, check_real_time
 from .trace_io import read_trace
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ def llm_workload(asked: LLMRun, longest: int) -> tuple[LLMTrace, str]:
         trace = LLMTrace.of(read_trace([asked.trace], None))
         if asked.requests is not None:
             trace = trace.select(slice(0, asked.requests))
+        check_real_time(trace.arrival)
         return trace, str(asked.trace)
+    if asked.requests is not None and asked.requests > MOST_REQUESTS:
+        raise InputError(f"--requests: expected at most {MOST_REQUESTS:,} (got {asked.requests})")
     prompts, outputs, name = _lengths(asked)
     scale = asked.scale
     if scale is None:
@@ -62,6 +66,7 @@ def llm_workload(asked: LLMRun, longest: int) -> tuple[LLMTrace, str]:
         prompts, outputs, asked.requests or REQUESTS, rate=asked.rate, cv=1.0 if asked.cv is None else asked.cv,
         max_model_len=longest, seed=asked.seed,
     )  # fmt: skip
+    check_real_time(trace.arrival)
     shrunk = "" if scale == 1 else f" x {scale:g}"
     return trace, f"lengths like {name}{shrunk}, seed {asked.seed}"
 

@@ -18,7 +18,7 @@ from .trace import Trace
 
 __all__ = ["gamma", "model_rates", "poisson"]
 
-MAX_REQUESTS = 1_000_000_000
+MAX_REQUESTS = 100_000_000
 """More expected requests than this (20 GB of columns) are taken for a slip of the keyboard."""
 MAX_CV = 1000.0
 """Above this, gaps underflow to 0 so often that drawing them takes for ever."""

@@ -13,6 +13,7 @@ from ...profiles.graph import CostModel, Graph
 from ...profiles.graph.memory import state_bytes
 from ...simulator.cluster import Cluster
 from ...simulator.training.plan import TrainingPlan
+from ..batches import check_batch, divisors
 from .inter.build import build_plan
 from .inter.clustering import Layer, cluster_operators, default_layers
 from .inter.infeasible import too_small, why_infeasible
@@ -104,13 +105,13 @@ def check_request(graph: Graph, cluster: Cluster, global_batch: int, microbatche
         raise InputError(f"alpa: graph: expected a training graph (got {type(graph).__name__})")
     if not isinstance(cluster, Cluster):
         raise InputError(f"alpa: cluster: expected a Cluster (got {type(cluster).__name__})")
-    for name, value in (("global_batch", global_batch), ("microbatches", microbatches)):
-        wrong = isinstance(value, bool) or not isinstance(value, int) or value < 1
-        if wrong and not (name == "microbatches" and value is None):
-            raise InputError(f"alpa: {name}: expected a positive integer (got {value!r})")
+    check_batch(global_batch, "alpa: ")
+    if microbatches is not None and (
+        isinstance(microbatches, bool) or not isinstance(microbatches, int) or microbatches < 1
+    ):
+        raise InputError(f"alpa: microbatches: expected a positive integer (got {microbatches!r})")
     if microbatches is not None and global_batch % microbatches:
-        near = [d for d in range(1, global_batch + 1) if global_batch % d == 0]
-        closest = min(near, key=lambda d: (abs(d - microbatches), d))
+        closest = min(divisors(global_batch), key=lambda d: (abs(d - microbatches), d))
         raise InputError(
             f"alpa: microbatches: {microbatches} do not divide the global batch of {global_batch}; use {closest}"
         )
@@ -138,13 +139,12 @@ def _layers(graph: Graph, cluster: Cluster, options: AlpaOptions) -> tuple[Layer
 def microbatch_counts(graph: Graph, global_batch: int) -> list[int]:
     """Divisors of the global batch whose microbatches the graph can be scaled to."""
     found: list[int] = []
-    for count in range(1, global_batch + 1):
-        if global_batch % count == 0:
-            try:
-                graph.with_batch(global_batch // count)
-            except InputError:
-                continue
-            found.append(count)
+    for count in divisors(global_batch):
+        try:
+            graph.with_batch(global_batch // count)
+        except InputError:
+            continue
+        found.append(count)
     return found
 
 

@@ -27,6 +27,7 @@ from ...errors import InputError
 from ...profiles.graph import CostModel, Graph, roofline
 from ...simulator.cluster import Cluster
 from ...simulator.mesh import Mesh
+from ..batches import check_batch
 from .stage_costs_kernel import set_bytes
 from .stage_tables import kept_table, listed, parameter_table, result_tables, touching, unit_seconds, unit_work
 
@@ -175,8 +176,7 @@ class StageCosts:
         InputError
             If a microbatch does not divide the global batch, no degree divides any, or the graph cannot be scaled.
         """
-        if isinstance(global_batch, bool) or not isinstance(global_batch, int) or global_batch < 1:
-            raise InputError(f"graphpipe: global_batch: expected a positive integer (got {global_batch!r})")
+        check_batch(global_batch, "graphpipe: ")
         sizes, degrees = tuple(sorted(set(microbatches))), tuple(sorted(set(devices)))
         for b in sizes:
             if b < 1 or global_batch % b:

@@ -14,6 +14,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.plan_entries import PlannerEntry
 from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.simulate import simulate_training
+from ..batches import check_batch
 from .greedy import greedy_passes, order_text, passes_in_flight
 from .options import GraphPipeOptions
 from .outline import outline
@@ -67,8 +68,7 @@ class Task:
             raise InputError(f"graphpipe: graph: expected a training graph (got {type(graph).__name__})")
         if not isinstance(cluster, Cluster):
             raise InputError(f"graphpipe: cluster: expected a Cluster (got {type(cluster).__name__})")
-        if isinstance(global_batch, bool) or not isinstance(global_batch, int) or global_batch < 1:
-            raise InputError(f"graphpipe: global_batch: expected a positive integer (got {global_batch!r})")
+        check_batch(global_batch, "graphpipe: ")
         even = graph.forward_flops / cluster.n_devices * options.least_parallel
 
         def keep(operators: tuple[int, ...]) -> bool:

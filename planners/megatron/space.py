@@ -15,24 +15,17 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...simulator.training import Stack
 from ...simulator.training.columns import RECOMPUTE
+from ..batches import check_batch, divisors
 
-__all__ = ["NAMES", "Choices", "Space", "divisors"]
+__all__ = ["NAMES", "Choices", "Space"]
 
 NAMES = ("tp", "pp", "dp", "microbatch", "interleave", "recompute", "sequence_parallel", "zero")
 """Columns of a space, in the order in which equally good configurations are preferred: the first of each counts."""
 CHUNK = 1 << 18
 """Rows that are laid out at once."""
-MAX_BATCH = 1_000_000_000
-"""Samples of an iteration; the divisors of more are not found while somebody waits."""
 
 Choices = int | bool | str | Sequence[int] | Sequence[bool] | Sequence[str] | None
 """What may be tried for one of the means: one value, several, or None for all."""
-
-
-def divisors(n: int) -> tuple[int, ...]:
-    """Divisors of a positive number, ascending."""
-    small = [k for k in range(1, int(n**0.5) + 1) if n % k == 0]
-    return tuple(small + [n // k for k in reversed(small) if k * k != n])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +81,9 @@ class Space:
         Raises
         ------
         InputError
-            On a choice of a wrong kind, none at all, or a batch below one or above a billion.
+            On a choice of a wrong kind, none at all, or a batch below one or above ten million.
         """
-        if isinstance(global_batch, bool) or not isinstance(global_batch, int) or global_batch < 1:
-            raise InputError(f"global_batch: expected a positive integer (got {global_batch!r})")
-        if global_batch > MAX_BATCH:
-            raise InputError(f"global_batch: expected at most {MAX_BATCH:,} samples (got {global_batch})")
+        check_batch(global_batch)
         by_device = divisors(devices)
         chosen = {name: _numbers(name, given, by_device) for name, given in (("tp", tp), ("pp", pp), ("dp", dp))}
         every = product(chosen["tp"], chosen["pp"], chosen["dp"])

@@ -15,6 +15,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.training.plan import TrainingPlan
 from ...simulator.training.run_result import TrainingResult
 from ...simulator.training.simulate import simulate_training
+from ..batches import check_batch
 from .emit import emit
 from .layouts import layouts
 from .options import TeraPipeOptions
@@ -156,9 +157,10 @@ def _check(graph: Graph, cluster: Cluster, batch: int, microbatches: int | None)
         raise InputError(f"terapipe: graph: expected a training graph (got {type(graph).__name__})")
     if not isinstance(cluster, Cluster):
         raise InputError(f"terapipe: cluster: expected a Cluster (got {type(cluster).__name__})")
-    for name, value in (("global_batch", batch), ("microbatches", microbatches)):
-        wrong = isinstance(value, bool) or not isinstance(value, int) or value < 1
-        if wrong and not (name == "microbatches" and value is None):
-            raise InputError(f"terapipe: {name}: expected a positive integer (got {value!r})")
+    check_batch(batch, "terapipe: ")
+    if microbatches is not None and (
+        isinstance(microbatches, bool) or not isinstance(microbatches, int) or microbatches < 1
+    ):
+        raise InputError(f"terapipe: microbatches: expected a positive integer (got {microbatches!r})")
     if microbatches is not None and batch % microbatches:
         raise InputError(f"terapipe: microbatches: {microbatches} do not divide the global batch of {batch}")

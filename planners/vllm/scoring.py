@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InfeasibleError, InputError
+from ...errors import InfeasibleError
 from ...profiles.llm.cost_overheads import Overheads
 from ...profiles.llm.iteration import IterationCost
 from ...profiles.llm.tables import KernelTables
@@ -23,7 +23,7 @@ from ...simulator.llm.plan_simulate import deployment_cost, simulate_plan
 from ...simulator.llm.result import LLMResult
 from ...simulator.llm.workload import LLMTrace
 from ...simulator.plan_entries import PlannerEntry
-from ...spawning import check_can_start
+from ...spawning import check_can_start, check_workers
 from ..bisection import Bisection
 from .demand import LLMDemand
 from .layouts import place
@@ -178,8 +178,7 @@ class Evaluator:
     """
 
     def __init__(self, setting: Setting, workers: int = 1) -> None:
-        if isinstance(workers, bool) or workers < 1:
-            raise InputError(f"workers: expected an integer >= 1 (got {workers!r})")
+        check_workers(workers)
         self.setting, self.simulations = setting, 0
         self._here = _Runner(setting)
         self._pool = None

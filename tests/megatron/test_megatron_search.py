@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.planners.megatron import search
-from meshwright.planners.megatron.space import Space, divisors
+from meshwright.planners.batches import divisors
+from meshwright.planners.megatron.space import Space
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, MEGATRON_2022, TransformerShape, estimate, estimate_many
 from meshwright.simulator.training.columns import RECOMPUTE
