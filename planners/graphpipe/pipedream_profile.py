@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import InputError
+from ...files import readable
 
 __all__ = ["PipeDreamProfile", "ProfiledLayer"]
 
@@ -73,7 +74,7 @@ class PipeDreamProfile:
             If it cannot be read, or is no profile; the line is named.
         """
         try:
-            return cls.parse(Path(path).read_text(encoding="utf-8"), str(path))
+            return cls.parse(readable(path).read_text(encoding="utf-8"), str(path))
         except OSError as error:
             raise InputError(f"{path}: cannot read the profile: {error.strerror or error}") from None
         except UnicodeDecodeError as error:

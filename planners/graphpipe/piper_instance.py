@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...errors import InputError
+from ...files import readable
 
 __all__ = ["PiperInstance", "PiperNode", "PiperOption"]
 
@@ -94,7 +95,7 @@ class PiperInstance:
             If it cannot be read, or is none; what is wrong is named.
         """
         try:
-            return cls.parse(Path(path).read_text(encoding="utf-8"), str(path))
+            return cls.parse(readable(path).read_text(encoding="utf-8"), str(path))
         except OSError as error:
             raise InputError(f"{path}: cannot read the instance: {error.strerror or error}") from None
         except UnicodeDecodeError as error:

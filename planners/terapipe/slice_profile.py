@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from ...errors import InputError
-from ...files import write_text
+from ...files import readable, write_text
 from ...profiles.graph import Graph
 from ...profiles.graph.token_loops import sequence_length
 from ...simulator.plan_entries import Entry, Name
@@ -94,7 +94,7 @@ class SliceProfile(Entry):
             If the file is missing or is none.
         """
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = json.loads(readable(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(f"{path}: cannot read the slice profile: {error.strerror or error}") from None
         except (ValueError, RecursionError):
