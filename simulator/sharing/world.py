@@ -124,7 +124,7 @@ class SharingWorld:
         if not self.max_s > 0:
             raise InputError(f"SharingWorld.max_s: expected seconds > 0 (got {self.max_s})")
         times = [app.arrival_s for app in self.apps] + [f.at_s for f in (*self.machine_failures, *self.app_failures)]
-        if (latest := max(times, default=0.0)) > LATEST_S:
+        if LATEST_S < (latest := max(times, default=0.0)) < math.inf:  # what is not finite is told below
             raise InputError(
                 f"apps, failures: the last arrival or failure is at {latest:g} s; expected at most {LATEST_S:g} s"
             )
