@@ -36,6 +36,9 @@ CALLS = {
 }
 """Verb -> right calls that take next to nothing. An option of the call is replaced by the one that is tried."""
 
+SLOW = {"plan", "simulate", "study", "trace generate"}
+"""Of many options or calls: half a minute of CPU each."""
+
 ELSEWHERE = {"trace fetch", "profile measure", "export", "run", "compare", "regress", "reproduce", "demo"}
 """Verbs whose right calls take minutes, processes or a network. What they must refuse first is below."""
 
@@ -86,7 +89,7 @@ def test_every_verb_with_numbers_is_here() -> None:
     assert known == CALLS.keys() | ELSEWHERE
 
 
-@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize("verb", [pytest.param(v, marks=pytest.mark.slow) if v in SLOW else v for v in CALLS])
 def test_a_number_that_nobody_means_ends_soon(verb: str, folder: Path) -> None:
     wrong: list[str] = []
     for call in CALLS[verb]:

@@ -6,8 +6,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from meshwright.errors import InfeasibleError, InputError
-from meshwright.planners.megatron import search
 from meshwright.planners.batches import divisors
+from meshwright.planners.megatron import search
 from meshwright.planners.megatron.space import Space
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, MEGATRON_2022, TransformerShape, estimate, estimate_many

@@ -100,7 +100,7 @@ def test_cheapest_cluster_is_the_fewest_devices_times_their_price():
     assert best.value == pytest.approx(min(costs.values()))
     assert min(costs, key=costs.get) in best.sentence.split(" per hour")[0]
     priced = frame[frame["cluster.device"] == "a100-40gb"]
-    assert (priced["cost_per_hour"] == 6.0 * priced["devices"]).all()
+    assert (priced["cost_per_hour"] == 6.0 * priced["n_devices"]).all()
     (fewest,), _ = ask(question={"find": "fewest devices", "target": 0.97, "high": 10}, replications=2)
     assert parts[0].value == fewest.value
     tie = 3.06 * parts[0].value / parts[1].value

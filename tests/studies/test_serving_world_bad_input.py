@@ -91,7 +91,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"workload": {"trace": "good.csv", "resample": True, "cv_scale": 1e6}}, "workload.trace: good.csv: scaled by"),
     ({"workload": {"rate": 4, "cv": 2000}}, "workload.cv: expected at most 1000"),
-    ({"workload": {"rate": 1e8, "duration": 1e6}}, "workload.rate: .* are 1e.14 requests; expected 1"),
     ({"workload": {"rate": 1e-6}}, "workload.rate: 1e-06 requests/s for 300 s are 0.0003 requests"),
     ({"workload": {"rate": 4, "split": [1, 2, 3]}}, "workload.split: expected 2 shares"),
     ({"workload": {"rate": 4, "split": {"zipf": 1}}}, "workload.split: 'zipf' is neither a model nor a law"),
