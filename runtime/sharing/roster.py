@@ -136,9 +136,11 @@ class Roster:
             agent.answer.cancel()
 
     def gone(self, app: int, why: str) -> None:
-        """An agent's process has ended, or is given up."""
+        """An agent's process has ended, or is given up; once: who ends it hears of its end, too."""
         agent = self.agents[app]
-        agent.gone = agent.gone or why
+        if agent.gone:
+            return
+        agent.gone = why
         if agent.answer is not None and not agent.answer.done():
             agent.answer.cancel()
         agent.news.set()
