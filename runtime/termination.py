@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 __all__ = ["CODE", "Termination"]
@@ -52,7 +55,34 @@ class Termination:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._ours = False
 
+    @contextlib.contextmanager
+    def in_loop(self) -> Iterator[None]:
+        """The same for the asyncio task that runs: it is cancelled, and SystemExit is raised when it has ended."""
+        if not self._ours:
+            yield
+            return
+        loop, task, told = asyncio.get_running_loop(), asyncio.current_task(), list[int]()
+
+        def cancel() -> None:
+            if not told and task is not None:
+                told.append(CODE)
+                self._say()
+                task.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, cancel)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if told:
+                raise SystemExit(CODE) from None
+            raise
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+
+    def _say(self) -> None:
+        print(f"{self.what}: terminated (SIGTERM); its processes are ended", file=sys.stderr, flush=True)
+
     def _told(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # told twice, it ends no sooner, but would leave something
-        print(f"{self.what}: terminated (SIGTERM); its processes are ended", file=sys.stderr, flush=True)
+        self._say()
         raise SystemExit(CODE)

@@ -250,8 +250,5 @@ class Arbiter:
 
     async def _one(self, app: int, kind: Kind, gpus: Gpus, update: bool, hold: bool) -> None:
         state = await self.roster.ask(app, kind, self.ledger.now_s, gpus, hold=hold)
-        if state is None:
-            if self.end is not None and self.agents[app].gone:
-                self.end(app)
-        elif update and app in self.ledger.active:
+        if state is not None and update and app in self.ledger.active:
             self._heard(app, state)

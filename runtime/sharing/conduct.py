@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import InputError, RunError
@@ -50,7 +50,7 @@ def time_limit(expected: SharingResult, options: RunOptions) -> float:
 
 async def conduct(
     arbiter: Arbiter, listener: socket.socket, limit_s: float, *, lines: Sequence[dict[str, Any]] = (),
-    ready_s: float | None = None, token: str | None = None,
+    ready_s: float | None = None, token: str | None = None, up: Callable[[], None] | None = None,
 ) -> None:  # fmt: skip
     """Serve agents until the last app has ended.
 
@@ -68,6 +68,8 @@ async def conduct(
         How long to wait for agents to start; by default for ever.
     token : str, optional
         What agents have to carry.
+    up : callable, optional
+        Called when the arbiter takes messages.
 
     Raises
     ------
@@ -80,6 +82,8 @@ async def conduct(
     begun = any(line["op"] == "begin" for line in lines)
 
     async def whole() -> None:
+        if up is not None:
+            up()
         try:
             if not begun:
                 for line in lines:

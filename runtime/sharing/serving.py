@@ -163,10 +163,19 @@ def _conduct(
     termination = Termination("serve")
     if handed is None:  # else its parent is told
         termination.begin()
-        names = ", ".join(app.name for app in task.world.apps)
-        print(f"arbiter at 127.0.0.1:{port}, policy {policy.name}, apps: {names}", file=sys.stderr, flush=True)
+
+    def up() -> None:
+        if handed is None:
+            names = ", ".join(app.name for app in task.world.apps)
+            print(f"arbiter at 127.0.0.1:{port}, policy {policy.name}, apps: {names}", file=sys.stderr, flush=True)
+
+    async def whole() -> None:
+        # A signal that raises in whichever task runs leaves others that nobody awaits: the loop is told instead.
+        with termination.in_loop():
+            await conduct(arbiter, listener, limit_s, lines=lines, token=token, up=up)
+
     try:
-        asyncio.run(conduct(arbiter, listener, limit_s, lines=lines, token=token))
+        asyncio.run(whole())
     finally:
         listener.close()
         termination.end()
