@@ -253,7 +253,7 @@ def test_prompts_and_decodes_apart() -> None:
     [
         ({"objective": "speed"}, "objective: expected one of goodput, devices, rate"),
         ({"target": 0}, "target: expected a share"),
-        ({"workers": 0}, "workers: expected an integer >= 1"),
+        ({"workers": 0}, "workers: expected a whole number of processes"),
     ],
 )
 def test_bad_options(changes: dict[str, Any], said: str) -> None:
