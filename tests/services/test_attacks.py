@@ -80,7 +80,8 @@ def nothing_is_left(served: Served, capfd: pytest.CaptureFixture[str]):  # type:
     assert until(lambda: served.server.connections == 0), "connections stay open"
     assert until(served.idle), "something of a request is left"
     assert until(lambda: own_threads() <= threads and open_files() <= files), (threads, files)
-    assert (served.server.guard.in_flight, served.server.guard._buffered) == (0, 0)
+    guard = served.server.guard
+    assert until(lambda: (guard.in_flight, guard._buffered) == (0, 0)), (guard.in_flight, guard._buffered)
     said = capfd.readouterr()
     assert "Traceback" not in said.err + said.out
 
