@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,16 @@ def followed(found: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture(autouse=True)
-def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a page registers is gone after it."""
+def as_it_was() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """What a page registers is gone after it: tests that come later in this process know the shipped names alone."""
     from meshwright.simulator.llm import POLICIES
+    from meshwright.simulator.llm.plan_entries import MEMORY_OPTION
 
-    for name in POLICIES:
-        monkeypatch.setitem(POLICIES, name, POLICIES[name])  # type: ignore[index]
+    before = [(table, dict(table)) for table in (POLICIES, MEMORY_OPTION)]
+    yield
+    for table, shipped in before:
+        for name in set(table) - set(shipped):
+            del table[name]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
