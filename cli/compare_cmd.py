@@ -139,9 +139,9 @@ def compare(
         raise InputError("compare: expected plan files, --silicon FILE or --vllm-run DIR (got none of them)")
     from ..files import check_target, write_text
     from ..runtime import compare as hold_against
-    from ..runtime.chart import save_png
+    from ..runtime.serving.chart import save_png
     from ..simulator import Plan
-    from ..simulator.llm.plan import LLMPlan
+    from ..simulator.llm.plan.file import LLMPlan
 
     for path in plans:
         if LLMPlan.is_one(path):

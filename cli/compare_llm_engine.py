@@ -44,10 +44,10 @@ def compare_llm_engine(
     """
     from ..files import check_target, write_text
     from ..profiles.llm.decoder import decoder
-    from ..runtime.llm.engine_compare import compare_engine
-    from ..runtime.llm.engine_compare_cells import WITHIN
-    from ..runtime.llm.engine_compare_chart import save_engine_png
-    from ..runtime.llm.engine_compare_settings import SETTINGS
+    from ..runtime.llm.compare.cells import WITHIN
+    from ..runtime.llm.compare.chart import save_engine_png
+    from ..runtime.llm.compare.engine import compare_engine
+    from ..runtime.llm.compare.settings import SETTINGS
     from ..simulator.llm import LLMTrace
     from ..traces import read
 

@@ -27,8 +27,8 @@ def compare_training_plans(plans: list[Path], *, rounds: int, seed: int, csv: Pa
     """
     from ..files import check_target, write_text
     from ..runtime.training.compare import WITHIN, compare_training
-    from ..simulator.training.plan import TrainingPlan
-    from ..simulator.training.plan_graph import known_graph, planned_graph
+    from ..simulator.training.plan.file import TrainingPlan
+    from ..simulator.training.plan.graph import known_graph, planned_graph
 
     if rounds < 1:
         raise InputError(f"--rounds: expected a positive integer (got {rounds})")

@@ -58,7 +58,7 @@ def demo(
     """Measure this machine, plan, simulate, export, run for real, and hold the real runs against the simulation."""
     from ..profiles import save
     from ..runtime import compare, export
-    from ..runtime.chart import save_png
+    from ..runtime.serving.chart import save_png
     from ..simulator import Cluster, simulate
     from .compare_cmd import parse_scales
 
@@ -135,7 +135,7 @@ def demo(
 
 
 def _measure(seed: int) -> tuple[ProfileSet, DeviceSpec]:
-    from ..profiles.measure import take_measurement
+    from ..profiles.measure.models import take_measurement
 
     with status("measuring") as tell:
         found = take_measurement(

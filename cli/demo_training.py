@@ -24,7 +24,7 @@ def demo_training(out: Path, devices: int, seed: int, say: Callable[[str], None]
     from ..runtime.training import run_training
     from ..simulator import Cluster
     from ..simulator.training import simulate_training
-    from ..simulator.training.plan_words import seconds_text
+    from ..simulator.training.plan.words import seconds_text
     from .run_training import with_measured
 
     graph = zoo_graph(MODEL)

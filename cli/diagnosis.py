@@ -104,7 +104,7 @@ def _plan() -> Any:
     from ..profiles.profile import ModelProfile
     from ..simulator.cluster import Cluster
     from ..simulator.placement import Group, Placement
-    from ..simulator.plan import Plan, PlannerEntry
+    from ..simulator.serving.plan.file import Plan, PlannerEntry
 
     one = ParallelConfig(1, 1)
     profiles = {"m": ModelProfile.from_stages("m", {one: {1: [0.5]}}, weight_bytes={one: [1e9]})}
@@ -112,7 +112,7 @@ def _plan() -> Any:
 
 
 def _check_plans() -> str:
-    from ..simulator.plan import Plan
+    from ..simulator.serving.plan.file import Plan
 
     plan = _plan()
     if Plan.from_json(plan.to_json()) != plan:
@@ -171,7 +171,7 @@ def _check_llm_engine() -> str:
 
 
 def _check_llm_endpoint() -> str:
-    from ..runtime.llm.engine.server import check_installed
+    from ..runtime.llm.engine.endpoint.server import check_installed
 
     check_installed()
     return "meshwright run --llm MODEL --serve"

@@ -48,9 +48,9 @@ def export(
     A training plan: torch programs with DTensor placements, arguments of Megatron-LM, a configuration of DeepSpeed.
     A world file of `meshwright share`: its policy as settings of Kueue or Slurm, and a scheduler plugin.
     """
-    from ..simulator.llm.plan import LLMPlan
-    from ..simulator.plan import Plan
-    from ..simulator.training.plan import TrainingPlan
+    from ..simulator.llm.plan.file import LLMPlan
+    from ..simulator.serving.plan.file import Plan
+    from ..simulator.training.plan.file import TrainingPlan
 
     if schema:
         typer.echo(json.dumps(Plan.json_schema(), indent=2))

@@ -28,10 +28,10 @@ def export_world(
         On what is wrong on the command line or in the file.
     """
     from ..runtime.export.sharing import export_sharing, fit_of
-    from ..studies.worlds.sharing_build import in_file_words
-    from ..studies.worlds.sharing_case import POLICIES
-    from ..studies.worlds.sharing_file import load_world
     from ..wording import nearest
+    from ..worlds.sharing.build import in_file_words
+    from ..worlds.sharing.case import POLICIES
+    from ..worlds.sharing.file import load_world
 
     loaded = load_world(file)
     name = policy or loaded.file.policies[0]

@@ -78,7 +78,7 @@ def traffic_of(
         wrong = [name for name, value in given.items() if value is not None]
         if wrong:
             raise InputError(f"{wrong[0]}: makes traffic, which --trace {trace} already is; leave it out")
-        from ..simulator.llm.plan_simulate import by_model
+        from ..simulator.llm.plan.simulate import by_model
 
         read = by_model(read_trace([trace], None))
         if len(models) == 1 and len(read) == 1:

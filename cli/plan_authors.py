@@ -18,7 +18,7 @@ from .trace_io import print_json
 from .workload import cluster_from
 
 if TYPE_CHECKING:
-    from ..planners.graphpipe.pipedream_partition import PipeDreamPartition
+    from ..planners.pipedream.partition import PipeDreamPartition
 
 __all__ = ["AUTHORS", "plan_of_authors"]
 
@@ -48,8 +48,8 @@ def _pipedream(
     out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Levels of machines are the cluster's: devices of a node, and nodes, with the links of its device type."""
-    from ..planners.graphpipe.pipedream_partition import pipedream_partition
-    from ..planners.graphpipe.pipedream_profile import PipeDreamProfile
+    from ..planners.pipedream.partition import pipedream_partition
+    from ..planners.pipedream.profile import PipeDreamProfile
 
     _check_options("pipedream --profile", options, pipedream_partition, ("machines", "bandwidths"))
     where = cluster_from(cluster, devices, device, DEVICE)
@@ -88,8 +88,8 @@ def _piper(
     out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """The file says devices, memory and bandwidth; --devices takes another number."""
-    from ..planners.graphpipe.piper_instance import PiperInstance
-    from ..planners.graphpipe.piper_partition import piper_partition
+    from ..planners.piper.instance import PiperInstance
+    from ..planners.piper.partition import piper_partition
 
     for name, value in (("cluster", cluster), ("device", device), ("out", out)):
         if value is not None:

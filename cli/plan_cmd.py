@@ -134,7 +134,7 @@ def plan(
     from ..errors import InfeasibleError
     from ..files import check_target
     from ..planners import PLANNERS, PlannerSource, Problem
-    from ..planners.source import split_names
+    from ..planners.contract.source import split_names
     from ..simulator import Plan
 
     training = TrainingOptions(global_batch, microbatches, explain or None, picture, slice_profile)

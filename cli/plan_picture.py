@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ..profiles.graph import Graph, Operator
-    from ..simulator.training.plan import OperatorEntry, TrainingPlan
+    from ..simulator.training.plan.file import OperatorEntry, TrainingPlan
 
 __all__ = ["picture_rows", "write_picture"]
 
@@ -65,7 +65,7 @@ def write_picture(plan: TrainingPlan, graph: Graph, path: Path) -> Path:
 
 def picture_rows(plan: TrainingPlan, graph: Graph) -> list[tuple[str, list[Row]]]:
     """What the picture shows: for each stage a title and a row for each of its heavy operators."""
-    from ..simulator.training.plan_layers import blocks
+    from ..simulator.training.plan.layers import blocks
 
     columns: list[tuple[str, list[Row]]] = []
     for s, stage in enumerate(plan.stages):

@@ -19,7 +19,7 @@ from .workload import cluster_from
 
 if TYPE_CHECKING:
     from ..profiles.graph import Graph
-    from ..simulator.training.plan import TrainingPlan
+    from ..simulator.training.plan.file import TrainingPlan
 
 __all__ = ["TrainingOptions", "plan_training", "training_planners"]
 

@@ -14,7 +14,7 @@ from ..errors import InputError
 from .grouped_help import LLM_MEASURED, SLICES_MEASURED, TRAINING_MEASURED
 
 if TYPE_CHECKING:
-    from ..profiles.measurement import Measurement
+    from ..profiles.measure.record import Measurement
 
 __all__ = ["measure"]
 
@@ -128,7 +128,7 @@ def measure(
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from ..profiles import save
-    from ..profiles.measure import take_measurement
+    from ..profiles.measure.models import take_measurement
 
     names = [name.strip() for name in models.split(",") if name.strip()]
     degrees = {"--batches": batches, "--op": op, "--pp": pp}

@@ -47,7 +47,7 @@ def measure_llm(
 
     from ..profiles.llm.decoder import decoder
     from ..profiles.llm.measured import write_measurement
-    from ..runtime.llm.engine_measure import measure_layers
+    from ..runtime.llm.measure.engine import measure_layers
 
     names = [name.strip() for name in models.split(",") if name.strip()]
     if not names or len(set(names)) < len(names):

@@ -53,8 +53,8 @@ def measure_terapipe(
     from ..files import check_target
     from ..planners.terapipe import SliceProfile, part_bounds
     from ..profiles.graph.token_loops import sequence_length, token_loops
-    from ..profiles.measure_device import device_facts
-    from ..profiles.measure_pool import Worker
+    from ..profiles.measure.device import device_facts
+    from ..profiles.measure.pool import Worker
 
     if device != "cpu":
         raise InputError(f"--device: slices are measured on cpu cores (got {device!r}); leave it out")
@@ -69,7 +69,7 @@ def measure_terapipe(
         raise InputError(f"--terapipe: sequences of {tokens} tokens are too short to be sliced; 16 or more")
     if find_spec("torch") is None:
         raise InputError(f"measure: torch is not installed; measuring needs it: {install_hint('torch')}")
-    from ..runtime.training.measure_slices import measure_slices
+    from ..runtime.training.measure.slices import measure_slices
 
     if lengths is None:
         wanted = sorted({max(1, tokens * n // UNITS) for n in LENGTHS})

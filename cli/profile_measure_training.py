@@ -19,9 +19,9 @@ from .status import status
 from .trace_io import print_json
 
 if TYPE_CHECKING:
-    from ..profiles.measure_device import DeviceFacts
-    from ..runtime.training.calibrate import Calibration
-    from ..simulator.training.plan import StageEntry, TrainingPlan
+    from ..profiles.measure.device import DeviceFacts
+    from ..runtime.training.measure.calibrate import Calibration
+    from ..simulator.training.plan.file import StageEntry, TrainingPlan
 
 __all__ = ["measure_training"]
 
@@ -59,10 +59,10 @@ def measure_training(
         If a process fails.
     """
     from ..files import check_target
-    from ..profiles.measure_device import device_facts
-    from ..profiles.measure_pool import Worker
-    from ..simulator.training.plan import TrainingPlan
-    from ..simulator.training.plan_graph import planned_graph
+    from ..profiles.measure.device import device_facts
+    from ..profiles.measure.pool import Worker
+    from ..simulator.training.plan.file import TrainingPlan
+    from ..simulator.training.plan.graph import planned_graph
 
     if device != "cpu":
         raise InputError(f"--device: training stages are measured on cpu cores (got {device!r}); leave it out")
@@ -79,8 +79,8 @@ def measure_training(
     _check_cores(plan, needed)
     if find_spec("torch") is None:
         raise InputError(f"measure: torch is not installed; measuring needs it: {install_hint('torch')}")
-    from ..runtime.training.calibrate import calibrate_training
-    from ..runtime.training.calibrate_slices import calibrate_slices
+    from ..runtime.training.measure.calibrate import calibrate_training
+    from ..runtime.training.measure.calibrate_slices import calibrate_slices
     from ..runtime.training.session import TrainingSession
 
     found: list[Calibration] = []
@@ -186,7 +186,7 @@ def _rows(plan: TrainingPlan, measured: TrainingPlan) -> list[tuple[int, str, fl
 
 
 def _report(plan: TrainingPlan, measured: _Measured) -> Iterable[str]:
-    from ..simulator.training.plan_words import seconds_text, table
+    from ..simulator.training.plan.words import seconds_text, table
     from ..simulator.training.simulate import simulate_training
 
     here = measured.plan

@@ -170,7 +170,7 @@ def run(
     for name, value in of_world.items():
         if value is not None:
             raise InputError(f"--{name}: is for world files (.yaml) of shared clusters")
-    from ..simulator.training.plan import TrainingPlan
+    from ..simulator.training.plan.file import TrainingPlan
 
     if plan is not None and llm is None and TrainingPlan.is_one(plan):
         for name, value in {
@@ -219,7 +219,7 @@ def run(
         raise InputError("run: expected a plan file, or --llm MODEL (got neither)")
     from ..files import check_target, write_text
     from ..runtime import run as serve
-    from ..runtime.attribution import stage_ratios
+    from ..runtime.serving.attribution import stage_ratios
     from ..simulator import Plan
 
     if max_batch is not None and max_batch < 1:

@@ -99,7 +99,7 @@ def is_llm(plan: Path | None, model: str | None) -> bool:
         return True
     if plan is None:
         return False
-    from ..simulator.llm.plan import LLMPlan
+    from ..simulator.llm.plan.file import LLMPlan
 
     return LLMPlan.is_one(plan)
 
@@ -132,7 +132,7 @@ def run_llm(asked: LLMRun) -> None:
         if target is not None:
             check_target(target)
     if asked.serve:
-        from ..runtime.llm.engine.server import check_installed
+        from ..runtime.llm.engine.endpoint.server import check_installed
 
         check_installed()
         given = [n for n in ("trace", "rate", "cv", "requests", "lengths", "concurrency", "out", "timeline")
@@ -170,8 +170,8 @@ def _engine_of(asked: LLMRun) -> tuple[DecoderSpec, str, dict[str, Any], dict[st
     from ..profiles.llm.decoder import decoder
     from ..runtime.llm.engine import EngineConfig
     from ..runtime.llm.engine.sizing import blocks_that_fit
-    from ..simulator.llm.plan_entries import MEMORY_OPTION
-    from ..simulator.llm.policies import policy_config, policy_named
+    from ..simulator.llm.plan.entries import MEMORY_OPTION
+    from ..simulator.llm.policy.catalogue import policy_config, policy_named
 
     planned: dict[str, Any] = {}
     if asked.plan is not None:
@@ -209,8 +209,8 @@ def _engine_of(asked: LLMRun) -> tuple[DecoderSpec, str, dict[str, Any], dict[st
 
 def _planned(asked: LLMRun) -> tuple[DecoderSpec, str, dict[str, Any], int, int]:
     """One engine of a plan: its model, policy, options, tp and cp."""
-    from ..simulator.llm.plan import LLMPlan
-    from ..simulator.llm.plan_entries import MEMORY_OPTION
+    from ..simulator.llm.plan.entries import MEMORY_OPTION
+    from ..simulator.llm.plan.file import LLMPlan
 
     if asked.model or asked.policy or asked.tp or asked.cp:
         raise InputError("run: an LLM plan says model, policy, tp and cp; leave --llm, --policy, --tp and --cp out")
@@ -262,7 +262,7 @@ def _options(given: tuple[str, ...], kind: Any) -> dict[str, Any]:
 
 
 def _serve(engine: LLMEngine, where: Listening, grace: float | None) -> None:
-    from ..runtime.llm.engine.server import serve_http
+    from ..runtime.llm.engine.endpoint.server import serve_http
     from ..runtime.web import Limits
 
     def ready(url: str) -> None:

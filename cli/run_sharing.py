@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..runtime.sharing import RealSharing
     from ..simulator.sharing import SharingResult
-    from ..studies.worlds.sharing_file import LoadedWorld
+    from ..worlds.sharing.file import LoadedWorld
 
 __all__ = ["SharingRun", "is_world", "no_world", "run_world"]
 
@@ -128,10 +128,10 @@ def run_world(asked: SharingRun) -> None:
 
 def _loaded(asked: SharingRun) -> tuple[LoadedWorld, str]:
     """The world, and which policy is run."""
-    from ..studies.worlds.sharing_bids import is_bids
-    from ..studies.worlds.sharing_case import POLICIES
-    from ..studies.worlds.sharing_file import load_world
     from ..wording import nearest
+    from ..worlds.sharing.bids import is_bids
+    from ..worlds.sharing.case import POLICIES
+    from ..worlds.sharing.file import load_world
 
     if is_bids(asked.path):
         raise InputError(f"{asked.path}: holds bids, of which nothing runs; see meshwright share")
@@ -175,7 +175,7 @@ def _say(
 ) -> None:  # fmt: skip
     """Print and write what came out."""
     from ..files import write_text
-    from ..studies.worlds.sharing_measures import measures
+    from ..worlds.sharing.measures import measures
     from .share_words import print_results, say_world
 
     results: dict[str, SharingResult] = {"real": real} | ({} if simulated is None else {"simulated": simulated})

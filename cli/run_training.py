@@ -43,8 +43,8 @@ def run_training_plan(
     from ..files import check_target, write_text
     from ..runtime.training import run_training
     from ..simulator.training import simulate_training
-    from ..simulator.training.plan import TrainingPlan
-    from ..simulator.training.plan_graph import planned_graph
+    from ..simulator.training.plan.file import TrainingPlan
+    from ..simulator.training.plan.graph import planned_graph
 
     if iterations < 1:
         raise InputError(f"--iterations: expected a positive integer (got {iterations})")
@@ -161,7 +161,7 @@ def with_measured(plan: TrainingPlan, run: TrainingRun) -> TrainingPlan:
     """The plan with every stage's times as they were measured: what is left to the simulation is who waits for whom."""
     import numpy as np
 
-    from ..runtime.training.calibrate_slices import slice_seconds, with_slice_times
+    from ..runtime.training.measure.calibrate_slices import slice_seconds, with_slice_times
 
     stages: list[Any] = []
     for s, stage in enumerate(plan.stages):
@@ -203,7 +203,7 @@ def _planned(plan: TrainingPlan, s: int) -> dict[str, float]:
 
 
 def _print(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, again: TrainingResult) -> None:
-    from ..simulator.training.plan_words import seconds_text, table
+    from ..simulator.training.plan.words import seconds_text, table
 
     cut = f" in {sum(len(x.tokens) * x.count for x in plan.slices)} token slices" if plan.slices else ""
     counts = sorted(set(plan.microbatches_of))

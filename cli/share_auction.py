@@ -13,7 +13,7 @@ from ..errors import InputError
 from .trace_io import print_frame, print_json
 
 if TYPE_CHECKING:
-    from ..studies.worlds.sharing_bids import BidsFile
+    from ..worlds.sharing.bids import BidsFile
 
 __all__ = ["print_auction"]
 
@@ -73,7 +73,7 @@ def print_auction(file: BidsFile, path: Path, as_json: bool, given: Sequence[str
 
 def _about(file: BidsFile, path: Path) -> str:
     """The auction in a line."""
-    from ..studies.worlds.sharing_build import cluster_of
+    from ..worlds.sharing.build import cluster_of
 
     cluster, n = cluster_of(file.cluster), len(file.bids)
     offered = cluster.n_gpus if file.offered is None else len(file.offered)

@@ -69,7 +69,7 @@ def share(
         typer.echo(shipped(EXAMPLES[name]), nl=False)
         return
     if schema:
-        from ..studies.worlds.sharing_schema import schema_text
+        from ..worlds.sharing.schema import schema_text
 
         typer.echo(schema_text(), nl=False)
         return
@@ -77,9 +77,9 @@ def share(
         raise InputError("share: expected a world file; 'meshwright share --example > world.yaml' writes one")
     from ..files import check_target
     from ..simulator.sharing import simulate
-    from ..studies.worlds.sharing_bids import is_bids, load_bids
-    from ..studies.worlds.sharing_build import in_file_words
-    from ..studies.worlds.sharing_file import load_world
+    from ..worlds.sharing.bids import is_bids, load_bids
+    from ..worlds.sharing.build import in_file_words
+    from ..worlds.sharing.file import load_world
     from .share_auction import print_auction
     from .share_seeds import estimates, print_estimates
     from .share_timeline import check_timeline, write_timeline

@@ -13,7 +13,7 @@ from .trace_io import print_frame
 if TYPE_CHECKING:
     from ..simulator.metrics import Estimate
     from ..simulator.sharing import SharingResult
-    from ..studies.worlds.sharing_file import LoadedWorld
+    from ..worlds.sharing.file import LoadedWorld
 
 __all__ = ["MOST_SEEDS", "estimates", "print_estimates"]
 
@@ -36,8 +36,8 @@ def estimates(
         If the world is the same under every seed: its apps are listed.
     """
     from ..simulator.metrics import mean_interval
-    from ..studies.worlds.sharing_file import load_world
-    from ..studies.worlds.sharing_measures import measures
+    from ..worlds.sharing.file import load_world
+    from ..worlds.sharing.measures import measures
 
     base = load_world(file, dict(changed))
     if base.file.workload is None:

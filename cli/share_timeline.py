@@ -83,7 +83,7 @@ def _picture(results: Mapping[str, SharingResult], kind: str) -> bytes:
     from matplotlib.figure import Figure
 
     from ..simulator.palette import SETTINGS
-    from ..simulator.sharing.timeline import draw_gantt
+    from ..simulator.sharing.result.timeline import draw_gantt
 
     world = next(iter(results.values())).world
     high = min(max(1.6, 0.055 * world.cluster.n_gpus), 5.0)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..simulator.sharing import SharingResult
-    from ..studies.worlds.sharing_file import LoadedWorld
+    from ..worlds.sharing.file import LoadedWorld
 
 __all__ = ["document", "frame", "print_apps", "print_policies", "print_results", "say_world", "write"]
 
@@ -56,7 +56,7 @@ def print_results(title: str, results: Mapping[str, SharingResult]) -> None:
     """A row for each result, under a title for what they are called by."""
     import pandas as pd
 
-    from ..studies.worlds.sharing_measures import measures
+    from ..worlds.sharing.measures import measures
 
     rows: list[dict[str, Any]] = []
     for name, result in results.items():
@@ -93,7 +93,7 @@ def print_apps(policy: str, table: pd.DataFrame) -> None:
 
 def document(loaded: LoadedWorld, results: Mapping[str, SharingResult]) -> dict[str, Any]:
     """Everything, for machines; what is not known is null."""
-    from ..studies.worlds.sharing_measures import measures
+    from ..worlds.sharing.measures import measures
 
     world = loaded.world
     return {

@@ -28,7 +28,7 @@ def training_plans(plans: list[Path]) -> bool:
     InputError
         If only some are, or one is a world file.
     """
-    from ..simulator.training.plan import TrainingPlan
+    from ..simulator.training.plan.file import TrainingPlan
     from .run_sharing import no_world
 
     for path in plans:
@@ -61,7 +61,7 @@ def simulate_training_plans(
     """
     from ..files import check_target
     from ..simulator.training import TrainingPlan, simulate_training
-    from ..simulator.training.plan_graph import check_slices, known_graph
+    from ..simulator.training.plan.graph import check_slices, known_graph
 
     if engine not in ENGINES:
         raise InputError(f"--engine: expected compiled or simpy (got {engine!r})")
@@ -100,7 +100,7 @@ def _scheduled(plan: TrainingPlan, schedule: str | None) -> TrainingPlan:
         return plan
     from pydantic import ValidationError
 
-    from ..simulator.plan_reader import problem_line
+    from ..simulator.plan.reader import problem_line
 
     try:
         return type(plan).model_validate({**dict(plan), "schedule": schedule, "predicted": {}})
@@ -133,7 +133,7 @@ def _document(path: str, result: TrainingResult) -> dict[str, Any]:
 
 
 def _print(results: Mapping[str, TrainingResult]) -> None:
-    from ..simulator.training.plan_words import bytes_text, seconds_text
+    from ..simulator.training.plan.words import bytes_text, seconds_text
 
     width = max(len("plan"), *(len(path) for path in results)) + 2
     typer.echo(

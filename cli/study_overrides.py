@@ -44,7 +44,7 @@ def overridden(study: Study, planners: list[str], replications: int | None) -> S
 
 def _from(name: str, folder: Path) -> str:
     """A planner's file as seen from the study's folder, so that no path of this machine gets into the store."""
-    from ..planners.planner_file import split
+    from ..planners.contract.file import split
 
     file = split(name)
     return name if file is None else f"{os.path.relpath(file[0], folder)}:{file[1]}"

@@ -256,7 +256,7 @@ def fetch(
 ) -> None:
     """Download a public Azure Functions trace, or say what to download and where to put it."""
     from ..traces import fetch as fetch_trace
-    from ..traces.fetch import SOURCES
+    from ..traces.azure.fetch import SOURCES
 
     if name in SOURCES:
         source = SOURCES[name]

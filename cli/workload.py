@@ -67,7 +67,7 @@ def profiles_from(models: str | None, profile: str | None) -> ProfileSet:
         A shipped set or a file; the shipped V100 profiles if not given.
     """
     from ..profiles import load
-    from ..profiles.alpaserve_v100 import MODEL_SETS, model_set
+    from ..profiles.alpaserve.shipped import MODEL_SETS, model_set
 
     if models in MODEL_SETS:
         if profile not in (None, DEFAULT_PROFILE):

@@ -11,7 +11,7 @@ import threading
 import urllib.request
 
 from meshwright.runtime.llm.engine import LLMEngine, StepLog, serve_trace
-from meshwright.runtime.llm.engine.server import serve_http
+from meshwright.runtime.llm.engine.endpoint.server import serve_http
 from meshwright.simulator.llm import LLMTrace
 
 CONFIG = {"num_blocks": 200, "max_model_len": 512, "max_num_batched_tokens": 128}

@@ -1,6 +1,6 @@
 """The planner contract, run on own_planner.py: ``pytest examples/test_own_planner.py``."""
 
-from meshwright.planners.contract import PlannerContract
+from meshwright.planners.contract.suite import PlannerContract
 
 
 class TestOwnPlanner(PlannerContract):

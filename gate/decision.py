@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..planners import ScheduledPlan
 from ..profiles.config import ParallelConfig
 from ..simulator.placement import Group, Placement, PlacementSchedule
-from ..simulator.plan import Plan
+from ..simulator.serving.plan.file import Plan
 
 __all__ = ["Decision", "Entry", "GroupRecord", "Window"]
 

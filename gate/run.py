@@ -15,8 +15,8 @@ from ..planners import PlannerSource
 from ..spawning import check_workers
 from ..studies.execution.processes import Processes, start_worker
 from ..studies.execution.work import Cargo, held
-from ..studies.worlds.serving import WORLD
-from ..studies.worlds.serving_data import ServingData
+from ..worlds.serving.data import ServingData
+from ..worlds.serving.world import WORLD
 from .baseline import Baseline
 from .decision import Decision
 from .scoring import CaseRun, Shared, run_case

@@ -13,11 +13,11 @@ from ..errors import InfeasibleError, InputError, LimitError, MeshwrightError, R
 from ..planners import PlannerSource, Problem, ScheduledPlan
 from ..seeds import generator
 from ..simulator.metrics import MIN_FOR_P99, tail
-from ..simulator.plan import Plan
 from ..simulator.serving import SimulationResult, simulate
-from ..studies.worlds.serving_data import ServingData
-from ..studies.worlds.serving_solve import problem_of
-from ..studies.worlds.serving_traffic import traffic
+from ..simulator.serving.plan.file import Plan
+from ..worlds.serving.data import ServingData
+from ..worlds.serving.solve import problem_of
+from ..worlds.serving.traffic import traffic
 from .decision import Decision
 from .suite import OBJECTIVES, SuiteCase
 

@@ -15,10 +15,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ..errors import InputError
 from ..files import readable
-from ..studies.file.yaml_errors import explain
-from ..studies.file.yamlfile import YamlDocument, parse, problems
-from ..studies.worlds.serving_case import ServingCase
 from ..wording import nearest, short
+from ..worlds.file.errors import explain
+from ..worlds.file.yaml import YamlDocument, parse, problems
+from ..worlds.serving.case import ServingCase
 
 __all__ = ["OBJECTIVES", "STANDARD", "Objective", "Suite", "SuiteCase", "load_suite"]
 

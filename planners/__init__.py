@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..simulator.plan import Plan
+from ..simulator.serving.plan.file import Plan
 from . import alpaserve, trivial
 from .alpaserve.baselines import dedicated, greedy_no_partition, round_robin, selective_replication
 from .alpaserve.clockwork import ScheduledPlan, clockwork_pp
-from .problem import Problem
-from .shipped import PLANNERS
-from .source import PlannerSource
+from .contract.problem import Problem
+from .contract.shipped import PLANNERS
+from .contract.source import PlannerSource
 
 __all__ = [
     "PLANNERS",

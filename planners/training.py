@@ -12,17 +12,17 @@ from ..wording import nearest
 if TYPE_CHECKING:
     from ..profiles.graph import CostModel, Graph
     from ..simulator.cluster import Cluster
-    from ..simulator.training.plan import TrainingPlan
+    from ..simulator.training.plan.file import TrainingPlan
     from .alpa.baselines import Baseline
 
 __all__ = ["TRAINING_PLANNERS", "planner_options", "training_planner"]
 
 _STAGE_GRAPHS = {
-    "graphpipe": ("planner", "plan", "GraphPipeOptions"),
-    "pipedream": ("pipedream", "pipedream", "SequentialOptions"),
-    "piper": ("piper", "piper", "SequentialOptions"),
+    "graphpipe": ("graphpipe.planner", "plan", "GraphPipeOptions"),
+    "pipedream": ("pipedream.planner", "pipedream", "SequentialOptions"),
+    "piper": ("piper.planner", "piper", "SequentialOptions"),
 }
-"""Of `planners.graphpipe`: name -> module, function and options."""
+"""Name -> module, function and options."""
 
 TRAINING_PLANNERS = (
     "alpa", "intra-only", "inter-only", "equal-operator", "equal-layer", "pp-dp", "megatron", "deepspeed-moe", "data",
@@ -85,7 +85,7 @@ def _stage_graph_planner(name: str) -> Callable[..., TrainingPlan]:
         progress: Callable[[str], None] | None = None,
     ) -> TrainingPlan:  # fmt: skip
         module, function, _ = _STAGE_GRAPHS[name]
-        search = getattr(importlib.import_module(f"meshwright.planners.graphpipe.{module}"), function)
+        search = getattr(importlib.import_module(f"meshwright.planners.{module}"), function)
         said = dict(options or {})
         if microbatches is not None:
             if "microbatches" in said:

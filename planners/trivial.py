@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ..errors import InfeasibleError
 from ..profiles.config import ParallelConfig
 from ..simulator.placement import Group, Placement
-from ..simulator.plan import Plan
-from .problem import Problem
+from ..simulator.serving.plan.file import Plan
+from .contract.problem import Problem
 
 __all__ = ["placement", "plan"]
 

@@ -1,6 +1,6 @@
 """Profiles: what models cost on devices: hardware, measured and cited latencies and memory, cost models."""
 
-from .alpaserve_v100 import model_set
+from .alpaserve.shipped import model_set
 from .autoparallel import Partition, auto_partition, computation_partition, equal_layers
 from .comm import CommModel, fit_line
 from .compose import compose

@@ -1,6 +1,6 @@
 """Reproductions: one module per figure or table of a paper, each with its data, its picture and its verdicts.
 
-``meshwright reproduce figure02`` or ``python -m meshwright.reproduce.figure02``.
+``meshwright reproduce figure02`` or ``python -m meshwright.reproduce.alpaserve.fig02``.
 """
 
 from .claims import Claim, Expectation, Rule, at_least, at_most, between, within

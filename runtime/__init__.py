@@ -1,11 +1,11 @@
 """The runtime: real execution of a plan, its comparison with the simulator, and its export to other systems."""
 
-from .calibrate import Calibration, calibrate
-from .compare import Comparison, compare
-from .controller import Failure
 from .export import export
-from .result import RunResult
-from .run import run
-from .session import Session
+from .serving.calibrate import Calibration, calibrate
+from .serving.compare import Comparison, compare
+from .serving.controller import Failure
+from .serving.result import RunResult
+from .serving.run import run
+from .serving.session import Session
 
 __all__ = ["Calibration", "Comparison", "Failure", "RunResult", "Session", "calibrate", "compare", "export", "run"]

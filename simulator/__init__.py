@@ -2,8 +2,8 @@
 
 from .cluster import Cluster
 from .placement import Group, ParallelConfig, Placement, PlacementSchedule
-from .plan import Plan
 from .serving import Batching, SimulationResult, simulate
+from .serving.plan.file import Plan
 from .timeline import Timeline
 
 __all__ = [

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..profiles.llm.tables_checks import read_table, units
-from ..profiles.llm.tables_operators import datasheet
+from ..profiles.llm.tables.checks import read_table, units
+from ..profiles.llm.tables.operators import datasheet
 
 __all__ = ["CollectiveTables"]
 

@@ -6,7 +6,7 @@ a `Session` is the same turned inside out, for one's own optimiser.
 
 from __future__ import annotations
 
-from .outcome import Outcome
+from ..worlds.outcome import Outcome
 from .point import Point
 from .session import Session
 from .study import Study, load

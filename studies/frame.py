@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .design.fields import value_at
-from .outcome import Outcome
+from ..worlds import Case
+from ..worlds.fields import value_at
+from ..worlds.outcome import Outcome
 from .point import Point
-from .worlds import Case
 
 if TYPE_CHECKING:
     import pandas as pd

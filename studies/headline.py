@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from .design.fields import is_circumstance
+from ..worlds.fields import is_circumstance
 from .grouping import group, missing, plain
 from .point import Point
 from .summary import field_columns, figures, fine_rows, metric_columns, metric_of

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..errors import InputError, RunError
 from ..wording import nearest
+from ..worlds.names import check_metrics
+from ..worlds.outcome import Outcome
 from .execution.executors import crew
 from .execution.runner import Runner
 from .execution.work import Shared
 from .frame import frame_of
-from .outcome import Outcome
 from .point import Point
 from .progress import OnProgress, Progress
 from .storage.store import Row, Store
 from .storage.store_file import MEND, Identity, discard, missing
 from .study import Study
-from .worlds.names import check_metrics
 
 if TYPE_CHECKING:
     import pandas as pd

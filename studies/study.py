@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError
 from ..wording import dotted
+from ..worlds import Case, World
+from ..worlds.fields import checked, find_field, place, plain, set_fields, steps, value_at
+from ..worlds.file.errors import Location
+from ..worlds.file.located import located
+from ..worlds.file.text import to_yaml
+from ..worlds.file.yaml import YamlDocument, parse, problems, read
 from .design.axes import Axis, Values
 from .design.designs import Design, Listed
-from .design.fields import checked, find_field, place, plain, set_fields, steps, value_at
 from .file.build import build
 from .file.document import VERSION
-from .file.located import located
-from .file.yaml_errors import Location
-from .file.yaml_text import to_yaml
-from .file.yamlfile import YamlDocument, parse, problems, read
 from .point import Point
 from .questions.kinds import Question
-from .worlds import Case, World
 
 if TYPE_CHECKING:
     import pandas as pd

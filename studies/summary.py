@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .design.fields import paths
+from ..worlds.fields import paths
+from ..worlds.names import COLUMNS
 from .grouping import Floats, Groups, group
 from .point import Point
-from .worlds.names import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

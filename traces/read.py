@@ -9,11 +9,11 @@ from typing import Any
 
 from ..errors import InputError
 from ..files import readable
-from .azure2019 import IDS, read_azure2019
-from .azure2021 import COLUMNS, read_azure2021
-from .csvfile import read_csv, write_csv
-from .parquet import read_parquet, write_parquet
-from .textfile import read_header, translated_errors
+from .azure.maf1 import IDS, read_azure2019
+from .azure.maf2 import COLUMNS, read_azure2021
+from .files.csv import read_csv, write_csv
+from .files.parquet import read_parquet, write_parquet
+from .files.text import read_header, translated_errors
 from .trace import Trace
 
 __all__ = ["FORMATS", "read", "sniff", "write"]

@@ -20,10 +20,10 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from .tiles import Tiles, decode_tiles, gemm_tiles, next_power_of_2, prefill_tiles
-from .triton_cache import copy_kernel, write_kernel
-from .triton_decode import decode_kernel, merge_kernel
-from .triton_gemm import gemm_kernel
-from .triton_prefill import prefill_kernel
+from .triton.cache import copy_kernel, write_kernel
+from .triton.decode import decode_kernel, merge_kernel
+from .triton.gemm import gemm_kernel
+from .triton.prefill import prefill_kernel
 
 __all__ = ["SHARED_BYTES", "Compiled", "Specialisation", "compile_for", "specialisations"]
 

@@ -21,8 +21,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from ..bandwidth import copy_bandwidth, matmul_peak
 from ..timing import clock_note, time_callable
-from . import reference
 from .measured import Measured, table
+from .reference import kernels as reference
 
 __all__ = ["Provenance", "measure_cpu", "provenance"]
 

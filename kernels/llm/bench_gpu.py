@@ -18,9 +18,9 @@ from ..bandwidth import copy_bandwidth
 from ..timing import Timing, time_callable
 from .measured import Measured
 from .tiles import Tiles, decode_tiles
-from .triton_attention import contiguous_decode, paged_decode, prefill_attention
-from .triton_gemm import gemm
-from .triton_set import copy_blocks, reshape_and_cache
+from .triton.attention import contiguous_decode, paged_decode, prefill_attention
+from .triton.gemm import gemm
+from .triton.kernels import copy_blocks, reshape_and_cache
 
 __all__ = ["DECODES", "Decode", "Sizes", "measure_gpu", "sweep_gpu"]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from . import reference
+from .reference import kernels as reference
 
 __all__ = ["BACKENDS", "LLMKernels", "kernels_for"]
 
@@ -80,7 +80,7 @@ class LLMKernels:
     name : {"torch", "triton"}
         Which set.
     paged_decode, paged_decode_partial, merge_partials, prefill_attention, reshape_and_cache, copy_blocks : callable
-        As the functions of `meshwright.kernels.llm.reference`.
+        As the functions of `meshwright.kernels.llm.reference.kernels`.
     """
 
     name: str
@@ -120,6 +120,6 @@ def kernels_for(device: str, backend: str = "auto") -> LLMKernels:
             "torch", reference.paged_decode, reference.paged_decode_partial, reference.merge_partials,
             reference.prefill_attention, reference.reshape_and_cache, reference.copy_blocks,
         )  # fmt: skip
-    from .triton_set import triton_kernels
+    from .triton.kernels import triton_kernels
 
     return triton_kernels(kind)

@@ -13,8 +13,8 @@ from .heterogeneous import HeterogeneousPlan, plan_heterogeneous
 from .inter import cluster_operators
 from .options import AlpaOptions
 from .planner import plan
-from .problem import ShardingProblem
-from .sharding import ShardingSolution, solve_sharding
+from .solver.problem import ShardingProblem
+from .solver.sharding import ShardingSolution, solve_sharding
 from .stages import stage_dp
 from .submeshes import PlacedSubmesh, place_submeshes
 

@@ -13,15 +13,15 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.graph import CostModel, Graph, roofline
 from ...simulator.cluster import Cluster
 from ...simulator.mesh import Mesh
-from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.plan.file import TrainingPlan
 from .fixed import megatron as megatron_axes
 from .inter.build import build_plan
 from .inter.clustering import Layer
-from .inter.fixed_pricer import FixedPricer
-from .inter.intra_pricer import intra_options
 from .inter.memory import in_flight
-from .inter.pricer import Recompute, StagePlan
-from .inter.repeats import interval_keys
+from .inter.pricing.fixed_pricer import FixedPricer
+from .inter.pricing.intra_pricer import intra_options
+from .inter.pricing.pricer import Recompute, StagePlan
+from .inter.pricing.repeats import interval_keys
 from .inter.shapes import submesh_shapes
 from .options import AlpaOptions
 from .planner import check_request, microbatch_counts

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from ...profiles.graph import CostModel, Graph, roofline
 from ...simulator.cluster import Cluster
-from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.plan.file import TrainingPlan
 from .baseline_megatron import megatron
 from .fixed import data_parallel, expert_parallel, heuristic
-from .inter.fixed_pricer import FixedPricer
-from .inter.intra_pricer import intra_options
+from .inter.pricing.fixed_pricer import FixedPricer
+from .inter.pricing.intra_pricer import intra_options
 from .options import AlpaOptions
 from .planner import plan
 

@@ -17,16 +17,16 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.graph import Graph
 from ...simulator.cluster import Cluster
 from ...simulator.mesh import Mesh
-from ...simulator.training.plan_entries import MeshEntry
+from ...simulator.training.plan.entries import MeshEntry
 from .inter.assemble import mesh_entries
 from .inter.clustering import cluster_operators, default_layers
 from .inter.crossing import received_bytes
-from .inter.intra_pricer import IntraPricer
 from .inter.linked import linked_stages, links_between
 from .inter.memory import in_flight
-from .inter.pricer import Pricer, Recompute, StagePlan, price_stages
+from .inter.pricing.intra_pricer import IntraPricer
+from .inter.pricing.pricer import Pricer, Recompute, StagePlan, price_stages
+from .inter.pricing.table import StageTable
 from .inter.shapes import submesh_shapes
-from .inter.table import StageTable
 from .options import AlpaOptions
 from .planner import check_request
 

@@ -12,12 +12,12 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.graph import CostModel, Graph
 from ...profiles.graph.memory import state_bytes
 from ...simulator.cluster import Cluster
-from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.plan.file import TrainingPlan
 from ..batches import check_batch, divisors
 from .inter.build import build_plan
 from .inter.clustering import Layer, cluster_operators, default_layers
 from .inter.infeasible import too_small, why_infeasible
-from .inter.pricer import Pricer, Recompute
+from .inter.pricing.pricer import Pricer, Recompute
 from .inter.search import Found, Search
 from .options import AlpaOptions
 
@@ -118,7 +118,7 @@ def check_request(graph: Graph, cluster: Cluster, global_batch: int, microbatche
 
 
 def _default_pricer(cluster: Cluster, options: AlpaOptions, costs: CostModel | None) -> Pricer:
-    from .inter.intra_pricer import IntraPricer
+    from .inter.pricing.intra_pricer import IntraPricer
 
     return IntraPricer.of(cluster, options, costs)
 

@@ -10,7 +10,7 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.config import ParallelConfig
 from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
-from ...simulator.plan import Plan
+from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from .evaluator import Evaluator, State, canonical
 from .fast import fast_selection

@@ -16,7 +16,7 @@ from ...profiles.config import ParallelConfig
 from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
 from ...simulator.placement import PlacementSchedule
-from ...simulator.plan import PlannerEntry
+from ...simulator.serving.plan.file import PlannerEntry
 from ...traces.trace import Trace
 from .baselines import check_room, select, uniform_groups
 from .evaluator import Evaluator

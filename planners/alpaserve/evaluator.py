@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...simulator.placement import Group, Placement
-from ...simulator.serving.compiled import POLICY
-from ...simulator.serving.counting import count
+from ...simulator.serving.compiled.counting import count
+from ...simulator.serving.compiled.engine import POLICY
 from .instance import Instance
 
 __all__ = ["Evaluator", "GroupState", "Score", "State", "canonical", "components", "members"]

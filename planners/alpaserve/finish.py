@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from ...simulator.placement import Placement, PlacementSchedule
-from ...simulator.plan import Plan, PlannerEntry, Serving
+from ...simulator.serving.plan.file import Plan, PlannerEntry, Serving
 from ...simulator.serving.simulate import simulate
 from .bound import upper_bound
 from .evaluator import Evaluator, State

@@ -15,7 +15,7 @@ from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
 from ...simulator.serving.policy import check_dispatch
 from ...traces.trace import Trace
-from ..problem_checks import check_slo
+from ..contract.problem_checks import check_slo
 
 __all__ = ["MEMORY_RULES", "Instance", "build_instance", "no_room"]
 

@@ -17,7 +17,7 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.hardware import DeviceSpec
 from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
-from ...simulator.plan import Plan
+from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from ..bisection import Bisection
 from .clockwork import ScheduledPlan

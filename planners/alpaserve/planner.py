@@ -13,7 +13,7 @@ from ...errors import InputError
 from ...profiles.config import ParallelConfig
 from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
-from ...simulator.plan import Plan
+from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from .baselines import config_of, uniform_groups
 from .evaluator import Evaluator, State

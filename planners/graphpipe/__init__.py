@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from .checks import check_stage_graph
-from .in_flight import in_flight
+from ..pipedream.partition import PipeDreamPartition, PipeDreamStage, pipedream_partition
+from ..pipedream.planner import pipedream
+from ..pipedream.profile import PipeDreamProfile, ProfiledLayer
+from ..piper.instance import PiperInstance, PiperNode, PiperOption
+from ..piper.partition import PiperPartition, piper_partition, piper_value
+from ..piper.planner import piper
+from ..piper.problem import PiperStage
+from ..stages.checks import check_stage_graph
+from ..stages.costs import SetCosts, StageCosts, stage_mesh
+from ..stages.plan import ChosenStage, stage_plan
+from ..stages.sequential_options import SequentialOptions
+from ..stages.units import group_operators, unit_edges
 from .options import GraphPipeOptions
-from .pipedream import pipedream
-from .pipedream_partition import PipeDreamPartition, PipeDreamStage, pipedream_partition
-from .pipedream_profile import PipeDreamProfile, ProfiledLayer
-from .piper import piper
-from .piper_instance import PiperInstance, PiperNode, PiperOption
-from .piper_partition import PiperPartition, piper_partition, piper_value
-from .piper_problem import PiperStage
 from .planner import plan
-from .sequential_options import SequentialOptions
-from .stage_costs import SetCosts, StageCosts, stage_mesh
-from .stage_plan import ChosenStage, stage_plan
-from .stage_units import group_operators, unit_edges
+from .schedule.in_flight import in_flight
 
 __all__ = [
     "ChosenStage", "GraphPipeOptions", "PipeDreamPartition", "PipeDreamProfile", "PipeDreamStage", "PiperInstance",

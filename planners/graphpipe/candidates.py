@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ..stages.costs import SetCosts, StageCosts
 from .kernels import ANY
 from .nodes import Register, SeriesNode, series_node
-from .stage_costs import SetCosts, StageCosts
 from .tree import Series
 
 __all__ = ["Candidates", "candidates_of"]

@@ -9,11 +9,11 @@ import numpy as np
 
 from ...errors import InfeasibleError, LimitError
 from ..alpa.inter.infeasible import least_memory
+from ..stages.costs import StageCosts
 from .candidates import candidates_of
-from .configs import Configs
 from .nodes import MOST_FORKS
+from .schedule.configs import Configs
 from .search import Search
-from .stage_costs import StageCosts
 from .tree import MOST_COUNTS, Series
 
 __all__ = ["why_infeasible"]

@@ -13,7 +13,7 @@ from ...errors import InputError
 from ...profiles.graph.memory import OPTIMIZERS
 from ...wording import nearest
 from ..option_names import options_from
-from .stage_units import Granularity
+from ..stages.units import Granularity
 
 __all__ = ["GraphPipeOptions"]
 

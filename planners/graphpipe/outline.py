@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...simulator.plan_entries import PlannerEntry
-from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.plan_entries import ModelEntry, StageEntry, TransferEntry
-from .stage_costs import StageCosts
-from .stage_graph import StageGraph
-from .stage_plan import ChosenStage, place_stages
+from ...simulator.plan.entries import PlannerEntry
+from ...simulator.training.plan.entries import ModelEntry, StageEntry, TransferEntry
+from ...simulator.training.plan.file import TrainingPlan
+from ..stages.costs import StageCosts
+from ..stages.plan import ChosenStage, place_stages
+from .schedule.stage_graph import StageGraph
 
 __all__ = ["outline"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .candidates import Candidates
-from .configs import Configs
 from .kernels import ANY
 from .rebuild import Stage, rebuild
+from .schedule.configs import Configs
 from .search import Search
 
 __all__ = ["Partition", "Partitioner"]

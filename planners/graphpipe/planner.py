@@ -8,9 +8,9 @@ from typing import Any
 
 from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
-from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.plan.file import TrainingPlan
+from ..stages.checks import check_stage_graph
 from .candidates import candidates_of
-from .checks import check_stage_graph
 from .infeasible import why_infeasible
 from .options import GraphPipeOptions
 from .sweep import Way, sweep

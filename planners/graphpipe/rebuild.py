@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .in_flight import Config
 from .nodes import Fork, Join, ParallelNode, SeriesNode
+from .schedule.in_flight import Config
 from .search import ParallelState, Search, SeriesState, Source
 
 __all__ = ["Stage", "rebuild"]

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .candidates import Candidates
-from .configs import Configs
 from .kernels import ANY, NONE, after_stage, count_products, end_stages, joined, stage_totals
 from .nodes import Fork, ParallelNode, SeriesNode
+from .schedule.configs import Configs
 
 __all__ = ["ParallelState", "Search", "SeriesState", "Source"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .candidates import Candidates
-from .configs import Configs
 from .partitioner import Partition, Partitioner
+from .schedule.configs import Configs
 
 __all__ = ["Way", "sweep"]
 

@@ -11,18 +11,18 @@ import numpy as np
 from ...errors import InputError
 from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
-from ...simulator.plan_entries import PlannerEntry
-from ...simulator.training.plan import TrainingPlan
+from ...simulator.plan.entries import PlannerEntry
+from ...simulator.training.plan.file import TrainingPlan
 from ...simulator.training.simulate import simulate_training
 from ..batches import check_batch
-from .greedy import greedy_passes, order_text, passes_in_flight
+from ..stages.costs import StageCosts, stage_mesh
+from ..stages.plan import ChosenStage, stage_plan
+from ..stages.units import group_operators, unit_edges
 from .options import GraphPipeOptions
 from .outline import outline
 from .partitioner import Partition
-from .stage_costs import StageCosts, stage_mesh
-from .stage_graph import StageGraph, stage_graph
-from .stage_plan import ChosenStage, stage_plan
-from .stage_units import group_operators, unit_edges
+from .schedule.greedy import greedy_passes, order_text, passes_in_flight
+from .schedule.stage_graph import StageGraph, stage_graph
 from .sweep import Way
 from .tree import Series, chain_of, grouped, planning_tree
 

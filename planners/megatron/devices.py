@@ -11,8 +11,8 @@ from typing import Any
 
 from ...errors import InfeasibleError, InputError
 from ...simulator import Cluster
-from ...simulator.training.kernels import DTYPE_BYTES, TF32
-from ...simulator.training.model import shape_of
+from ...simulator.training.configuration.kernels import DTYPE_BYTES, TF32
+from ...simulator.training.configuration.model import shape_of
 from .result import Configuration, SearchResult
 from .search import search
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ...errors import InputError
 from ...profiles.hardware import LinkSpec
 from ...simulator import Cluster
-from ...simulator.plan_entries import PlannerEntry
+from ...simulator.plan.entries import PlannerEntry
 from ...simulator.training import (
     CORE,
     DeviceRates,
@@ -20,13 +20,13 @@ from ...simulator.training import (
     TransferEntry,
     estimate,
 )
-from ...simulator.training.collectives import GroupLinks
-from ...simulator.training.columns import RECOMPUTE
-from ...simulator.training.kernels import DTYPE_BYTES, Kernels
-from ...simulator.training.layer_costs import end_times, layer_times, padded_vocab
-from ...simulator.training.memory import STATE_BYTES, activation_bytes, layer_params, stage_layers
-from ...simulator.training.model import shape_of
-from ...simulator.training.rates import rates_of
+from ...simulator.training.configuration.collectives import GroupLinks
+from ...simulator.training.configuration.columns import RECOMPUTE
+from ...simulator.training.configuration.kernels import DTYPE_BYTES, Kernels
+from ...simulator.training.configuration.layer_costs import end_times, layer_times, padded_vocab
+from ...simulator.training.configuration.memory import STATE_BYTES, activation_bytes, layer_params, stage_layers
+from ...simulator.training.configuration.model import shape_of
+from ...simulator.training.configuration.rates import rates_of
 
 __all__ = ["training_plan"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import InputError
 from ...simulator.training import CORE, Stack
-from ...simulator.training.model import shape_of
+from ...simulator.training.configuration.model import shape_of
 from .result import Configuration
 
 __all__ = ["SOURCE", "megatron_flags"]

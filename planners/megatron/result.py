@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...files import whole_file
 from ...simulator import Cluster
 from ...simulator.training import Breakdown, Estimate, TransformerShape
-from ...simulator.training.columns import RECOMPUTE
+from ...simulator.training.configuration.columns import RECOMPUTE
 
 __all__ = ["Configuration", "SearchResult"]
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ...errors import InfeasibleError, InputError
 from ...simulator import Cluster
 from ...simulator.training import CORE, DeviceRates, Stack, TransformerShape, estimate, estimate_many
-from ...simulator.training.columns import PROBLEMS, RECOMPUTE, Columns
-from ...simulator.training.model import shape_of
+from ...simulator.training.configuration.columns import PROBLEMS, RECOMPUTE, Columns
+from ...simulator.training.configuration.model import shape_of
 from .result import Configuration, SearchResult
 from .space import NAMES, Choices, Space
 

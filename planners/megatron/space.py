@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...simulator.training import Stack
-from ...simulator.training.columns import RECOMPUTE
+from ...simulator.training.configuration.columns import RECOMPUTE
 from ..batches import check_batch, divisors
 
 __all__ = ["NAMES", "Choices", "Space"]

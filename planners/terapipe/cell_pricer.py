@@ -10,8 +10,8 @@ from ...profiles.graph.memory import saved
 from ...profiles.graph.token_loops import sequence_length, token_loops
 from ...simulator.mesh import LogicalMesh
 from ..alpa.fixed import megatron
-from ..alpa.inter.fixed_pricer import fixed_choice
-from ..alpa.inter.pricer import Recompute
+from ..alpa.inter.pricing.fixed_pricer import fixed_choice
+from ..alpa.inter.pricing.pricer import Recompute
 from ..alpa.intra import Analysis, IntraOptions, IntraPlan, score
 from .cells import Cell, Sent, Work
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from ...profiles.graph import Graph
 from ...simulator.cluster import Cluster
-from ...simulator.plan_entries import PlannerEntry
-from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.plan_entries import ModelEntry, SliceEntry, StageEntry
+from ...simulator.plan.entries import PlannerEntry
+from ...simulator.training.plan.entries import ModelEntry, SliceEntry, StageEntry
+from ...simulator.training.plan.file import TrainingPlan
 from ..alpa.inter.assemble import transfers
-from ..alpa.inter.intra_pricer import stage_plan
-from ..alpa.inter.pricer import Recompute
+from ..alpa.inter.pricing.intra_pricer import stage_plan
+from ..alpa.inter.pricing.pricer import Recompute
 from .cells import Cell
 from .choose import Chosen
 from .options import TeraPipeOptions

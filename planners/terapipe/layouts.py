@@ -9,7 +9,7 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.graph import Graph
 from ...simulator.cluster import Cluster
 from ...simulator.mesh import LogicalMesh, Mesh
-from ...simulator.training.plan_entries import MeshEntry
+from ...simulator.training.plan.entries import MeshEntry
 from ..alpa.baseline_megatron import block_stages
 from ..alpa.inter.assemble import mesh_entries
 from ..alpa.inter.shapes import submesh_shapes

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...profiles.graph import Graph
-from ...simulator.training.resharding import Method, reshard_across
+from ...simulator.training.resharding.crossing import Method, reshard_across
 from ..alpa.inter.crossing import values_between
 from .cells import Cell
 from .layouts import Layout

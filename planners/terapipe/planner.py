@@ -12,8 +12,8 @@ from typing import Any
 from ...errors import InputError
 from ...profiles.graph import CostModel, Graph, roofline
 from ...simulator.cluster import Cluster
-from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.run_result import TrainingResult
+from ...simulator.training.plan.file import TrainingPlan
+from ...simulator.training.result.iteration import TrainingResult
 from ...simulator.training.simulate import simulate_training
 from ..batches import check_batch
 from .emit import emit

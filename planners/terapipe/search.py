@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import InfeasibleError, InputError, MeshwrightError
 from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
-from ..alpa.inter.pricer import Recompute
+from ..alpa.inter.pricing.pricer import Recompute
 from ..alpa.intra import IntraOptions
 from .cell_pricer import CellPricer
 from .cells import Cell

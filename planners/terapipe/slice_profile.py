@@ -17,9 +17,9 @@ from ...errors import InputError
 from ...files import readable, write_text
 from ...profiles.graph import Graph
 from ...profiles.graph.token_loops import sequence_length
-from ...simulator.plan_entries import Entry, Name
-from ...simulator.plan_reader import problem_line
-from ..alpa.inter.pricer import Recompute
+from ...simulator.plan.entries import Entry, Name
+from ...simulator.plan.reader import problem_line
+from ..alpa.inter.pricing.pricer import Recompute
 from .latency import SliceLatency, fit_latency
 from .layouts import Layout
 from .profile_clock import ClockPart, ProfileClock

@@ -16,8 +16,8 @@ from ...simulator.sharing.cluster import SharedCluster
 from .bids import Bid, Place, Row, check_bids, log_worth
 
 if TYPE_CHECKING:
-    from .kernels_bounds import Goods
-    from .kernels_prices import Scarce
+    from .kernels.bounds import Goods
+    from .kernels.prices import Scarce
 
 __all__ = ["Allocation", "Market", "Others", "proportionally_fair"]
 
@@ -156,9 +156,9 @@ class Market:
     @cached_property
     def _prepared(self) -> _Prepared:
         """What the search takes of the market as a whole."""
-        from .kernels_bounds import Goods
-        from .kernels_prices import price_count, scarcities
-        from .kernels_search import marks
+        from .kernels.bounds import Goods
+        from .kernels.prices import price_count, scarcities
+        from .kernels.search import marks
 
         _, columns, value = self.tables
         racks = np.array([self.cluster.machines[m].rack for m in self.order], dtype=np.int64)
@@ -186,7 +186,7 @@ class Market:
         steps : int
             After so many the search stops; what it may have missed is the allocation's `gap`.
         """
-        from .allocation_kernel import NOTHING, best_of
+        from .kernels.allocation import NOTHING, best_of
 
         p = self._prepared
         order = np.array([a for a in p.order.tolist() if self.bids[a].app != without], dtype=np.int64)
@@ -208,7 +208,7 @@ class Market:
         steps : int
             After so many each search stops.
         """
-        from .allocation_kernel import NOTHING, best_of, without_each
+        from .kernels.allocation import NOTHING, best_of, without_each
 
         p = self._prepared
         found, top, taken, chosen, places = best_of(

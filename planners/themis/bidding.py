@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from ...simulator.sharing.agent import AppView, Shape
 from ...simulator.sharing.cluster import SharedCluster
+from ...simulator.sharing.policy.agent import AppView, Shape
 from .bids import Bid, Place, Row
 
 __all__ = ["bid_of", "current_rho"]

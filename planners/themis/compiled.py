@@ -13,18 +13,18 @@ import numpy as np
 from ...simulator.sharing.world import SharingWorld
 
 if TYPE_CHECKING:
-    from .kernels_rounds import Memory, Rules
+    from .kernels.rounds import Memory, Rules
     from .policy import Themis
 
 __all__ = ["simulate_themis"]
 
 
 def simulate_themis(world: SharingWorld, policy: Themis, out: np.ndarray) -> tuple[Any, ...]:
-    """Run the compiled event loop; what `simulator.sharing.compiled` makes a result of."""
-    from ...simulator.sharing.arrays import cluster_arrays, failure_events, first_state, world_arrays
+    """Run the compiled event loop; what `simulator.sharing.compiled.engine` makes a result of."""
+    from ...simulator.sharing.compiled.arrays import cluster_arrays, failure_events, first_state, world_arrays
     from .allocation import STATES
     from .auction import ROUNDINGS
-    from .kernels_rounds import Memory, Rules
+    from .kernels.rounds import Memory, Rules
 
     cluster, apps = world.cluster, len(world.apps)
     racks = np.unique([m.rack for m in cluster.machines], return_inverse=True)[1].reshape(-1)  # by rank
@@ -55,8 +55,8 @@ def _run(
     c: Any, w: Any, s: Any, rules: Rules, memory: Memory, events: np.ndarray, max_s: float, out: np.ndarray
 ) -> tuple[Any, ...]:
     """Simulate: see `kernels_engine.run`."""
-    from ...simulator.sharing.kernels_engine import advance, book, settle
-    from .kernels_rounds import award, bids_of
+    from ...simulator.sharing.compiled.loop import advance, book, settle
+    from .kernels.rounds import award, bids_of
 
     size, n_apps = s.owner.shape[0], w.arrival.shape[0]
     ended, changed = np.zeros(n_apps, dtype=np.bool_), np.zeros(n_apps, dtype=np.bool_)
@@ -79,10 +79,10 @@ def _run(
 
 def _allocate(bids: Any, rules: Rules, memory: Memory) -> tuple[Any, Any, Any]:
     """The best row of each app in the order in which they choose, where its groups are, and its c: what it keeps."""
-    from .allocation_kernel import NOTHING, best_of, without_each
-    from .kernels_auction import shares_kept
-    from .kernels_prices import price_count, scarcities
-    from .kernels_search import marks
+    from .kernels.allocation import NOTHING, best_of, without_each
+    from .kernels.auction import shares_kept
+    from .kernels.prices import price_count, scarcities
+    from .kernels.search import marks
 
     goods, order = bids[6], bids[7]
     scarce, mark = scarcities(goods), marks(goods)

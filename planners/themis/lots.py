@@ -1,8 +1,8 @@
-"""Lots: see `simulator.sharing.lots`, whose baselines draw them too."""
+"""Lots: see `simulator.sharing.policy.lots`, whose baselines draw them too."""
 
 from __future__ import annotations
 
-from ...simulator.sharing.kernels_lots import lot_kernel
-from ...simulator.sharing.lots import lot, share_of_lot
+from ...simulator.sharing.compiled.lots import lot_kernel
+from ...simulator.sharing.policy.lots import lot, share_of_lot
 
 __all__ = ["lot", "lot_kernel", "share_of_lot"]

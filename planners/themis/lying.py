@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...errors import InputError
-from ...simulator.sharing.app import App, Slowdown
 from ...simulator.sharing.cluster import Machine, SharedCluster
 from ...simulator.sharing.simulate import simulate
+from ...simulator.sharing.workload.app import App, Slowdown
 from ...simulator.sharing.world import SharingWorld
 from .policy import Themis
 

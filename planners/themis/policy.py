@@ -11,9 +11,9 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import InputError
-from ...simulator.sharing.agent import AppView
 from ...simulator.sharing.cluster import SharedCluster
-from ...simulator.sharing.nearness import pick
+from ...simulator.sharing.policy.agent import AppView
+from ...simulator.sharing.policy.nearness import pick
 from .auction import ROUNDINGS, Rounding, auction
 from .bidding import bid_of, current_rho
 from .bids import GRAIN, STARVED, Bid, log_worth
@@ -90,7 +90,7 @@ class Themis:
         self._tables.clear()
 
     def run_compiled(self, world: SharingWorld, out: np.ndarray) -> tuple[Any, ...]:
-        """Simulate in compiled code; see `simulator.sharing.compiled`."""
+        """Simulate in compiled code; see `simulator.sharing.compiled.engine`."""
         from .compiled import simulate_themis
 
         return simulate_themis(world, self, out)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from ...simulator.sharing.cluster import SharedCluster
-from ...simulator.sharing.nearness import pick
+from ...simulator.sharing.policy.nearness import pick
 from .allocation import Allocation
 from .bids import Place
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from ...errors import InfeasibleError
 from ...profiles.llm.zoo import DECODERS
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan import LLMPlan
-from ...simulator.llm.plan_simulate import simulate_plan
+from ...simulator.llm.plan.file import LLMPlan
+from ...simulator.llm.plan.simulate import simulate_plan
 from ...traces.lengths import length_profile
 from .demand import DrawnTraffic, LLMDemand
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from ...errors import InputError
 from ...profiles.llm.decoder import DecoderSpec
 from ...seeds import generator, seed_sequence
-from ...simulator.llm.workload import LLMTrace
-from ...simulator.llm.workload_draw import renewal_times
+from ...simulator.llm.workload.draw import renewal_times
+from ...simulator.llm.workload.requests import LLMTrace
 from ...traces.lengths import Lengths
 
 __all__ = ["DrawnTraffic", "GivenTraffic", "LLMDemand", "LengthPairs", "LengthSource", "Traffic"]

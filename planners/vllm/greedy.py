@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...profiles.llm.cost_overheads import Overheads
+from ...profiles.llm.cost.overheads import Overheads
 from ...profiles.llm.iteration import IterationCost
-from ...profiles.llm.tables import KernelTables
+from ...profiles.llm.tables.kernels import KernelTables
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan import LLMPlan
-from ...simulator.llm.plan_entries import Deployment
-from ...simulator.llm.plan_result import LLMPlanResult
-from ...simulator.llm.plan_simulate import deployment_cost, simulate_plan
-from ...simulator.plan_entries import PlannerEntry
+from ...simulator.llm.plan.entries import Deployment
+from ...simulator.llm.plan.file import LLMPlan
+from ...simulator.llm.plan.result import LLMPlanResult
+from ...simulator.llm.plan.simulate import deployment_cost, simulate_plan
+from ...simulator.plan.entries import PlannerEntry
 from .demand import LLMDemand
 from .groups import Load, Partition, deployments
 from .planner import workload_of

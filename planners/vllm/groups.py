@@ -11,8 +11,8 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.llm.capacity import KVCapacity, kv_capacity
 from ...profiles.llm.engine_memory import other_bytes
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan import WEIGHTS
-from ...simulator.llm.plan_entries import Deployment
+from ...simulator.llm.plan.entries import Deployment
+from ...simulator.llm.plan.file import WEIGHTS
 from .demand import LLMDemand
 from .layouts import place
 from .space import EngineShape, SearchSpace

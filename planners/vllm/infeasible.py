@@ -9,7 +9,7 @@ import numpy as np
 
 from ...profiles.hardware import GIB
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan_simulate import simulate_plan
+from ...simulator.llm.plan.simulate import simulate_plan
 from .demand import LLMDemand
 from .layouts import Shapes, engine_shapes
 from .search import Bracket, ModelSearch

@@ -12,12 +12,12 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.llm.capacity import kv_capacity
 from ...profiles.llm.engine_memory import other_bytes
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan import WEIGHTS
-from ...simulator.llm.plan_entries import MEMORY_OPTION
-from ...simulator.llm.plan_simulate import flight_options
-from ...simulator.llm.policies import POLICIES
+from ...simulator.llm.plan.entries import MEMORY_OPTION
+from ...simulator.llm.plan.file import WEIGHTS
+from ...simulator.llm.plan.simulate import flight_options
+from ...simulator.llm.policy.catalogue import POLICIES
 from ...simulator.llm.simulate import dropped_rows
-from ...simulator.llm.workload import LLMTrace
+from ...simulator.llm.workload.requests import LLMTrace
 from .demand import LLMDemand
 from .space import Candidate, EngineShape, SearchSpace
 

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import InfeasibleError, InputError
-from ...profiles.llm.cost_overheads import Overheads
+from ...profiles.llm.cost.overheads import Overheads
 from ...profiles.llm.iteration import IterationCost
-from ...profiles.llm.tables import KernelTables
+from ...profiles.llm.tables.kernels import KernelTables
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan import LLMPlan
-from ...simulator.llm.plan_entries import Deployment, LLMWorkload
-from ...simulator.llm.plan_simulate import simulate_plan
-from ...simulator.llm.workload import LLMTrace
-from ...simulator.plan_entries import PlannerEntry
+from ...simulator.llm.plan.entries import Deployment, LLMWorkload
+from ...simulator.llm.plan.file import LLMPlan
+from ...simulator.llm.plan.simulate import simulate_plan
+from ...simulator.llm.workload.requests import LLMTrace
+from ...simulator.plan.entries import PlannerEntry
 from .choice import Front, fewest, split
 from .demand import LLMDemand
 from .infeasible import no_engine, not_enough, out_of_reach

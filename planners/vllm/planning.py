@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...simulator.llm.plan import LLMPlan
+from ...simulator.llm.plan.file import LLMPlan
 from .choice import Front
 from .layouts import Rejected
 from .search import Bracket, Finalist

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from ...errors import InfeasibleError
-from ...profiles.llm.cost_overheads import Overheads
+from ...profiles.llm.cost.overheads import Overheads
 from ...profiles.llm.iteration import IterationCost
-from ...profiles.llm.tables import KernelTables
+from ...profiles.llm.tables.kernels import KernelTables
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan import LLMPlan
-from ...simulator.llm.plan_entries import Deployment, ServedModel
-from ...simulator.llm.plan_simulate import deployment_cost, simulate_plan
-from ...simulator.llm.result import LLMResult
-from ...simulator.llm.workload import LLMTrace
-from ...simulator.plan_entries import PlannerEntry
+from ...simulator.llm.plan.entries import Deployment, ServedModel
+from ...simulator.llm.plan.file import LLMPlan
+from ...simulator.llm.plan.simulate import deployment_cost, simulate_plan
+from ...simulator.llm.result.columns import LLMResult
+from ...simulator.llm.workload.requests import LLMTrace
+from ...simulator.plan.entries import PlannerEntry
 from ...spawning import check_can_start, check_workers
 from ..bisection import Bisection
 from .demand import LLMDemand

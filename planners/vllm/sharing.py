@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...errors import InfeasibleError, InputError
-from ...profiles.llm.cost_overheads import Overheads
+from ...profiles.llm.cost.overheads import Overheads
 from ...profiles.llm.iteration import IterationCost
-from ...profiles.llm.tables import KernelTables
+from ...profiles.llm.tables.kernels import KernelTables
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan import LLMPlan
-from ...simulator.llm.plan_entries import Deployment
-from ...simulator.plan_entries import PlannerEntry
+from ...simulator.llm.plan.entries import Deployment
+from ...simulator.llm.plan.file import LLMPlan
+from ...simulator.plan.entries import PlannerEntry
 from .demand import LLMDemand
 from .greedy import GreedySelection, Held, SharedScore
 from .groups import Partition, partitions

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any, cast
 
 from ...errors import InputError
-from ...simulator.llm.plan_entries import MEMORY_OPTION, Deployment, Option
-from ...simulator.llm.policies import POLICIES
-from ...simulator.llm.router import ROUTERS
+from ...simulator.llm.plan.entries import MEMORY_OPTION, Deployment, Option
+from ...simulator.llm.policy.catalogue import POLICIES
+from ...simulator.llm.policy.router import ROUTERS
 
 __all__ = ["Candidate", "EngineShape", "SearchSpace"]
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from .build import Builder
-from .build_branches import candle_uno, case_study, dlrm, mmt
-from .costs import CostModel, OperatorTimes, roofline
+from .costs.model import CostModel, OperatorTimes, roofline
 from .document import from_json, load_graph, save_graph, to_json
 from .graph import Graph
 from .memory import parameter_bytes
+from .models.branches import candle_uno, case_study, dlrm, mmt
+from .models.builder import Builder
 from .notation import Formula, parse
 from .operator import DTYPE_BYTES, KINDS, Loop, Operator, Tensor
 from .series_parallel import Leaf, Parallel, Series, SPTree, is_series_parallel, leaves, operators_of, sp_tree
 from .structure import depths, differentiable, graph_cut, layer_bounds, leaders, reordered, repeats, signature
 from .token_flow import TokenFlow, token_flow
-from .trace import from_torch
+from .trace.module import from_torch
 from .zoo import BRANCHES, PAPER_PARAMS, ZOO, build_graph, in_zoo, zoo_graph, zoo_module
 
 __all__ = [

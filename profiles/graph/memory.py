@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from ...errors import InputError
-from .costs_shapes import local
+from .costs.shapes import local
 from .graph import Graph
 from .operator import DTYPE_BYTES, Operator
 

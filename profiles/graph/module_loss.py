@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .trace_inputs import named_inputs, with_loss
+from .trace.inputs import named_inputs, with_loss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +52,7 @@ class ModuleLoss:
 
     def lifted(self) -> dict[str, Tensor]:
         """Tensors that the module makes of numbers while it runs, by the names that the graph has for them."""
-        from .trace_export import lifted
+        from .trace.export import lifted
 
         with untouched(self.module):
             return lifted(self.module, self.inputs, self.loss, self.labels)

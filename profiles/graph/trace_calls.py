@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from .module_loss import in_float64
 from .operator import Operator
-from .trace_draft import Draft
-from .trace_step import Handler, Step
-from .trace_values import ONE, Atoms, Size, Value, reshaped, total
+from .trace.draft import Draft
+from .trace.step import Handler, Step
+from .trace.values import ONE, Atoms, Size, Value, reshaped, total
 
 if TYPE_CHECKING:
     from torch import Tensor

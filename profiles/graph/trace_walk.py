@@ -7,12 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import InputError
-from . import trace_elementwise, trace_layers, trace_products, trace_views
+from .trace import (
+    elementwise as trace_elementwise,
+)
+from .trace import (
+    layers as trace_layers,
+)
+from .trace import (
+    products as trace_products,
+)
+from .trace import (
+    views as trace_views,
+)
+from .trace.draft import Draft
+from .trace.export import Exported, Inner
+from .trace.step import Handler, Step
+from .trace.values import Size, Value
 from .trace_calls import Call
-from .trace_draft import Draft
-from .trace_export import Exported, Inner
-from .trace_step import Handler, Step
-from .trace_values import Size, Value
 
 __all__ = ["KNOWN", "Walk", "pair"]
 

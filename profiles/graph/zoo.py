@@ -18,12 +18,12 @@ from types import MappingProxyType
 from typing import Any
 
 from ...errors import InputError
-from .build_branches import candle_uno, case_study, dlrm, mmt
-from .build_language import bert, llama, moe
-from .build_transformer import Attention, gpt
-from .build_vision import mlp_net, resnet
 from .document import from_json
 from .graph import Graph
+from .models.branches import candle_uno, case_study, dlrm, mmt
+from .models.language import bert, llama, moe
+from .models.transformer import Attention, gpt
+from .models.vision import mlp_net, resnet
 
 __all__ = ["BRANCHES", "PAPER_PARAMS", "ZOO", "build_graph", "in_zoo", "zoo_graph", "zoo_module"]
 

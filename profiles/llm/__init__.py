@@ -1,18 +1,18 @@
 """What token-by-token LLM serving costs: shapes of decoder models, their KV memory, and the time of one iteration."""
 
 from .capacity import KVCapacity, kv_capacity
-from .cost import TableCost, iteration_cost
-from .cost_fitted import FittedCost, load_fits
-from .cost_grid import CostGrid, compiled, iteration_seconds
-from .cost_overheads import COMPILED_LAUNCH_S, EAGER_LAUNCH_S, NO_OVERHEADS, Overheads
-from .cost_parts import Part
+from .cost.fitted import FittedCost, load_fits
+from .cost.grid import CostGrid, compiled, iteration_seconds
+from .cost.iteration import TableCost, iteration_cost
+from .cost.overheads import COMPILED_LAUNCH_S, EAGER_LAUNCH_S, NO_OVERHEADS, Overheads
+from .cost.parts import Part
 from .decoder import DecoderSpec, decoder
 from .iteration import Iteration, IterationCost
 from .linear import ConstantCost, LinearCost
 from .measured import LayerMeasurement, measured_cost, read_measurement, write_measurement
-from .parallel import DecodeLayer, Parallel, decode_layer
-from .tables import KernelTables, Layers, Operators, Peaks
-from .tables_grid import Grid
+from .parallel.layer import DecodeLayer, Parallel, decode_layer
+from .tables.grid import Grid
+from .tables.kernels import KernelTables, Layers, Operators, Peaks
 from .zoo import DECODERS
 
 __all__ = [

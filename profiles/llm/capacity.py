@@ -8,10 +8,10 @@ from numbers import Real
 from typing import Any
 
 from ...errors import InfeasibleError, InputError
-from .cost_experts import Spread
+from .cost.experts import Spread
 from .decoder import DecoderSpec, precision_bytes
 from .decoder import weight_bytes as bytes_of_weight
-from .parallel_layout import Exchange, Parallel
+from .parallel.layout import Exchange, Parallel
 
 __all__ = ["KVCapacity", "kv_capacity"]
 

@@ -15,11 +15,11 @@ from typing import Any, cast
 from ...errors import InputError
 from ...files import readable, write_text
 from ..profile import Provenance
-from .cost import TableCost, iteration_cost
-from .cost_overheads import Overheads
+from .cost.iteration import TableCost, iteration_cost
+from .cost.overheads import Overheads
 from .decoder import DecoderSpec
-from .tables import KernelTables
-from .tables_checks import read_yaml
+from .tables.checks import read_yaml
+from .tables.kernels import KernelTables
 
 __all__ = ["LayerMeasurement", "Noise", "measured_cost", "read_measurement", "write_measurement"]
 

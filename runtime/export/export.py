@@ -10,7 +10,7 @@ from typing import Any
 
 from ... import __version__
 from ...errors import InputError
-from ...simulator.plan import Plan
+from ...simulator.serving.plan.file import Plan
 from .k8s import k8s
 from .options import ExportOptions
 from .ray_serve import ray_serve

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...errors import InputError
-from ...simulator.plan import GroupEntry, Plan
+from ...simulator.serving.plan.file import GroupEntry, Plan
 from ..listening import TOKEN_VARIABLE
 from ..service.layout import held_models, nodes_of
 from .options import ExportOptions

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ... import __version__
 from ...errors import InputError
-from ...simulator.plan import Plan
+from ...simulator.serving.plan.file import Plan
 
 __all__ = ["ExportOptions"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import InputError
-from ...simulator.plan import GroupEntry, Plan
+from ...simulator.serving.plan.file import GroupEntry, Plan
 from ..listening import LOOPBACK, TOKEN_VARIABLE
 from ..service.layout import deployment_name, equal_groups, held_models, nodes_of
 from .options import ExportOptions

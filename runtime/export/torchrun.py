@@ -6,7 +6,7 @@ import shlex
 
 from ... import __version__
 from ...errors import InputError
-from ...simulator.plan import Plan
+from ...simulator.serving.plan.file import Plan
 from ..listening import LOOPBACK
 from ..service.layout import held_models, nodes_of
 from .options import ExportOptions

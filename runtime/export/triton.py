@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...kernels.specs import N_LABELS
-from ...simulator.plan import Plan
+from ...simulator.serving.plan.file import Plan
 from ..service.layout import Held, held_models, nodes_of
 from .names import file_names
 from .options import ExportOptions

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...kernels.specs import SPECS
-from ...simulator.plan import GroupEntry, Plan
+from ...simulator.serving.plan.file import GroupEntry, Plan
 from ..service.layout import nodes_of
 from .names import dns_names
 from .options import ExportOptions

@@ -9,7 +9,7 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.llm import KernelTables, kv_capacity
 from ...profiles.llm.decoder import DecoderSpec
 from .defaults import asynchronous, budgets, device_memory, prefix_caching, trial_bytes
-from .precisions import WEIGHTS, kv_named, named, precision_named
+from .measure.precisions import WEIGHTS, kv_named, named, precision_named
 from .vllm_files import VLLMRun
 
 __all__ = ["Degrees", "RunEngine", "degrees", "engine_of"]

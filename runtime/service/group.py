@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...errors import InputError, MeshwrightError
-from ...simulator.plan import Plan
-from ..assignment import device_kind, usable_cores
+from ...simulator.serving.plan.file import Plan
 from ..listening import Listening, add_listening_arguments, listening_of
+from ..serving.assignment import device_kind, usable_cores
 from ..web import Limits, WebServer, serve_app
 from ..web.limits import add_limit_arguments, limits_of
 from .http import OPEN_PATHS, Infer, application, read_tokens, write_output

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...errors import InputError
 from ...kernels.specs import ModelSpec
-from ...simulator.plan import GroupEntry, Plan
-from ..assignment import boundaries, model_spec
+from ...simulator.serving.plan.file import GroupEntry, Plan
+from ..serving.assignment import boundaries, model_spec
 
 __all__ = ["Held", "deployment_name", "equal_groups", "held_models", "nodes_of", "positions"]
 

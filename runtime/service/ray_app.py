@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ...simulator.plan import Plan
+from ...simulator.serving.plan.file import Plan
 from ..listening import LOOPBACK, Listening, bearer_matches, token_of
 from .http import Refusal, read_tokens, write_output
 from .layout import deployment_name, equal_groups, held_models

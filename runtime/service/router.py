@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ...errors import InputError, MeshwrightError
 from ...files import readable
-from ...simulator.plan import Plan
+from ...simulator.serving.plan.file import Plan
 from ...simulator.serving.policy import Controller
 from ...simulator.serving.tables import build_tables
 from ..listening import add_listening_arguments, bearer_header, listening_of

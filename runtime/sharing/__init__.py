@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from .arbiter import Arbiter
+from .agent.joining import join
+from .agent.training import Trainer, trained
+from .arbiter.lease_clock import Arbiter
+from .arbiter.roster import Lost
+from .arbiter.serving import Task, serve
 from .choice import PolicyChoice
 from .documents import load_world_document, save_world
-from .extender import Extender
-from .extender_task import ExtenderTask
-from .extending import remote_views, serve_extender
-from .joining import join
+from .extender.pods_arbiter import Extender
+from .extender.service import remote_views, serve_extender
+from .extender.task import ExtenderTask
 from .options import RunOptions, total_steps
 from .result import Measured, RealSharing
-from .roster import Lost
 from .run import run_sharing
-from .serving import Task, serve
-from .training import Trainer, trained
 
 __all__ = [
     "Arbiter", "Extender", "ExtenderTask", "Lost", "Measured", "PolicyChoice", "RealSharing", "RunOptions", "Task",

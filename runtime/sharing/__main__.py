@@ -69,9 +69,9 @@ def _add_serve(commands: Any) -> None:
 
 def _serve(options: argparse.Namespace) -> int:
     from ..listening import token_of
+    from .arbiter.serving import Task, serve
     from .arguments import choice_of, world_of
     from .options import RunOptions
-    from .serving import Task, serve
 
     token = token_of(options.token_file)
     if options.resume is not None:
@@ -119,7 +119,7 @@ def _add_agents(commands: Any) -> None:
 
 def _agents(options: argparse.Namespace) -> int:
     from ..listening import token_of
-    from .joining import join
+    from .agent.joining import join
 
     ended = join(options.port, options.app, options.folder, token=token_of(options.token_file))
     bad = {app: how for app, how in ended.items() if how != "exit code 0"}
@@ -146,8 +146,8 @@ def _extend(options: argparse.Namespace) -> int:
     from ..listening import listening_of, read_token
     from ..web.limits import limits_of
     from .documents import from_document, read_document
-    from .extender_task import ExtenderTask
-    from .extending import LARGEST, serve_extender
+    from .extender.service import LARGEST, serve_extender
+    from .extender.task import ExtenderTask
 
     task = from_document(ExtenderTask, read_document(options.about), str(options.about))
     serve_extender(

@@ -51,7 +51,7 @@ def choice_of(name: str, options: list[str], lease_s: float, seed: int | None = 
 
     A baseline looks ahead a lease of the world; what is drawn follows from `seed`, unless an option says otherwise.
     """
-    from ...simulator.sharing.policies import BASELINES
+    from ...simulator.sharing.policy.baselines import BASELINES
 
     said: dict[str, str | float | int | bool] = {}
     for option in options:

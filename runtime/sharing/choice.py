@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InputError
-from ...simulator.sharing.policies import BASELINES, baseline
-from ...simulator.sharing.policy import Policy
+from ...simulator.sharing.policy.baselines import BASELINES, baseline
+from ...simulator.sharing.policy.contract import Policy
 from ...wording import nearest
 
 __all__ = ["PolicyChoice", "check_named"]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...simulator.sharing.policy import Policy
-from ...simulator.sharing.result import SharingResult
+from ...simulator.sharing.policy.contract import Policy
+from ...simulator.sharing.result.columns import SharingResult
 from ...simulator.sharing.world import SharingWorld
 from .choice import PolicyChoice
 from .result import RealSharing
@@ -109,7 +109,7 @@ def compare_sharing(world: SharingWorld, policy: Policy | PolicyChoice, **option
     InputError, RunError
         See `run_sharing`.
     """
-    from ...simulator.sharing.reference import simulate_reference
+    from ...simulator.sharing.reference.engine import simulate_reference
 
     real = run_sharing(world, policy, **options)
     made = policy.make() if isinstance(policy, PolicyChoice) else policy

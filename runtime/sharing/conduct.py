@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import InputError, RunError
-from ...simulator.sharing.policy import Policy
-from ...simulator.sharing.result import SharingResult
+from ...simulator.sharing.policy.contract import Policy
+from ...simulator.sharing.result.columns import SharingResult
 from ...simulator.sharing.world import SharingWorld
-from ..assignment import usable_cores
-from .arbiter import Arbiter
-from .checks import check_app
-from .comeback import resume
+from ..serving.assignment import usable_cores
+from .arbiter.checks import check_app
+from .arbiter.comeback import resume
+from .arbiter.lease_clock import Arbiter
+from .arbiter.service import serve_until
 from .messages import Hello
 from .options import RunOptions
 from .result import Measured, RealSharing
-from .service import serve_until
 
 __all__ = ["check_agents", "conduct", "forget", "rehearse", "result_of", "time_limit"]
 
@@ -29,7 +29,7 @@ LOAD = 0.7
 def rehearse(world: SharingWorld, policy: Policy) -> SharingResult:
     """Simulate first: a world that does not end is refused, compiled parts of the policy are warm, and it is known how
     long to wait. The policy forgets it."""
-    from ...simulator.sharing.reference import simulate_reference
+    from ...simulator.sharing.reference.engine import simulate_reference
 
     result = simulate_reference(world, policy)
     forget(policy)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...seeds import generator
-from ...simulator.sharing.app import App, Job
 from ...simulator.sharing.cluster import SharedCluster
+from ...simulator.sharing.workload.app import App, Job
 from ...simulator.sharing.world import SharingWorld
 
 __all__ = ["dozen"]

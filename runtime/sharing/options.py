@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import InputError
-from ...simulator.sharing.app import App
+from ...simulator.sharing.workload.app import App
 from ...simulator.sharing.world import SharingWorld
-from ..assignment import usable_cores
+from ..serving.assignment import usable_cores
 
 __all__ = ["RunOptions", "check_slots", "phase_steps", "total_steps"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from ...files import write_text
-from ...simulator.sharing.result import AppRecord, Grant, SharingResult
+from ...simulator.sharing.result.columns import AppRecord, Grant, SharingResult
 from ...simulator.sharing.world import SharingWorld
+from .arbiter.roster import Lost
 from .documents import from_document, read_document, to_text
 from .messages import Pause
 from .options import RunOptions
-from .roster import Lost
 
 __all__ = ["Measured", "RealSharing"]
 

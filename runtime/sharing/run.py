@@ -14,18 +14,18 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from ...errors import InputError
-from ...simulator.sharing.policy import Policy
+from ...simulator.sharing.policy.contract import Policy
 from ...simulator.sharing.world import SharingWorld
 from ..termination import Termination
-from .arbiter import Arbiter
+from .agent.fleet import AgentFleet
+from .arbiter.lease_clock import Arbiter
+from .arbiter.remote import ArbiterProcess
+from .arbiter.service import check_installed, listen
+from .arbiter.serving import Task
 from .choice import PolicyChoice
 from .conduct import conduct, rehearse, result_of, time_limit
-from .fleet import AgentFleet
 from .options import RunOptions, check_slots
-from .remote import ArbiterProcess
 from .result import RealSharing
-from .service import check_installed, listen
-from .serving import Task
 
 __all__ = ["run_sharing"]
 

@@ -8,8 +8,8 @@ import secrets
 from dataclasses import dataclass
 
 from ...errors import InputError
-from ...simulator.sharing.app import App
 from ...simulator.sharing.cluster import SharedCluster
+from ...simulator.sharing.workload.app import App
 from ...simulator.sharing.world import SharingWorld
 from ...wording import short
 

@@ -1,7 +1,7 @@
 """Real execution of training plans: programs of actions on groups of processes, held against a single device."""
 
 from .executor import Span
-from .measure_slices import SliceMeasurements, SliceTimes, measure_slices
+from .measure.slices import SliceMeasurements, SliceTimes, measure_slices
 from .run import Difference, TrainingRun, program_of, run_training
 from .session import TrainingSession
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from ...errors import InputError
 from ...profiles.graph import Graph
-from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.program import Op
+from ...simulator.training.plan.file import TrainingPlan
+from ...simulator.training.program.actions import Op
 from ...simulator.training.simulate import simulate_training
-from .calibrate import Calibration, calibrate_training
-from .calibrate_slices import calibrate_slices
 from .hand_plan import hand_plan
+from .measure.calibrate import Calibration, calibrate_training
+from .measure.calibrate_slices import calibrate_slices
 from .run import TrainingRun, run_training
 from .session import TrainingSession
 
@@ -240,7 +240,7 @@ def example_plans(graph: Graph, *, global_batch: int, microbatches: int) -> dict
 
 def main(arguments: list[str]) -> int:
     """Compare on this machine and print a table."""
-    from ...profiles.graph.build_transformer import gpt
+    from ...profiles.graph.models.transformer import gpt
 
     if "--slices" in arguments:
         from .compare_slices import main as compare_slices

@@ -14,7 +14,7 @@ import sys
 
 from ...errors import InputError
 from ...profiles.graph import Graph, mmt
-from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.plan.file import TrainingPlan
 from .compare import WITHIN, compare_training
 from .hand_graph_plan import branch_stages, stage_graph_plan
 

@@ -17,12 +17,12 @@ import numpy as np
 
 from ...errors import InputError
 from ...profiles.graph import Graph
-from ...simulator.training.plan import SliceEntry, TrainingPlan
+from ...simulator.training.plan.file import SliceEntry, TrainingPlan
 from ...simulator.training.simulate import simulate_training
-from .calibrate_slices import with_slice_times
 from .compare import UNDISTURBED, WITHIN, TrainingComparison, compare_training
 from .hand_plan import hand_plan
-from .measure_slices import SliceMeasurements, measure_slices
+from .measure.calibrate_slices import with_slice_times
+from .measure.slices import SliceMeasurements, measure_slices
 from .session import TrainingSession
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def slice_plans(
 
 def main(arguments: list[str]) -> int:
     """Compare on this machine and print a table."""
-    from ...profiles.graph.build_transformer import gpt
+    from ...profiles.graph.models.transformer import gpt
 
     parser = argparse.ArgumentParser(prog="python -m meshwright.runtime.training.compare --slices", description=__doc__)
     sizes = {"layers": 4, "hidden": 384, "heads": 6, "seq": 768, "vocab": 512, "stages": 2, "sequences": 1}

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.program import Action, Op
-from .edges import SIGNAL, Edge, crossing
-from .mailbox import Mailbox, Parcel
-from .stage import StageRunner
+from ...simulator.training.plan.file import TrainingPlan
+from ...simulator.training.program.actions import Action, Op
+from .stage.runner import StageRunner
+from .wires.edges import SIGNAL, Edge, crossing
+from .wires.mailbox import Mailbox, Parcel
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...profiles.graph import Graph, Parallel, Series, operators_of, reordered, sp_tree
-from ...simulator.training.plan import TrainingPlan
+from ...simulator.training.plan.file import TrainingPlan
 from .hand_plan import hand_plan
 
 __all__ = ["branch_stages", "stage_graph_plan"]

@@ -11,8 +11,8 @@ from typing import Literal
 from ...errors import InputError
 from ...profiles.graph import Graph, Operator
 from ...simulator.cluster import Cluster
-from ...simulator.plan_entries import PlannerEntry
-from ...simulator.training.plan import (
+from ...simulator.plan.entries import PlannerEntry
+from ...simulator.training.plan.file import (
     MeshEntry,
     ModelEntry,
     OperatorEntry,
@@ -21,7 +21,7 @@ from ...simulator.training.plan import (
     TrainingPlan,
     TransferEntry,
 )
-from .layout import Layout, natural
+from .wires.layout import Layout, natural
 
 __all__ = ["RULES", "Rule", "data_parallel", "hand_plan", "tensor_parallel"]
 

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from ...profiles.graph import Graph
 from ...profiles.graph.document import from_json
-from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.program import Action, Op
-from .comm import MeshComm
-from .edges import edges_of, mesh_ranks, signals_of, tied_edges
+from ...simulator.training.plan.file import TrainingPlan
+from ...simulator.training.program.actions import Action, Op
 from .executor import Executor
-from .graph_job import SampleInputs, graph_executor, graph_stages
-from .mailbox import Mailbox
-from .microbatch_parts import is_uneven
+from .graphs.job import SampleInputs, graph_executor, graph_stages
+from .graphs.microbatch_parts import is_uneven
 from .module_values import load_values
 from .optimizer import Optimizer
-from .recompute import redone
 from .single import make_input, make_parameter
-from .slice_job import slice_executor, slice_stages
-from .slice_turns import microbatch_samples
-from .stage import StageRunner
-from .stage_layout import StageLayout
+from .slices.job import slice_executor, slice_stages
+from .slices.turns import microbatch_samples
+from .stage.layout import StageLayout
+from .stage.recompute import redone
+from .stage.runner import StageRunner
+from .wires.comm import MeshComm
+from .wires.edges import edges_of, mesh_ranks, signals_of, tied_edges
+from .wires.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -167,7 +167,7 @@ def _save(folder: Path, rank: int, runners: Mapping[int, StageRunner]) -> str:
     """Gradients and weights of this rank, each with its place in the whole."""
     import numpy as np
 
-    from .messages import Place, region
+    from .wires.messages import Place, region
 
     arrays: dict[str, Any] = {}
     index: list[dict[str, Any]] = []

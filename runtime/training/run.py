@@ -13,22 +13,22 @@ import numpy as np
 
 from ...errors import InputError
 from ...profiles.graph import Graph
-from ...simulator.training.plan import TrainingPlan
-from ...simulator.training.plan_graph import check_graph, in_plan_order
-from ...simulator.training.plan_program import plan_program
-from ...simulator.training.program import Op, Program
-from ...simulator.training.schedules import make_program
+from ...simulator.training.plan.file import TrainingPlan
+from ...simulator.training.plan.graph import check_graph, in_plan_order
+from ...simulator.training.plan.program import plan_program
+from ...simulator.training.policy.make import make_program
+from ...simulator.training.program.actions import Op, Program
 from ..children import SILENCE_S
 from .arrays import assemble
 from .difference import Difference, difference
-from .edges import edges_of, mesh_ranks, tied_groups
 from .executor import Span
-from .microbatch_parts import check_separable, is_uneven, reference_samples
+from .graphs.microbatch_parts import check_separable, is_uneven, reference_samples
 from .module_values import module_values, save_values
 from .optimizer import Optimizer
 from .session import TrainingSession
-from .slice_job import check_sliced
-from .slice_turns import microbatch_samples
+from .slices.job import check_sliced
+from .slices.turns import microbatch_samples
+from .wires.edges import edges_of, mesh_ranks, tied_groups
 
 if TYPE_CHECKING:
     from ...profiles.graph.module_loss import ModuleLoss

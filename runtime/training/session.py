@@ -16,7 +16,7 @@ from typing import Any
 
 from ...errors import InputError, RunError, install_hint
 from ..children import ONE_THREAD, SILENCE_S, Child, Children, loopback
-from ..protocol import receive_json, send_json
+from ..serving.protocol import receive_json, send_json
 
 __all__ = ["RankFailure", "TrainingSession"]
 

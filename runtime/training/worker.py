@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import InputError, RunError
 from ..lifeline import die_with_parent
-from ..protocol import receive_json, send_json
+from ..serving.protocol import receive_json, send_json
 
 __all__ = ["main"]
 
@@ -31,8 +31,8 @@ def main(arguments: list[str]) -> None:
     import torch.distributed as dist
 
     from .job import run_job
-    from .measure_job import measure_job
-    from .measure_slices_job import measure_sliced_job, measure_slices_job
+    from .measure.job import measure_job
+    from .measure.slices_job import measure_sliced_job, measure_slices_job
 
     kinds = {
         "run": run_job, "measure": measure_job, "measure_sliced": measure_sliced_job,

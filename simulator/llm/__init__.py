@@ -6,24 +6,24 @@ from .drive import drive
 from .fleet.faults import Fault, Faults
 from .fleet.pools import Pools
 from .fleet.scaling import Autoscaling
-from .interval_math import Interval
-from .intervals import replicated
-from .own_policy import register_policy
-from .plan import Deployment, LLMPlan, LLMWorkload, ServedModel
-from .plan_result import LLMPlanResult
-from .plan_simulate import simulate_plan
-from .policies import POLICIES, Policy
-from .request import LLMRequest
-from .result import LLMResult
-from .sarathi import SarathiScheduler
+from .memory.swapping import SwapCost
+from .plan.file import Deployment, LLMPlan, LLMWorkload, ServedModel
+from .plan.result import LLMPlanResult
+from .plan.simulate import simulate_plan
+from .policy.catalogue import POLICIES, Policy
+from .policy.own import register_policy
+from .policy.request import LLMRequest
+from .policy.sarathi import SarathiScheduler
+from .policy.vllm02 import Vllm02Scheduler
+from .policy.vllm_v1 import V1Scheduler, V1Step
+from .result.columns import LLMResult
+from .result.interval_math import Interval
+from .result.intervals import replicated
 from .shared import SharedEngine, simulate_shared
 from .simulate import simulate_llm
-from .swapping import SwapCost
-from .vllm02 import Vllm02Scheduler
-from .vllm_v1 import V1Scheduler, V1Step
-from .workload import LLMTrace
-from .workload_draw import conversations, draw, renewal_times
-from .workload_files import read_azure_llm, read_lengths, read_mooncake
+from .workload.draw import conversations, draw, renewal_times
+from .workload.files import read_azure_llm, read_lengths, read_mooncake
+from .workload.requests import LLMTrace
 
 __all__ = [
     "POLICIES",

@@ -10,13 +10,13 @@ from operator import index
 from typing import Any
 
 from ...errors import InputError
-from .contiguous import ContiguousConfig
-from .policies import POLICIES, near, policy_config, policy_named
-from .request import LLMRequest
-from .sarathi import SarathiConfig
-from .vllm02 import Vllm02Config, Vllm02Scheduler
-from .vllm_v1 import V1Config, V1Scheduler
-from .work import work_02, work_contiguous, work_v1
+from .memory.contiguous import ContiguousConfig
+from .policy.catalogue import POLICIES, near, policy_config, policy_named
+from .policy.request import LLMRequest
+from .policy.sarathi import SarathiConfig
+from .policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from .policy.vllm_v1 import V1Config, V1Scheduler
+from .policy.work import work_02, work_contiguous, work_v1
 
 __all__ = ["drive"]
 

@@ -16,9 +16,9 @@ import simpy
 
 from .fleet.clock import ARRIVES, Clock
 from .fleet.engine import INTS, Engine, EngineKind
-from .iterations import Iterations, TokenRuns
-from .request import LLMRequest
-from .work import Work
+from .policy.request import LLMRequest
+from .policy.work import Work
+from .result.iterations import Iterations, TokenRuns
 from .world import Records, World
 
 __all__ = ["Run", "gather", "run_reference"]

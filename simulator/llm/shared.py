@@ -23,13 +23,13 @@ from ...profiles.llm.iteration import Iteration, IterationCost
 from ...seeds import generator
 from .fleet.clock import DECIDES, ENDS, Clock
 from .fleet.engine import Engine, EngineKind
-from .policies import policy_config, policy_named
+from .policy.catalogue import policy_config, policy_named
+from .policy.request import LLMRequest
+from .policy.router import router_named
 from .reference import Run, gather
-from .request import LLMRequest
-from .result import LLMResult
-from .router import router_named
+from .result.columns import LLMResult
 from .simulate import dropped_rows
-from .workload import LLMTrace
+from .workload.requests import LLMTrace
 from .world import World
 
 __all__ = ["SharedEngine", "simulate_shared"]

@@ -22,14 +22,14 @@ from .fleet.options import fleet_of
 from .fleet.pools import Pools
 from .fleet.run import run_fleet
 from .fleet.scaling import Autoscaling
-from .policies import Policy, policy_config, policy_named
+from .memory.swapping import SwapCost
+from .policy.catalogue import Policy, policy_config, policy_named
+from .policy.request import LLMRequest
+from .policy.router import router_named
+from .policy.vllm_v1_state import V1Config
 from .reference import run_reference
-from .request import LLMRequest
-from .result import LLMResult
-from .router import router_named
-from .swapping import SwapCost
-from .vllm_v1_state import V1Config
-from .workload import LLMTrace
+from .result.columns import LLMResult
+from .workload.requests import LLMTrace
 from .world import World
 
 __all__ = ["dropped_rows", "simulate_llm"]
@@ -197,7 +197,7 @@ def _run(world: World, router: str, until: float | None, engine: str) -> tuple[A
             raise InputError("engine: compiled: pools, faults and autoscaling are not compiled; pass engine='auto'")
         return run_fleet(world, world.fleet, until), "reference"
     if engine != "simpy" and worth:
-        from .compiled import NotCompiled, run_compiled, why_not_compiled
+        from .compiled.engine import NotCompiled, run_compiled, why_not_compiled
 
         why = why_not_compiled(world, router)
         if why is None:

@@ -9,10 +9,10 @@ import numpy as np
 
 from ...profiles.llm.iteration import IterationCost
 from .decoding.genealogy import Survivors
-from .policies import Policy
-from .router import Router
-from .swapping import SwapCost
-from .workload import LLMTrace
+from .memory.swapping import SwapCost
+from .policy.catalogue import Policy
+from .policy.router import Router
+from .workload.requests import LLMTrace
 
 if TYPE_CHECKING:
     from .fleet.options import Fleet

@@ -144,11 +144,11 @@ def _serve(
         finish, group, _, start, batch = run_reference(*rows, table, *options, batching=batching, clock=clock)
         return finish, group, start, batch
     if batching:
-        from .compiled_batching import run_batching
+        from .compiled.batching import run_batching
 
         finish, group, _, start, batch = run_batching(*rows, table, *options, clock=clock)
         return finish, group, start, batch
-    from .compiled import run
+    from .compiled.engine import run
 
     finish, group, _ = run(*rows, table, *options, clock=clock)
     return finish, group

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from .agent import AppView, Convention, Shape
-from .app import App, Job, LossCurve, Phase, Slowdown
 from .cluster import Level, Machine, SharedCluster, themis_168, themis_256, themis_testbed
-from .metrics import SharingMetrics, placement_scores, sharing_metrics
-from .nearness import Chooser, Placement
-from .policies import BASELINES, baseline
-from .policy import Greedy, Policy
-from .reference import simulate_reference
-from .result import SharingResult
+from .policy.agent import AppView, Convention, Shape
+from .policy.baselines import BASELINES, baseline
+from .policy.contract import Greedy, Policy
+from .policy.nearness import Chooser, Placement
+from .reference.engine import simulate_reference
+from .result.columns import SharingResult
+from .result.metrics import SharingMetrics, placement_scores, sharing_metrics
+from .result.timeline import chrome_trace, gpu_timeline
 from .simulate import simulate
-from .timeline import chrome_trace, gpu_timeline
-from .workloads import WorkloadOptions, contended, with_errors, workload1, workload2
-from .workloads_logs import apps_of_log
-from .workloads_models import MODELS, TrainedModel, trained_model
+from .workload.app import App, Job, LossCurve, Phase, Slowdown
+from .workload.logs import apps_of_log
+from .workload.models import MODELS, TrainedModel, trained_model
+from .workload.themis import WorkloadOptions, contended, with_errors, workload1, workload2
 from .world import AppFailure, MachineFailure, SharingWorld
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .kernels_gangs import step
+from .compiled.gangs import step
+from .compiled.view import shape_of, speed
 from .kernels_offers import by_app, hand_out, keeps, more
-from .kernels_view import shape_of, speed
 
 __all__ = ["largest_gain"]
 

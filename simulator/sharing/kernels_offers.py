@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .kernels_near import draw, nearest, put_back
+from .compiled.near import draw, nearest, put_back
 
 __all__ = ["by_app", "hand_out", "keeps", "more"]
 

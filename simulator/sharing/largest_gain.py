@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .agent import AppView, Shape
 from .cluster import SharedCluster
-from .nearness import Chooser
+from .policy.agent import AppView, Shape
+from .policy.nearness import Chooser
 
 __all__ = ["LargestGain", "gain", "more", "speed"]
 

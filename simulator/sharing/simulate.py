@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from ...errors import InputError
-from .policy import Policy
-from .result import SharingResult
+from .policy.contract import Policy
+from .result.columns import SharingResult
 from .world import SharingWorld
 
 __all__ = ["simulate"]
@@ -32,8 +32,8 @@ def simulate(
         If the engine is unknown or the policy has no compiled form, the world is too long for its leases (see
         `SharingWorld.check_leases`), or an app never ends.
     """
-    from .compiled import has_compiled, simulate_compiled
-    from .reference import simulate_reference
+    from .compiled.engine import has_compiled, simulate_compiled
+    from .reference.engine import simulate_reference
 
     if engine not in ("auto", "compiled", "simpy"):
         raise InputError(f"simulate: engine: expected 'auto', 'compiled' or 'simpy' (got {engine!r})")

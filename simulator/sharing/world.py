@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 
 from ...errors import InputError
-from .agent import Convention
-from .app import App
 from .cluster import SharedCluster
+from .policy.agent import Convention
+from .workload.app import App
 
 __all__ = ["SHORTEST_LEASE_S", "AppFailure", "Containers", "MachineFailure", "SharingWorld"]
 

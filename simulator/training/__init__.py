@@ -1,17 +1,17 @@
 """Training: configurations given by hand (`estimate`); plans and their programs (`simulate_training`)."""
 
-from .estimate import estimate, estimate_many
-from .memory_timeline import MemoryTimeline
-from .model import TransformerShape
-from .plan import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TrainingPlan, TransferEntry
-from .plan_program import plan_program
-from .program import Action, Op, Program
-from .program_checks import DeadlockError, check_program
-from .rates import CORE, MEGATRON_2022, DeviceRates, Stack
-from .resharding import Gather, Message, Resharding, reshard_across
-from .result import Breakdown, Estimate, Estimates, MemoryParts, TimeParts
-from .run_result import TrainingResult
-from .schedules import SCHEDULES, make_program
+from .configuration.estimate import estimate, estimate_many
+from .configuration.model import TransformerShape
+from .configuration.rates import CORE, MEGATRON_2022, DeviceRates, Stack
+from .configuration.result import Breakdown, Estimate, Estimates, MemoryParts, TimeParts
+from .plan.file import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TrainingPlan, TransferEntry
+from .plan.program import plan_program
+from .policy.make import SCHEDULES, make_program
+from .program.actions import Action, Op, Program
+from .program.checks import DeadlockError, check_program
+from .resharding.crossing import Gather, Message, Resharding, reshard_across
+from .result.iteration import TrainingResult
+from .result.memory_timeline import MemoryTimeline
 from .simulate import simulate_training
 from .timing import Link, Timing
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .plan import TrainingPlan
-from .plan_program import is_tied
-from .program_transfers import chain, longest_paths
+from .plan.file import TrainingPlan
+from .plan.program import is_tied
+from .program.transfers import chain, longest_paths
 
 __all__ = ["closed_form"]
 

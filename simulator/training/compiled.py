@@ -11,9 +11,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from .program import Program
-from .program_checks import deadlock
-from .program_kernels import COMPUTE, MESSAGE, PAIR, SEND
+from .program.actions import Program
+from .program.checks import deadlock
+from .program.kernels import COMPUTE, MESSAGE, PAIR, SEND
 from .timing import ActionTimes, Prepared
 
 __all__ = ["run_compiled"]

@@ -16,9 +16,9 @@ import numpy as np
 import simpy
 
 from ..clock import Clock
-from .program import Program
-from .program_checks import deadlock
-from .program_kernels import RECEIVE, SEND
+from .program.actions import Program
+from .program.checks import deadlock
+from .program.kernels import RECEIVE, SEND
 from .timing import ActionTimes, Prepared
 
 __all__ = ["run_reference"]

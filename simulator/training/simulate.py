@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from ...errors import InputError
-from .plan import TrainingPlan
-from .plan_links import plan_links, plan_timing
-from .plan_program import plan_program
-from .resharding import Method
-from .run_result import TrainingResult
+from .plan.file import TrainingPlan
+from .plan.links import plan_links, plan_timing
+from .plan.program import plan_program
+from .resharding.crossing import Method
+from .result.iteration import TrainingResult
 from .timing import prepared
 
 __all__ = ["simulate_training"]

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from . import timing_kernels
-from .program import Program
-from .program_messages import Messages, Pair, messages_of
+from .program.actions import Program
+from .program.messages import Messages, Pair, messages_of
 
 __all__ = ["ActionTimes", "Link", "Prepared", "Timing", "prepared"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from .action_columns import REDUCE, UPDATE, B, F, W
+from .program.columns import REDUCE, UPDATE, B, F, W
 
 __all__ = ["durations"]
 

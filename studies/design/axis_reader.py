@@ -10,11 +10,11 @@ from typing import Any
 
 from ...errors import InputError
 from ...wording import dotted
+from ...worlds import Case
+from ...worlds.fields import checked, find_field, holds_whole_numbers, place, steps, value_at
+from ...worlds.file.errors import Location
 from ..file.document import RangeEntry
-from ..file.yaml_errors import Location
-from ..worlds import Case
 from .axes import Axis, Values
-from .fields import checked, find_field, holds_whole_numbers, place, steps, value_at
 from .ranges import Range
 
 __all__ = ["AxisReader"]

@@ -6,9 +6,9 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ...worlds import Case
 from ..point import Point
 from ..questions import cases
-from ..worlds import Case
 from .designs import Grid
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 
 from ... import __version__
 from ...errors import InputError
-from ..outcome import Outcome
+from ...worlds.outcome import Outcome
 from ..point import Point
 from ..storage.store import Row
 from .executors import Crew, InProcess

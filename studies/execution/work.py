@@ -13,10 +13,10 @@ from typing import Any
 
 from ... import __version__
 from ...errors import InputError, MeshwrightError
-from ..outcome import Outcome
+from ...worlds.names import check_declared
+from ...worlds.outcome import Outcome
 from ..point import Point
 from ..study import Study
-from ..worlds.names import check_declared
 
 __all__ = ["Cargo", "Done", "Shared", "evaluate", "evaluate_points", "hold"]
 

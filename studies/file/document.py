@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
+from ...worlds.file.errors import Location, explain
+from ...worlds.file.units import parse_fraction
 from ..questions.kinds import Question
-from .units import parse_fraction
-from .yaml_errors import Location, explain
 
 __all__ = ["VERSION", "LatinHypercubeEntry", "RangeEntry", "StudyDocument", "read_form"]
 

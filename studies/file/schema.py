@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from ..worlds import world
-from ..worlds.world import WORLDS
+from ...worlds import world
+from ...worlds.file.json_schema import Generate, proper
+from ...worlds.world import WORLDS
 from .document import VERSION, StudyDocument
-from .json_schema import Generate, proper
 
 __all__ = ["schema", "schema_text"]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from ...errors import InputError
+from ...worlds import Case
 from ..point import Point
-from ..worlds import Case
 from . import cheapest as questions_cheapest
 from . import headroom, sensitivity
 from .answer import Answer, Effect, Probe, headline

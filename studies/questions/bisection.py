@@ -19,7 +19,7 @@ from ...errors import RunError
 from ...planners.bisection import Bisection
 from ...simulator.metrics import Estimate, mean_interval
 from ...wording import nearest
-from ..outcome import Outcome
+from ...worlds.outcome import Outcome
 from ..point import Point
 from .answer import Probe
 from .kinds import QuestionBase

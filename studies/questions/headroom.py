@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
-from ..worlds import Case
+from ...worlds import Case
 from .answer import Answer
 from .bisection import Rule, Search
 from .kinds import Headroom

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, model_validator
 
-from ..file.units import parse_fraction
+from ...worlds.file.units import parse_fraction
 
 __all__ = [
     "CheapestCluster",

@@ -8,8 +8,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import InputError
-from ..design.fields import find_field, set_fields
-from ..worlds import Case
+from ...worlds import Case
+from ...worlds.fields import find_field, set_fields
 from .kinds import Extreme, FewestDevices, HighestCv, HighestRate, QuestionBase, TightestSlo
 
 if TYPE_CHECKING:

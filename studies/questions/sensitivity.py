@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from ...profiles.hardware import device
-from ..worlds import Case
+from ...worlds import Case
 from .answer import Answer, Effect
 from .bisection import Rule, Search
 from .kinds import FACTORS, WhatBreaksFirst

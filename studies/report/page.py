@@ -10,9 +10,9 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from ...worlds import Panel
 from ..point import Point
 from ..questions.answer import Answer
-from ..worlds import Panel
 from .chart import Chart
 from .headline import headline_sentence
 from .look import Style

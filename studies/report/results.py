@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..design.fields import paths, value_at
+from ...worlds import Case
+from ...worlds.fields import paths, value_at
 from ..headline import Headline, headline
 from ..point import Point
 from ..questions.answer import Answer
 from ..study import Study
 from ..summary import differences, field_columns, metric_columns, summarise
-from ..worlds import Case
 from .look import Style, styles
 from .words import cell, plain, short_names, sized
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ... import __version__
 from ...errors import MeshwrightError
 from ...files import check_target, whole_file, write_bytes, write_text
+from ...worlds import Panel
 from ..point import Point
-from ..worlds import Panel
 from .curve_charts import curves
 from .headline import why_drawn
 from .notes import warnings_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, MeshwrightError, RunError
-from ..outcome import Outcome
+from ...worlds.outcome import Outcome
 from ..point import Point
 from .store_file import COLUMNS, MEND, Identity, Lock, check, create, open_file
 from .store_seal import seal_into, view

@@ -11,7 +11,8 @@ from gpt_instance import gpt_instance
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InfeasibleError, InputError
-from meshwright.planners.alpa import ShardingProblem, sharding, solve_sharding
+from meshwright.planners.alpa import ShardingProblem, solve_sharding
+from meshwright.planners.alpa.solver import sharding
 from sharding_instances import brute_force
 
 

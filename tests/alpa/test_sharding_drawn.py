@@ -9,15 +9,16 @@ import time
 import numpy as np
 import pytest
 from meshwright.errors import InfeasibleError
-from meshwright.planners.alpa import ShardingProblem, sharding, solve_sharding
-from meshwright.planners.alpa.ascent import ascend, simple_bound
-from meshwright.planners.alpa.elimination import Elimination, elimination_order
-from meshwright.planners.alpa.memory_rows import MemoryRows
-from meshwright.planners.alpa.milp import solve_milp
-from meshwright.planners.alpa.model import build_model
-from meshwright.planners.alpa.multipliers import best_prices
-from meshwright.planners.alpa.presolve import presolve
-from meshwright.planners.alpa.search import Incumbent
+from meshwright.planners.alpa import ShardingProblem, solve_sharding
+from meshwright.planners.alpa.solver import sharding
+from meshwright.planners.alpa.solver.ascent import ascend, simple_bound
+from meshwright.planners.alpa.solver.elimination import Elimination, elimination_order
+from meshwright.planners.alpa.solver.memory_rows import MemoryRows
+from meshwright.planners.alpa.solver.milp import solve_milp
+from meshwright.planners.alpa.solver.model import build_model
+from meshwright.planners.alpa.solver.multipliers import best_prices
+from meshwright.planners.alpa.solver.presolve import presolve
+from meshwright.planners.alpa.solver.search import Incumbent
 from sharding_instances import Kind, brute_force, by_highs, draw_instance, draw_kind, draw_tight_kind
 
 TABLES = (10**6, 0, 20, 60, 200)

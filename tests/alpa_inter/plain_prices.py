@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from meshwright.errors import InfeasibleError
-from meshwright.planners.alpa.inter.pricer import StagePlan
-from meshwright.planners.alpa.inter.table import Prices
+from meshwright.planners.alpa.inter.pricing.pricer import StagePlan
+from meshwright.planners.alpa.inter.pricing.table import Prices
 from meshwright.profiles import DEVICES
-from meshwright.profiles.graph import costs
+from meshwright.profiles.graph.costs import model as costs
 from meshwright.profiles.graph.memory import parameter_bytes, saved
-from meshwright.simulator.training.plan_entries import OperatorEntry
+from meshwright.simulator.training.plan.entries import OperatorEntry
 
 KEPT = {"none": 1.0, "selective": 0.6, "full": 0.2}
 AGAIN = {"none": 0.0, "selective": 0.1, "full": 1.0}

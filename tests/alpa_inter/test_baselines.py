@@ -10,7 +10,7 @@ from meshwright.errors import InfeasibleError, InputError
 from meshwright.planners.alpa import BASELINES, cluster_operators, plan
 from meshwright.planners.alpa.baseline_megatron import block_stages
 from meshwright.planners.alpa.fixed import data_parallel
-from meshwright.planners.alpa.inter.fixed_pricer import FixedPricer
+from meshwright.planners.alpa.inter.pricing.fixed_pricer import FixedPricer
 from meshwright.planners.alpa.intra import IntraOptions
 from meshwright.profiles.graph import roofline, zoo_graph
 from meshwright.simulator import Cluster

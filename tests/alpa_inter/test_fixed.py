@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from meshwright.errors import InputError
 from meshwright.planners.alpa.fixed import data_parallel, expert_parallel, heuristic, megatron
-from meshwright.planners.alpa.inter.fixed_pricer import FixedPricer
-from meshwright.planners.alpa.inter.repeats import interval_keys
+from meshwright.planners.alpa.inter.pricing.fixed_pricer import FixedPricer
+from meshwright.planners.alpa.inter.pricing.repeats import interval_keys
 from meshwright.planners.alpa.intra import IntraOptions
 from meshwright.profiles.graph import roofline, zoo_graph
 from meshwright.simulator import Cluster

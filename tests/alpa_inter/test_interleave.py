@@ -8,8 +8,8 @@ from meshwright.planners.alpa import plan
 from meshwright.planners.alpa.inter.interleave import held_microbatches
 from meshwright.profiles.graph import zoo_graph
 from meshwright.simulator import Cluster
-from meshwright.simulator.training.program import Op
-from meshwright.simulator.training.schedules import make_program
+from meshwright.simulator.training.policy.make import make_program
+from meshwright.simulator.training.program.actions import Op
 from plain_prices import PlainPrices
 
 

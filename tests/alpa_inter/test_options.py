@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from meshwright.errors import InfeasibleError
 from meshwright.planners.alpa import plan
-from meshwright.planners.alpa.inter.intra_pricer import least_device_seconds
-from meshwright.planners.alpa.inter.refine import solve_chosen
+from meshwright.planners.alpa.inter.pricing.intra_pricer import least_device_seconds
+from meshwright.planners.alpa.inter.pricing.refine import solve_chosen
 from meshwright.planners.alpa.intra import Analysis, IntraOptions, solve_stage
 from meshwright.profiles import DEVICES
 from meshwright.profiles.graph import roofline, zoo_graph

@@ -14,7 +14,7 @@ from meshwright.profiles import DEVICES
 from meshwright.profiles.graph import zoo_graph
 from meshwright.profiles.hardware import LinkSpec
 from meshwright.simulator import Cluster
-from meshwright.simulator.training.plan import TrainingPlan
+from meshwright.simulator.training.plan.file import TrainingPlan
 from meshwright.simulator.training.simulate import simulate_training
 from plain_prices import PlainPrices
 

@@ -16,7 +16,7 @@ from meshwright.planners.alpa.inter.memory import in_flight, later_stages
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
 from meshwright.simulator.training import make_program
-from meshwright.simulator.training.memory_timeline import in_flight as program_in_flight
+from meshwright.simulator.training.result.memory_timeline import in_flight as program_in_flight
 
 
 def test_the_papers_shapes():

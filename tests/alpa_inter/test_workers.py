@@ -7,7 +7,7 @@ import os
 import pytest
 from meshwright.errors import InputError, RunError
 from meshwright.planners.alpa import plan
-from meshwright.planners.alpa.inter.workers import in_processes
+from meshwright.planners.alpa.inter.pricing.workers import in_processes
 from meshwright.profiles.graph import zoo_graph
 from meshwright.simulator import Cluster
 

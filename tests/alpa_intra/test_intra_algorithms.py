@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from meshwright.planners.alpa.intra import collectives_of, derive, follow
-from meshwright.planners.alpa.intra.specs import ShardingSpec
+from meshwright.planners.alpa.intra.sharding.specs import ShardingSpec
 from meshwright.profiles.graph import Loop, Operator
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.mesh import LogicalMesh, Mesh

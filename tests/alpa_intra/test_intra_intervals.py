@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.planners.alpa.intra import Analysis, IntraOptions, interval_costs, solve_stage
-from meshwright.planners.alpa.intra import chain as chain_module
 from meshwright.planners.alpa.intra.pricing import Pricing
+from meshwright.planners.alpa.intra.runs import chain as chain_module
 from meshwright.planners.alpa.intra.solve import solve_priced
 from meshwright.profiles.graph import layer_bounds, roofline, zoo_graph
 from meshwright.profiles.hardware import device

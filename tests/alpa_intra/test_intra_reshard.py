@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.planners.alpa.intra import ShardingSpec, all_specs, reshard
-from meshwright.planners.alpa.intra.reshard import gradient_costs, reshard_costs
-from meshwright.planners.alpa.intra.specs import spec_set
+from meshwright.planners.alpa.intra.sharding.reshard import gradient_costs, reshard_costs
+from meshwright.planners.alpa.intra.sharding.specs import spec_set
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.mesh import LogicalMesh, Mesh
 

@@ -14,7 +14,7 @@ from meshwright.errors import InfeasibleError
 from meshwright.planners.alpa.intra import Analysis, IntraOptions, ShardingSpec, score, solve_stage
 from meshwright.planners.alpa.intra.plan import evaluate, memory
 from meshwright.planners.alpa.intra.pricing import Pricing
-from meshwright.planners.alpa.intra.specs import spec_set
+from meshwright.planners.alpa.intra.sharding.specs import spec_set
 from meshwright.planners.alpa.intra.stage_model import StageModel, build_stage
 from meshwright.profiles.graph import Builder, Graph, roofline, zoo_graph
 from meshwright.profiles.hardware import device

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from meshwright.planners.alpa.intra.specs import ShardingSpec, spec_set
-from meshwright.planners.alpa.intra.states import local_states, step_sums
+from meshwright.planners.alpa.intra.sharding.specs import ShardingSpec, spec_set
+from meshwright.planners.alpa.intra.sharding.states import local_states, step_sums
 from meshwright.profiles.graph import Tensor
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.mesh import Mesh

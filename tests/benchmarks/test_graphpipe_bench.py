@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from meshwright.planners.graphpipe import GraphPipeOptions, pipedream, plan
 from meshwright.planners.graphpipe.candidates import candidates_of
-from meshwright.planners.graphpipe.configs import Configs
 from meshwright.planners.graphpipe.partitioner import Partitioner
+from meshwright.planners.graphpipe.schedule.configs import Configs
 from meshwright.planners.graphpipe.task import Task
 from meshwright.profiles.graph import zoo_graph
 from meshwright.simulator.cluster import Cluster

@@ -16,8 +16,8 @@ from meshwright.planners.graphpipe import (
     piper,
     piper_partition,
 )
-from meshwright.planners.graphpipe.pipedream_kernel import level_table
-from meshwright.planners.graphpipe.pipedream_states import antichain_states
+from meshwright.planners.pipedream.kernel import level_table
+from meshwright.planners.pipedream.states import antichain_states
 from meshwright.profiles.graph import zoo_graph
 from meshwright.seeds import generator
 from meshwright.simulator.cluster import Cluster

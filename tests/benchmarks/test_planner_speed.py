@@ -23,7 +23,7 @@ from meshwright.planners.alpaserve.partition import PartitionOptions, Search
 from meshwright.planners.alpaserve.selection import Room
 from meshwright.profiles import ModelProfile, ParallelConfig
 from meshwright.simulator import Cluster
-from meshwright.simulator.serving.counting import count_served
+from meshwright.simulator.serving.compiled.counting import count_served
 from meshwright.simulator.serving.tables import build_tables
 
 TABLE_1 = {

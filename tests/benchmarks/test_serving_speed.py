@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
 from meshwright.simulator import Group, Placement, simulate
-from meshwright.simulator.serving.compiled import run
+from meshwright.simulator.serving.compiled.engine import run
 from meshwright.simulator.serving.tables import build_tables
 from meshwright.traces import Trace
 
@@ -128,7 +128,7 @@ def test_reference_and_what_compiling_gains(layout, stages, benchmark):
 
 @pytest.mark.parametrize("batching", [False, True])
 def test_peak_memory_of_the_engine(batching):
-    from meshwright.simulator.serving.compiled_batching import run_batching
+    from meshwright.simulator.serving.compiled.batching import run_batching
 
     trace = workload(1_000_000)
     tables = build_tables(LAYOUTS["8 x op1pp8"], NAMES, PROFILES, 8 if batching else 1)

@@ -16,8 +16,8 @@ from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.profiles import load
 from meshwright.simulator import Cluster
-from meshwright.studies.design.fields import holds_whole_numbers, paths, place, steps
-from meshwright.studies.worlds import WORLDS, world
+from meshwright.worlds import WORLDS, world
+from meshwright.worlds.fields import holds_whole_numbers, paths, place, steps
 
 ROOT = Path(studies.__file__).parents[1]
 SOON_S = 60

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from extremes import called
 from meshwright.cli import run
-from meshwright.studies.design.fields import paths, place, steps
-from meshwright.studies.worlds import WORLDS, world
+from meshwright.worlds import WORLDS, world
+from meshwright.worlds.fields import paths, place, steps
 
 LLM = {"rate": 8, "requests": 4, "lengths": "alpaca", "slo_ttft": 1.0, "slo_tpot": 1.0}
 BASES: dict[str, list[dict[str, Any]]] = {

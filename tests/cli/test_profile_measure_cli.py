@@ -17,9 +17,9 @@ from meshwright.profiles import (
     device,
     load,
 )
-from meshwright.profiles.measure_comm import LinkSamples
-from meshwright.profiles.measure_device import DeviceFacts
-from meshwright.profiles.measurement import Interference, MeasuredModel, Measurement, StageCheck
+from meshwright.profiles.measure.comm import LinkSamples
+from meshwright.profiles.measure.device import DeviceFacts
+from meshwright.profiles.measure.record import Interference, MeasuredModel, Measurement, StageCheck
 
 ONE = ParallelConfig(1, 1)
 
@@ -47,7 +47,7 @@ def asked(monkeypatch):
         options["progress"](0.5, "half way")
         return a_measurement(options.pop("contention", 0.0))
 
-    monkeypatch.setattr("meshwright.profiles.measure.take_measurement", take)
+    monkeypatch.setattr("meshwright.profiles.measure.models.take_measurement", take)
     return calls
 
 
@@ -77,7 +77,7 @@ def test_the_table_holds_sum_whole_and_error(asked, capsys):
 
 
 def test_a_busy_machine_makes_the_figures_doubtful(monkeypatch, capsys):
-    monkeypatch.setattr("meshwright.profiles.measure.take_measurement", lambda *a, **o: a_measurement(0.4))
+    monkeypatch.setattr("meshwright.profiles.measure.models.take_measurement", lambda *a, **o: a_measurement(0.4))
     assert run(["profile", "measure"]) == 0
     assert "doubtful: other processes took up to 40% of the cores" in capsys.readouterr().out
 

@@ -14,9 +14,9 @@ from meshwright import studies
 from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.studies import Outcome
-from meshwright.studies.design.fields import paths
-from meshwright.studies.worlds import WORLDS, Case, world
-from meshwright.studies.worlds.names import RESERVED
+from meshwright.worlds import WORLDS, Case, world
+from meshwright.worlds.fields import paths
+from meshwright.worlds.names import RESERVED
 from pydantic import BaseModel
 
 STUDIES = {

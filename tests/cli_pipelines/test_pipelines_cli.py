@@ -13,8 +13,8 @@ from meshwright.errors import InputError
 from meshwright.planners.training import TRAINING_PLANNERS, planner_options
 from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.simulator.training import simulate_training
-from meshwright.simulator.training.plan import TrainingPlan
-from meshwright.simulator.training.plan_graph_words import stage_graph
+from meshwright.simulator.training.plan.file import TrainingPlan
+from meshwright.simulator.training.plan.graph_words import stage_graph
 from stage_plans import branched_plan
 
 Say = Callable[..., str]

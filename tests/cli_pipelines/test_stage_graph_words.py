@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.simulator.training import simulate_training
-from meshwright.simulator.training.plan import TransferEntry
-from meshwright.simulator.training.plan_graph_words import StageGraph, stage_graph
-from meshwright.simulator.training.plan_words import stage_rows
+from meshwright.simulator.training.plan.file import TransferEntry
+from meshwright.simulator.training.plan.graph_words import StageGraph, stage_graph
+from meshwright.simulator.training.plan.words import stage_rows
 from stage_plans import EDGES, branched_plan
 
 

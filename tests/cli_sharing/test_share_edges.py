@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from meshwright.cli import run
-from meshwright.studies.worlds.sharing_file import load_world
+from meshwright.worlds.sharing.file import load_world
 
 BIDS = {
     "sharing": "1",

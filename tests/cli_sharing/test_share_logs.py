@@ -11,7 +11,7 @@ import pytest
 from meshwright import studies
 from meshwright.cli import run
 from meshwright.studies.execution.work import Cargo, Shared
-from meshwright.studies.worlds.sharing import WORLD
+from meshwright.worlds.sharing.world import WORLD
 
 # The jobs: a, of 2 GPUs for an hour; b, of 1 GPU for half an hour, by the same user half an hour after a; c, of 1 GPU
 # for 10 minutes, by another user two hours after a, which failed; d, without GPUs.

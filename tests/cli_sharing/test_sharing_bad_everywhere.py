@@ -11,8 +11,8 @@ from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.planners.themis import Bid, Row, Themis
 from meshwright.simulator.sharing import App, SharedCluster, SharingWorld, baseline, simulate
-from meshwright.studies.worlds.sharing import WORLD
-from meshwright.studies.worlds.sharing_case import SharingCase
+from meshwright.worlds.sharing.case import SharingCase
+from meshwright.worlds.sharing.world import WORLD
 
 RIGHT = {
     "cluster": "{machines: [{gpus: 4, count: 2}]}",

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from meshwright.simulator.sharing import BASELINES
 from meshwright.studies import Study
-from meshwright.studies.worlds.sharing_bids import BidsFile, RowCase, load_bids
-from meshwright.studies.worlds.sharing_file import SharingFile, load_world
 from meshwright.wording import models_in
+from meshwright.worlds.sharing.bids import BidsFile, RowCase, load_bids
+from meshwright.worlds.sharing.file import SharingFile, load_world
 from pydantic import BaseModel
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/sharing.md").read_text(encoding="utf-8")

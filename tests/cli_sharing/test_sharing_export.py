@@ -31,7 +31,7 @@ from meshwright.simulator.sharing import (
     baseline,
     simulate,
 )  # fmt: skip
-from meshwright.simulator.sharing.split import RunningJob
+from meshwright.simulator.sharing.policy.split import RunningJob
 
 CLUSTER = SharedCluster((Machine(4, 1, 0), Machine(4, 1, 1), Machine(2, 1, 1)))
 WORLD = SharingWorld(

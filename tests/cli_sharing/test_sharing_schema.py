@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 from meshwright.cli import run
 from meshwright.errors import InputError
-from meshwright.studies.file.yamlfile import parse, validate
-from meshwright.studies.worlds.sharing_bids import BidsFile
-from meshwright.studies.worlds.sharing_file import SharingFile
-from meshwright.studies.worlds.sharing_schema import schema, schema_text
+from meshwright.worlds.file.yaml import parse, validate
+from meshwright.worlds.sharing.bids import BidsFile
+from meshwright.worlds.sharing.file import SharingFile
+from meshwright.worlds.sharing.schema import schema, schema_text
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECK = jsonschema.Draft202012Validator(schema())

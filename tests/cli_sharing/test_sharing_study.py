@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from meshwright import studies
 from meshwright.errors import InputError
-from meshwright.studies.worlds.sharing import WORLD
-from meshwright.studies.worlds.sharing_build import apps_of, cluster_of
-from meshwright.studies.worlds.sharing_case import SharedClusterCase, SharingCase
+from meshwright.worlds.sharing.build import apps_of, cluster_of
+from meshwright.worlds.sharing.case import SharedClusterCase, SharingCase
+from meshwright.worlds.sharing.world import WORLD
 
 APPS = [{"name": name, "jobs": [{"work": 1000, "gpus": 2}]} for name in "ab"]
 BASE: dict[str, Any] = {

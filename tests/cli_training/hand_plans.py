@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.simulator import Cluster
-from meshwright.simulator.plan import PlannerEntry
-from meshwright.simulator.training.plan import (
+from meshwright.simulator.serving.plan.file import PlannerEntry
+from meshwright.simulator.training.plan.file import (
     MeshEntry,
     ModelEntry,
     OperatorEntry,

@@ -13,7 +13,7 @@ from hand_plans import hand_plan
 from meshwright.cli import run
 from meshwright.profiles.graph import zoo_graph
 from meshwright.simulator import Cluster
-from meshwright.simulator.plan_build import cluster_entry
+from meshwright.simulator.serving.plan.build import cluster_entry
 
 Refused = Callable[..., str]
 PLAN = "plan --planner alpa --models tiny-mlp --cluster 1x2:cpu-core --global-batch 8"

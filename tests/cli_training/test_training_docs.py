@@ -11,8 +11,8 @@ from meshwright.planners.alpa import BASELINES, AlpaOptions
 from meshwright.planners.training import TRAINING_PLANNERS, training_planner
 from meshwright.runtime.export.training import TRAINING_TARGETS
 from meshwright.runtime.export.training.torch_chain import chain_files
-from meshwright.simulator.training.plan import OperatorEntry
-from meshwright.simulator.training.plan_layers import blocks
+from meshwright.simulator.training.plan.file import OperatorEntry
+from meshwright.simulator.training.plan.layers import blocks
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/training-plans.md").read_text(encoding="utf-8")
 
@@ -38,7 +38,7 @@ def test_options_are_fields() -> None:
 
 def test_the_lines_of_torch_are_what_is_written() -> None:
     from meshwright.planners.alpa import plan as alpa
-    from meshwright.profiles.graph.build_language import llama
+    from meshwright.profiles.graph.models.language import llama
     from meshwright.simulator import Cluster
 
     graph = llama("small", layers=1, hidden=16, heads=4, ffn=32, vocab=32, seq=4, dtype="float32")

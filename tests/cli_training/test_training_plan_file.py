@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 from hand_plans import hand_plan, run
 from meshwright.errors import InputError
-from meshwright.simulator.training.plan import TrainingPlan
-from meshwright.simulator.training.plan_layers import blocks
+from meshwright.simulator.training.plan.file import TrainingPlan
+from meshwright.simulator.training.plan.layers import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -189,7 +189,7 @@ def test_tied_parameters_need_a_transfer() -> None:
     from meshwright.planners.alpa import plan as alpa
     from meshwright.profiles.graph import zoo_graph
     from meshwright.simulator import Cluster
-    from meshwright.simulator.training.plan_graph import check_graph, planned_graph
+    from meshwright.simulator.training.plan.graph import check_graph, planned_graph
 
     plan = alpa(
         zoo_graph("tiny-gpt"), Cluster(1, 2, "cpu-core"), global_batch=4, microbatches=2,

@@ -36,7 +36,7 @@ def followed(found: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def as_it_was() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     """What a page registers is gone after it: tests that come later in this process know the shipped names alone."""
     from meshwright.simulator.llm import POLICIES
-    from meshwright.simulator.llm.plan_entries import MEMORY_OPTION
+    from meshwright.simulator.llm.plan.entries import MEMORY_OPTION
 
     before = [(table, dict(table)) for table in (POLICIES, MEMORY_OPTION)]
     yield

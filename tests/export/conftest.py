@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from meshwright.profiles import ModelProfile
 from meshwright.simulator import Cluster, Group, ParallelConfig, Placement, Plan
-from meshwright.simulator.plan import ModelEntry, PlannerEntry, Serving
+from meshwright.simulator.serving.plan.file import ModelEntry, PlannerEntry, Serving
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import the helpers beside them
 

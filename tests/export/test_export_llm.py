@@ -16,8 +16,8 @@ from meshwright.runtime.export.llm import export_llm
 from meshwright.runtime.export.llm.arguments import VLLM_VERSION, arguments, servers, spread
 from meshwright.runtime.export.llm.routing import nginx
 from meshwright.simulator import Cluster
-from meshwright.simulator.llm.plan import Deployment, LLMPlan, ServedModel
-from meshwright.simulator.plan import PlannerEntry
+from meshwright.simulator.llm.plan.file import Deployment, LLMPlan, ServedModel
+from meshwright.simulator.serving.plan.file import PlannerEntry
 
 HERE = Path(__file__).parent
 V1 = {"block_size": 16, "max_model_len": 4096, "max_num_batched_tokens": 2048, "max_num_seqs": 128}

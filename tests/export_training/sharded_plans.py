@@ -8,8 +8,8 @@ from typing import Any
 
 from meshwright.profiles.graph import Graph, Operator
 from meshwright.simulator import Cluster
-from meshwright.simulator.plan import PlannerEntry
-from meshwright.simulator.training.plan import (
+from meshwright.simulator.serving.plan.file import PlannerEntry
+from meshwright.simulator.training.plan.file import (
     MeshEntry,
     ModelEntry,
     OperatorEntry,

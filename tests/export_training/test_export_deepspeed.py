@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from meshwright.profiles.graph import Graph
 from meshwright.runtime.export.training import export_training
-from meshwright.simulator.training.plan import TrainingPlan
+from meshwright.simulator.training.plan.file import TrainingPlan
 from sharded_plans import sharded_plan
 from test_export_uniform import GPT, GROUPED, PLANS, zero
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.graph import Graph, zoo_graph
-from meshwright.profiles.graph.build_language import llama
+from meshwright.profiles.graph.models.language import llama
 from meshwright.runtime.export.training import export_training
 from meshwright.runtime.export.training.torch_chain import why_no_chain
 from meshwright.runtime.export.training.torch_files import dtensor_placements
-from meshwright.simulator.training.plan import TrainingPlan
+from meshwright.simulator.training.plan.file import TrainingPlan
 from sharded_plans import sharded_plan
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

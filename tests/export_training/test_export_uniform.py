@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.graph import Graph, zoo_graph
-from meshwright.profiles.graph.build_language import llama
+from meshwright.profiles.graph.models.language import llama
 from meshwright.runtime.export.training import deepspeed as deepspeed_module
 from meshwright.runtime.export.training import export_training
 from meshwright.runtime.export.training import megatron as megatron_module
@@ -20,7 +20,7 @@ from meshwright.runtime.export.training.deepspeed import configuration
 from meshwright.runtime.export.training.megatron import arguments
 from meshwright.runtime.export.training.shape import transformer_sizes
 from meshwright.runtime.export.training.uniform import uniform_layout
-from meshwright.simulator.training.plan import OperatorEntry, StageEntry, TrainingPlan
+from meshwright.simulator.training.plan.file import OperatorEntry, StageEntry, TrainingPlan
 from sharded_plans import sharded_plan
 
 HERE = Path(__file__).parent

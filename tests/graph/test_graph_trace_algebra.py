@@ -8,10 +8,10 @@ import torch
 from graph_interpreter import execute
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meshwright.profiles.graph.trace_draft import Draft
-from meshwright.profiles.graph.trace_step import Step
-from meshwright.profiles.graph.trace_values import Value, atoms_of, reshaped, total, unified
-from meshwright.profiles.graph.trace_views import HANDLERS
+from meshwright.profiles.graph.trace.draft import Draft
+from meshwright.profiles.graph.trace.step import Step
+from meshwright.profiles.graph.trace.values import Value, atoms_of, reshaped, total, unified
+from meshwright.profiles.graph.trace.views import HANDLERS
 
 BATCH = 3  # a prime, so that sizes that grow are told from others
 

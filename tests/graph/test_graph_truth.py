@@ -9,8 +9,9 @@ import pytest
 import torch
 from flattened_modules import QKV, REFUSED, RIGHT, Formed, formed, fused_attention, matmul_attention, written
 from meshwright.errors import InputError
-from meshwright.profiles.graph import Graph, from_torch, trace, trace_check, trace_walk
-from meshwright.profiles.graph.trace_step import Step
+from meshwright.profiles.graph import Graph, from_torch, trace_check, trace_walk
+from meshwright.profiles.graph.trace import module as trace
+from meshwright.profiles.graph.trace.step import Step
 from test_graph_trace import same_as_module
 from torch import Tensor, nn
 

@@ -10,8 +10,8 @@ import sys
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.graph import PAPER_PARAMS, ZOO, Graph, build_graph, zoo_graph
-from meshwright.profiles.graph.build_language import llama
-from meshwright.profiles.graph.build_transformer import gpt
+from meshwright.profiles.graph.models.language import llama
+from meshwright.profiles.graph.models.transformer import gpt
 
 # How the tables print their #params, and so by how much rounding moves them: half of the last digit. Table 8's "6.8B"
 # is Table 4's 6.7, and Table 6's 350M and 2.6B are names, not roundings: 24 layers of 1024 make 356M, 32 of 2560 2.65B.
@@ -63,7 +63,7 @@ def test_moe_has_the_closed_forms() -> None:
 def test_resnet_50_has_its_published_parameters_and_flops() -> None:
     # ResNet-50 has width factor 1 and base 64: 25,557,032 parameters with 1000 classes, 4.09 GMACs at 224 x 224 with
     # the stride in the 3 x 3 convolution (torchvision's figures).
-    from meshwright.profiles.graph.build_vision import resnet
+    from meshwright.profiles.graph.models.vision import resnet
 
     graph = resnet("resnet-50", blocks=(3, 4, 6, 3), base=64, width=1, classes=1000)
     assert graph.params == 25_557_032

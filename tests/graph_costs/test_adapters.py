@@ -8,10 +8,10 @@ from meshwright.planners.alpa.inter.linked import submesh_link
 from meshwright.profiles.hardware import DEVICES, LinkSpec, device
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
-from meshwright.simulator.plan_build import cluster_entry, cluster_of
-from meshwright.simulator.training.collectives import GroupLinks
-from meshwright.simulator.training.rates import rates_of
-from meshwright.simulator.training.resharding import reshard_across
+from meshwright.simulator.serving.plan.build import cluster_entry, cluster_of
+from meshwright.simulator.training.configuration.collectives import GroupLinks
+from meshwright.simulator.training.configuration.rates import rates_of
+from meshwright.simulator.training.resharding.crossing import reshard_across
 
 FAR = 1e9
 

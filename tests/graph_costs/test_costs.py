@@ -10,10 +10,10 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.graph import Loop, Operator
-from meshwright.profiles.graph.costs import roofline
-from meshwright.profiles.graph.costs_rates import peak_flops, rates_of
-from meshwright.profiles.graph.costs_shapes import local
-from meshwright.simulator.training import rates as training
+from meshwright.profiles.graph.costs.model import roofline
+from meshwright.profiles.graph.costs.rates import peak_flops, rates_of
+from meshwright.profiles.graph.costs.shapes import local
+from meshwright.simulator.training.configuration import rates as training
 
 V100 = device("v100-16gb")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 from meshwright.profiles import device
-from meshwright.profiles.graph.costs import roofline
-from meshwright.profiles.graph.costs_shapes import Product
+from meshwright.profiles.graph.costs.model import roofline
+from meshwright.profiles.graph.costs.shapes import Product
 from meshwright.profiles.llm import KernelTables
 from sample_data import SAMPLES, measured
 

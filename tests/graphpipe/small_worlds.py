@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from meshwright.planners.graphpipe.in_flight import held_samples, in_flight
-from meshwright.planners.graphpipe.stage_costs import StageCosts
+from meshwright.planners.graphpipe.schedule.in_flight import held_samples, in_flight
 from meshwright.planners.graphpipe.tree import Branch, Parallel, Series
+from meshwright.planners.stages.costs import StageCosts
 from meshwright.profiles.graph import zoo_graph
 from meshwright.simulator.cluster import Cluster
 

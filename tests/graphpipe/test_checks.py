@@ -8,11 +8,11 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.planners.alpa import BASELINES
 from meshwright.planners.graphpipe import check_stage_graph, plan
-from meshwright.planners.graphpipe.checks import check_passes
+from meshwright.planners.stages.checks import check_passes
 from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.training import TrainingPlan
-from meshwright.simulator.training.action_columns import B, F
+from meshwright.simulator.training.program.columns import B, F
 
 
 @pytest.fixture(scope="module")

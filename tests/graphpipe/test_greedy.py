@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from meshwright.errors import InputError
-from meshwright.planners.graphpipe.greedy import greedy_schedules, order_text, passes_in_flight
+from meshwright.planners.graphpipe.schedule.greedy import greedy_schedules, order_text, passes_in_flight
 from meshwright.seeds import generator
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import two_stages
 from meshwright.errors import InputError
-from meshwright.planners.graphpipe.in_flight import (
+from meshwright.planners.graphpipe.schedule.in_flight import (
     Config,
     Successor,
     held_samples,

@@ -9,8 +9,8 @@ import pytest
 from meshwright.errors import InfeasibleError, LimitError
 from meshwright.planners.graphpipe import nodes, plan, tree
 from meshwright.planners.graphpipe.candidates import candidates_of
-from meshwright.planners.graphpipe.configs import Configs
 from meshwright.planners.graphpipe.infeasible import why_infeasible
+from meshwright.planners.graphpipe.schedule.configs import Configs
 from meshwright.planners.graphpipe.search import Search
 from meshwright.planners.graphpipe.tree import Series, chain_of
 from meshwright.profiles.graph import zoo_graph

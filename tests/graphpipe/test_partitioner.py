@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from meshwright.planners.graphpipe.candidates import candidates_of
-from meshwright.planners.graphpipe.configs import Configs
 from meshwright.planners.graphpipe.partitioner import Partitioner
-from meshwright.planners.graphpipe.stage_graph import stage_graph
+from meshwright.planners.graphpipe.schedule.configs import Configs
+from meshwright.planners.graphpipe.schedule.stage_graph import stage_graph
 from meshwright.planners.graphpipe.tree import Branch, Parallel, Series
 from meshwright.seeds import generator
 from small_worlds import World, best_tps, in_space, world

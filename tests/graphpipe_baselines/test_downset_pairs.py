@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from loops import lines
-from meshwright.planners.graphpipe.downsets import downsets
+from meshwright.planners.piper.downsets import downsets
 from meshwright.seeds import generator
 
 

@@ -8,8 +8,8 @@ import pytest
 from loops import all_cuts, crossing, table, wide
 from meshwright.errors import InfeasibleError, InputError, LimitError
 from meshwright.planners.graphpipe import PipeDreamProfile, pipedream_partition
-from meshwright.planners.graphpipe.pipedream_kernel import level_table
-from meshwright.planners.graphpipe.pipedream_states import antichain_states
+from meshwright.planners.pipedream.kernel import level_table
+from meshwright.planners.pipedream.states import antichain_states
 from meshwright.seeds import generator
 
 # VGG-16 on a V100, as PipeDream's profiler measured it (github.com/msr-fiddle/pipedream, MIT licence,

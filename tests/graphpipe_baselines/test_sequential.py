@@ -7,16 +7,16 @@ import pytest
 from loops import lines
 from meshwright.errors import InfeasibleError, InputError, LimitError
 from meshwright.planners.graphpipe import StageCosts, group_operators, pipedream, piper, unit_edges
-from meshwright.planners.graphpipe import downsets as downsets_module
-from meshwright.planners.graphpipe.downsets import count_downsets, downsets
-from meshwright.planners.graphpipe.pipedream import runs
-from meshwright.planners.graphpipe.piper import differences, twins
-from meshwright.planners.graphpipe.sequential import least_bottleneck
+from meshwright.planners.pipedream.planner import runs
+from meshwright.planners.piper import downsets as downsets_module
+from meshwright.planners.piper.downsets import count_downsets, downsets
+from meshwright.planners.piper.planner import differences, twins
+from meshwright.planners.stages.sequential import least_bottleneck
 from meshwright.profiles.graph import reordered, zoo_graph
 from meshwright.seeds import generator
 from meshwright.simulator.cluster import Cluster
-from meshwright.simulator.training.plan import TrainingPlan
-from meshwright.simulator.training.plan_graph import check_graph
+from meshwright.simulator.training.plan.file import TrainingPlan
+from meshwright.simulator.training.plan.graph import check_graph
 from meshwright.simulator.training.simulate import simulate_training
 
 CLUSTER = Cluster(1, 8, "v100-16gb")

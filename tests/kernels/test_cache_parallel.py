@@ -97,7 +97,7 @@ def test_what_is_sent_is_what_the_cost_model_says(results, index):
     from dataclasses import replace
 
     from meshwright.profiles.llm import decoder
-    from meshwright.profiles.llm.parallel import Parallel, Widths, collectives
+    from meshwright.profiles.llm.parallel.layer import Parallel, Widths, collectives
 
     case, (found, _) = CASES[index], results[index]
     model = replace(decoder("Llama-3.1-8B"), hidden=HEADS * WIDTH, heads=HEADS, kv_heads=KV_HEADS, head_dim=WIDTH)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from meshwright.kernels.llm import kernels_for  # noqa: E402
-from meshwright.kernels.llm.gathered import similar  # noqa: E402
+from meshwright.kernels.llm.reference.gathered import similar  # noqa: E402
 
 KERNELS = kernels_for("cpu", "torch")
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "float16": 5e-3}
@@ -73,7 +73,7 @@ def test_prefill_sees_all_up_to_itself(make_case, rows, group, shape):
 
 
 def test_merging_uses_the_convention_of_the_cost_model(make_case):
-    from meshwright.profiles.llm.parallel_merge import Partial, merge
+    from meshwright.profiles.llm.parallel.merge import Partial, merge
 
     case = make_case([30, 3], dtype="float64")
     o, m, s = (x.numpy() for x in KERNELS.paged_decode_partial(*tensors(case.arguments()), 4))

@@ -133,7 +133,8 @@ def test_matrix_product(triton_call, dtype):
 def test_what_triton_cannot_do_is_refused(make_case):
     if find_spec("triton") is None:
         pytest.skip("Triton is not installed (pip install triton)")
-    from meshwright.kernels.llm import kernels_for, triton_attention
+    from meshwright.kernels.llm import kernels_for
+    from meshwright.kernels.llm.triton import attention as triton_attention
 
     tensors = [torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in make_case([5]).arguments()]
     tensors[:3] = [x.double() for x in tensors[:3]]

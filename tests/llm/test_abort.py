@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from meshwright.simulator.llm import LLMRequest
-from meshwright.simulator.llm.vllm02 import Vllm02Config, Vllm02Scheduler
-from meshwright.simulator.llm.vllm_v1 import V1Config, V1Scheduler
+from meshwright.simulator.llm.policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from meshwright.simulator.llm.policy.vllm_v1 import V1Config, V1Scheduler
 
 
 def v1(**more):

@@ -8,8 +8,8 @@ import pytest
 from meshwright.profiles.llm import ConstantCost
 from meshwright.seeds import generator
 from meshwright.simulator.llm import LLMTrace, simulate_llm
-from meshwright.simulator.llm.blocks import Allocation, BlockManager
-from meshwright.simulator.llm.request import LLMRequest, Sequence, SequenceGroup, Status
+from meshwright.simulator.llm.memory.blocks import Allocation, BlockManager
+from meshwright.simulator.llm.policy.request import LLMRequest, Sequence, SequenceGroup, Status
 
 SIZE, ONE = 4, ConstantCost(1.0)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
-from meshwright.simulator.llm.buddy import BuddyAllocator, chunks_in
+from meshwright.simulator.llm.memory.buddy import BuddyAllocator, chunks_in
 
 
 def test_a_pool_that_is_no_power_of_two_starts_as_its_binary_digits():

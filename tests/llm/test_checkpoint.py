@@ -13,8 +13,8 @@ from meshwright.profiles.llm import DECODERS, DecoderSpec, Iteration, decoder, i
 from meshwright.profiles.llm.checkpoint import FAMILIES
 from meshwright.profiles.llm.decoder_names import precision_in
 from meshwright.simulator.llm import LLMTrace, simulate_llm
-from meshwright.studies.worlds.llm_case import LLMCase
-from meshwright.studies.worlds.llm_data import load_data
+from meshwright.worlds.llm.case import LLMCase
+from meshwright.worlds.llm.data import load_data
 
 CASE = {"cluster": {"devices": 1}, "workload": {"rate": 1.0}, "planner": {"name": "fixed"}}
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, draw, simulate_llm
-from meshwright.simulator.llm.buddy import BuddyAllocator
-from meshwright.simulator.llm.compiled_routing import KINDS
+from meshwright.simulator.llm.compiled.fleet.routing import KINDS
+from meshwright.simulator.llm.memory.buddy import BuddyAllocator
 
 TICK = 2.0**-20
 POLICIES = ("orca-max", "orca-pow2", "orca-oracle", "fastertransformer")
@@ -97,7 +97,7 @@ class Arrays(NamedTuple):
 @functools.cache
 def buddies():
     """The compiled allocator's moves, to be called from Python."""
-    from meshwright.simulator.llm.compiled_buddy import allocate, free_chunk, fresh_chunks, order_of
+    from meshwright.simulator.llm.compiled.fleet.buddy import allocate, free_chunk, fresh_chunks, order_of
 
     return (
         numba.njit(lambda s: fresh_chunks(s)),
@@ -112,7 +112,7 @@ def buddies():
     moves=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 200)), max_size=40),
 )
 def test_the_buddy_allocator_gives_the_same_chunks(slots, moves):
-    from meshwright.simulator.llm.compiled_tables import CHUNK
+    from meshwright.simulator.llm.compiled.fleet.tables import CHUNK
 
     fresh, allocate, free = buddies()
     arrays = Arrays(np.zeros((1, slots), dtype=CHUNK), np.zeros((1, slots.bit_length()), dtype=np.int32))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, FittedCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, conversations, draw, simulate_llm
-from meshwright.simulator.llm.compiled_contents import contents
-from meshwright.simulator.llm.compiled_routing import KINDS
-from meshwright.simulator.llm.prefix_blocks import block_hashes
+from meshwright.simulator.llm.compiled.contents import contents
+from meshwright.simulator.llm.compiled.fleet.routing import KINDS
+from meshwright.simulator.llm.memory.prefix_blocks import block_hashes
 
 TICK = 2.0**-20
 NAMES = (
@@ -220,7 +220,7 @@ def test_contents_are_equal_where_all_tokens_up_to_them_are(ids, block, size):
 @functools.cache
 def heap_moves():
     """The heap's two moves, to be called from Python."""
-    from meshwright.simulator.llm.compiled_waiting import dequeue, enqueue
+    from meshwright.simulator.llm.compiled.fleet.waiting import dequeue, enqueue
 
     put = numba.njit(lambda request, engine, r: enqueue(request, engine, 0, r))
     return put, numba.njit(lambda request, engine, r: dequeue(request, engine, 0, r))
@@ -229,7 +229,7 @@ def heap_moves():
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60))
 def test_who_waits_comes_in_order(moves):
-    from meshwright.simulator.llm.compiled_tables import ENGINE, REQUEST
+    from meshwright.simulator.llm.compiled.fleet.tables import ENGINE, REQUEST
 
     put, take = heap_moves()
     request, engine = np.zeros(len(moves), dtype=REQUEST), np.zeros(1, dtype=ENGINE)

@@ -16,7 +16,7 @@ from meshwright.profiles.llm import (
     iteration_cost,
     kv_capacity,
 )
-from meshwright.profiles.llm.cost_operators import OperatorKernels
+from meshwright.profiles.llm.cost.operators import OperatorKernels
 
 LLAMA = decoder("Llama-2-7b")
 GROUPED = decoder("Llama-3.1-70B")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from meshwright.profiles import device
 from meshwright.profiles.llm import NO_OVERHEADS, DecoderSpec, Iteration, TableCost, iteration_cost
-from meshwright.profiles.llm.tables import Peaks
+from meshwright.profiles.llm.tables.kernels import Peaks
 
 H100 = device("h100-80gb")
 RATE = H100.memory_bandwidth_bytes_per_s * Peaks.of(H100).efficiency

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
 from meshwright.profiles.llm import LinearCost
 from meshwright.simulator.llm import LLMRequest, LLMTrace, SwapCost, drive, simulate_llm
-from meshwright.simulator.llm.accounting import memory_use
-from meshwright.simulator.llm.compiled import why_not_compiled
+from meshwright.simulator.llm.compiled.engine import why_not_compiled
 from meshwright.simulator.llm.decoding.genealogy import CHUNK, REMEMBERED, Genealogy
-from meshwright.simulator.llm.policies import POLICIES
-from meshwright.simulator.llm.request import Status
-from meshwright.simulator.llm.vllm02 import Vllm02Config, Vllm02Scheduler
+from meshwright.simulator.llm.memory.accounting import memory_use
+from meshwright.simulator.llm.policy.catalogue import POLICIES
+from meshwright.simulator.llm.policy.request import Status
+from meshwright.simulator.llm.policy.vllm02 import Vllm02Config, Vllm02Scheduler
 from meshwright.simulator.llm.world import World
 
 COST = LinearCost(base_s=0.01, token_s=1e-4, context_s=1e-6)

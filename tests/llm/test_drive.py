@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
 from meshwright.simulator.llm import LLMRequest, drive
-from meshwright.simulator.llm.vllm02 import Vllm02Config, Vllm02Scheduler
-from meshwright.simulator.llm.vllm_v1 import V1Config, V1Scheduler
+from meshwright.simulator.llm.policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from meshwright.simulator.llm.policy.vllm_v1 import V1Config, V1Scheduler
 
 
 def request(name, prompt, output, at=0, **more):

@@ -14,11 +14,11 @@ from meshwright.profiles.llm.measured import measured_cost, read_measurement, wr
 
 pytest.importorskip("torch", reason="the engine needs torch")
 
-from meshwright.runtime.llm.engine_compare import compare_engine
-from meshwright.runtime.llm.engine_compare_cells import JUDGED, SHOWN
-from meshwright.runtime.llm.engine_compare_chart import save_engine_png
-from meshwright.runtime.llm.engine_compare_settings import Lengths, draw_requests
-from meshwright.runtime.llm.engine_measure import measure_layers, plan_measurement
+from meshwright.runtime.llm.compare.cells import JUDGED, SHOWN
+from meshwright.runtime.llm.compare.chart import save_engine_png
+from meshwright.runtime.llm.compare.engine import compare_engine
+from meshwright.runtime.llm.compare.settings import Lengths, draw_requests
+from meshwright.runtime.llm.measure.engine import measure_layers, plan_measurement
 
 LLAMA = DecoderSpec("llama-test", 2, 64, 4, 128, 256, 2, 16, max_positions=256)
 OPT = DecoderSpec(
@@ -112,7 +112,7 @@ def test_the_cost_of_a_measured_batch_is_the_sum_of_its_parts(measured, tmp_path
 
 
 def test_a_rank_of_two_measures_its_share_and_the_all_reduce():
-    from meshwright.profiles.measure_pool import usable_cores
+    from meshwright.profiles.measure.pool import usable_cores
 
     if len(usable_cores()) < 2:
         pytest.skip("needs two cores for two devices")

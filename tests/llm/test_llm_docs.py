@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshwright.simulator.llm import POLICIES
-from meshwright.simulator.llm.router import ROUTERS
+from meshwright.simulator.llm.policy.router import ROUTERS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "llm-serving.md").read_text("utf-8")
 

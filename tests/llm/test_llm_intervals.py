@@ -10,8 +10,8 @@ from meshwright.errors import InputError
 from meshwright.profiles.llm import LinearCost
 from meshwright.seeds import generator
 from meshwright.simulator.llm import LLMResult, LLMTrace, draw, replicated, simulate_llm
-from meshwright.simulator.llm.interval_math import over_seeds, sectioned
-from meshwright.simulator.llm.iterations import Iterations, TokenRuns
+from meshwright.simulator.llm.result.interval_math import over_seeds, sectioned
+from meshwright.simulator.llm.result.iterations import Iterations, TokenRuns
 
 RATE, SERVICE, N, RUNS = 0.6, 1.0, 6000, 200
 BOUND = 4 * np.sqrt(0.9 * 0.1 / RUNS)  # four standard errors of a share of 90 %

@@ -12,9 +12,9 @@ from meshwright.errors import InputError
 from meshwright.profiles import DeviceSpec, LinkSpec
 from meshwright.profiles.llm import DecoderSpec, decoder, kv_capacity
 from meshwright.simulator import Cluster
-from meshwright.simulator.llm.plan import Deployment, LLMPlan, LLMWorkload, ServedModel
-from meshwright.simulator.llm.vllm_v1_state import V1Config
-from meshwright.simulator.plan import PlannerEntry
+from meshwright.simulator.llm.plan.file import Deployment, LLMPlan, LLMWorkload, ServedModel
+from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
+from meshwright.simulator.serving.plan.file import PlannerEntry
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {"block_size": 16, "max_model_len": 4096, "max_num_batched_tokens": 2048, "enable_prefix_caching": False}

@@ -9,7 +9,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, draw, simulate_llm
-from meshwright.simulator.llm.iterations import TokenRuns, weighted_percentile
+from meshwright.simulator.llm.result.iterations import TokenRuns, weighted_percentile
 
 CONFIG = {"num_blocks": 201, "block_size": 4, "max_model_len": 512, "max_num_batched_tokens": 64}
 

@@ -10,7 +10,7 @@ from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.seeds import generator
 from meshwright.simulator.llm import LLMRequest, LLMTrace, conversations, simulate_llm
 from meshwright.simulator.llm.fleet.engine import Engine
-from meshwright.simulator.llm.router import router_named
+from meshwright.simulator.llm.policy.router import router_named
 
 
 @dataclass

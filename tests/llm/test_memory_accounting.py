@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.simulator.llm import LLMRequest
-from meshwright.simulator.llm.accounting import MemoryUse, memory_use
-from meshwright.simulator.llm.contiguous import ContiguousConfig
-from meshwright.simulator.llm.fastertransformer import FasterTransformerScheduler
-from meshwright.simulator.llm.orca import OrcaScheduler
-from meshwright.simulator.llm.vllm02 import Vllm02Config, Vllm02Scheduler
-from meshwright.simulator.llm.vllm_v1 import V1Config, V1Scheduler
+from meshwright.simulator.llm.memory.accounting import MemoryUse, memory_use
+from meshwright.simulator.llm.memory.contiguous import ContiguousConfig
+from meshwright.simulator.llm.policy.fastertransformer import FasterTransformerScheduler
+from meshwright.simulator.llm.policy.orca import OrcaScheduler
+from meshwright.simulator.llm.policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from meshwright.simulator.llm.policy.vllm_v1 import V1Config, V1Scheduler
 
 
 def slots(scheduler, total):

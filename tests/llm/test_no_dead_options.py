@@ -26,16 +26,16 @@ from meshwright.profiles.llm import (
 )
 from meshwright.runtime.llm import Benchmark, compare_silicon
 from meshwright.simulator.llm import LLMTrace, simulate_llm
-from meshwright.simulator.llm.contiguous import ContiguousConfig
 from meshwright.simulator.llm.decoding.speculative import Speculative
 from meshwright.simulator.llm.fleet.faults import Fault, Faults
 from meshwright.simulator.llm.fleet.pools import Pools
 from meshwright.simulator.llm.fleet.scaling import Autoscaling
-from meshwright.simulator.llm.request import LLMRequest
-from meshwright.simulator.llm.sarathi import SarathiConfig
-from meshwright.simulator.llm.swapping import SwapCost
-from meshwright.simulator.llm.vllm02_state import Vllm02Config
-from meshwright.simulator.llm.vllm_v1_state import V1Config
+from meshwright.simulator.llm.memory.contiguous import ContiguousConfig
+from meshwright.simulator.llm.memory.swapping import SwapCost
+from meshwright.simulator.llm.policy.request import LLMRequest
+from meshwright.simulator.llm.policy.sarathi import SarathiConfig
+from meshwright.simulator.llm.policy.vllm02_state import Vllm02Config
+from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
 
 DENSE = DecoderSpec("toy", 4, 2048, 16, 8192, 32768, 8, 128)
 EXPERTS = decoder("Qwen3-30B-A3B")

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles.llm.linear import ConstantCost
 from meshwright.simulator.llm import LLMRequest, drive, simulate_llm
-from meshwright.simulator.llm.contiguous import ContiguousConfig
-from meshwright.simulator.llm.fastertransformer import FasterTransformerScheduler
-from meshwright.simulator.llm.orca import RESERVES, OrcaScheduler
+from meshwright.simulator.llm.memory.contiguous import ContiguousConfig
+from meshwright.simulator.llm.policy.fastertransformer import FasterTransformerScheduler
+from meshwright.simulator.llm.policy.orca import RESERVES, OrcaScheduler
 from meshwright.traces.lengths import length_profile
 
 

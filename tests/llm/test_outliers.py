@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles.llm import Iteration, KernelTables, decoder, iteration_cost
-from meshwright.profiles.llm.tables_grid import EXTRAPOLATED, Grid
+from meshwright.profiles.llm.tables.grid import EXTRAPOLATED, Grid
 from meshwright.profiles.llm.tables_outliers import TOLERANCE
 from meshwright.runtime.llm import compare_silicon
 

@@ -16,9 +16,9 @@ from meshwright.planners.vllm import DrawnTraffic, LLMDemand, SearchSpace, plan
 from meshwright.profiles.llm import LinearCost, decoder
 from meshwright.simulator import Cluster
 from meshwright.simulator.llm import POLICIES, LLMTrace, drive, register_policy, simulate_llm
-from meshwright.simulator.llm.plan_entries import MEMORY_OPTION
-from meshwright.simulator.llm.vllm02 import Vllm02Scheduler
-from meshwright.simulator.llm.vllm_v1 import V1Scheduler
+from meshwright.simulator.llm.plan.entries import MEMORY_OPTION
+from meshwright.simulator.llm.policy.vllm02 import Vllm02Scheduler
+from meshwright.simulator.llm.policy.vllm_v1 import V1Scheduler
 from meshwright.traces.lengths import length_profile
 
 ROOT = Path(__file__).parents[2]

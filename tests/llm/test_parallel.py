@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles import CommModel, LinkSpec, device
 from meshwright.profiles.llm import DecoderSpec, decoder
-from meshwright.profiles.llm import parallel_thesis as thesis
-from meshwright.profiles.llm.parallel import EXCHANGES, Parallel, Split, Widths, collectives, decode_layer
-from meshwright.profiles.llm.parallel_collectives import (
+from meshwright.profiles.llm.parallel import thesis as thesis
+from meshwright.profiles.llm.parallel.collectives import (
     all_gather,
     all_reduce,
     all_to_all,
     allreduce_lines,
     reduce_scatter,
 )
-from meshwright.profiles.llm.parallel_split import owners, table_entries, tokens_per_shard
-from meshwright.reproduce import figure4_1
+from meshwright.profiles.llm.parallel.layer import EXCHANGES, Parallel, Split, Widths, collectives, decode_layer
+from meshwright.profiles.llm.parallel.split import owners, table_entries, tokens_per_shard
+from meshwright.reproduce.cache_parallel import fig1 as figure4_1
 
 LLAMA = decoder("Llama-2-7b")
 GROUPED = decoder("Llama-3.1-70B")

@@ -7,9 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from meshwright.profiles.llm import DecoderSpec
-from meshwright.profiles.llm import parallel_merge as pm
-from meshwright.profiles.llm.parallel import Parallel, Widths, collectives
-from meshwright.profiles.llm.parallel_split import owners
+from meshwright.profiles.llm.parallel import merge as pm
+from meshwright.profiles.llm.parallel.layer import Parallel, Widths, collectives
+from meshwright.profiles.llm.parallel.split import owners
 from meshwright.seeds import generator
 
 HEADS, WIDTH = 8, 4

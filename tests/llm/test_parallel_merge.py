@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
-from meshwright.profiles.llm import parallel_merge as pm
-from meshwright.profiles.llm.parallel_split import Split, owners
+from meshwright.profiles.llm.parallel import merge as pm
+from meshwright.profiles.llm.parallel.split import Split, owners
 from meshwright.seeds import generator
 
 

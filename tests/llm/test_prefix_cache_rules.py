@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from meshwright.seeds import generator
-from meshwright.simulator.llm.request import LLMRequest
-from meshwright.simulator.llm.vllm_v1 import V1Config, V1Scheduler
+from meshwright.simulator.llm.policy.request import LLMRequest
+from meshwright.simulator.llm.policy.vllm_v1 import V1Config, V1Scheduler
 
 SIZE = 4
 

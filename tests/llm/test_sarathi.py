@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMRequest, LLMTrace, draw, drive, simulate_llm
-from meshwright.simulator.llm.sarathi import SarathiConfig, SarathiScheduler
+from meshwright.simulator.llm.policy.sarathi import SarathiConfig, SarathiScheduler
 
 
 def steps(requests, **config):

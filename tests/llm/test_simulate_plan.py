@@ -22,7 +22,7 @@ from meshwright.simulator.llm import (
     simulate_shared,
 )
 from meshwright.simulator.llm.shared import SharedEngine
-from meshwright.simulator.plan import PlannerEntry
+from meshwright.simulator.serving.plan.file import PlannerEntry
 
 A, B = "Llama-3.1-8B", "Qwen2.5-7B"
 OPTIONS = {"max_model_len": 1024, "max_num_batched_tokens": 1024, "max_num_seqs": 64, "enable_prefix_caching": False}

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from meshwright.runtime.llm.engine.adapters import ADAPTERS
+from meshwright.runtime.llm.engine.adapters.table import ADAPTERS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "llm-engine.md").read_text("utf-8")

@@ -18,8 +18,8 @@ import httpx
 from meshwright.errors import InputError, RunError
 from meshwright.profiles.llm.decoder import DecoderSpec
 from meshwright.runtime.llm.engine import LLMEngine, Sampling
-from meshwright.runtime.llm.engine.server import serve_http
-from meshwright.runtime.llm.engine.tokenizer import ByteTokenizer
+from meshwright.runtime.llm.engine.endpoint.server import serve_http
+from meshwright.runtime.llm.engine.endpoint.tokenizer import ByteTokenizer
 from meshwright.runtime.web import Limits
 from meshwright.simulator.llm import LLMRequest
 
@@ -340,7 +340,7 @@ def test_an_engine_that_fails_says_so(monkeypatch):
 
 
 def test_without_fastapi_the_command_is_said(monkeypatch):
-    from meshwright.runtime.llm.engine import server
+    from meshwright.runtime.llm.engine.endpoint import server
 
     monkeypatch.setattr(server, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install -e '\.\[serve\]'"):

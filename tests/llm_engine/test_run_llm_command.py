@@ -12,8 +12,8 @@ pytest.importorskip("torch")
 from meshwright.cli.main import run as main
 from meshwright.profiles.llm import decoder
 from meshwright.simulator import Cluster
-from meshwright.simulator.llm.plan import Deployment, LLMPlan, ServedModel
-from meshwright.simulator.plan import PlannerEntry
+from meshwright.simulator.llm.plan.file import Deployment, LLMPlan, ServedModel
+from meshwright.simulator.serving.plan.file import PlannerEntry
 
 
 def command(capsys, *words):

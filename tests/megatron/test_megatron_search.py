@@ -11,7 +11,7 @@ from meshwright.planners.megatron import search
 from meshwright.planners.megatron.space import Space
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, MEGATRON_2022, TransformerShape, estimate, estimate_many
-from meshwright.simulator.training.columns import RECOMPUTE
+from meshwright.simulator.training.configuration.columns import RECOMPUTE
 
 SHAPE = TransformerShape(4, 1024, 8, vocab=8192, seq=512)
 LLAMA = TransformerShape(8, 2048, 16, 4, 5632, 32000, 2048, gated=True)

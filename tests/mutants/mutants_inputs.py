@@ -13,7 +13,7 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "traces/tabular.py",
+                "traces/files/tabular.py",
                 'UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}',
                 'UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e6}',
             ),
@@ -27,7 +27,7 @@ MUTANTS = (
         "off by one",
         (
             (
-                "traces/azure2019.py",
+                "traces/azure/maf1.py",
                 "counts: LongArray = table[minutes[first:last]].to_numpy()",
                 "counts: LongArray = table[minutes[max(first - 1, 0) : last - (first > 0)]].to_numpy()",
             ),
@@ -53,7 +53,7 @@ MUTANTS = (
         "timestamps-of-mooncake-in-seconds",
         "inputs",
         "wrong factor",
-        (("simulator/llm/workload_files.py", 'float(said["timestamp"]) / 1e3', 'float(said["timestamp"])'),),
+        (("simulator/llm/workload/files.py", 'float(said["timestamp"]) / 1e3', 'float(said["timestamp"])'),),
         ("tests/llm/test_llm_workload.py",),
         "A published trace would come a thousand times slower.",
     ),
@@ -89,7 +89,7 @@ MUTANTS = (
         "fp8-cache-of-two-bytes",
         "inputs",
         "wrong factor",
-        (("profiles/llm/cost_attention.py", 'return 1 if self.kv == "fp8" else 2', "return 2"),),
+        (("profiles/llm/cost/attention.py", 'return 1 if self.kv == "fp8" else 2', "return 2"),),
         ("tests/llm/test_cost_theory.py",),
         "An fp8 cache would be no faster to read.",
     ),
@@ -111,7 +111,7 @@ MUTANTS = (
         "draws-of-functions-with-drift",
         "inputs",
         "wrong factor",
-        (("traces/synthetic.py", "noise[1:] *= math.sqrt(1.0 - keep * keep)", "noise[1:] *= 1.0 - keep"),),
+        (("traces/azure/synthetic.py", "noise[1:] *= math.sqrt(1.0 - keep * keep)", "noise[1:] *= 1.0 - keep"),),
         ("tests/traces/test_trace_synthetic.py",),
         "Rates would hardly drift: the process is not the stationary one that it says.",
     ),

@@ -13,12 +13,12 @@ MUTANTS = (
         "off by one",
         (
             (
-                "simulator/llm/blocks.py",
+                "simulator/llm/memory/blocks.py",
                 "return Allocation.OK if self.gpu.free_blocks - need >= self.watermark_blocks",
                 "return Allocation.OK if self.gpu.free_blocks - need > self.watermark_blocks",
             ),
             (
-                "simulator/llm/compiled_kernel.py",
+                "simulator/llm/compiled/kernel.py",
                 "                if free - need < x.watermark:",
                 "                if free - need <= x.watermark:",
             ),
@@ -32,7 +32,7 @@ MUTANTS = (
         "leaked block",
         (
             (
-                "simulator/llm/blocks.py",
+                "simulator/llm/memory/blocks.py",
                 "                table.append(moved[id(block)])\n                source.free(block)",
                 "                table.append(moved[id(block)])\n"
                 "                if moved[id(block)].shares == 1:\n                    source.free(block)",
@@ -47,7 +47,7 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/llm/blocks.py",
+                "simulator/llm/memory/blocks.py",
                 "need = len(self.held(group)) + len(group.having(Status.SWAPPED))",
                 "need = len(self.held(group))",
             ),
@@ -61,12 +61,12 @@ MUTANTS = (
         "off by one",
         (
             (
-                "simulator/llm/vllm_v1.py",
+                "simulator/llm/policy/vllm_v1.py",
                 "for k in range((request.length - 1) // self.config.block_size):",
                 "for k in range(request.length // self.config.block_size):",
             ),
             (
-                "simulator/llm/compiled_v1.py",
+                "simulator/llm/compiled/fleet/v1.py",
                 "found, free = cached_prefix(s, e, r, (q.length - 1) // size)",
                 "found, free = cached_prefix(s, e, r, q.length // size)",
             ),
@@ -80,11 +80,15 @@ MUTANTS = (
         "wrong order",
         (
             (
-                "simulator/llm/vllm_v1.py",
+                "simulator/llm/policy/vllm_v1.py",
                 "self.pool.release(request.blocks[::-1])",
                 "self.pool.release(request.blocks)",
             ),
-            ("simulator/llm/compiled_blocks.py", "for k in range(q.blocks - 1, -1, -1):", "for k in range(q.blocks):"),
+            (
+                "simulator/llm/compiled/fleet/blocks.py",
+                "for k in range(q.blocks - 1, -1, -1):",
+                "for k in range(q.blocks):",
+            ),
         ),
         ("tests/llm/test_prefix_cache_rules.py",),
         "The blocks that most prompts share would be evicted before those that nobody asks for again.",
@@ -95,7 +99,7 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/llm/vllm_v1.py",
+                "simulator/llm/policy/vllm_v1.py",
                 "return own + sum(not block.shares for block in found) if found else own",
                 "return own",
             ),
@@ -109,7 +113,7 @@ MUTANTS = (
         "off by one",
         (
             (
-                "simulator/llm/accounting.py",
+                "simulator/llm/memory/accounting.py",
                 "return pages.use(scheduler.pool.size - 1)",
                 "return pages.use(scheduler.pool.size)",
             ),
@@ -121,7 +125,7 @@ MUTANTS = (
         "keys-swapped-without-values",
         "llm",
         "wrong factor",
-        (("simulator/llm/swapping.py", "return blocks * 2 * self.layers", "return blocks * self.layers"),),
+        (("simulator/llm/memory/swapping.py", "return blocks * 2 * self.layers", "return blocks * self.layers"),),
         ("tests/llm/test_preemption_mode.py", "tests/llm/test_reference.py"),
         "Swapping would take half of the time and look better than recomputing.",
     ),
@@ -159,7 +163,7 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "profiles/llm/parallel.py",
+                "profiles/llm/parallel/layer.py",
                 "token = 2 * layout.kv_heads(model) * model.head_dim",
                 "token = layout.kv_heads(model) * model.head_dim",
             ),
@@ -173,7 +177,7 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "profiles/llm/parallel.py",
+                "profiles/llm/parallel/layer.py",
                 "return (q / t + kv) * (width + bias) + (output + feed_forward) / all_of_it",
                 "return (q + kv) / t * (width + bias) + (output + feed_forward) / all_of_it",
             ),
@@ -187,7 +191,7 @@ MUTANTS = (
         "wrong tie",
         (
             (
-                "simulator/llm/router.py",
+                "simulator/llm/policy/router.py",
                 "return min(range(len(engines)), key=lambda i: engines[i].outstanding)",
                 "return min(reversed(range(len(engines))), key=lambda i: engines[i].outstanding)",
             ),

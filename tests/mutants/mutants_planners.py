@@ -63,7 +63,7 @@ MUTANTS = (
         "lost case",
         (
             (
-                "planners/alpa/presolve.py",
+                "planners/alpa/solver/presolve.py",
                 "beaten &= (needs[:, :, None] >= needs[:, None, :]).all(axis=0)",
                 "beaten &= (needs[:, :, None] >= needs[:, None, :]).any(axis=0)",
             ),
@@ -124,7 +124,7 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "planners/graphpipe/pipedream_kernel.py",
+                "planners/pipedream/kernel.py",
                 "                reduce = 4 * (m - 1) * size / (bandwidth * m) / within\n                row[m - 1]",
                 "                reduce = 2 * (m - 1) * size / (bandwidth * m) / within\n                row[m - 1]",
             ),
@@ -138,7 +138,7 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "planners/graphpipe/pipedream_kernel.py",
+                "planners/pipedream/kernel.py",
                 "t = max(t, 2 * out[k] / (bandwidth * m) / compression)",
                 "t = max(t, out[k] / (bandwidth * m) / compression)",
             ),
@@ -152,7 +152,7 @@ MUTANTS = (
         "missing term",
         (
             (
-                "planners/graphpipe/in_flight.py",
+                "planners/graphpipe/schedule/in_flight.py",
                 "more = np.where(y < b_x, x - y + b_x,",
                 "more = np.where(y < b_x, x - y,",
             ),
@@ -166,7 +166,7 @@ MUTANTS = (
         "wrong bound",
         (
             (
-                "planners/graphpipe/downsets_kernel.py",
+                "planners/piper/downsets_kernel.py",
                 "rest = (all_work - work[head] + work[state]) / threshold * (1 - 1e-9)",
                 "rest = (all_work - work[head] + work[state]) / threshold * (1 + 1e-2)",
             ),
@@ -180,12 +180,12 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "planners/graphpipe/piper_kernel.py",
+                "planners/piper/kernel.py",
                 "left = (threshold - 4 * (d - 1) * weights / d / microbatches / bandwidth) * d",
                 "left = (threshold - 4 * weights / microbatches / bandwidth) * d",
             ),
             (
-                "planners/graphpipe/piper_kernel.py",
+                "planners/piper/kernel.py",
                 "reduce = 4 * (d - 1) * weights[at] / d / microbatches / bandwidth",
                 "reduce = 4 * weights[at] / microbatches / bandwidth",
             ),

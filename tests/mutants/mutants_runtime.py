@@ -13,7 +13,7 @@ MUTANTS = (
         "missing term",
         (
             (
-                "runtime/dispatcher.py",
+                "runtime/serving/dispatcher.py",
                 "self._shift(job.group, end - job.end - self._drift[job.group])",
                 "self._shift(job.group, end - job.end)",
             ),
@@ -25,7 +25,13 @@ MUTANTS = (
         "waiting-after-a-batch",
         "runtime",
         "off by one",
-        (("runtime/dispatcher.py", "        self.waiting -= len(batch.requests)", "        self.waiting -= 1"),),
+        (
+            (
+                "runtime/serving/dispatcher.py",
+                "        self.waiting -= len(batch.requests)",
+                "        self.waiting -= 1",
+            ),
+        ),
         ("tests/runtime/test_dispatcher.py",),
         "The controller would believe that requests wait when none do.",
     ),
@@ -33,7 +39,13 @@ MUTANTS = (
         "lease-ends-after-its-instant",
         "runtime",
         "wrong tie",
-        (("runtime/sharing/ledger.py", "while self.next_lease_s() <= now_s:", "while self.next_lease_s() < now_s:"),),
+        (
+            (
+                "runtime/sharing/arbiter/ledger.py",
+                "while self.next_lease_s() <= now_s:",
+                "while self.next_lease_s() < now_s:",
+            ),
+        ),
         (
             "tests/runtime_sharing/test_sharing_parts.py::test_books_of_a_lease_by_hand",
             "tests/runtime_sharing/test_sharing_parts.py::test_an_old_lease_ends_no_new_one",
@@ -44,7 +56,7 @@ MUTANTS = (
         "old-lease-takes-new-grant",
         "runtime",
         "leaked block",
-        (("runtime/sharing/ledger.py", "number = max(self._lease) + 1", "number = max(self._lease)"),),
+        (("runtime/sharing/arbiter/ledger.py", "number = max(self._lease) + 1", "number = max(self._lease)"),),
         (
             "tests/runtime_sharing/test_sharing_parts.py::test_books_of_a_lease_by_hand",
             "tests/runtime_sharing/test_sharing_parts.py::test_an_old_lease_ends_no_new_one",

@@ -14,13 +14,13 @@ MUTANTS = (
         (
             ("simulator/serving/policy.py", "if best is None or key < best[0]:", "if best is None or key <= best[0]:"),
             (
-                "simulator/serving/kernel.py",
+                "simulator/serving/compiled/kernel.py",
                 "best = min(best, (ahead << _PAIR_BITS) | p)\n    return best & _PAIR_MASK",
                 "best = min(best, (ahead << _PAIR_BITS) | (_PAIR_MASK - p))\n"
                 "    return _PAIR_MASK - (best & _PAIR_MASK)",
             ),
             (
-                "simulator/serving/kernel.py",
+                "simulator/serving/compiled/kernel.py",
                 "best = min(best, (queued[g] << _PAIR_BITS) | p)\n    return best & _PAIR_MASK",
                 "best = min(best, (queued[g] << _PAIR_BITS) | (_PAIR_MASK - p))\n"
                 "    return _PAIR_MASK - (best & _PAIR_MASK)",
@@ -48,7 +48,7 @@ MUTANTS = (
                 "if self.admission and ends[-1] > deadline + TOLERANCE_S:",
             ),
             (
-                "simulator/serving/kernel.py",
+                "simulator/serving/compiled/kernel.py",
                 "in_time = done <= now + slo[i] + TOLERANCE_S",
                 "in_time = t <= now + slo[i] + TOLERANCE_S",
             ),
@@ -67,7 +67,7 @@ MUTANTS = (
                 "tightest = queue[members][1]",
             ),
             (
-                "simulator/serving/compiled_batching.py",
+                "simulator/serving/compiled/batching.py",
                 "tightest = min(tightest, arrival[r] + slo[r] + TOLERANCE_S)",
                 "tightest = arrival[r] + slo[r] + TOLERANCE_S",
             ),
@@ -86,7 +86,7 @@ MUTANTS = (
                 "            t += hop\n            ends.append(t)",
             ),
             (
-                "simulator/serving/kernel.py",
+                "simulator/serving/compiled/kernel.py",
                 "        clock[spare, k] = t\n        t += wire",
                 "        t += wire\n        clock[spare, k] = t",
             ),

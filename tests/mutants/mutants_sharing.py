@@ -13,17 +13,17 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/sharing/result.py",
+                "simulator/sharing/result/columns.py",
                 "[a.total_work_s / min(n, a.max_gpus) for a in self.world.apps]",
                 "[a.total_work_s / a.max_gpus for a in self.world.apps]",
             ),
             (
-                "simulator/sharing/agent.py",
+                "simulator/sharing/policy/agent.py",
                 "return self.contention * work / min(self.cluster_gpus, self.app.max_gpus)",
                 "return self.contention * work / self.app.max_gpus",
             ),
             (
-                "simulator/sharing/arrays.py",
+                "simulator/sharing/compiled/arrays.py",
                 "app.total_work_s / min(n, app.max_gpus) for app in apps]",
                 "app.total_work_s / app.max_gpus for app in apps]",
             ),
@@ -37,12 +37,12 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/sharing/agent.py",
+                "simulator/sharing/policy/agent.py",
                 "return self.contention * work / min(self.cluster_gpus, self.app.max_gpus)",
                 "return self.contention * work / self.app.max_gpus",
             ),
             (
-                "simulator/sharing/arrays.py",
+                "simulator/sharing/compiled/arrays.py",
                 "app.total_work_s / min(n, app.max_gpus) for app in apps]",
                 "app.total_work_s / app.max_gpus for app in apps]",
             ),
@@ -56,12 +56,12 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "simulator/sharing/kernels_engine.py",
+                "simulator/sharing/compiled/loop.py",
                 "s.clock[0] += s.clock[2] * (now - s.clock[1])",
                 "s.clock[0] += (s.clock[2] - 0.5) * (now - s.clock[1])",
             ),
             (
-                "simulator/sharing/reference.py",
+                "simulator/sharing/reference/engine.py",
                 "self.integral += len(self.active) * (now - self.counted_at)",
                 "self.integral += (len(self.active) - 0.5) * (now - self.counted_at)",
             ),
@@ -75,12 +75,12 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/sharing/kernels_split.py",
+                "simulator/sharing/compiled/split.py",
                 "s.resumes[e] = up + (w.checkpoint if s.begun[e] < now else 0.0)",
                 "s.resumes[e] = up",
             ),
             (
-                "simulator/sharing/reference.py",
+                "simulator/sharing/reference/engine.py",
                 "job.resumes = up + (world.checkpoint_s if job.begun < now else 0.0)",
                 "job.resumes = up",
             ),
@@ -94,12 +94,12 @@ MUTANTS = (
         "off by one",
         (
             (
-                "simulator/sharing/kernels_engine.py",
+                "simulator/sharing/compiled/loop.py",
                 "give(s, given, now + w.lease if preempts else np.inf)",
                 "give(s, given, now + w.lease + w.container if preempts else np.inf)",
             ),
             (
-                "simulator/sharing/reference.py",
+                "simulator/sharing/reference/engine.py",
                 "self.world.lease_s)\n        over = ",
                 "self.world.lease_s + self.world.container_s)\n        over = ",
             ),
@@ -113,12 +113,12 @@ MUTANTS = (
         "swapped link",
         (
             (
-                "simulator/sharing/kernels_split.py",
+                "simulator/sharing/compiled/split.py",
                 "    s.rate[e] = min(gpus.shape[0], w.cap[e]) / w.slowdown[a, level]",
                 "    s.rate[e] = min(gpus.shape[0], w.cap[e]) / w.slowdown[a, max(level - 1, 0)]",
             ),
             (
-                "simulator/sharing/split.py",
+                "simulator/sharing/policy/split.py",
                 "return min(len(gpus), cap) / slowdown.levels[cluster.level(gpus)]",
                 "return min(len(gpus), cap) / slowdown.levels[max(cluster.level(gpus) - 1, 0)]",
             ),
@@ -132,17 +132,17 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/sharing/policies.py",
+                "simulator/sharing/policy/baselines.py",
                 "key=lambda v: (self.key(cluster, v, have[v.index]), v.index)",
                 "key=lambda v: (self.key(cluster, v, have[v.index][len(v.held) :]), v.index)",
             ),
             (
-                "simulator/sharing/kernels_policies.py",
+                "simulator/sharing/compiled/policies.py",
                 "            key[i] = _key(w, s, code, a, has[i], left_s[i])\n    while",
                 "            key[i] = _key(w, s, code, a, has[i] - kept[i], left_s[i])\n    while",
             ),
             (
-                "simulator/sharing/kernels_policies.py",
+                "simulator/sharing/compiled/policies.py",
                 "        has[i] += got\n        key[i] = _key(w, s, code, a, has[i], left_s[i])",
                 "        has[i] += got\n        key[i] = _key(w, s, code, a, has[i] - kept[i], left_s[i])",
             ),
@@ -156,12 +156,12 @@ MUTANTS = (
         "wrong tie",
         (
             (
-                "simulator/sharing/kernels_policies.py",
+                "simulator/sharing/compiled/policies.py",
                 "if room[i] > 0 and (first < 0 or key[i] < key[first]):",
                 "if room[i] > 0 and (first < 0 or key[i] <= key[first]):",
             ),
             (
-                "simulator/sharing/policy.py",
+                "simulator/sharing/policy/contract.py",
                 "key=lambda v: (self.key(v), v.index)",
                 "key=lambda v: (self.key(v), -v.index)",
             ),
@@ -175,7 +175,7 @@ MUTANTS = (
         "off by one",
         (
             (
-                "simulator/sharing/metrics.py",
+                "simulator/sharing/result/metrics.py",
                 "return float(x.sum() ** 2 / (len(x) * (x**2).sum()))",
                 "return float(x.sum() ** 2 / ((len(x) - 1) * (x**2).sum()))",
             ),
@@ -208,7 +208,7 @@ MUTANTS = (
                 "n = max(1, math.floor((1 - self.fairness) * len(apps) + 1e-9))",
             ),
             (
-                "planners/themis/kernels_rounds.py",
+                "planners/themis/kernels/rounds.py",
                 "int(np.ceil((1 - rules.fairness) * apps.shape[0] - 1e-9))",
                 "int(np.floor((1 - rules.fairness) * apps.shape[0] + 1e-9))",
             ),
@@ -222,12 +222,12 @@ MUTANTS = (
         "off by one",
         (
             (
-                "simulator/sharing/split.py",
+                "simulator/sharing/policy/split.py",
                 "if counts[j.job] == 0 and j.gang <= spare:",
                 "if counts[j.job] == 0 and j.gang < spare + (j.gang == 1):",
             ),
             (
-                "simulator/sharing/kernels_split.py",
+                "simulator/sharing/compiled/split.py",
                 "if counts[k] == 0 and gang[jobs[k]] <= spare and",
                 "if counts[k] == 0 and gang[jobs[k]] < spare + (gang[jobs[k]] == 1) and",
             ),

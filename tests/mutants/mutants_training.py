@@ -27,7 +27,7 @@ MUTANTS = (
         "off by one",
         (
             (
-                "simulator/training/schedule_orders.py",
+                "simulator/training/policy/orders.py",
                 "warmup=(v - 1) * group + 2 * (p - 1 - r)) for r in range(p)]",
                 "warmup=(v - 1) * group + 2 * (p - 1 - r) + 1) for r in range(p)]",
             ),
@@ -41,7 +41,7 @@ MUTANTS = (
         "lost case",
         (
             (
-                "simulator/training/memory.py",
+                "simulator/training/configuration/memory.py",
                 "positions + np.where(alone, norm + (0 if shape.tied else vocabulary), 0)",
                 "positions + np.where(alone, norm, 0)",
             ),
@@ -55,7 +55,7 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "simulator/training/memory.py",
+                "simulator/training/configuration/memory.py",
                 "return 2 * size + 1 if _dropout(shape, stack) else size",
                 "return size + 1 if _dropout(shape, stack) else size",
             ),
@@ -69,7 +69,7 @@ MUTANTS = (
         "off by one",
         (
             (
-                "simulator/training/memory.py",
+                "simulator/training/configuration/memory.py",
                 "np.where(c.zero >= level, d, 1.0) for level in (3, 2, 1)",
                 "np.where(c.zero >= level, d, 1.0) for level in (2, 2, 1)",
             ),
@@ -83,7 +83,7 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "simulator/training/collectives.py",
+                "simulator/training/configuration/collectives.py",
                 "seconds = 2 * self.latency + 2 * (self.size - 1) / self.size * n_bytes / self.reduce_rate",
                 "seconds = 2 * self.latency + 2 * n_bytes / self.reduce_rate",
             ),
@@ -125,7 +125,7 @@ MUTANTS = (
         "swapped link",
         (
             (
-                "simulator/training/resharding.py",
+                "simulator/training/resharding/crossing.py",
                 "_gather_seconds(tile_bytes, target, need.repeating_axes, parts < copies) if gathers else 0.0",
                 "_gather_seconds(tile_bytes, source, need.repeating_axes, parts < copies) if gathers else 0.0",
             ),
@@ -139,7 +139,7 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/training/kernels.py",
+                "simulator/training/configuration/kernels.py",
                 "(2.5 if backward else 1.0) * products",
                 "(2.0 if backward else 1.0) * products",
             ),
@@ -153,7 +153,7 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "simulator/training/schedule_uneven.py",
+                "simulator/training/policy/uneven.py",
                 "return after + x - math.gcd(x, y) +",
                 "return after + x - min(x, y) +",
             ),

@@ -96,11 +96,11 @@ def test_who_takes_something_from_a_file_by_way_of_others(project: Path) -> None
 
 def test_stale_kernels_of_other_files_are_found() -> None:
     """The themis kernels have functions of the sharing world compiled into them; serving has nothing of these."""
-    found = importers(ROOT, ("simulator/sharing/kernels_view.py",))
-    assert {"simulator/sharing/kernels_engine.py", "planners/themis/kernels_bids.py"} <= found
+    found = importers(ROOT, ("simulator/sharing/compiled/view.py",))
+    assert {"simulator/sharing/compiled/loop.py", "planners/themis/kernels/bids.py"} <= found
     assert not any(path.startswith("simulator/serving/") for path in found)
-    assert "simulator/sharing/kernels_policies.py" not in importers(ROOT, ("simulator/sharing/arrays.py",))
-    assert "simulator/llm/compiled_kernel.py" in importers(ROOT, ("profiles/llm/cost_grid.py",))
+    assert "simulator/sharing/compiled/policies.py" not in importers(ROOT, ("simulator/sharing/compiled/arrays.py",))
+    assert "simulator/llm/compiled/kernel.py" in importers(ROOT, ("profiles/llm/cost/grid.py",))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import random
 import numpy as np
 from meshwright.planners import trivial
 from meshwright.simulator import Group, ParallelConfig, Placement, PlacementSchedule
-from meshwright.simulator.plan import PlannerEntry
+from meshwright.simulator.serving.plan.file import PlannerEntry
 from meshwright.traces import Trace
 
 ONE = ParallelConfig(1, 1)

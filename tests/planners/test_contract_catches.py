@@ -7,7 +7,7 @@ import re
 import bad_planners as bad
 import pytest
 from meshwright.planners import trivial
-from meshwright.planners.contract import PlannerContract, contract_problems
+from meshwright.planners.contract.suite import PlannerContract, contract_problems
 
 VALID, SAME = "test_plan_is_valid", "test_same_problem_same_plan"
 CASES = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
-from meshwright.planners.contract import PlannerContract, contract_problems
+from meshwright.planners.contract.suite import PlannerContract, contract_problems
 
 
 class _Baseline(PlannerContract):

@@ -15,7 +15,7 @@ from meshwright.planners.vllm import DrawnTraffic, Effort, GivenTraffic, LLMDema
 from meshwright.profiles.llm import ConstantCost, LinearCost, decoder
 from meshwright.simulator import Cluster
 from meshwright.simulator.llm import Deployment, LLMPlan, LLMTrace, simulate_llm, simulate_plan
-from meshwright.simulator.llm.workload_draw import renewal_times
+from meshwright.simulator.llm.workload.draw import renewal_times
 from meshwright.traces.lengths import length_profile
 
 LLAMA, QWEN = decoder("llama-3.1-8b"), decoder("qwen2.5-7b")

@@ -13,7 +13,7 @@ from meshwright.planners.vllm.scoring import served
 from meshwright.profiles.llm import LinearCost, decoder
 from meshwright.simulator import Cluster
 from meshwright.simulator.llm import Deployment, LLMPlan
-from meshwright.simulator.plan import PlannerEntry
+from meshwright.simulator.serving.plan.file import PlannerEntry
 from meshwright.traces.lengths import length_profile
 
 SPACE = SearchSpace(tp=(1, 2), pp=(1,), batched_tokens=(512,), seqs=(64,))

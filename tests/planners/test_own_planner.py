@@ -16,9 +16,9 @@ import pytest
 from meshwright import planners
 from meshwright.errors import InfeasibleError, InputError, OutOfProfileError, RunError
 from meshwright.planners import PLANNERS, PlannerSource, Problem, ScheduledPlan, trivial
-from meshwright.planners.contract import contract_problems
-from meshwright.planners.contract_problems import infeasible_problem
-from meshwright.planners.source import split_names
+from meshwright.planners.contract.problems import infeasible_problem
+from meshwright.planners.contract.source import split_names
+from meshwright.planners.contract.suite import contract_problems
 from meshwright.simulator import Group, ParallelConfig, Placement, PlacementSchedule, Plan
 
 ROOT = Path(__file__).parents[2]
@@ -428,7 +428,7 @@ def test_the_contract_needs_no_pytest_until_it_runs():
         """
         import sys
         sys.modules["pytest"] = None
-        from meshwright.planners.contract import PlannerContract
+        from meshwright.planners.contract.suite import PlannerContract
         class TestIt(PlannerContract):
             planner = "alpaserve"
         """

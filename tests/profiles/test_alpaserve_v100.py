@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from meshwright import profiles
 from meshwright.errors import InputError, OutOfProfileError
-from meshwright.profiles import ParallelConfig, ProfileSet, alpaserve_v100, auto_partition, compose, equal_layers
-from meshwright.profiles import alpaserve_v100_model as model
-from meshwright.profiles.alpaserve_v100_build import build
-from meshwright.profiles.alpaserve_v100_fit import fit_measured
+from meshwright.profiles import ParallelConfig, ProfileSet, auto_partition, compose, equal_layers
+from meshwright.profiles.alpaserve import model as model
+from meshwright.profiles.alpaserve import shipped as alpaserve_v100
+from meshwright.profiles.alpaserve.build import build
+from meshwright.profiles.alpaserve.fit import fit_measured
 from meshwright.profiles.document import to_document
 
 SOURCE = Path(__file__).parents[3] / "shared" / "data" / "alpaserve_v100_profiles.json"

@@ -8,9 +8,9 @@ from meshwright.errors import InputError, RunError
 from meshwright.kernels.specs import SPECS
 from meshwright.profiles import ParallelConfig, load, save
 from meshwright.profiles.autoparallel import partition_at
-from meshwright.profiles.measure import measure, take_measurement
-from meshwright.profiles.measure_device import DeviceFacts, cited_spec
-from meshwright.profiles.measure_pool import WorkerPool, usable_cores
+from meshwright.profiles.measure.device import DeviceFacts, cited_spec
+from meshwright.profiles.measure.models import measure, take_measurement
+from meshwright.profiles.measure.pool import WorkerPool, usable_cores
 
 torch = pytest.importorskip("torch", reason="measuring needs torch")
 two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs two cores for two devices")
@@ -136,20 +136,20 @@ def _unused_pool(*_args, **_options):
     ],
 )
 def test_bad_input_is_refused_before_any_worker_starts(options, message, monkeypatch):
-    monkeypatch.setattr("meshwright.profiles.measure.WorkerPool", _unused_pool)
+    monkeypatch.setattr("meshwright.profiles.measure.models.WorkerPool", _unused_pool)
     with pytest.raises(InputError, match=message):
         measure(**{"specs": ["cpu-gpt-tiny"], **options})
 
 
 def test_a_degree_that_does_not_divide_is_refused(monkeypatch):
-    monkeypatch.setattr("meshwright.profiles.measure.WorkerPool", _unused_pool)
-    monkeypatch.setattr("meshwright.profiles.measure.device_count", lambda kind: 8)
+    monkeypatch.setattr("meshwright.profiles.measure.models.WorkerPool", _unused_pool)
+    monkeypatch.setattr("meshwright.profiles.measure.models.device_count", lambda kind: 8)
     with pytest.raises(InputError, match="op degree 3 must divide heads"):
         measure(["cpu-gpt-tiny"], op_degrees=(3,))
 
 
 def test_missing_torch_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("meshwright.profiles.measure_pool.find_spec", lambda name: None)
+    monkeypatch.setattr("meshwright.profiles.measure.pool.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"torch is not installed.*pip install -e '\.\[torch\]'"):
         WorkerPool(1)
 

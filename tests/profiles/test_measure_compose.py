@@ -5,9 +5,9 @@ from meshwright.kernels import sizes
 from meshwright.kernels.specs import SPECS
 from meshwright.kernels.timing import Lap
 from meshwright.profiles import ParallelConfig, ProfileSet, Provenance, device, load, save
-from meshwright.profiles.measure_comm import fit_comm
-from meshwright.profiles.measure_compose import measure_one
-from meshwright.profiles.measure_model import Samples, StageRun, forget_models, layer_weights, measure_model
+from meshwright.profiles.measure.comm import fit_comm
+from meshwright.profiles.measure.compose import measure_one
+from meshwright.profiles.measure.worker import Samples, StageRun, forget_models, layer_weights, measure_model
 
 SPEC = SPECS["cpu-gpt-tiny"]
 SECONDS = {"embedding": 1.0, "dense": 4.0, "head": 3.0}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshwright import profiles
-from meshwright.profiles import ParallelConfig, alpaserve_v100, auto_partition, equal_layers
+from meshwright.profiles import ParallelConfig, auto_partition, equal_layers
+from meshwright.profiles.alpaserve import shipped as alpaserve_v100
 
 PAGE = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text("utf-8")
 C = ParallelConfig

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from meshwright import profiles, simulator, traces
-from meshwright.profiles import ParallelConfig, alpaserve_v100
+from meshwright.profiles import ParallelConfig
+from meshwright.profiles.alpaserve import shipped as alpaserve_v100
 from meshwright.seeds import generator
 
 

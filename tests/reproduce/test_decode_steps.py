@@ -2,8 +2,22 @@
 
 import numpy as np
 import pytest
-from meshwright.reproduce import decode_steps, figure4_2, figure4_3, figure4_4, figure4_5
-from meshwright.reproduce.decode_steps import BRIDGE, ENTRY_S, GPU, break_even, step
+from meshwright.reproduce.cache_parallel import (
+    decode_steps,
+)
+from meshwright.reproduce.cache_parallel import (
+    fig2 as figure4_2,
+)
+from meshwright.reproduce.cache_parallel import (
+    fig3 as figure4_3,
+)
+from meshwright.reproduce.cache_parallel import (
+    fig4 as figure4_4,
+)
+from meshwright.reproduce.cache_parallel import (
+    fig5 as figure4_5,
+)
+from meshwright.reproduce.cache_parallel.decode_steps import BRIDGE, ENTRY_S, GPU, break_even, step
 
 E, L = 4096, 10_000
 

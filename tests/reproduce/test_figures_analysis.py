@@ -6,20 +6,40 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import ParallelConfig
-from meshwright.reproduce import (
-    FIGURES,
+from meshwright.reproduce import FIGURES
+from meshwright.reproduce.alpaserve import (
     eight_models,
-    figure01,
-    figure02,
-    figure04,
-    figure05,
-    figure06,
-    figure07,
-    figure08,
-    figure09,
-    figure10,
-    figure16,
     table1,
+)
+from meshwright.reproduce.alpaserve import (
+    fig01 as figure01,
+)
+from meshwright.reproduce.alpaserve import (
+    fig02 as figure02,
+)
+from meshwright.reproduce.alpaserve import (
+    fig04 as figure04,
+)
+from meshwright.reproduce.alpaserve import (
+    fig05 as figure05,
+)
+from meshwright.reproduce.alpaserve import (
+    fig06 as figure06,
+)
+from meshwright.reproduce.alpaserve import (
+    fig07 as figure07,
+)
+from meshwright.reproduce.alpaserve import (
+    fig08 as figure08,
+)
+from meshwright.reproduce.alpaserve import (
+    fig09 as figure09,
+)
+from meshwright.reproduce.alpaserve import (
+    fig10 as figure10,
+)
+from meshwright.reproduce.alpaserve import (
+    fig16 as figure16,
 )
 from meshwright.simulator import Cluster
 

@@ -6,8 +6,23 @@ from functools import partial
 
 import numpy as np
 import pytest
-from meshwright.reproduce import FIGURES, decoding_rates, figure5_14, figure5_15, figure5_16, figure5_17
-from meshwright.reproduce.decoding_rates import Method
+from meshwright.reproduce import FIGURES
+from meshwright.reproduce.vllm import (
+    decoding_rates,
+)
+from meshwright.reproduce.vllm import (
+    fig14 as figure5_14,
+)
+from meshwright.reproduce.vllm import (
+    fig15 as figure5_15,
+)
+from meshwright.reproduce.vllm import (
+    fig16 as figure5_16,
+)
+from meshwright.reproduce.vllm import (
+    fig17 as figure5_17,
+)
+from meshwright.reproduce.vllm.decoding_rates import Method
 from meshwright.simulator.llm.decoding.genealogy import SURVIVAL, Genealogy
 from meshwright.traces.lengths import ALPACA, SHAREGPT
 

@@ -7,7 +7,10 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.llm.iteration import Iteration
 from meshwright.profiles.llm.linear import ConstantCost
-from meshwright.reproduce import figure5_02, figure5_13, kv_memory, table5_1
+from meshwright.reproduce.vllm import fig02 as figure5_02
+from meshwright.reproduce.vllm import fig13 as figure5_13
+from meshwright.reproduce.vllm import kv_memory
+from meshwright.reproduce.vllm import table1 as table5_1
 from meshwright.simulator.llm import LLMRequest
 from meshwright.traces.lengths import ALPACA, SHAREGPT
 

@@ -4,9 +4,26 @@ import math
 
 import pytest
 from meshwright.profiles import model_set
-from meshwright.reproduce import figure12, figure13, figure14, figure15, figure17, table2
-from meshwright.reproduce.points import Points
-from meshwright.reproduce.systems import SYSTEMS, Traffic, crossing
+from meshwright.reproduce.alpaserve import (
+    fig12 as figure12,
+)
+from meshwright.reproduce.alpaserve import (
+    fig13 as figure13,
+)
+from meshwright.reproduce.alpaserve import (
+    fig14 as figure14,
+)
+from meshwright.reproduce.alpaserve import (
+    fig15 as figure15,
+)
+from meshwright.reproduce.alpaserve import (
+    fig17 as figure17,
+)
+from meshwright.reproduce.alpaserve import (
+    table2,
+)
+from meshwright.reproduce.alpaserve.points import Points
+from meshwright.reproduce.alpaserve.systems import SYSTEMS, Traffic, crossing
 
 SMALL = figure12.Effort({"MAF1": 2, "MAF2": 2}, {"MAF1": 20.0, "MAF2": 10.0}, 2, 2)
 

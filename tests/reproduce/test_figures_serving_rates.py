@@ -5,8 +5,19 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import Iteration, LinearCost, decoder
-from meshwright.reproduce import figure5_11, figure5_12, figure5_18, figure5_19
-from meshwright.reproduce import serving_rates as setup
+from meshwright.reproduce.vllm import (
+    fig11 as figure5_11,
+)
+from meshwright.reproduce.vllm import (
+    fig12 as figure5_12,
+)
+from meshwright.reproduce.vllm import (
+    fig18 as figure5_18,
+)
+from meshwright.reproduce.vllm import (
+    fig19 as figure5_19,
+)
+from meshwright.reproduce.vllm import serving_rates as setup
 from meshwright.traces.lengths import ALPACA, SHAREGPT
 
 

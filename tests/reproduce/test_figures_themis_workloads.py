@@ -6,18 +6,29 @@ import json
 
 import numpy as np
 import pytest
-from meshwright.reproduce import (
-    FIGURES,
-    reproduce,
-    themis_figure1,
-    themis_figure3,
-    themis_figure5,
-    themis_figure8,
-    themis_table1,
-    themis_table2,
-    themis_table4,
+from meshwright.reproduce import FIGURES, reproduce
+from meshwright.reproduce.themis import (
+    fig01 as themis_figure1,
 )
-from meshwright.reproduce.themis_workloads import cdf_frame, demand_within, two_sided
+from meshwright.reproduce.themis import (
+    fig03 as themis_figure3,
+)
+from meshwright.reproduce.themis import (
+    fig05 as themis_figure5,
+)
+from meshwright.reproduce.themis import (
+    fig08 as themis_figure8,
+)
+from meshwright.reproduce.themis import (
+    table1 as themis_table1,
+)
+from meshwright.reproduce.themis import (
+    table2 as themis_table2,
+)
+from meshwright.reproduce.themis import (
+    table4 as themis_table4,
+)
+from meshwright.reproduce.themis.workloads import cdf_frame, demand_within, two_sided
 from meshwright.simulator.sharing import App, WorkloadOptions, workload1, workload2
 
 NAMES = (

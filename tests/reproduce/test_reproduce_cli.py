@@ -30,7 +30,8 @@ def test_json_is_one_document(tmp_path, capsys):
 
 
 def test_strict_fails_when_a_claim_does(tmp_path, monkeypatch):
-    from meshwright.reproduce import Expectation, at_least, figure01
+    from meshwright.reproduce import Expectation, at_least
+    from meshwright.reproduce.alpaserve import fig01 as figure01
 
     never = Expectation("never", "§0", "1", at_least(1e9))
     monkeypatch.setitem(figure01.EXPECTED, "simple", never)

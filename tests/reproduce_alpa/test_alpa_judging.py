@@ -6,10 +6,11 @@ import math
 
 import pandas as pd
 import pytest
-from meshwright.reproduce import figure3_07, figure3_09
+from meshwright.reproduce.alpa import fig07 as figure3_07
+from meshwright.reproduce.alpa import fig09 as figure3_09
+from meshwright.reproduce.alpa.fig12 import agreeing
+from meshwright.reproduce.alpa.picture import Cut, Layer
 from meshwright.reproduce.alpa_bars import bars, linear
-from meshwright.reproduce.alpa_picture import Cut, Layer
-from meshwright.reproduce.figure3_12 import agreeing
 from meshwright.reproduce.style import canvas
 
 NAN = math.nan

@@ -10,9 +10,11 @@ import pytest
 from meshwright.planners.alpa import AlpaOptions, plan
 from meshwright.profiles.graph import roofline
 from meshwright.profiles.graph.zoo import zoo_graph
-from meshwright.reproduce import alpa_ablation, alpa_points, alpa_systems
-from meshwright.reproduce.alpa_given import best_with, seconds_with
-from meshwright.reproduce.alpa_picture import layers
+from meshwright.reproduce.alpa import ablation as alpa_ablation
+from meshwright.reproduce.alpa import points as alpa_points
+from meshwright.reproduce.alpa import systems as alpa_systems
+from meshwright.reproduce.alpa.given import best_with, seconds_with
+from meshwright.reproduce.alpa.picture import layers
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.mesh import Mesh
 

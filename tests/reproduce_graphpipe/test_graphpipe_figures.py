@@ -8,10 +8,22 @@ from itertools import pairwise
 
 import pandas as pd
 import pytest
-from meshwright.reproduce import FIGURES, graphpipe3_6, graphpipe3_7, graphpipe3_9, graphpipe_table3_1
-from meshwright.reproduce.graphpipe_case import IDEAL_MICROBATCHES, SHAPES, ideal_rounds
-from meshwright.reproduce.graphpipe_points import Point, depth_of, measure, measure_all, over
-from meshwright.reproduce.graphpipe_systems import GPUS, MODELS, SUMMIT, SYSTEMS, cluster_of, plan_of
+from meshwright.reproduce import FIGURES
+from meshwright.reproduce.graphpipe import (
+    fig6 as graphpipe3_6,
+)
+from meshwright.reproduce.graphpipe import (
+    fig7 as graphpipe3_7,
+)
+from meshwright.reproduce.graphpipe import (
+    fig9 as graphpipe3_9,
+)
+from meshwright.reproduce.graphpipe import (
+    table1 as graphpipe_table3_1,
+)
+from meshwright.reproduce.graphpipe.case import IDEAL_MICROBATCHES, SHAPES, ideal_rounds
+from meshwright.reproduce.graphpipe.points import Point, depth_of, measure, measure_all, over
+from meshwright.reproduce.graphpipe.systems import GPUS, MODELS, SUMMIT, SYSTEMS, cluster_of, plan_of
 from meshwright.reproduce.style import canvas
 from meshwright.simulator.training import simulate_training
 

@@ -11,7 +11,7 @@ import pytest
 from meshwright.planners.graphpipe import SequentialOptions
 from meshwright.reproduce import FIGURES
 from meshwright.reproduce.claims import Expectation
-from meshwright.reproduce.graphpipe_systems import MODELS
+from meshwright.reproduce.graphpipe.systems import MODELS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reproduce-graphpipe.md").read_text("utf-8")
 NAMES = [name for name in FIGURES if name.startswith("graphpipe")]

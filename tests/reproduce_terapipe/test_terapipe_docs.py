@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from meshwright.planners.terapipe.v100 import CALIBRATED
+from meshwright.planners.terapipe.v100.cell import CALIBRATED
 from meshwright.reproduce import FIGURES
-from meshwright.reproduce.terapipe_fit import FEW
+from meshwright.reproduce.terapipe.fit import FEW
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reproduce-terapipe.md").read_text("utf-8")

@@ -5,10 +5,25 @@ from __future__ import annotations
 import json
 
 import pytest
-from meshwright.reproduce import FIGURES, figure2_3, figure2_5, figure2_6, figure2_7, reproduce, table2_1
-from meshwright.reproduce.terapipe_latencies import expected, judged, rows_of
-from meshwright.reproduce.terapipe_points import latencies
-from meshwright.reproduce.terapipe_tables import ROWS, SPEEDUPS, row
+from meshwright.reproduce import FIGURES, reproduce
+from meshwright.reproduce.terapipe import (
+    fig3 as figure2_3,
+)
+from meshwright.reproduce.terapipe import (
+    fig5 as figure2_5,
+)
+from meshwright.reproduce.terapipe import (
+    fig6 as figure2_6,
+)
+from meshwright.reproduce.terapipe import (
+    fig7 as figure2_7,
+)
+from meshwright.reproduce.terapipe import (
+    table1 as table2_1,
+)
+from meshwright.reproduce.terapipe.latencies import expected, judged, rows_of
+from meshwright.reproduce.terapipe.points import latencies
+from meshwright.reproduce.terapipe.tables import ROWS, SPEEDUPS, row
 
 NAMES = (
     *("table2_1", "table2_2", "table2_3", "table2_4", "figure2_3", "figure2_5", "figure2_6", "figure2_7"),

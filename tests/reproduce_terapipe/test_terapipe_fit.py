@@ -7,12 +7,13 @@ from dataclasses import astuple, replace
 import numpy as np
 import pytest
 from meshwright.errors import InputError
-from meshwright.planners.terapipe.v100 import CALIBRATED, V100Rates
-from meshwright.planners.terapipe.v100_iteration import simulated_s
-from meshwright.reproduce import terapipe_fit, terapipe_points
-from meshwright.reproduce.terapipe_fit import BOUNDS, FEW, calibrate, predicted_s, without
-from meshwright.reproduce.terapipe_points import joint_gain, own_slices, speedups, written
-from meshwright.reproduce.terapipe_tables import ROWS, SETTINGS, SPEEDUPS, printed_tflops, row, true_tflops
+from meshwright.planners.terapipe.v100.cell import CALIBRATED, V100Rates
+from meshwright.planners.terapipe.v100.iteration import simulated_s
+from meshwright.reproduce.terapipe import fit as terapipe_fit
+from meshwright.reproduce.terapipe import points as terapipe_points
+from meshwright.reproduce.terapipe.fit import BOUNDS, FEW, calibrate, predicted_s, without
+from meshwright.reproduce.terapipe.points import joint_gain, own_slices, speedups, written
+from meshwright.reproduce.terapipe.tables import ROWS, SETTINGS, SPEEDUPS, printed_tflops, row, true_tflops
 
 
 def test_rows_are_whole():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.planners.terapipe import Slice, score_slices, slice_tokens
-from meshwright.planners.terapipe.v100 import CALIBRATED, V100Cell, V100Layout, V100Rates
-from meshwright.planners.terapipe.v100_iteration import iteration_s, simulated_s, stage_seconds
-from meshwright.planners.terapipe.v100_kernel import makespan
+from meshwright.planners.terapipe.v100.cell import CALIBRATED, V100Cell, V100Layout, V100Rates
+from meshwright.planners.terapipe.v100.iteration import iteration_s, simulated_s, stage_seconds
+from meshwright.planners.terapipe.v100.kernel import makespan
 from meshwright.seeds import generator
 
 ALONE = V100Layout(layers=8, hidden=2048, data=1, pipe=8, op=1)

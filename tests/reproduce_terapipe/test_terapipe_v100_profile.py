@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.planners.terapipe import SliceProfile, plan
-from meshwright.planners.terapipe.v100 import V100Cell, V100Layout
-from meshwright.planners.terapipe.v100_profile import v100_profile
+from meshwright.planners.terapipe.v100.cell import V100Cell, V100Layout
+from meshwright.planners.terapipe.v100.profile import v100_profile
 from meshwright.profiles.graph.token_loops import sequence_length
 from meshwright.profiles.graph.zoo import zoo_graph
 from meshwright.simulator.cluster import Cluster

@@ -9,22 +9,39 @@ import numpy as np
 import pandas as pd
 import pytest
 from meshwright.planners.themis.lying import Lie
-from meshwright.reproduce import (
-    FIGURES,
-    reproduce,
-    themis_fairness,
-    themis_figure13,
-    themis_figure14,
-    themis_figure17,
-    themis_figure18,
-    themis_figure19,
-    themis_gpu_time,
-    themis_intensive,
-    themis_table3,
-    themis_table5,
-)
+from meshwright.reproduce import FIGURES, reproduce
 from meshwright.reproduce.report import quiet
-from meshwright.reproduce.themis_points import (
+from meshwright.reproduce.themis import (
+    fairness as themis_fairness,
+)
+from meshwright.reproduce.themis import (
+    fig13 as themis_figure13,
+)
+from meshwright.reproduce.themis import (
+    fig14 as themis_figure14,
+)
+from meshwright.reproduce.themis import (
+    fig17 as themis_figure17,
+)
+from meshwright.reproduce.themis import (
+    fig18 as themis_figure18,
+)
+from meshwright.reproduce.themis import (
+    fig19 as themis_figure19,
+)
+from meshwright.reproduce.themis import (
+    gpu_time as themis_gpu_time,
+)
+from meshwright.reproduce.themis import (
+    intensive as themis_intensive,
+)
+from meshwright.reproduce.themis import (
+    table3 as themis_table3,
+)
+from meshwright.reproduce.themis import (
+    table5 as themis_table5,
+)
+from meshwright.reproduce.themis.points import (
     BLIND,
     DEMAND,
     POLICIES,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.runtime.attribution import attribute, replay, stage_ratios
-from meshwright.runtime.dispatcher import Dispatcher
-from meshwright.runtime.probe import Probe, ProbeJob
-from meshwright.runtime.result import RunResult
+from meshwright.runtime.serving.attribution import attribute, replay, stage_ratios
+from meshwright.runtime.serving.dispatcher import Dispatcher
+from meshwright.runtime.serving.probe import Probe, ProbeJob
+from meshwright.runtime.serving.result import RunResult
 from meshwright.simulator import Group, Placement, simulate
 from meshwright.simulator.serving import reference
 from meshwright.simulator.serving.batching import BatchingController

@@ -49,7 +49,7 @@ def children():
                 with open(f"/proc/{entry}/stat") as stat:
                     fields = stat.read().rpartition(")")[2].split()
                 with open(f"/proc/{entry}/cmdline", "rb") as text:
-                    worker = b"meshwright.runtime.worker" in text.read()
+                    worker = b"meshwright.runtime.serving.worker" in text.read()
             except OSError:
                 continue
             if int(fields[1]) == os.getpid() and fields[0] != "Z" and worker:
@@ -200,7 +200,7 @@ def test_missing_gpu_is_an_error_with_the_workers_own_words():
 
 
 def test_more_devices_than_cores_warns():
-    from meshwright.runtime.assignment import usable_cores
+    from meshwright.runtime.serving.assignment import usable_cores
 
     n = len(usable_cores()) + 1
     with pytest.warns(UserWarning, match=f"{n} devices share"):
@@ -219,7 +219,7 @@ def test_more_devices_than_cores_warns():
     ],
 )
 def test_bad_arguments_are_refused_before_anything_starts(change, message, monkeypatch):
-    monkeypatch.setattr("meshwright.runtime.processes.Fleet.__enter__", lambda self: pytest.fail("started"))
+    monkeypatch.setattr("meshwright.runtime.serving.processes.Fleet.__enter__", lambda self: pytest.fail("started"))
     with pytest.raises(InputError, match=message):
         run(PLACEMENTS["simple"][0], trace(2), **{"profiles": PROFILES, **change})
 

@@ -10,7 +10,7 @@ import time
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
 from meshwright.simulator import Cluster, Group, Placement, Plan
-from meshwright.simulator.plan import PlannerEntry
+from meshwright.simulator.serving.plan.file import PlannerEntry
 from meshwright.traces import Trace
 
 pytest.importorskip("torch")
@@ -42,7 +42,7 @@ def workers_of(pid):
                     state = stat.read().rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            if "meshwright.runtime.worker" in words and str(pid) in words and state != "Z":
+            if "meshwright.runtime.serving.worker" in words and str(pid) in words and state != "Z":
                 found.append(int(entry))
     return found
 

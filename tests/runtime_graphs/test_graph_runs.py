@@ -14,16 +14,16 @@ from meshwright.errors import InputError
 from meshwright.planners import graphpipe
 from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.runtime.training import TrainingSession, program_of, run_training
-from meshwright.runtime.training.calibrate import calibrate_training
 from meshwright.runtime.training.compare import compare_training
 from meshwright.runtime.training.compare_graph import CORES, graph_plans
-from meshwright.runtime.training.edges import signals_of
 from meshwright.runtime.training.hand_graph_plan import branch_stages, stage_graph_plan
+from meshwright.runtime.training.measure.calibrate import calibrate_training
+from meshwright.runtime.training.wires.edges import signals_of
 from meshwright.seeds import generator
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import simulate_training
-from meshwright.simulator.training.plan import TrainingPlan
-from meshwright.simulator.training.program import Op
+from meshwright.simulator.training.plan.file import TrainingPlan
+from meshwright.simulator.training.program.actions import Op
 
 ONE = (1, 1)
 

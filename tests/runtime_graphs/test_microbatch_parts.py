@@ -12,10 +12,10 @@ pytest.importorskip("torch")
 import torch
 from meshwright.errors import InputError
 from meshwright.profiles.graph import zoo_graph
-from meshwright.runtime.training.edges import Edge
-from meshwright.runtime.training.graph_parcel import GraphParcel, Sized
-from meshwright.runtime.training.messages import Place, region
-from meshwright.runtime.training.microbatch_parts import check_separable, moved, parts_of, rows_of
+from meshwright.runtime.training.graphs.microbatch_parts import check_separable, moved, parts_of, rows_of
+from meshwright.runtime.training.graphs.parcel import GraphParcel, Sized
+from meshwright.runtime.training.wires.edges import Edge
+from meshwright.runtime.training.wires.messages import Place, region
 
 SIZES = [(a, b) for a in (1, 2, 4, 8) for b in (1, 2, 4, 8)] + [(3, 6), (6, 2), (5, 5)]
 

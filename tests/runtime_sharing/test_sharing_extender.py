@@ -21,8 +21,8 @@ from meshwright.planners.themis import Themis
 from meshwright.runtime.export.sharing import export_sharing
 from meshwright.runtime.sharing import Extender, ExtenderTask, remote_views
 from meshwright.runtime.sharing.documents import from_document, read_document, to_document
+from meshwright.runtime.sharing.extender.pods import read_question
 from meshwright.runtime.sharing.messages import Report
-from meshwright.runtime.sharing.pods import read_question
 from meshwright.runtime.sharing.tenants import Forbidden, Unknown
 from meshwright.simulator.sharing import App, Job, Machine, Policy, SharedCluster, SharingWorld, baseline
 
@@ -285,7 +285,7 @@ def test_a_file_that_is_wrong_says_so(tmp_path: Path, change: dict[str, Any], sa
 def test_over_http(tmp_path: Path) -> None:
     pytest.importorskip("fastapi")
     httpx = pytest.importorskip("httpx")
-    from meshwright.runtime.sharing.extending import KEY_HEADER, extender_application
+    from meshwright.runtime.sharing.extender.service import KEY_HEADER, extender_application
 
     now = [0.0]
     application = extender_application(Extender(task(tmp_path, baseline("tiresias"))), lambda: now[0])
@@ -427,8 +427,8 @@ def test_a_file_has_no_code_run_that_only_it_names(tmp_path: Path, capsys: Any, 
     said = json.loads(about.read_text())
     about.write_text(json.dumps(said | {"policy": "theirs:factory", "options": {}}))
     from meshwright.runtime.sharing import PolicyChoice, RunOptions
-    from meshwright.runtime.sharing.journal import Journal
-    from meshwright.runtime.sharing.serving import Task
+    from meshwright.runtime.sharing.arbiter.journal import Journal
+    from meshwright.runtime.sharing.arbiter.serving import Task
 
     journal = Journal(tmp_path / "j.jsonl")
     task = Task(WORLD, PolicyChoice("theirs:factory"), RunOptions())

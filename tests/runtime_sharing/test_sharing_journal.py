@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
 from meshwright.planners.themis import Themis
 from meshwright.runtime.sharing import PolicyChoice, RunOptions, Task
+from meshwright.runtime.sharing.arbiter.journal import Journal, KeptLedger, read_journal
+from meshwright.runtime.sharing.arbiter.lines import Place, line_of, parse
 from meshwright.runtime.sharing.documents import to_document
 from meshwright.runtime.sharing.dozen import dozen
-from meshwright.runtime.sharing.journal import Journal, KeptLedger, read_journal
-from meshwright.runtime.sharing.journal_lines import Place, line_of, parse
 from meshwright.runtime.sharing.messages import JobState, State
 from meshwright.simulator.sharing import Policy, SharingWorld, baseline
 

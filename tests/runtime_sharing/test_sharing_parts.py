@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from meshwright.errors import InputError, RunError
-from meshwright.runtime.sharing.arbiter import Arbiter
+from meshwright.runtime.sharing.agent.link import Link
+from meshwright.runtime.sharing.agent.meter import Meter
+from meshwright.runtime.sharing.arbiter.lease_clock import Arbiter
+from meshwright.runtime.sharing.arbiter.ledger import Ledger
 from meshwright.runtime.sharing.conduct import check_agents
-from meshwright.runtime.sharing.ledger import Ledger
-from meshwright.runtime.sharing.link import Link
 from meshwright.runtime.sharing.messages import Hello, JobState, State
-from meshwright.runtime.sharing.meter import Meter
 from meshwright.runtime.sharing.options import RunOptions, check_slots, phase_steps, total_steps
 from meshwright.runtime.sharing.run import run_sharing
 from meshwright.simulator.sharing import App, AppView, Job, SharedCluster, SharingWorld, baseline
@@ -140,7 +140,7 @@ def test_the_service_says_what_is_wrong_with_a_message() -> None:
     pytest.importorskip("fastapi")
     pytest.importorskip("httpx")
     import httpx
-    from meshwright.runtime.sharing.service import application
+    from meshwright.runtime.sharing.arbiter.service import application
 
     arbiter = Arbiter(TWO, baseline("fifo"), RunOptions(), lambda app: None)
     messages = [
@@ -174,8 +174,8 @@ def test_an_agent_without_arbiter_ends_with_a_line(
         codes.append(code)
         raise SystemExit
 
-    monkeypatch.setattr("meshwright.runtime.sharing.link.os._exit", leave)
-    monkeypatch.setattr("meshwright.runtime.sharing.link.WAIT_S", 0.0)
+    monkeypatch.setattr("meshwright.runtime.sharing.agent.link.os._exit", leave)
+    monkeypatch.setattr("meshwright.runtime.sharing.agent.link.WAIT_S", 0.0)
     with pytest.raises(SystemExit):
         Link(1, 0, "lonely", 0.0).say("state", arrived(0.0, 1.0))
     assert codes == [3]

@@ -22,8 +22,8 @@ from meshwright.runtime.sharing import (
     total_steps,
     trained,
 )
+from meshwright.runtime.sharing.arbiter.journal import Journal, KeptLedger, read_journal
 from meshwright.runtime.sharing.compare import SharingComparison
-from meshwright.runtime.sharing.journal import Journal, KeptLedger, read_journal
 from meshwright.simulator.sharing import (
     App,
     AppFailure,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from meshwright.errors import RunError
 from meshwright.runtime.sharing import Arbiter, RunOptions
-from meshwright.runtime.sharing.comeback import resume
+from meshwright.runtime.sharing.arbiter.comeback import resume
+from meshwright.runtime.sharing.arbiter.journal import Journal, KeptLedger, read_journal
 from meshwright.runtime.sharing.documents import from_document
-from meshwright.runtime.sharing.journal import Journal, KeptLedger, read_journal
 from meshwright.runtime.sharing.messages import Answer, Hello, JobState, State
 from meshwright.simulator.sharing import App, AppFailure, SharedCluster, SharingWorld, baseline
 
@@ -201,7 +201,7 @@ def test_a_clock_that_began_anew_is_not_gone_on_with(tmp_path: Path) -> None:
 
 def test_messages_of_who_is_given_up_and_of_nobody() -> None:
     httpx = pytest.importorskip("httpx")
-    from meshwright.runtime.sharing.service import application
+    from meshwright.runtime.sharing.arbiter.service import application
 
     world = SharingWorld(SharedCluster.uniform(1, 2), APPS)
     state = {"at_s": 1.0, "phase": 0, "over": True}

@@ -14,14 +14,14 @@ import torch
 from meshwright.cli.main import app
 from meshwright.errors import InputError
 from meshwright.profiles.graph import zoo_graph
-from meshwright.profiles.graph.build_transformer import gpt
+from meshwright.profiles.graph.models.transformer import gpt
 from meshwright.runtime.training import TrainingSession, run_training
-from meshwright.runtime.training.calibrate_slices import calibrate_slices, slice_seconds
 from meshwright.runtime.training.compare import Compared, TrainingComparison, compare_training
 from meshwright.runtime.training.compare_slices import fit_stages, slice_plans, stage_bounds
 from meshwright.runtime.training.hand_plan import hand_plan
-from meshwright.runtime.training.measure_slices import measure_slices, slice_pairs, undisturbed
-from meshwright.simulator.training.plan import SliceEntry
+from meshwright.runtime.training.measure.calibrate_slices import calibrate_slices, slice_seconds
+from meshwright.runtime.training.measure.slices import measure_slices, slice_pairs, undisturbed
+from meshwright.simulator.training.plan.file import SliceEntry
 from meshwright.simulator.training.simulate import simulate_training
 from typer.testing import CliRunner
 

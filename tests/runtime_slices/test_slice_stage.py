@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
 from meshwright.profiles.graph import Builder, from_torch, zoo_graph, zoo_module
-from meshwright.profiles.graph.build_language import llama
-from meshwright.profiles.graph.build_transformer import gpt
+from meshwright.profiles.graph.models.language import llama
+from meshwright.profiles.graph.models.transformer import gpt
 from meshwright.profiles.graph.token_flow import token_flow
-from meshwright.runtime.training.comm import MeshComm
 from meshwright.runtime.training.hand_plan import hand_plan
 from meshwright.runtime.training.optimizer import Optimizer
-from meshwright.runtime.training.recompute import redone
 from meshwright.runtime.training.single import make_input, make_parameter, single_device
-from meshwright.runtime.training.slice_layout import SliceLayout
-from meshwright.runtime.training.slice_stage import SliceStage
-from meshwright.runtime.training.slice_turns import checked_tokens, microbatch_samples, turns_of
-from meshwright.simulator.training.plan import SliceEntry
+from meshwright.runtime.training.slices.layout import SliceLayout
+from meshwright.runtime.training.slices.stage import SliceStage
+from meshwright.runtime.training.slices.turns import checked_tokens, microbatch_samples, turns_of
+from meshwright.runtime.training.stage.recompute import redone
+from meshwright.runtime.training.wires.comm import MeshComm
+from meshwright.simulator.training.plan.file import SliceEntry
 
 SEQ = 8
 SHAPE = {"layers": 2, "hidden": 8, "heads": 2, "vocab": 11, "seq": SEQ, "dtype": "float32"}

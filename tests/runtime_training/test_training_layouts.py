@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 from meshwright.errors import InputError
-from meshwright.runtime.training.layout import local_shape, parse_layout
-from meshwright.runtime.training.messages import Place, messages, region
-from meshwright.runtime.training.routes import finish, route
+from meshwright.runtime.training.wires.layout import local_shape, parse_layout
+from meshwright.runtime.training.wires.messages import Place, messages, region
+from meshwright.runtime.training.wires.routes import finish, route
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.mesh import Mesh
 from meshwright.simulator.sharding import ShardingSpec

@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch")
 
 from meshwright.errors import InputError  # noqa: E402
 from meshwright.profiles.graph import parameter_bytes, zoo_graph, zoo_module  # noqa: E402
-from meshwright.profiles.graph.build import Builder  # noqa: E402
 from meshwright.profiles.graph.compute.loops import Local  # noqa: E402
 from meshwright.profiles.graph.compute.operators import compute, contraction_gradient  # noqa: E402
+from meshwright.profiles.graph.models.builder import Builder  # noqa: E402
 from meshwright.runtime.training.optimizer import Optimizer  # noqa: E402
 from meshwright.runtime.training.single import evaluate, make_input, make_parameter, single_device  # noqa: E402
 

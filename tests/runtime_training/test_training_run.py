@@ -18,7 +18,7 @@ from meshwright.planners.alpa.intra import IntraOptions, score, solve_stage
 from meshwright.profiles.graph import differentiable, roofline, zoo_graph
 from meshwright.runtime.training import TrainingSession, run_training
 from meshwright.runtime.training.hand_plan import hand_plan
-from meshwright.runtime.training.stage_layout import differentiable as runs_back
+from meshwright.runtime.training.stage.layout import differentiable as runs_back
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.mesh import Mesh
 

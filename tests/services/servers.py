@@ -135,7 +135,7 @@ def _where() -> Listening:
 def _endpoint(stack: ExitStack, folder: Path) -> Served:
     from meshwright.profiles.llm.decoder import DecoderSpec
     from meshwright.runtime.llm.engine import LLMEngine
-    from meshwright.runtime.llm.engine.server import Endpoint
+    from meshwright.runtime.llm.engine.endpoint.server import Endpoint
 
     spec = DecoderSpec("attacked", layers=1, hidden=32, heads=4, ffn=48, vocab=300, kv_heads=2, head_dim=8,
                        max_positions=4096)  # fmt: skip
@@ -157,7 +157,7 @@ def _endpoint(stack: ExitStack, folder: Path) -> Served:
 def plan_of_one() -> Any:
     from meshwright.profiles import ModelProfile
     from meshwright.simulator import Cluster, Group, ParallelConfig, Placement, Plan
-    from meshwright.simulator.plan import ModelEntry, PlannerEntry, Serving
+    from meshwright.simulator.serving.plan.file import ModelEntry, PlannerEntry, Serving
 
     one = ParallelConfig(1, 1)
     profile = ModelProfile.from_stages("m", {one: {1: [0.001]}}, weight_bytes={one: [1e6]})
@@ -220,9 +220,9 @@ def _extender(stack: ExitStack, folder: Path) -> Served:
     from meshwright.runtime.export.sharing import export_sharing
     from meshwright.runtime.sharing.asked import detail
     from meshwright.runtime.sharing.documents import from_document, read_document, to_document
-    from meshwright.runtime.sharing.extender import Extender
-    from meshwright.runtime.sharing.extender_task import ExtenderTask
-    from meshwright.runtime.sharing.extending import OPEN_PATHS, extender_application
+    from meshwright.runtime.sharing.extender.pods_arbiter import Extender
+    from meshwright.runtime.sharing.extender.service import OPEN_PATHS, extender_application
+    from meshwright.runtime.sharing.extender.task import ExtenderTask
     from meshwright.simulator.sharing import baseline
 
     export_sharing(_world(), baseline("fifo"), "scheduler-plugin", folder / "plugin")
@@ -237,8 +237,8 @@ def _extender(stack: ExitStack, folder: Path) -> Served:
 
 def _arbiter(stack: ExitStack, folder: Path) -> Served:
     from meshwright.runtime.sharing import Arbiter, RunOptions
+    from meshwright.runtime.sharing.arbiter.service import application
     from meshwright.runtime.sharing.asked import detail
-    from meshwright.runtime.sharing.service import application
     from meshwright.simulator.sharing import baseline
 
     arbiter = Arbiter(_world(), baseline("fifo"), RunOptions())

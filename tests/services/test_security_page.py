@@ -24,7 +24,7 @@ UNSAFE = re.compile(
 OURS = {"runtime/listening.py", "runtime/web/server.py"}
 """The door itself; the page names it above the table."""
 MENTIONS = {
-    "runtime/sharing/agent.py": "its link to the arbiter listens for commands: it is a client",
+    "runtime/sharing/agent/process.py": "its link to the arbiter listens for commands: it is a client",
     "runtime/export/llm/__init__.py": "says what an export writes",
     "cli/export_cmd.py": "says how to start what an export wrote",
     "runtime/web/protocol.py": "what uvicorn is told to speak",
@@ -75,7 +75,7 @@ def test_the_page_names_the_door() -> None:
 
 def test_everything_that_makes_code_of_bytes_is_on_the_page() -> None:
     """Pickles between our own processes, and planners from files, which are code: nothing else."""
-    named = {"planners/planner_file.py"}  # `file.py:planner`, the first thing that the page trusts
+    named = {"planners/contract/file.py"}  # `file.py:planner`, the first thing that the page trusts
     assert "file.py:planner" in PAGE
     for path in with_pattern(UNSAFE) - named:
         assert f"`{path}`" in PAGE.partition("## What is trusted")[2], path

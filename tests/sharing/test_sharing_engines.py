@@ -21,7 +21,7 @@ from meshwright.simulator.sharing import (
     baseline,
     simulate,
 )
-from meshwright.simulator.sharing.nearness import PLACEMENTS, Placement
+from meshwright.simulator.sharing.policy.nearness import PLACEMENTS, Placement
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawn_worlds import drawn, in_decimals, same

@@ -20,7 +20,7 @@ from meshwright.simulator.sharing import (
     baseline,
     simulate,
 )
-from meshwright.simulator.sharing.split import RunningJob
+from meshwright.simulator.sharing.policy.split import RunningJob
 
 
 def view(app: App, convention: str = "fluid") -> AppView:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.simulator.sharing import App, AppView, Job, Phase, Shape, SharedCluster, Slowdown
-from meshwright.simulator.sharing.split import RunningJob, split
+from meshwright.simulator.sharing.policy.split import RunningJob, split
 
 FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
 

@@ -19,7 +19,7 @@ from meshwright.simulator.sharing import (
     themis_256,
     themis_testbed,
 )
-from meshwright.simulator.sharing.split import RunningJob, split
+from meshwright.simulator.sharing.policy.split import RunningJob, split
 
 FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
 FIFO = Greedy("fifo", lambda v: v.app.arrival_s, preempts=False)

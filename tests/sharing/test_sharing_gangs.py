@@ -21,7 +21,7 @@ from meshwright.simulator.sharing import (
     baseline,
     simulate,
 )
-from meshwright.simulator.sharing.split import RunningJob, split
+from meshwright.simulator.sharing.policy.split import RunningJob, split
 
 FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
 SIX = SharedCluster.uniform(1, 6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from meshwright.simulator.sharing.grants import Grant, Grants
+from meshwright.simulator.sharing.result.grants import Grant, Grants
 
 PLAIN = (Grant(0.0, 2, (0, 5)), Grant(0.0, 3, (1,)), Grant(7.5, 2, (0, 4, 5)))
 KEPT = Grants(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from meshwright.errors import InputError
 from meshwright.simulator.sharing import MODELS, SharedCluster, SharingWorld, apps_of_log, baseline, simulate
-from meshwright.simulator.sharing.workloads_logs import grouped
+from meshwright.simulator.sharing.workload.logs import grouped
 from meshwright.traces import ClusterJob, ClusterLog, read_philly
 
 

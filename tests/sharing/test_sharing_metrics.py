@@ -21,8 +21,15 @@ from meshwright.simulator.sharing import (
     themis_testbed,
     workload2,
 )
-from meshwright.simulator.sharing.metrics import bootstrap, cdf, jain, placement_scores, rho_cdf, sharing_metrics
-from meshwright.simulator.sharing.timeline import chrome_trace, draw_gantt, gpu_timeline
+from meshwright.simulator.sharing.result.metrics import (
+    bootstrap,
+    cdf,
+    jain,
+    placement_scores,
+    rho_cdf,
+    sharing_metrics,
+)
+from meshwright.simulator.sharing.result.timeline import chrome_trace, draw_gantt, gpu_timeline
 
 FAR = Slowdown(1.0, 1.0, 1.25, 2.0)
 

@@ -21,7 +21,7 @@ from meshwright.simulator.sharing import (
     baseline,
     simulate,
 )
-from meshwright.simulator.sharing.compiled import has_compiled
+from meshwright.simulator.sharing.compiled.engine import has_compiled
 
 CLUSTER = SharedCluster.uniform(1, 4)
 

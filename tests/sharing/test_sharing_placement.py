@@ -17,8 +17,8 @@ from meshwright.simulator.sharing import (
     sharing_metrics,
     simulate,
 )
-from meshwright.simulator.sharing.lots import lot
-from meshwright.simulator.sharing.split import RunningJob
+from meshwright.simulator.sharing.policy.lots import lot
+from meshwright.simulator.sharing.policy.split import RunningJob
 
 FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
 CLUSTER = SharedCluster.uniform(4, 4, machines_per_rack=2)

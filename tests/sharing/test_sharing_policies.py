@@ -7,7 +7,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.simulator.sharing import BASELINES, App, AppView, Job, Machine, SharedCluster, Slowdown, baseline
 from meshwright.simulator.sharing.largest_gain import gain
-from meshwright.simulator.sharing.split import RunningJob
+from meshwright.simulator.sharing.policy.split import RunningJob
 
 FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
 VGG16 = Slowdown(1.0, 1.0, 103.6 / 80.4, 103.6 / 80.4)  # Table 1

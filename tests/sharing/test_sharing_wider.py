@@ -23,7 +23,7 @@ from meshwright.simulator.sharing import (
     baseline,
     simulate,
 )
-from meshwright.simulator.sharing.split import RunningJob
+from meshwright.simulator.sharing.policy.split import RunningJob
 
 FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)
 Engine = Literal["simpy", "compiled"]

@@ -25,9 +25,9 @@ from meshwright.simulator.sharing import (
     workload1,
     workload2,
 )
-from meshwright.simulator.sharing import workloads as module
-from meshwright.simulator.sharing.workloads_models import MIX, TABLE1
-from meshwright.simulator.sharing.workloads_statistics import (
+from meshwright.simulator.sharing.workload import themis as module
+from meshwright.simulator.sharing.workload.models import MIX, TABLE1
+from meshwright.simulator.sharing.workload.statistics import (
     app_gpu_s,
     demand,
     gpus_per_job,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from meshwright.reproduce import FIGURES
 from meshwright.simulator.sharing import MODELS, WorkloadOptions, workload1
-from meshwright.simulator.sharing import workloads as module
-from meshwright.simulator.sharing.workloads_statistics import app_gpu_s
+from meshwright.simulator.sharing.workload import themis as module
+from meshwright.simulator.sharing.workload.statistics import app_gpu_s
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sharing-workloads.md").read_text("utf-8")
 MINE = [*(f"themis_figure{k}" for k in (1, 2, 3, 4, 5, 8)), *(f"themis_table{k}" for k in (1, 2, 4))]

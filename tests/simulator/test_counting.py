@@ -5,7 +5,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import ModelProfile, ParallelConfig
 from meshwright.simulator import Group, Placement, simulate
-from meshwright.simulator.serving.counting import count_served, rows_of
+from meshwright.simulator.serving.compiled.counting import count_served, rows_of
 from meshwright.simulator.serving.tables import build_tables
 from meshwright.traces import Trace
 

@@ -12,7 +12,7 @@ from meshwright import simulator, traces
 from meshwright.cli import run
 from meshwright.profiles import ModelProfile, ParallelConfig
 from meshwright.profiles.llm.linear import ConstantCost
-from meshwright.runtime.result import RunResult
+from meshwright.runtime.serving.result import RunResult
 from meshwright.simulator.llm import LLMTrace, simulate_llm
 from meshwright.simulator.metrics import goodput
 from meshwright.simulator.serving import SimulationResult
@@ -90,8 +90,8 @@ def test_the_definition() -> None:
 
 def test_nobody_else_defines_it() -> None:
     """A second definition would be a division by a span of its own: all that are there call the one."""
-    from meshwright.simulator.llm.plan_result import LLMPlanResult
-    from meshwright.simulator.llm.result import LLMResult
+    from meshwright.simulator.llm.plan.result import LLMPlanResult
+    from meshwright.simulator.llm.result.columns import LLMResult
 
     for owner in (SimulationResult, LLMResult, LLMPlanResult):
         source = inspect.getsource(owner.__dict__["goodput"].fget if owner is not LLMResult else owner.goodput)
@@ -104,8 +104,8 @@ def test_nobody_else_defines_it() -> None:
         if "def goodput" in path.read_text(encoding="utf-8")
     }
     assert names == {
-        "simulator/metrics.py", "simulator/serving/result.py", "simulator/llm/result.py",
-        "simulator/llm/plan_result.py",
+        "simulator/metrics.py", "simulator/serving/result.py", "simulator/llm/result/columns.py",
+        "simulator/llm/plan/result.py",
     }  # fmt: skip
 
 

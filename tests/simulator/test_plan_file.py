@@ -12,7 +12,7 @@ from meshwright import traces
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.profiles import ModelProfile
 from meshwright.simulator import Cluster, Group, ParallelConfig, Placement, Plan, simulate
-from meshwright.simulator.plan import PlannerEntry, Serving
+from meshwright.simulator.serving.plan.file import PlannerEntry, Serving
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE, PIPE = ParallelConfig(1, 1), ParallelConfig(1, 2)

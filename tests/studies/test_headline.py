@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from meshwright import studies
-from meshwright.studies.design.fields import is_circumstance, paths
 from meshwright.studies.headline import headline
 from meshwright.studies.report.headline import headline_sentence
 from meshwright.studies.report.results import gather
-from meshwright.studies.worlds import WORLDS, world
+from meshwright.worlds import WORLDS, world
+from meshwright.worlds.fields import is_circumstance, paths
 from report_cases import told
 
 MET = {

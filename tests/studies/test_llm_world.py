@@ -12,14 +12,14 @@ from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import decoder, iteration_cost
 from meshwright.simulator.llm import LLMTrace, simulate_llm
-from meshwright.simulator.llm.workload_draw import renewal_times
+from meshwright.simulator.llm.workload.draw import renewal_times
 from meshwright.studies import Session, Study
-from meshwright.studies.outcome import Outcome
 from meshwright.studies.study import load
-from meshwright.studies.worlds.llm import WORLD
-from meshwright.studies.worlds.llm_case import LLMCase
-from meshwright.studies.worlds.llm_solve import solve
 from meshwright.traces.lengths import ALPACA
+from meshwright.worlds.llm.case import LLMCase
+from meshwright.worlds.llm.solve import solve
+from meshwright.worlds.llm.world import WORLD
+from meshwright.worlds.outcome import Outcome
 from pydantic import ValidationError
 
 BASE: dict[str, Any] = {

@@ -27,7 +27,7 @@ plan(Cluster.of(1, "h100-80gb"), [demand], workers=2, space=SearchSpace(tp=(1,),
 print("planned")
 """
 MEASURE = """
-from meshwright.profiles.measure_pool import WorkerPool
+from meshwright.profiles.measure.pool import WorkerPool
 with WorkerPool(1) as pool:
     print("measured")
 """

@@ -11,7 +11,7 @@ from meshwright.errors import InputError
 from meshwright.seeds import generator
 from meshwright.studies import report
 from meshwright.studies.summary import best, differences, summarise
-from meshwright.studies.worlds import WORLDS
+from meshwright.worlds import WORLDS
 
 DOC = Path(__file__).parents[2] / "docs" / "studies-worlds.md"
 

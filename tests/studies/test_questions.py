@@ -13,7 +13,7 @@ from meshwright.seeds import generator
 from meshwright.simulator.metrics import Estimate
 from meshwright.studies import Outcome, Point, questions
 from meshwright.studies.questions.bisection import Rule
-from meshwright.studies.worlds import Case
+from meshwright.worlds import Case
 from pydantic import BaseModel, ConfigDict, Field
 
 

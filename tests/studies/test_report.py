@@ -14,8 +14,8 @@ from meshwright.studies import report
 from meshwright.studies.questions.answer import Effect
 from meshwright.studies.report.layout import kind_of, layout
 from meshwright.studies.report.results import gather
-from meshwright.studies.worlds.serving_panels import panels
-from meshwright.studies.worlds.serving_solve import solve
+from meshwright.worlds.serving.panels import panels
+from meshwright.worlds.serving.solve import solve
 from report_cases import EVIL, NASTY, SMALL, answer, study_of, told
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from meshwright import simulator, traces
 from meshwright.profiles import ModelProfile
 from meshwright.simulator import Group, ParallelConfig, Placement, PlacementSchedule, SimulationResult
-from meshwright.studies.worlds import serving_burst
-from meshwright.studies.worlds.serving_burst import worst_burst
-from meshwright.studies.worlds.serving_map import alike, device_use
-from meshwright.studies.worlds.serving_panels import burst_html, panels
-from meshwright.studies.worlds.serving_solve import Solved, solve
+from meshwright.worlds.serving import burst as serving_burst
+from meshwright.worlds.serving.burst import worst_burst
+from meshwright.worlds.serving.map import alike, device_use
+from meshwright.worlds.serving.panels import burst_html, panels
+from meshwright.worlds.serving.solve import Solved, solve
 from report_cases import study_of
 
 PIPE, ONE = ParallelConfig(1, 2), ParallelConfig(1, 1)

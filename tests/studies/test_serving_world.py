@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright import planners, profiles, simulator, traces
 from meshwright.simulator import Group, ParallelConfig, Placement, Plan
-from meshwright.simulator.plan import PlannerEntry
-from meshwright.studies.outcome import Outcome
-from meshwright.studies.worlds.serving import WORLD
-from meshwright.studies.worlds.serving_case import ServingCase
-from meshwright.studies.worlds.serving_data import ServingData
-from meshwright.studies.worlds.serving_solve import Solved, solve
-from meshwright.studies.worlds.serving_traffic import traffic
+from meshwright.simulator.serving.plan.file import PlannerEntry
+from meshwright.worlds.outcome import Outcome
+from meshwright.worlds.serving.case import ServingCase
+from meshwright.worlds.serving.data import ServingData
+from meshwright.worlds.serving.solve import Solved, solve
+from meshwright.worlds.serving.traffic import traffic
+from meshwright.worlds.serving.world import WORLD
 
 BASE: dict[str, Any] = {
     "cluster": {"devices": 4},
@@ -165,7 +165,7 @@ def test_the_same_bytes_in_another_process_under_another_hash_seed() -> None:
     case = case_of(planner__name="alpaserve-local-search", planner__options={"local_search_iterations": 50}, seed=2)
     evaluate(case_of(seed=9))  # a warm cache here, a cold one there
     code = (
-        "import sys; from pathlib import Path; from meshwright.studies.worlds.serving import WORLD;"
+        "import sys; from pathlib import Path; from meshwright.worlds.serving.world import WORLD;"
         "case = WORLD.case.model_validate_json(sys.argv[1]);"
         "print(repr(WORLD.evaluate(case, WORLD.share([case], Path()))))"
     )

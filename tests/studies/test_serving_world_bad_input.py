@@ -11,8 +11,8 @@ import pytest
 from meshwright import planners, profiles, simulator, traces
 from meshwright.errors import InputError
 from meshwright.simulator import ParallelConfig, Plan
-from meshwright.studies.worlds.serving import WORLD
-from meshwright.studies.worlds.serving_case import ServingCase
+from meshwright.worlds.serving.case import ServingCase
+from meshwright.worlds.serving.world import WORLD
 
 BASE: dict[str, Any] = {
     "cluster": {"devices": 4},

@@ -17,7 +17,7 @@ from meshwright import studies
 from meshwright.errors import InputError
 from meshwright.studies import Point, Study
 from meshwright.studies.file.schema import schema, schema_text
-from meshwright.studies.worlds import world
+from meshwright.worlds import world
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = """\

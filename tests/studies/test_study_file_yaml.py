@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meshwright import studies
 from meshwright.errors import InputError
-from meshwright.studies.file import yamlfile
-from meshwright.studies.file.yaml_text import to_yaml
+from meshwright.worlds.file import yaml as yamlfile
+from meshwright.worlds.file.text import to_yaml
 from pydantic import BaseModel, ConfigDict
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -15,7 +15,7 @@ from meshwright.studies import Outcome, Study
 from meshwright.studies.design.axes import Axis
 from meshwright.studies.design.designs import Grid
 from meshwright.studies.design.ranges import Range
-from meshwright.studies.worlds import Case
+from meshwright.worlds import Case
 from pydantic import BaseModel
 
 

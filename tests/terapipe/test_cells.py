@@ -8,7 +8,7 @@ from meshwright.planners.alpa.baseline_megatron import block_stages
 from meshwright.planners.alpa.intra import IntraOptions
 from meshwright.planners.terapipe.cell_pricer import CellPricer
 from meshwright.profiles.graph import roofline, zoo_graph
-from meshwright.profiles.graph.build_language import llama
+from meshwright.profiles.graph.models.language import llama
 from meshwright.profiles.graph.token_loops import sliced, token_loops
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
@@ -53,7 +53,7 @@ def test_more_samples_are_the_stage_at_that_batch():
 def cell_at(graph, batch):
     """The stage of a graph whose samples are not spread over replicas."""
     from meshwright.planners.alpa.fixed import megatron
-    from meshwright.planners.alpa.inter.fixed_pricer import fixed_choice
+    from meshwright.planners.alpa.inter.pricing.fixed_pricer import fixed_choice
     from meshwright.planners.alpa.intra import score
 
     graph = graph.with_batch(batch)

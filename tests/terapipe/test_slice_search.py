@@ -9,7 +9,7 @@ from meshwright.planners.terapipe.layouts import layouts
 from meshwright.planners.terapipe.search import Search
 from meshwright.planners.terapipe.slicing import Slice
 from meshwright.profiles.graph import roofline
-from meshwright.profiles.graph.build_language import llama
+from meshwright.profiles.graph.models.language import llama
 from meshwright.simulator import Cluster
 from meshwright.simulator.training.simulate import simulate_training
 

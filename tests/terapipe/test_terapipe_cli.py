@@ -7,7 +7,7 @@ import json
 import pytest
 from meshwright.cli import run
 from meshwright.planners.terapipe import SliceProfile
-from meshwright.simulator.training.plan import TrainingPlan
+from meshwright.simulator.training.plan.file import TrainingPlan
 
 PLAN = "plan --planner terapipe --models tiny-gpt --cluster 1x2:cpu-core --global-batch 4 -o pipe=2"
 

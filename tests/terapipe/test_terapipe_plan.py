@@ -14,11 +14,11 @@ from meshwright.planners.terapipe import SliceProfile
 from meshwright.planners.terapipe.cell_pricer import CellPricer
 from meshwright.planners.terapipe.slice_profile import part_bounds
 from meshwright.profiles.graph import roofline, zoo_graph
-from meshwright.profiles.graph.build_language import llama
+from meshwright.profiles.graph.models.language import llama
 from meshwright.profiles.hardware import DEVICES
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
-from meshwright.simulator.training.plan import TrainingPlan
+from meshwright.simulator.training.plan.file import TrainingPlan
 from meshwright.simulator.training.simulate import simulate_training
 
 TINY = zoo_graph("tiny-gpt")

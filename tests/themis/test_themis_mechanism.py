@@ -15,7 +15,7 @@ from meshwright.planners.themis.auction import Outcome, kept_gpus, kept_share
 from meshwright.planners.themis.bids import log_worth
 from meshwright.planners.themis.properties import worth
 from meshwright.simulator.sharing import App, AppView, Machine, SharedCluster
-from meshwright.simulator.sharing.split import RunningJob
+from meshwright.simulator.sharing.policy.split import RunningJob
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_themis_allocation import best_by_force, drawn

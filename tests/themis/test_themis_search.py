@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from meshwright.planners.themis import Market, auction
 from meshwright.planners.themis.bids import log_worth
-from meshwright.planners.themis.kernels_bounds import Goods, bounds
-from meshwright.planners.themis.kernels_filling import complete, fill
-from meshwright.planners.themis.kernels_packing import FITS, NEVER, pack
-from meshwright.planners.themis.kernels_prices import fillings, price_count, priced, scarcities
+from meshwright.planners.themis.kernels.bounds import Goods, bounds
+from meshwright.planners.themis.kernels.filling import complete, fill
+from meshwright.planners.themis.kernels.packing import FITS, NEVER, pack
+from meshwright.planners.themis.kernels.prices import fillings, price_count, priced, scarcities
 from meshwright.seeds import generator
 from meshwright.simulator.sharing import Machine, SharedCluster, themis_256, themis_testbed
 

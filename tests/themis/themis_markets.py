@@ -5,8 +5,8 @@ from __future__ import annotations
 from meshwright.planners.themis import Bid, bid_of
 from meshwright.seeds import generator
 from meshwright.simulator.sharing import AppView, Job, SharedCluster, Slowdown
-from meshwright.simulator.sharing.app import App, Phase
-from meshwright.simulator.sharing.split import RunningJob
+from meshwright.simulator.sharing.policy.split import RunningJob
+from meshwright.simulator.sharing.workload.app import App, Phase
 
 
 def market(cluster: SharedCluster, seed: int, n: int = 12, most: int = 32) -> tuple[Bid, ...]:

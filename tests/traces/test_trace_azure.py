@@ -11,7 +11,7 @@ import pytest
 from meshwright import traces
 from meshwright.errors import InputError
 from meshwright.traces import TraceWarning
-from meshwright.traces import azure2019 as maf1_module
+from meshwright.traces.azure import maf1 as maf1_module
 from sample_data import SAMPLES, measured
 
 HEAD = "HashOwner,HashApp,HashFunction,Trigger,"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.traces import read_alibaba, read_helios, read_philly
-from meshwright.traces.json_places import line_and_column, places
+from meshwright.traces.clusters.json_places import line_and_column, places
 
 
 def machine(name: str, gpus: int) -> dict[str, Any]:

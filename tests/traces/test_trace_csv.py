@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from meshwright import traces
 from meshwright.errors import InputError
 from meshwright.traces import Trace, TraceWarning
-from meshwright.traces import csvfile as csv_module
+from meshwright.traces.files import csv as csv_module
 
 GOOD = "arrival,model,slo\n0.5,a,1.0\n1.5,b,2.0\n3.25,a,inf\n"
 EXPECTED = Trace([0.5, 1.5, 3.25], ["a", "b", "a"], ("a", "b"), [1.0, 2.0, np.inf])

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from meshwright import traces
 from meshwright.errors import InputError, MeshwrightError
-from meshwright.traces.fetch import SOURCES, Source
+from meshwright.traces.azure.fetch import SOURCES, Source
 
 NAMES = ["azure/invocations_per_function_md.anon.d01.csv", "invocations_per_function_md.anon.d02.csv", "../evil.csv"]
 

@@ -78,7 +78,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_batches_join_seamlessly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from meshwright.traces import parquet as module
+    from meshwright.traces.files import parquet as module
 
     trace = traces.gamma(50.0, 2.0, 30.0, ["b", "a"], slo=[0.1, np.inf], seed=1)
     path = traces.write(trace, tmp_path / "t.parquet")

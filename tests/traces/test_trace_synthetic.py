@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright import traces
 from meshwright.errors import InputError
-from meshwright.traces.synthetic import burst_profile, drift_profile
+from meshwright.traces.azure.synthetic import burst_profile, drift_profile
 
 MODELS = [f"m{i}" for i in range(16)]
 HOUR, DAY = 3600.0, 86_400.0

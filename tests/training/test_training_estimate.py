@@ -8,9 +8,9 @@ from meshwright.errors import InfeasibleError, InputError
 from meshwright.profiles.hardware import LinkSpec, device
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, MEGATRON_2022, TimeParts, TransformerShape, estimate
-from meshwright.simulator.training.collectives import GroupLinks
-from meshwright.simulator.training.kernels import Kernels
-from meshwright.simulator.training.rates import rates_of
+from meshwright.simulator.training.configuration.collectives import GroupLinks
+from meshwright.simulator.training.configuration.kernels import Kernels
+from meshwright.simulator.training.configuration.rates import rates_of
 
 SHAPE = TransformerShape(16, 2048, 16, vocab=51200, seq=2048)
 CLUSTER = Cluster(2, 8, "a100-80gb")
@@ -224,9 +224,9 @@ def test_unknown_devices_have_round_rates():
 
 def test_measured_gemms_replace_the_tiles():
     from meshwright.profiles.llm import KernelTables
-    from meshwright.profiles.llm.tables import Operators, Peaks
-    from meshwright.profiles.llm.tables_grid import Grid
-    from meshwright.profiles.llm.tables_operators import gemm_ideal
+    from meshwright.profiles.llm.tables.grid import Grid
+    from meshwright.profiles.llm.tables.kernels import Operators, Peaks
+    from meshwright.profiles.llm.tables.operators import gemm_ideal
 
     spec = device("a100-80gb")
     peaks = Peaks.of(spec)

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, MEGATRON_2022, TransformerShape
-from meshwright.simulator.training.collectives import GroupLinks
-from meshwright.simulator.training.kernels import Kernels
-from meshwright.simulator.training.layer_costs import FULL, NONE, SELECTIVE, end_times, layer_times
-from meshwright.simulator.training.memory import chunks_in_flight, device_params, layer_params, stage_layers
-from meshwright.simulator.training.rates import rates_of
+from meshwright.simulator.training.configuration.collectives import GroupLinks
+from meshwright.simulator.training.configuration.kernels import Kernels
+from meshwright.simulator.training.configuration.layer_costs import FULL, NONE, SELECTIVE, end_times, layer_times
+from meshwright.simulator.training.configuration.memory import (
+    chunks_in_flight,
+    device_params,
+    layer_params,
+    stage_layers,
+)
+from meshwright.simulator.training.configuration.rates import rates_of
 
 NODE = Cluster(1, 8, "a100-80gb")
 SHAPES = [

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, MEGATRON_2022, TransformerShape, estimate
-from meshwright.simulator.training.layer_costs import FULL, NONE, SELECTIVE, padded_vocab
-from meshwright.simulator.training.memory import activation_bytes, device_params
+from meshwright.simulator.training.configuration.layer_costs import FULL, NONE, SELECTIVE, padded_vocab
+from meshwright.simulator.training.configuration.memory import activation_bytes, device_params
 
 GPT = TransformerShape(48, 6144, 64, vocab=51200, seq=2048)
 s, b, h, a, t = 2048, 4, 6144, 64, 8

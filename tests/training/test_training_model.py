@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from meshwright.errors import InputError
 from meshwright.simulator.training import TransformerShape
-from meshwright.simulator.training.model import shape_of
+from meshwright.simulator.training.configuration.model import shape_of
 
 GPT3 = TransformerShape(96, 12288, 96, vocab=51200, seq=2048)
 

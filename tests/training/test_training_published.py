@@ -6,10 +6,10 @@ import pytest
 from meshwright.profiles.hardware import device
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import MEGATRON_2022, TransformerShape, estimate
-from meshwright.simulator.training.collectives import GroupLinks
-from meshwright.simulator.training.kernels import Kernels
-from meshwright.simulator.training.layer_costs import FULL, NONE, SELECTIVE, layer_times
-from meshwright.simulator.training.rates import rates_of
+from meshwright.simulator.training.configuration.collectives import GroupLinks
+from meshwright.simulator.training.configuration.kernels import Kernels
+from meshwright.simulator.training.configuration.layer_costs import FULL, NONE, SELECTIVE, layer_times
+from meshwright.simulator.training.configuration.rates import rates_of
 from published import points
 
 MOST = {  # source: median and largest error of time, median and largest of memory

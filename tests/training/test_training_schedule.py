@@ -1,8 +1,8 @@
 """Closed forms of the schedules against an independent run of every action."""
 
 import pytest
-from meshwright.simulator.training.memory import chunks_in_flight
-from meshwright.simulator.training.schedule import bubble_fraction, pipeline_time
+from meshwright.simulator.training.configuration.memory import chunks_in_flight
+from meshwright.simulator.training.configuration.schedule import bubble_fraction, pipeline_time
 from pipelines import run
 
 CASES = [(1, 1, 3), (2, 1, 1), (2, 1, 4), (4, 1, 2), (4, 1, 8), (2, 2, 4), (4, 2, 4), (4, 2, 8), (4, 3, 4), (8, 3, 16)]

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 from meshwright.seeds import generator
 from meshwright.simulator import Cluster
-from meshwright.simulator.plan_entries import PlannerEntry
+from meshwright.simulator.plan.entries import PlannerEntry
 from meshwright.simulator.training import MeshEntry, ModelEntry, StageEntry, TrainingPlan, TransferEntry
 from meshwright.simulator.training.closed_form import closed_form
-from meshwright.simulator.training.run_result import TrainingResult
+from meshwright.simulator.training.result.iteration import TrainingResult
 from meshwright.simulator.training.simulate import simulate_training
 
 PLANNER = PlannerEntry(name="hand", options={}, version="0", seed=0, seconds=0.0, evaluations=0)

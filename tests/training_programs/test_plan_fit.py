@@ -5,7 +5,7 @@ import json
 import pytest
 from meshwright.errors import InputError
 from meshwright.simulator import Cluster
-from meshwright.simulator.plan_entries import PlannerEntry
+from meshwright.simulator.plan.entries import PlannerEntry
 from meshwright.simulator.training import MeshEntry, ModelEntry, StageEntry, TrainingPlan, TransferEntry
 
 ENTRY = {"forward_s": 1.0, "backward_input_s": 1.0, "state_bytes": 1.0, "activation_bytes": 1.0, "logical": (1, 2)}

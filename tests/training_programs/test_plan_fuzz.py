@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.simulator import Cluster
-from meshwright.simulator.plan_entries import PlannerEntry
+from meshwright.simulator.plan.entries import PlannerEntry
 from meshwright.simulator.training import (
     MeshEntry,
     ModelEntry,

@@ -4,9 +4,9 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.graph import Builder, Graph, reordered, save_graph
 from meshwright.simulator import Cluster
-from meshwright.simulator.plan_entries import PlannerEntry
+from meshwright.simulator.plan.entries import PlannerEntry
 from meshwright.simulator.training import MeshEntry, ModelEntry, StageEntry, TrainingPlan
-from meshwright.simulator.training.plan_graph import check_graph, in_plan_order, planned_graph
+from meshwright.simulator.training.plan.graph import check_graph, in_plan_order, planned_graph
 
 ENTRY = {"forward_s": 1.0, "backward_input_s": 1.0, "state_bytes": 1.0, "activation_bytes": 1.0, "logical": (1, 1)}
 ORDER = (0, 2, 1, 3, 4, 5)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.simulator.training import Action, Link, Op, Program, Timing, make_program
 from meshwright.simulator.training.compiled import run_compiled
-from meshwright.simulator.training.memory_timeline import memory_timeline
-from meshwright.simulator.training.program_kernels import SEND
+from meshwright.simulator.training.program.kernels import SEND
 from meshwright.simulator.training.reference import run_reference
+from meshwright.simulator.training.result.memory_timeline import memory_timeline
 from meshwright.simulator.training.timing import prepared
 
 # Whole seconds meet at the same instant all the time; other numbers hardly ever do.

@@ -7,7 +7,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.simulator.training import Action, DeadlockError, Op, Program, Timing, check_program, make_program
 from meshwright.simulator.training.compiled import run_compiled
-from meshwright.simulator.training.program_transfers import with_transfers
+from meshwright.simulator.training.program.transfers import with_transfers
 from meshwright.simulator.training.reference import run_reference
 from meshwright.simulator.training.timing import prepared
 

@@ -10,8 +10,8 @@ from meshwright.errors import InputError
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import LogicalMesh, Mesh
 from meshwright.simulator.sharding import ShardingSpec
-from meshwright.simulator.training.resharding import reshard_across
-from meshwright.simulator.training.senders import Candidate, choose_senders, phase_seconds
+from meshwright.simulator.training.resharding.crossing import reshard_across
+from meshwright.simulator.training.resharding.senders import Candidate, choose_senders, phase_seconds
 
 METHODS = ("send_recv", "scatter_gather", "local_all_gather")
 CLUSTER = Cluster(4, 4, "v100-16gb")

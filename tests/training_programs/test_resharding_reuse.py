@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
 from meshwright.simulator.training import reshard_across
-from meshwright.simulator.training.resharding_reuse import Reshardings, scaled
+from meshwright.simulator.training.resharding.reuse import Reshardings, scaled
 
 SPECS = ("RR", "S0R", "RS1", "S1R", "S0S1", "S01R", "RS01", "S1S0", "")
 CLUSTER = Cluster(6, 4, "v100-16gb")

@@ -5,8 +5,8 @@ import pytest
 from meshwright.seeds import generator
 from meshwright.simulator.training import Link, Timing, make_program
 from meshwright.simulator.training.compiled import run_compiled
-from meshwright.simulator.training.memory_timeline import in_flight
-from meshwright.simulator.training.schedule import pipeline_time
+from meshwright.simulator.training.configuration.schedule import pipeline_time
+from meshwright.simulator.training.result.memory_timeline import in_flight
 from meshwright.simulator.training.timing import prepared
 
 SIZES = [(1, 1), (2, 2), (2, 9), (4, 4), (4, 8), (4, 31), (8, 8), (8, 32)]

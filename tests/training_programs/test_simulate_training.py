@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.simulator import Cluster
-from meshwright.simulator.plan_entries import PlannerEntry
+from meshwright.simulator.plan.entries import PlannerEntry
 from meshwright.simulator.training import (
     MeshEntry,
     ModelEntry,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.simulator import Cluster
-from meshwright.simulator.plan_entries import PlannerEntry
+from meshwright.simulator.plan.entries import PlannerEntry
 from meshwright.simulator.training import (
     Action,
     MeshEntry,
@@ -23,9 +23,9 @@ from meshwright.simulator.training import (
     simulate_training,
 )
 from meshwright.simulator.training.compiled import run_compiled
-from meshwright.simulator.training.memory_timeline import in_flight
-from meshwright.simulator.training.plan_program import plan_program
+from meshwright.simulator.training.plan.program import plan_program
 from meshwright.simulator.training.reference import run_reference
+from meshwright.simulator.training.result.memory_timeline import in_flight
 from meshwright.simulator.training.timing import prepared
 
 PLANNER = PlannerEntry(name="hand", options={}, version="0", seed=0, seconds=0.0, evaluations=0)

@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.simulator.training import Link, Timing, make_program
-from meshwright.simulator.training.action_columns import SEND_F
 from meshwright.simulator.training.compiled import run_compiled
-from meshwright.simulator.training.memory_timeline import in_flight, memory_timeline
-from meshwright.simulator.training.program_checks import DeadlockError
+from meshwright.simulator.training.program.checks import DeadlockError
+from meshwright.simulator.training.program.columns import SEND_F
 from meshwright.simulator.training.reference import run_reference
+from meshwright.simulator.training.result.memory_timeline import in_flight, memory_timeline
 from meshwright.simulator.training.timing import prepared
 
 WHOLE = st.integers(0, 2).map(float)

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 from meshwright.errors import InputError
-from meshwright.planners.graphpipe.in_flight import in_flight_offset
+from meshwright.planners.graphpipe.schedule.in_flight import in_flight_offset
 from meshwright.simulator.training import Action, DeadlockError, Op, Program, Timing, check_program, make_program
 from meshwright.simulator.training.compiled import run_compiled
-from meshwright.simulator.training.memory_timeline import in_flight, memory_timeline
-from meshwright.simulator.training.schedule_uneven import in_flight_samples, order_of
+from meshwright.simulator.training.policy.uneven import in_flight_samples, order_of
+from meshwright.simulator.training.result.memory_timeline import in_flight, memory_timeline
 from meshwright.simulator.training.timing import prepared
 
 

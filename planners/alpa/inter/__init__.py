@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .clustering import cluster_operators, default_layers
-from .pricer import Pricer, StagePlan
+from .pricing.pricer import Pricer, StagePlan
+from .pricing.table import Prices
 from .shapes import logical_shapes, submesh_shapes
-from .table import Prices
 
 __all__ = [
     "Pricer", "Prices", "StagePlan", "cluster_operators", "default_layers", "logical_shapes", "submesh_shapes",

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from ....profiles.graph import Graph
 from ....simulator.cluster import Cluster
 from ....simulator.mesh import Mesh
-from ....simulator.training.plan_entries import MeshEntry, OperatorEntry, StageEntry, TransferEntry
+from ....simulator.training.plan.entries import MeshEntry, OperatorEntry, StageEntry, TransferEntry
 from ..submeshes import place_submeshes
 from .crossing import values_between
 from .flops import has_gradient, training_flops
-from .pricer import Pricer, Recompute, StagePlan
+from .pricing.pricer import Pricer, Recompute, StagePlan
 
 __all__ = ["PlacedStage", "mesh_entries", "predicted", "stage_entries", "transfers"]
 

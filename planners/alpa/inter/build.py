@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from ....profiles.graph import Graph
 from ....simulator.cluster import Cluster
-from ....simulator.plan_entries import PlannerEntry
-from ....simulator.training.plan import TrainingPlan
-from ....simulator.training.plan_entries import ModelEntry
+from ....simulator.plan.entries import PlannerEntry
+from ....simulator.training.plan.entries import ModelEntry
+from ....simulator.training.plan.file import TrainingPlan
 from ....simulator.training.simulate import simulate_training
 from .assemble import PlacedStage, mesh_entries, predicted, stage_entries, transfers
 from .interleave import held_microbatches
 from .memory import in_flight
-from .pricer import Pricer, Recompute
+from .pricing.pricer import Pricer, Recompute
 
 if TYPE_CHECKING:
     from ..options import AlpaOptions

@@ -14,7 +14,7 @@ from ..stages import Stage
 from .epsilon import stage_dp_epsilon
 from .interleave import interleaved_stages
 from .linked import linked_stages, links_between
-from .table import StageConfig, StageTable
+from .pricing.table import StageConfig, StageTable
 
 if TYPE_CHECKING:
     from ..options import AlpaOptions

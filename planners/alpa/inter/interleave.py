@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ....errors import InfeasibleError
 from ..stages import Stage, stage_dp
-from .table import StageTable
+from .pricing.table import StageTable
 
 __all__ = ["held_microbatches", "interleaved_stages"]
 

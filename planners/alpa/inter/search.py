@@ -16,9 +16,9 @@ from .choose import Choice, choose_stages
 from .clustering import Layer
 from .crossing import received_bytes
 from .infeasible import least_memory
-from .pricer import Pricer, Recompute, price_stages
+from .pricing.pricer import Pricer, Recompute, price_stages
+from .pricing.table import StageTable
 from .shapes import submesh_shapes
-from .table import StageTable
 
 if TYPE_CHECKING:
     from ..options import AlpaOptions

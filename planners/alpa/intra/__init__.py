@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from .algorithms import Algorithm, Communication, collectives_of, derive, follow
 from .analysis import Analysis
-from .intervals import IntervalTable, interval_costs
 from .options import IntraOptions
 from .plan import IntraPlan, PlannedCollective
-from .reshard import Resharding, Step, reshard
+from .runs.intervals import IntervalTable, interval_costs
+from .sharding.reshard import Resharding, Step, reshard
+from .sharding.specs import ShardingSpec, all_specs
 from .solve import Choice, score, solve_stage
-from .specs import ShardingSpec, all_specs
 
 __all__ = [
     "Algorithm", "Analysis", "Choice", "Communication", "IntervalTable", "IntraOptions", "IntraPlan",

@@ -21,7 +21,7 @@ from typing import Literal
 from ....errors import InputError
 from ....profiles.graph import DTYPE_BYTES, Operator, parse
 from ....simulator.mesh import Collective, LogicalMesh
-from .specs import Axes, ShardingSpec
+from .sharding.specs import Axes, ShardingSpec
 
 __all__ = ["Algorithm", "Communication", "collectives_of", "derive", "follow"]
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ....profiles.graph import parameter_bytes
-from ..problem import Floats
+from ..solver.problem import Floats
 from .options import IntraOptions
 from .pricing import Pricing
 from .strategies import Choices, Ints, Storage

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ....simulator.mesh import Collective
-from ....simulator.training.plan_entries import OperatorEntry
+from ....simulator.training.plan.entries import OperatorEntry
 from .algorithms import Phase
 from .pricing import Pricing
-from .reshard import Resharding, reshard
-from .specs import Axes
+from .sharding.reshard import Resharding, reshard
+from .sharding.specs import Axes
+from .sharding.states import step_sums
 from .stage_model import StageModel
-from .states import step_sums
 
 __all__ = ["IntraPlan", "PlannedCollective", "evaluate"]
 

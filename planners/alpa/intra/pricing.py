@@ -11,14 +11,14 @@ import numpy as np
 
 from ....profiles.graph import CostModel, parameter_bytes
 from ....simulator.mesh import LogicalMesh
-from ..problem import Floats
+from ..solver.problem import Floats
 from .algorithms import Algorithm, Communication, check_mesh, collectives_of, derive, follow
 from .analysis import Analysis
 from .forced import batch_forced
 from .options import IntraOptions
-from .reshard import check_links, gradient_costs, reshard_costs
-from .specs import SpecSet, spec_set
-from .states import local_states, step_seconds
+from .sharding.reshard import check_links, gradient_costs, reshard_costs
+from .sharding.specs import SpecSet, spec_set
+from .sharding.states import local_states, step_seconds
 from .strategies import Choices, Ints, Storage, Table
 
 __all__ = ["Pricing"]

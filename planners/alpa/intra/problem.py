@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..problem import Floats, ShardingProblem
+from ..solver.problem import Floats, ShardingProblem
 from .pricing import Pricing
 from .stage_model import StageModel
 

@@ -9,7 +9,7 @@ import numpy as np
 from ....errors import InfeasibleError, InputError
 from ....profiles.graph import CostModel, Graph
 from ....simulator.mesh import LogicalMesh
-from ..sharding import solve_sharding
+from ..solver.sharding import solve_sharding
 from .algorithms import Algorithm
 from .analysis import Analysis
 from .options import IntraOptions

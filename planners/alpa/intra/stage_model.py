@@ -12,7 +12,7 @@ import numpy as np
 
 from ....errors import InputError
 from ....profiles.graph import Graph
-from ..problem import Floats
+from ..solver.problem import Floats
 from .memory import gradient_bytes, stored_bytes, value_bytes, work_bytes
 from .pricing import Pricing
 from .strategies import Choices, Ints, Storage, Table

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..problem import Floats
+from ..solver.problem import Floats
 from .algorithms import Algorithm
 
 __all__ = ["Choices", "Ints", "Storage", "Table"]

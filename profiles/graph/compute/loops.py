@@ -21,7 +21,7 @@ Axes = tuple[int, ...]
 
 
 class Comm(Protocol):
-    """What operators need of the devices of a mesh (`runtime.training.comm.MeshComm`)."""
+    """What operators need of the devices of a mesh (`runtime.training.wires.comm.MeshComm`)."""
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....errors import InputError
-from ....simulator.llm.plan import LLMPlan
-from ....simulator.llm.plan_entries import Deployment
-from ....simulator.llm.vllm_v1_state import V1Config
+from ....simulator.llm.plan.entries import Deployment
+from ....simulator.llm.plan.file import LLMPlan
+from ....simulator.llm.policy.vllm_v1_state import V1Config
 
 __all__ = ["VLLM_VERSION", "Server", "arguments", "servers"]
 

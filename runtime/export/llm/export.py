@@ -10,7 +10,7 @@ from typing import Any
 
 from .... import __version__
 from ....errors import InputError
-from ....simulator.llm.plan import LLMPlan
+from ....simulator.llm.plan.file import LLMPlan
 from ..options import ExportOptions
 from ..tree import File, write_tree
 from .k8s import k8s

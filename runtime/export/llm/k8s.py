@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ....errors import InputError
-from ....simulator.llm.plan import LLMPlan
-from ....simulator.llm.plan_entries import Deployment
+from ....simulator.llm.plan.entries import Deployment
+from ....simulator.llm.plan.file import LLMPlan
 from ..k8s import token_variable
 from ..names import dns_names
 from ..options import ExportOptions

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from ....errors import InputError
-from ....simulator.llm.plan import LLMPlan
+from ....simulator.llm.plan.file import LLMPlan
 from ...listening import LOOPBACK
 from ..names import dns_names
 from ..options import ExportOptions

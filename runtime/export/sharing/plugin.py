@@ -8,7 +8,7 @@ from typing import Any
 
 from ....errors import InputError
 from ....simulator.sharing import BASELINES, Policy, SharingWorld
-from ....simulator.sharing.policies import SHIPPED
+from ....simulator.sharing.policy.baselines import SHIPPED
 from ...listening import LOOPBACK
 from ..tree import File, json_text, yaml_text
 

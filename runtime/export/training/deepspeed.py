@@ -6,7 +6,7 @@ from typing import Any
 
 from ....errors import InputError
 from ....profiles.graph import Graph
-from ....simulator.training.plan import TrainingPlan
+from ....simulator.training.plan.file import TrainingPlan
 from ..options import ExportOptions
 from ..tree import File, json_text
 from .uniform import ELSE, Uniform, uniform_layout

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ....profiles.graph import load_graph
-from ....simulator.training.plan import TrainingPlan
+from ....simulator.training.plan.file import TrainingPlan
 
 __all__ = ["main"]
 

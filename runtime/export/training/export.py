@@ -11,8 +11,8 @@ from typing import Any
 from .... import __version__
 from ....errors import InputError
 from ....profiles.graph import Graph
-from ....simulator.training.plan import TrainingPlan
-from ....simulator.training.plan_graph import check_graph, planned_graph
+from ....simulator.training.plan.file import TrainingPlan
+from ....simulator.training.plan.graph import check_graph, planned_graph
 from ..options import ExportOptions
 from ..tree import File, write_tree
 from .deepspeed import deepspeed

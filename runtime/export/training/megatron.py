@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ....errors import InputError
 from ....profiles.graph import Graph
-from ....simulator.training.plan import TrainingPlan
+from ....simulator.training.plan.file import TrainingPlan
 from ..options import ExportOptions
 from ..tree import File
 from .shape import TransformerSizes, transformer_sizes

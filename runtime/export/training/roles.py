@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ....profiles.graph import Graph, Operator
-from ....simulator.training.plan import StageEntry
+from ....simulator.training.plan.file import StageEntry
 
 __all__ = ["Role", "axis_roles", "heavy_operators", "role"]
 

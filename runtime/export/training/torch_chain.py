@@ -9,8 +9,8 @@ from importlib.resources import files as package_files
 from .... import __version__
 from ....errors import InputError
 from ....profiles.graph import Graph, Operator
-from ....simulator.training.plan import StageEntry, TrainingPlan
-from ...training.layout import natural
+from ....simulator.training.plan.file import StageEntry, TrainingPlan
+from ...training.wires.layout import natural
 from ..tree import File
 from .torch_code import expression, plain_cut
 

@@ -8,8 +8,8 @@ from typing import Any
 from .... import __version__
 from ....errors import InputError
 from ....profiles.graph import Graph
-from ....simulator.training.plan import TrainingPlan
-from ...training.layout import parse_layout
+from ....simulator.training.plan.file import TrainingPlan
+from ...training.wires.layout import parse_layout
 from ..options import ExportOptions
 from ..tree import File, compact
 from .torch_chain import chain_files, why_no_chain

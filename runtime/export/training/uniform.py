@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 
 from ....errors import InputError
 from ....profiles.graph import Graph, Operator
-from ....simulator.training.plan import StageEntry, TrainingPlan
-from ....simulator.training.plan_graph_words import stage_graph
-from ....simulator.training.plan_program import is_tied
-from ...training.layout import Layout, parse_layout
+from ....simulator.training.plan.file import StageEntry, TrainingPlan
+from ....simulator.training.plan.graph_words import stage_graph
+from ....simulator.training.plan.program import is_tied
+from ...training.wires.layout import Layout, parse_layout
 from .roles import axis_roles, heavy_operators
 
 __all__ = ["Uniform", "uniform_layout"]

@@ -5,7 +5,7 @@ Needs torch.
 
 from __future__ import annotations
 
-from .adapters import Emitted, Finished
+from .adapters.table import Emitted, Finished
 from .engine import LLMEngine, StepOutput, StepTimes
 from .options import EngineConfig
 from .sampling import GREEDY, Sampling

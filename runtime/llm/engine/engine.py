@@ -19,10 +19,10 @@ from torch import Tensor
 
 from ....errors import InputError, RunError
 from ....profiles.llm.decoder import DecoderSpec, decoder
-from ....simulator.llm.policies import policy_config, policy_named
-from ....simulator.llm.request import LLMRequest
-from ....simulator.llm.work import Work
-from .adapters import Adapter, Emitted, Finished, adapter_of
+from ....simulator.llm.policy.catalogue import policy_config, policy_named
+from ....simulator.llm.policy.request import LLMRequest
+from ....simulator.llm.policy.work import Work
+from .adapters.table import Adapter, Emitted, Finished, adapter_of
 from .options import EngineConfig
 from .plan import StepPlan
 from .prompts import drawn_prompt
@@ -286,6 +286,6 @@ def _with_length(kind: type[Any], config: Any, spec: DecoderSpec) -> Any:
 def _runner(spec: DecoderSpec, memory: Memory, options: EngineConfig) -> Any:
     if options.world == 1:
         return Runner(spec, memory, options)
-    from .leader import Leader
+    from .processes.leader import Leader
 
     return Leader(spec, memory, options)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ....profiles.llm.cost_overheads import Overheads
+from ....profiles.llm.cost.overheads import Overheads
 from .batch import Batch, Layout
 from .cache import KVCache
 from .model import Decoder

@@ -22,7 +22,7 @@ from .options import EngineConfig
 from .weights import Part, check_dense, draw_weights, torch_dtype
 
 if TYPE_CHECKING:
-    from .groups import Groups
+    from .processes.groups import Groups
 
 __all__ = ["Memory", "Runner"]
 

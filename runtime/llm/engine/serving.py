@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
-from ....simulator.llm.iterations import Iterations, TokenRuns
-from ....simulator.llm.result import LLMResult
-from ....simulator.llm.work import Work
-from ....simulator.llm.workload import LLMTrace
+from ....simulator.llm.policy.work import Work
+from ....simulator.llm.result.columns import LLMResult
+from ....simulator.llm.result.iterations import Iterations, TokenRuns
+from ....simulator.llm.workload.requests import LLMTrace
 from ....simulator.llm.world import Records
 from .engine import LLMEngine, StepOutput
 from .prompts import drawn_prompt, mapped_prompt
@@ -253,7 +253,7 @@ def serve_trace(
 
 def warm(engine: LLMEngine) -> None:
     """Run a request of a few tokens through a prompt and decode steps; the prefix cache keeps nothing of use."""
-    from ....simulator.llm.request import LLMRequest
+    from ....simulator.llm.policy.request import LLMRequest
 
     longest = engine.memory.longest
     prompt = max(1, min(8, longest - 4))

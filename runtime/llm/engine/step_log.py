@@ -8,7 +8,7 @@ from dataclasses import fields
 import numpy as np
 import numpy.typing as npt
 
-from ....simulator.llm.work import Work
+from ....simulator.llm.policy.work import Work
 from .engine import StepOutput, StepTimes
 
 __all__ = ["StepLog"]

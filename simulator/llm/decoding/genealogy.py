@@ -14,7 +14,7 @@ import numpy as np
 
 from ....errors import InputError
 from ....seeds import generator
-from ..request import LLMRequest
+from ..policy.request import LLMRequest
 
 __all__ = ["SURVIVAL", "Genealogy", "Survivors"]
 
@@ -61,7 +61,7 @@ class Genealogy:
     seed : int
         Seed, >= 0. The draws of a request depend on it, the request's id and `best_of`, and the step; on nothing else.
     survival : float
-        Chance in [0, 1]. The default is fitted on one bar of the vLLM thesis' Fig. 5.15 (`reproduce.figure5_15`).
+        Chance in [0, 1]. The default is fitted on one bar of the vLLM thesis' Fig. 5.15 (`reproduce.vllm.fig15`).
 
     Raises
     ------

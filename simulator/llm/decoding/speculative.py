@@ -22,11 +22,11 @@ import numpy as np
 from ....errors import InputError
 from ....profiles.llm.iteration import Iteration, IterationCost
 from ....seeds import generator
-from ..policies import Policy
-from ..request import LLMRequest
-from ..vllm_v1 import V1Scheduler
-from ..vllm_v1_state import V1Config, V1Request, V1Step
-from ..work import Work, work_v1
+from ..policy.catalogue import Policy
+from ..policy.request import LLMRequest
+from ..policy.vllm_v1 import V1Scheduler
+from ..policy.vllm_v1_state import V1Config, V1Request, V1Step
+from ..policy.work import Work, work_v1
 
 __all__ = ["Speculative", "SpeculativeCost", "SpeculativeIteration", "SpeculativeScheduler", "speculative_policy"]
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from ....errors import InputError
 from ....seeds import generator
-from ..workload import LLMTrace
-from ..workload_draw import renewal_times
+from ..workload.draw import renewal_times
+from ..workload.requests import LLMTrace
 
 __all__ = ["chat_rounds", "with_prefix"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..request import LLMRequest
+from ..policy.request import LLMRequest
 from .clock import FAILS
 from .faults import Faults
 from .handoff import DecodeScheduler

@@ -13,12 +13,12 @@ import simpy
 from ....errors import InputError
 from ....profiles.llm.iteration import IterationCost
 from ..decoding.genealogy import Survivors
-from ..policies import Policy
-from ..prefix_blocks import HashedPool, block_hashes
-from ..request import LLMRequest
-from ..swapping import SwapCost
-from ..vllm02 import Vllm02Scheduler
-from ..work import Work
+from ..memory.prefix_blocks import HashedPool, block_hashes
+from ..memory.swapping import SwapCost
+from ..policy.catalogue import Policy
+from ..policy.request import LLMRequest
+from ..policy.vllm02 import Vllm02Scheduler
+from ..policy.work import Work
 from .clock import DECIDES, ENDS, Clock
 
 __all__ = ["INTS", "Engine", "EngineKind", "Host"]

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
-from ..policies import Policy
-from ..prefix_blocks import HashedBlock
-from ..request import LLMRequest
-from ..vllm_v1 import V1Scheduler
-from ..vllm_v1_state import V1Config, V1Request, V1Step
-from ..work import Work, work_v1
+from ..memory.prefix_blocks import HashedBlock
+from ..policy.catalogue import Policy
+from ..policy.request import LLMRequest
+from ..policy.vllm_v1 import V1Scheduler
+from ..policy.vllm_v1_state import V1Config, V1Request, V1Step
+from ..policy.work import Work, work_v1
 
 __all__ = ["DecodeScheduler", "PrefillScheduler", "halves"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..request import LLMRequest
+from ..policy.request import LLMRequest
 from .engine import Engine, EngineKind, Host
 
 __all__ = ["STATES", "Member"]

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from ....errors import InputError
 from ....profiles.llm.iteration import IterationCost
-from ..policies import Policy, policy_config
-from ..request import LLMRequest
-from ..router import ROUTERS
-from ..workload import LLMTrace
+from ..policy.catalogue import Policy, policy_config
+from ..policy.request import LLMRequest
+from ..policy.router import ROUTERS
+from ..workload.requests import LLMTrace
 from .faults import Faults
 from .handoff import halves
 from .pools import Pools

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
-from ..iterations import Iterations, TokenRuns
+from ..result.iterations import Iterations, TokenRuns
 
 if TYPE_CHECKING:
     import pandas as pd

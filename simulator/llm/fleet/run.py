@@ -7,11 +7,11 @@ from collections import deque
 import numpy as np
 
 from ....seeds import generator
-from ..iterations import Iterations, TokenRuns
+from ..policy.request import LLMRequest
+from ..policy.router import Router, router_named
+from ..policy.work import Work
 from ..reference import Run, gather
-from ..request import LLMRequest
-from ..router import Router, router_named
-from ..work import Work
+from ..result.iterations import Iterations, TokenRuns
 from ..world import Records, World
 from .breakdowns import Breakdowns
 from .clock import ARRIVES, MOVES

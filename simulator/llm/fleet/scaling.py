@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ....errors import InputError
-from ..router import EngineLoad
+from ..policy.router import EngineLoad
 
 __all__ = ["METRICS", "Autoscaling", "Scaler", "TargetTracking"]
 

@@ -1,0 +1,1 @@
+"""The LLM kernels in plain torch: what Triton's are held to."""

@@ -1,0 +1,1 @@
+"""The LLM kernels in Triton."""

@@ -1,0 +1,1 @@
+"""Every run of layers at once: segments, their tables, and min-plus products along the chain."""

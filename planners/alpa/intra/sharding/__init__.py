@@ -1,0 +1,1 @@
+"""Sharding specs of tensors, and the cheapest way from one to another."""

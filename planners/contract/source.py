@@ -1,0 +1,216 @@
+"""`PlannerSource`: a planner by name, so that it can be found here and again in another process."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from ...errors import InputError
+from ...profiles.profile import ModelProfile
+from ...simulator.cluster import Cluster
+from ...simulator.serving.plan.file import Plan
+from ...traces.trace import Trace
+from ...wording import nearest
+from ..alpaserve.clockwork import ScheduledPlan
+from ..alpaserve.instance import build_instance
+from . import door, installed
+from . import file as planner_file
+from .problem import Problem
+from .shipped import PLANNERS
+
+__all__ = ["PlannerSource", "split_names"]
+
+COMMON = ("dispatch", "admission", "overhead", "seed", "progress")
+"""What every shipped planner is told by the problem, not by its options."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSource:
+    """A planner that can travel to a worker: a name that is installed there too, or the text of a file.
+
+    Make one with `find`.
+
+    Parameters
+    ----------
+    name : str
+        What the user said.
+    code : str
+        Text of the planner's file; empty for a planner that is installed.
+    digest : str
+        SHA-256 of what plans: of `code`, or of the installed package's name, version and module. Empty for a shipped
+        planner, which the version of Meshwright stands for.
+    """
+
+    name: str
+    code: str = ""
+    digest: str = ""
+
+    @classmethod
+    def find(cls, name: str, folder: Path | None = None) -> PlannerSource:
+        """Look a planner up: shipped, by entry point, or ``path/to/file.py:name`` relative to `folder`.
+
+        A shipped name always means the shipped planner. The planner is loaded, so that what is wrong with it is said
+        before any work starts.
+
+        Parameters
+        ----------
+        name : str
+            The name.
+        folder : Path, optional
+            Where relative paths begin; by default the working folder.
+
+        Raises
+        ------
+        InputError
+            If there is no such planner (names the nearest), or it cannot be loaded.
+        """
+        if name in PLANNERS:
+            return cls(name)
+        if planner_file.split(name) is not None:
+            code = planner_file.read(name, folder or Path())
+            source = cls(name, code, hashlib.sha256(code.encode(errors="surrogatepass")).hexdigest())
+        elif name in installed.names():
+            source = cls(name, "", installed.digest_of(name))
+        else:
+            known = [*PLANNERS, *(other for other in installed.names() if other not in PLANNERS)]
+            near = nearest(name, known)
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise InputError(
+                f"planner: unknown planner {name!r}; expected one of {', '.join(known)}, or {planner_file.FORM}{hint}"
+            )
+        door.check_signature(source.function(), name)
+        return source
+
+    @property
+    def shipped(self) -> bool:
+        """Whether the planner comes with Meshwright."""
+        return self.name in PLANNERS
+
+    def function(self) -> Callable[..., object]:
+        """The planner itself; loaded once in a process.
+
+        Raises
+        ------
+        InputError
+            If it cannot be loaded here.
+        """
+        if self.shipped:
+            return PLANNERS[self.name]
+        if planner_file.split(self.name) is not None:
+            return cast("Callable[..., object]", planner_file.function_of(self.name, self.code))
+        return cast("Callable[..., object]", installed.function_of(self.name, self.digest))
+
+    def check_options(self, options: Mapping[str, Any], where: str = "options") -> None:
+        """Refuse options that the planner does not have, before any work.
+
+        A planner from outside whose signature names no options may still read ``problem.options``: then an option
+        that it did not read is refused when it has planned.
+
+        Raises
+        ------
+        InputError
+            Beginning with `where`; names the nearest option.
+        """
+        function = self.function()
+        known = _shipped_options(function) if self.shipped else door.option_names(function)
+        for option in options:
+            if self.shipped and option in COMMON:
+                raise InputError(
+                    f"{where}: {option!r} is no option of planner {self.name!r} but part of the problem; set it there"
+                )
+        if known is not None:
+            door.refuse_options(options, known, self.name, where)
+
+    def plan(
+        self, problem: Problem, progress: Callable[[str], None] | None = None, where: str = "options"
+    ) -> Plan | ScheduledPlan:
+        """Run the planner on a problem.
+
+        Parameters
+        ----------
+        problem : Problem
+            What to plan.
+        progress : callable, optional
+            Called with a line of text now and then.
+        where : str
+            Where options come from, for errors.
+
+        Returns
+        -------
+        Plan
+            Or a ScheduledPlan, whose placement changes over time. For this cluster and these models, within memory.
+
+        Raises
+        ------
+        InputError
+            If an option is unknown, or a planner from outside returns no plan for this problem.
+        InfeasibleError
+            If there is no plan.
+        RunError
+            If a planner from outside fails; says in which line.
+        """
+        if not self.shipped:
+            return door.call(self.function(), problem, self.name, progress=progress, where=where)
+        self.check_options(problem.options, where)
+        p = problem
+        found = PLANNERS[self.name](
+            p.cluster, p.models, p.trace, p.profiles, dispatch=p.dispatch, admission=p.admission, overhead=p.overhead,
+            seed=p.seed, progress=progress, **p.options,
+        )  # fmt: skip
+        if p.max_batch == 1:
+            return found
+        # The shipped planners search without batching; what they decided is predicted as it will be served.
+        entry = found.planner
+        return p.plan(
+            found.placement, name=entry.name, options=entry.options, evaluations=entry.evaluations,
+            seconds=entry.seconds,
+        )  # fmt: skip
+
+    def as_function(self) -> Callable[..., Plan | ScheduledPlan]:
+        """The planner, called as the shipped ones are: ``planner(cluster, models, trace, profiles, **options)``."""
+        return PLANNERS[self.name] if self.shipped else partial(_called, self)
+
+
+def _called(
+    source: PlannerSource,
+    cluster: Cluster,
+    models: Any,
+    trace: Trace,
+    profiles: Mapping[str, ModelProfile],
+    *,
+    dispatch: str = "shortest_queue",
+    admission: bool = True,
+    overhead: float | None = None,
+    max_batch: int = 1,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Plan | ScheduledPlan:
+    if overhead is None:
+        overhead = float(getattr(profiles, "overhead_s", 0.0))
+    problem = Problem(
+        cluster, getattr(trace, "models", ()) if models is None else models, trace, profiles, dispatch=dispatch,
+        admission=admission, overhead=overhead, max_batch=max_batch, seed=seed, options=options,
+    )  # fmt: skip
+    return source.plan(problem, progress)
+
+
+def split_names(text: str) -> list[str]:
+    """The planners of ``"alpaserve,a/b.py:plan"``; a comma in the name of a file that exists separates nothing."""
+    if (file := planner_file.split(text)) is not None and "," in file[0] and Path(file[0]).is_file():
+        return [text.strip()]
+    return [name.strip() for name in text.split(",")]
+
+
+def _shipped_options(function: Callable[..., object]) -> list[str]:
+    """Options of a shipped planner, those included that it hands on to `build_instance`."""
+    known = dict(inspect.signature(function).parameters)
+    if any(p.kind == p.VAR_KEYWORD for p in known.values()):
+        known |= inspect.signature(build_instance).parameters
+        known.pop("require")  # a planner's own affair
+    return [n for n, p in known.items() if p.kind == p.KEYWORD_ONLY and n not in COMMON]

@@ -1,0 +1,169 @@
+"""`PipeDreamStates`: the cuts of a layer graph that PipeDream's optimiser goes through, as antichains of layers.
+
+A state is an antichain and stands for all layers up to it. From one state to the next, one layer that feeds what is
+still to come is replaced by a layer that it feeds, and layers that others of the antichain come after drop out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import LimitError
+from .profile import PipeDreamProfile
+
+__all__ = ["PipeDreamStates", "antichain_states"]
+
+Floats = npt.NDArray[np.float64]
+MOST_STATES = 20_000
+"""The table of which state comes before which has the square of this, and the programme's time grows with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class PipeDreamStates:
+    """States in a topological order; the last one holds all layers that any holds.
+
+    Parameters
+    ----------
+    members : ndarray of bool, shape (n_states, n_layers)
+        Layers up to each.
+    before : ndarray of bool, shape (n_states, n_states)
+        Whether the first comes before the second.
+    compute_s, activation_bytes, parameter_bytes : ndarray, shape (n_states,)
+        Σ over the layers up to each.
+    output_bytes : ndarray, shape (n_states,)
+        Results of layers up to it that layers after it read.
+    """
+
+    members: npt.NDArray[np.bool_]
+    before: npt.NDArray[np.bool_]
+    compute_s: Floats
+    activation_bytes: Floats
+    parameter_bytes: Floats
+    output_bytes: Floats
+
+
+def antichain_states(profile: PipeDreamProfile, *, compat: bool = False) -> PipeDreamStates:
+    """All states of a graph.
+
+    Parameters
+    ----------
+    profile : PipeDreamProfile
+        As `for_planning` leaves it.
+    compat : bool
+        As the authors' program has it: it begins at the first layer that reads nothing, and others come in only with
+        what reads them; and what crosses a state counts every layer of its antichain, and every layer before one of
+        those that also feeds something not before that very one, even if it is inside.
+
+    Raises
+    ------
+    LimitError
+        If there are too many.
+    """
+    order = profile.order()
+    place = {k: n for n, k in enumerate(order)}
+    n = len(order)
+    out, before, after = [0] * n, [0] * n, [0] * n
+    edges = sorted({(place[a], place[b]) for a, b in profile.edges})
+    own = edges
+    sources = [place[k] for k in range(n) if all(b != k for _, b in profile.edges)]
+    root = -1
+    if len(sources) > 1 and not compat:  # a layer of nothing before all of them, last in number
+        root = n
+        out, before, after = [*out, 0], [1 << root] * n + [0], [*after, 0]
+        edges = [*((root, s) for s in sources), *edges]
+    for a, b in sorted(edges, key=lambda e: e[1]):
+        out[a] |= 1 << b
+        before[b] |= before[a] | 1 << a
+    for a, b in sorted(edges, key=lambda e: -1 if e[0] == root else -e[0] - 2):
+        after[a] |= after[b] | 1 << b
+    if root >= 0:
+        after[root] = (1 << n) - 1
+    # Layers before `a` that also feed something which is neither `a` nor before it.
+    open_before = [
+        sum(1 << p for p in _bits(before[a]) if out[p] & ~(before[a] | 1 << a)) for a in range(len(out))
+    ]  # fmt: skip
+
+    def wide(antichain: int) -> int:
+        found = antichain
+        for a in _bits(antichain):
+            found |= open_before[a]
+        return found
+
+    start = 1 << (root if root >= 0 else sources[0])
+    number: dict[int, int] = {start: 0}
+    queue, links = [start], list[tuple[int, int]]()
+    for antichain in queue:
+        whole = wide(antichain)
+        for x in _bits(whole):
+            for y in _bits(out[x] & ~antichain):
+                if after[y] & whole:
+                    continue
+                mixed = whole & ~(1 << x) | 1 << y
+                following = sum(1 << v for v in _bits(mixed) if not after[v] & mixed)
+                if following not in number:
+                    number[following] = len(queue)
+                    queue.append(following)
+                    if len(queue) > MOST_STATES:
+                        raise LimitError(
+                            f"pipedream: our limit of {MOST_STATES:,} antichain states ended the search, so whether "
+                            "there is a plan is not known: they multiply with every parallel branch; fold each branch "
+                            "into one layer, or use a planner that works along branches"
+                        )
+                links.append((number[antichain], number[following]))
+    return _states(profile, order, [(a, wide(a)) for a in queue], before, links, root, own, compat)
+
+
+def _states(
+    profile: PipeDreamProfile, order: tuple[int, ...], antichains: list[tuple[int, int]], before: list[int],
+    links: list[tuple[int, int]], root: int, edges: list[tuple[int, int]], compat: bool,
+) -> PipeDreamStates:  # fmt: skip
+    n, size = len(order), len(antichains)
+    held: list[int] = []
+    for antichain, _ in antichains:
+        mask = antichain
+        for a in _bits(antichain):
+            mask |= before[a]
+        held.append(mask)
+    turn = sorted(range(size), key=lambda s: (held[s].bit_count(), s))
+    place = {s: k for k, s in enumerate(turn)}
+    reach = np.zeros((size, size), bool)
+    into: list[set[int]] = [set() for _ in range(size)]
+    for a, b in links:
+        if a != b:
+            into[place[b]].add(place[a])
+    for b in range(size):
+        for a in into[b]:
+            reach[:, b] |= reach[:, a]
+            reach[a, b] = True
+    layers = [profile.layers[k] for k in order]
+    members = np.array([[held[s] >> v & 1 for v in range(n)] for s in turn], bool).reshape(size, n)
+    if compat:
+        made = np.array([[antichains[s][1] >> v & 1 for v in range(n)] for s in turn], bool).reshape(size, n)
+    else:
+        readers = np.zeros((n, n))
+        for a, b in edges:
+            readers[a, b] = 1.0
+        made = np.logical_and(members, (~members).astype(np.float64) @ readers.T > 0)
+    bytes_of = np.array([x.activation_bytes for x in layers])
+    skip = slice(1, None) if root >= 0 else slice(None)  # the layer of nothing alone is no state
+    back = np.argsort(np.array(order))
+    return PipeDreamStates(
+        members[skip][:, back],
+        reach[skip, skip],
+        (members @ np.array([x.forward_ms + x.backward_ms for x in layers]) / 1e3)[skip],
+        (members @ bytes_of)[skip],
+        (members @ np.array([x.parameter_bytes for x in layers]))[skip],
+        np.asarray(made @ bytes_of, np.float64)[skip],
+    )
+
+
+def _bits(mask: int) -> list[int]:
+    found: list[int] = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found

@@ -1,0 +1,241 @@
+"""Sequential pipelines (PipeDream, Piper) on GraphPipe's stage costs: the least bottleneck, exactly.
+
+min over pipelines of max over stages TPS, as Eq. 3.1 of the paper has it, under synchronous 1F1B: the s-th stage from
+the end holds the activations of s microbatches. The published programmes carry the best bottleneck for every number
+of devices. Here the bottleneck is bisected over the values that it can take, and the programme only counts devices:
+one dimension less, and stages that are too slow drop out at once. What is found is the same, for the bottleneck is one
+of these values.
+"""
+
+from __future__ import annotations
+
+# Compiled functions have no types.
+# pyright: reportUnknownVariableType=false
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InfeasibleError
+from ...profiles.graph import CostModel, Graph
+from ...simulator.cluster import Cluster
+from ...simulator.plan.entries import PlannerEntry
+from ...simulator.training.plan.file import TrainingPlan
+from ...simulator.training.simulate import simulate_training
+from .costs import SetCosts, StageCosts, stage_mesh
+from .plan import ChosenStage, stage_plan
+from .sequential_kernel import fewest_devices, fewest_stages, shortest_sum
+from .sequential_options import SequentialOptions
+from .units import group_operators
+
+__all__ = ["Stages", "least_bottleneck", "plan_sequential"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+GIB = 2**30
+_MANY = 2**40
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """All stages that a pipeline may have, as pairs of states (see `sequential_kernel`).
+
+    Parameters
+    ----------
+    low, high : ndarray of int64, shape (n_pairs,)
+        States of each; ascending by the higher one.
+    n_states : int
+        States.
+    costs : SetCosts, arrays of shape (n_pairs,)
+        What each costs.
+    units : callable
+        Pairs of a pipeline, first stage first -> the units of each stage, in order.
+    """
+
+    low: Ints
+    high: Ints
+    n_states: int
+    costs: SetCosts
+    units: Callable[[list[int]], list[tuple[int, ...]]]
+
+
+Candidates = Callable[[StageCosts, int], tuple[Stages, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best pipeline for one microbatch size."""
+
+    bottleneck_s: float
+    stages: tuple[ChosenStage, ...] = field(repr=False)
+
+
+def least_bottleneck(
+    costs: StageCosts, stages: Stages, microbatch: int, memory_bytes: float, n_devices: int, known_s: float = np.inf
+) -> Found | None:
+    """The pipeline with the least bottleneck; of those the ones with the fewest stages, and of those the one with the
+    least Σ of stage times (the shortest warm-up).
+
+    Parameters
+    ----------
+    costs : StageCosts
+        Prices.
+    stages : Stages
+        Candidates.
+    microbatch : int
+        b of all stages.
+    memory_bytes : float
+        What a device may hold.
+    n_devices : int
+        Devices; a plan may leave some idle.
+    known_s : float
+        A bottleneck that some pipeline of these stages has; inf: none is known.
+    """
+    count = costs.global_batch // microbatch
+    degrees = [d for d in costs.devices if d <= n_devices and costs.column(microbatch, d) >= 0]
+    if not degrees:
+        return None
+    seconds = np.stack([costs.tps(stages.costs, microbatch, d) for d in degrees], axis=1)
+    held = np.stack([_held(stages.costs, microbatch, d, memory_bytes) for d in degrees], axis=1)
+    usable = (held >= 1) & (seconds <= known_s * (1 + 1e-9)) & np.isfinite(seconds)
+    rows = np.flatnonzero(usable.any(axis=1))
+    start = np.searchsorted(stages.high[rows], np.arange(stages.n_states + 1))
+    rest = (stages.low[rows], start, seconds[rows], held[rows], np.array(degrees), n_devices)
+    bounds = (min(n_devices, costs.n_units), count)
+
+    def feasible(threshold: float) -> bool:
+        if fewest_devices(threshold, *rest, 1) > n_devices:
+            return False  # not even if every stage were the last
+        enough = fewest_devices(threshold, *rest, min(bounds)) <= n_devices  # even if every stage were the first
+        return enough or fewest_stages(threshold, *rest, *bounds) > 0
+
+    each = costs.seconds.sum(axis=0)[:, [costs.column(microbatch, d) for d in degrees]] / microbatch
+    least = float((each * np.array(degrees, float)).min(axis=1).sum()) / n_devices  # all devices busy, nothing else
+    values = np.unique(seconds[usable & (seconds >= least * (1 - 1e-9))])
+    if not values.size or not feasible(values[-1]):
+        return None
+    first, last = 0, len(values) - 1
+    while first < last:
+        middle = (first + last) // 2
+        first, last = (first, middle) if feasible(values[middle]) else (middle + 1, last)
+    number = fewest_stages(values[last], *rest, *bounds)
+    pairs, chosen = shortest_sum(values[last], *rest, number, count)
+    units = stages.units(rows[pairs].tolist())
+    return Found(
+        float(values[last]),
+        tuple(ChosenStage(u, degrees[k], microbatch) for u, k in zip(units, chosen, strict=True)),
+    )
+
+
+def plan_sequential(
+    graph: Graph, cluster: Cluster, *, global_batch: int, options: SequentialOptions, costs: CostModel | None,
+    name: str, candidates: Candidates, progress: Callable[[str], None] | None = None,
+) -> TrainingPlan:  # fmt: skip
+    """Try every microbatch size, and keep the plan whose simulated iteration is the shortest.
+
+    Parameters
+    ----------
+    graph, cluster, global_batch
+        What is planned.
+    options : SequentialOptions
+        What may be chosen.
+    costs : CostModel, optional
+        Seconds of operators; by default a roofline of the cluster's devices.
+    name : str
+        Of the planner, in the plan and in errors.
+    candidates : callable
+        Stage costs, samples of a microbatch -> the stages that this planner considers, and a bottleneck that is known
+        to be possible (inf: none).
+    progress : callable, optional
+        Told what is being done.
+
+    Raises
+    ------
+    InputError
+        On a batch that the graph cannot be scaled to.
+    InfeasibleError
+        If nothing fits in memory.
+    """
+    started = time.perf_counter()
+    sizes = options.microbatches or _powers(global_batch)
+    degrees = options.devices or [
+        d for d in _powers(1 << cluster.n_devices.bit_length()) if d <= cluster.n_devices and stage_mesh(cluster, d)
+    ]
+    priced = StageCosts.of(
+        graph, cluster, global_batch=global_batch, microbatches=sizes, devices=degrees,
+        units=group_operators(graph, options.granularity), costs=costs, optimizer=options.optimizer,
+        overlap=options.overlap,
+    )  # fmt: skip
+    memory = cluster.spec.memory_bytes * options.memory_fraction
+    plans: list[TrainingPlan] = []
+    evaluated = 0
+    for b in priced.microbatches:
+        stages, known = candidates(priced, b)
+        evaluated += len(stages.low)
+        found = least_bottleneck(priced, stages, b, memory, cluster.n_devices, known)
+        if found is None:
+            continue
+        if progress is not None:
+            progress(f"{name}: microbatches of {b}: {len(found.stages)} stages, {found.bottleneck_s:.4g} s per sample")
+        record = {key: v if isinstance(v, (str, float, int)) else v and list(v) for key, v in asdict(options).items()}
+        entry = PlannerEntry(name=name, options=record | {"microbatch": b}, evaluations=0, seconds=0.0)
+        made = stage_plan(priced, found.stages, planner=entry, sequential=True, predicted={"tps": found.bottleneck_s})
+        plans.append(_timed(made, found))
+    if not plans:
+        raise InfeasibleError(_why(graph, cluster, priced, memory, name))
+    best = min(plans, key=lambda plan: plan.predicted["seconds"])
+    spent = time.perf_counter() - started
+    entry = best.planner.model_copy(update={"seconds": spent, "evaluations": evaluated})
+    return best.model_copy(update={"planner": entry})
+
+
+def _held(sets: SetCosts, microbatch: int, devices: int, memory_bytes: float) -> Ints:
+    """Microbatches whose activations fit; −1 where not even the state does."""
+    share = microbatch / devices
+    room = memory_bytes - sets.state_bytes - sets.work_bytes * share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fit = np.floor(room / (sets.activation_bytes * share) * (1 + 1e-12))
+    fit = np.where(sets.activation_bytes > 0, np.minimum(fit, _MANY), _MANY)
+    return np.where(room >= 0, fit, -1).astype(np.int64)
+
+
+def _powers(n: int) -> tuple[int, ...]:
+    """Powers of two that divide n."""
+    return tuple(2**k for k in range(n.bit_length()) if n % 2**k == 0)
+
+
+def _timed(plan: TrainingPlan, found: Found) -> TrainingPlan:
+    result = simulate_training(plan)
+    said = {
+        "tps": found.bottleneck_s,
+        "seconds": result.seconds,
+        "samples_per_s": plan.global_batch / result.seconds,
+        "stages": float(len(plan.stages)),
+        "depth": float(len(plan.stages)),
+    }
+    return plan.model_copy(update={"predicted": said})
+
+
+def _why(graph: Graph, cluster: Cluster, costs: StageCosts, memory: float, name: str) -> str:
+    """Why nothing fits: the least that the heaviest unit needs on a device."""
+    masks = np.eye(costs.n_units, dtype=bool)
+    b, d = min(((b, d) for b in costs.microbatches for d in costs.devices if costs.column(b, d) >= 0), key=_ratio)
+    each = costs.memory(costs.of_sets(masks), b, d, b)
+    heavy = int(each.argmax())
+    first = graph.operators[costs.units[heavy][0]].name
+    if each[heavy] > memory:
+        return (
+            f"{name}: {graph.name!r} does not fit on {cluster}: the unit of {first!r} needs {each[heavy] / GIB:.4g} "
+            f"GiB on a device, which may use {memory / GIB:.4g} GiB; use devices with more memory, or finer units"
+        )
+    total = float(costs.of_sets(np.ones((1, costs.n_units), bool)).state_bytes[0])
+    return (
+        f"{name}: no pipeline of {graph.name!r} on {cluster} fits the memory: its state is {total / GIB:.4g} GiB, a "
+        f"device may use {memory / GIB:.4g} GiB beside activations; use more devices, or devices with more memory"
+    )
+
+
+def _ratio(pair: tuple[int, int]) -> tuple[float, int]:
+    return pair[0] / pair[1], pair[0]

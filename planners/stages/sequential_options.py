@@ -1,0 +1,80 @@
+"""`SequentialOptions`: what `pipedream` and `piper` may choose from."""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...errors import InputError
+from ...profiles.graph.memory import OPTIMIZERS
+from ..option_names import options_from
+from .units import Granularity
+
+__all__ = ["SequentialOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialOptions:
+    """Options of the sequential planners.
+
+    Parameters
+    ----------
+    granularity : {"layer", "heavy", "operator"}
+        What stages are made of; see `group_operators`.
+    microbatches : tuple of int, optional
+        Samples of a microbatch that are tried; by default all powers of two that divide the global batch.
+    devices : tuple of int, optional
+        Data-parallel degrees; by default all powers of two that form a mesh.
+    memory_fraction : float
+        Share of a device's memory that a plan may fill.
+    optimizer : str
+        Decides the bytes of a parameter's state.
+    overlap : bool
+        Whether transfers run beside computation.
+    max_states : int
+        Piper: downsets at most, which take seconds. More are refused with a `LimitError`; the authors' program stops at
+        40,000.
+
+    Raises
+    ------
+    InputError
+        On a value that an option does not have.
+    """
+
+    granularity: Granularity = "layer"
+    microbatches: tuple[int, ...] | None = None
+    devices: tuple[int, ...] | None = None
+    memory_fraction: float = 0.9
+    optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
+    overlap: bool = False
+    max_states: int = 200_000
+
+    def __post_init__(self) -> None:
+        for name, known in (("granularity", ("layer", "heavy", "operator")), ("optimizer", tuple(OPTIMIZERS))):
+            if getattr(self, name) not in known:
+                raise InputError(f"{name}: expected one of {', '.join(known)} (got {getattr(self, name)!r})")
+        if not 0 < self.memory_fraction <= 1:
+            raise InputError(f"memory_fraction: expected a number above 0, at most 1 (got {self.memory_fraction!r})")
+        if self.max_states < 2:
+            raise InputError(f"max_states: expected at least 2 (got {self.max_states!r})")
+        for name in ("microbatches", "devices"):
+            value = getattr(self, name)
+            if value is not None:
+                numbers = tuple(value)
+                if not numbers or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in numbers):
+                    raise InputError(f"{name}: expected positive integers (got {value!r})")
+                object.__setattr__(self, name, numbers)
+
+    @classmethod
+    def of(cls, options: SequentialOptions | Mapping[str, Any] | None) -> SequentialOptions:
+        """Options from a mapping.
+
+        Raises
+        ------
+        InputError
+            On an unknown name; the nearest one is named.
+        """
+        return options_from(cls, options, "options")

@@ -1,0 +1,1 @@
+"""TeraPipe's own V100s, from what its paper prints."""

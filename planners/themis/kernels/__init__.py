@@ -1,0 +1,1 @@
+"""The auction compiled: bids, bounds, packing, prices and the search over rows."""

@@ -1,0 +1,1 @@
+"""Training graphs written operator by operator."""

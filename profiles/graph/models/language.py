@@ -1,0 +1,164 @@
+"""Graphs of other language models: BERT, Llama, and GShard's mixture of experts."""
+
+from __future__ import annotations
+
+import math
+
+from ....errors import InputError
+from ..graph import Graph
+from .builder import Builder
+from .transformer import (
+    Attention,
+    Heads,
+    add_positions,
+    attention,
+    block,
+    cross_entropy,
+    embed,
+    linear,
+    mlp,
+    norm,
+    per_head,
+    residual,
+)
+
+__all__ = ["bert", "llama", "moe"]
+
+
+def bert(
+    name: str, *, layers: int, hidden: int, heads: int, vocab: int, seq: int, batch: int = 1,
+    attention: Attention = "matmuls", dtype: str = "float16", source: str = "",
+) -> Graph:  # fmt: skip
+    """BERT's encoder with its masked-language-model head: norms after the blocks, token types, decoder tied.
+
+    The loss is taken of every position; the next-sentence head and the pooler are left out.
+    """
+    b = Builder(name, batch, dtype)
+    shape = Heads(heads, per_head(hidden, heads), attention=attention, causal=False)
+    ids, kinds, labels = b.input("tokens", seq), b.input("segments", seq), b.input("labels", seq)
+    x = add_positions(b, "position", embed(b, "embedding", ids, vocab, hidden), seq, hidden)
+    x = residual(b, "segment.add", x, embed(b, "segment", kinds, 2, hidden))
+    x = norm(b, "embedding.norm", x, hidden, eps=1e-12)
+    for i in range(layers):
+        b.layer, at = i, f"layers.{i}"
+        x = _after(b, at, x, hidden, shape)
+    b.layer = -1
+    x = linear(b, "head.dense", x, "b s h, h m -> b s m", bias="m", h=hidden, m=hidden)
+    x = b.add("head.gelu", "elementwise", "b s h -> b s h", x, saves=(0,), fn="gelu", approximate="none")
+    x = norm(b, "head.norm", x, hidden, eps=1e-12)
+    x = b.add("head", "contraction", "b s h, v h -> b s v", x, "embedding.weight", saves=(0, 1))
+    x = b.add("head.add", "elementwise", "b s v, v -> b s v", x, b.parameter("head.bias", vocab), fn="add")
+    cross_entropy(b, x, labels, "b s", "v")
+    return b.graph(seq, "tokens", source)
+
+
+def _after(b: Builder, at: str, x: str, hidden: int, shape: Heads) -> str:
+    y = residual(b, f"{at}.residual1", x, attention(b, f"{at}.attention", x, hidden, shape))
+    x = norm(b, f"{at}.norm1", y, hidden, eps=1e-12)
+    y = residual(b, f"{at}.residual2", x, mlp(b, f"{at}.mlp", x, hidden, 4 * hidden))
+    return norm(b, f"{at}.norm2", y, hidden, eps=1e-12)
+
+
+def llama(
+    name: str, *, layers: int, hidden: int, heads: int, ffn: int, vocab: int, seq: int, kv_heads: int = 0,
+    theta: float = 10000.0, batch: int = 1, attention: Attention = "matmuls", dtype: str = "bfloat16", source: str = "",
+) -> Graph:  # fmt: skip
+    """Llama: RMS norms, rotary positions, gated MLP (SwiGLU), no biases, output not tied.
+
+    `kv_heads` fewer than `heads` is grouped-query attention.
+    """
+    b = Builder(name, batch, dtype)
+    shape = Heads(heads, per_head(hidden, heads), kv_heads, attention, rope=theta, bias=False)
+    ids, labels = b.input("tokens", seq), b.input("labels", seq)
+    x = embed(b, "embedding", ids, vocab, hidden)
+    for i in range(layers):
+        b.layer, at = i, f"layers.{i}"
+        x = block(b, at, x, hidden, shape, lambda at, y: _gated(b, f"{at}.mlp", y, hidden, ffn), fn="rms", eps=1e-6)
+    b.layer = -1
+    x = norm(b, "norm", x, hidden, fn="rms", eps=1e-6)
+    logits = linear(b, "head", x, "b s h, v h -> b s v", h=hidden, v=vocab)
+    cross_entropy(b, logits, labels, "b s", "v")
+    return b.graph(seq, "tokens", source)
+
+
+def _gated(b: Builder, name: str, x: str, hidden: int, ffn: int) -> str:
+    gate = linear(b, f"{name}.gate", x, "b s h, h f -> b s f", h=hidden, f=ffn)
+    up = linear(b, f"{name}.up", x, "b s h, h f -> b s f", h=hidden, f=ffn)
+    active = b.add(f"{name}.silu", "elementwise", "b s f -> b s f", gate, saves=(0,), fn="silu")
+    product = b.add(f"{name}.mul", "elementwise", "b s f, b s f -> b s f", active, up, saves=(0, 1), fn="mul")
+    return linear(b, f"{name}.down", product, "b s f, f h -> b s h", h=hidden, f=ffn)
+
+
+def moe(
+    name: str, *, layers: int, hidden: int, heads: int, experts: int, vocab: int, seq: int, ffn: int = 0,
+    top_k: int = 2, capacity_factor: float = 1.0, batch: int = 1, attention: Attention = "matmuls",
+    dtype: str = "float16", source: str = "",
+) -> Graph:  # fmt: skip
+    """GPT whose every second MLP (layers 1, 3, …) is a mixture of experts in GShard's einsum form (GSEC, GSM).
+
+    Parameters
+    ----------
+    name : str
+        Of the graph.
+    layers, hidden, heads, vocab, seq : int
+        Shape of the model.
+    experts : int
+        Experts of a layer.
+    ffn : int
+        Hidden size of the MLP and of one expert; 0: 8 x hidden, which the parameters of Table 7 imply.
+    top_k : int
+        Experts of a token.
+    capacity_factor : float
+        An expert takes ceil(capacity_factor x top_k x seq / experts) tokens of a group; a group is one sequence.
+        Tokens beyond it are dropped: only the residual carries them.
+    batch, attention, dtype, source
+        As for `gpt`. GShard's balancing loss is left out.
+    """
+    if experts < top_k:
+        raise InputError(f"experts: expected at least top_k = {top_k} (got {experts})")
+    b = Builder(name, batch, dtype)
+    shape = Heads(heads, per_head(hidden, heads), attention=attention)
+    wide = ffn or 8 * hidden
+    places = math.ceil(capacity_factor * top_k * seq / experts)
+    ids, labels = b.input("tokens", seq), b.input("labels", seq)
+    x = add_positions(b, "position", embed(b, "embedding", ids, vocab, hidden), seq, hidden)
+    for i in range(layers):
+        b.layer, at = i, f"layers.{i}"
+        if i % 2:
+            x = block(
+                b, at, x, hidden, shape,
+                lambda at, y: _experts(b, f"{at}.moe", y, hidden, wide, experts, places, top_k),
+            )  # fmt: skip
+        else:
+            x = block(b, at, x, hidden, shape, lambda at, y: mlp(b, f"{at}.mlp", y, hidden, wide))
+    b.layer = -1
+    x = norm(b, "norm", x, hidden)
+    logits = b.add("head", "contraction", "b s h, v h -> b s v", x, "embedding.weight", saves=(0, 1))
+    cross_entropy(b, logits, labels, "b s", "v")
+    return b.graph(seq, "tokens", source)
+
+
+def _experts(b: Builder, name: str, x: str, hidden: int, ffn: int, experts: int, places: int, top_k: int) -> str:
+    logits = linear(b, f"{name}.gate", x, "b s h, h e -> b s e", h=hidden, e=experts)
+    shares = b.add(
+        f"{name}.gate.softmax", "softmax", "b s e -> b s e", logits, statistic="e", saves=(-1,), causal=False
+    )
+    # A token's place in its expert's queue depends on the tokens before it and on all experts: s and e stay whole.
+    weights = b.add(
+        f"{name}.gate.top", "gate", "b s e -> b s e c", shares, whole="s e", sizes={"c": places}, saves=(0, -1),
+        top_k=top_k, capacity=places, token="s", expert="e", place="c",
+    )  # fmt: skip
+    mask = b.add(f"{name}.gate.mask", "elementwise", "b s e c -> b s e c", weights, fn="nonzero")
+    sent = b.add(f"{name}.dispatch", "dispatch", "b s e c, b s h -> e b c h", mask, x, saves=(0,))
+    weight = b.parameter(f"{name}.up.weight", experts, hidden, ffn)
+    up = b.add(f"{name}.up", "contraction", "e b c h, e h f -> e b c f", sent, weight, saves=(0, 1))
+    b.parameter(f"{name}.up.bias", experts, ffn)
+    up = b.add(f"{name}.up.add", "elementwise", "e b c f, e f -> e b c f", up, f"{name}.up.bias", fn="add")
+    active = b.add(f"{name}.gelu", "elementwise", "e b c f -> e b c f", up, saves=(0,), fn="gelu", approximate="none")
+    b.parameter(f"{name}.down.weight", experts, ffn, hidden)
+    down = b.add(
+        f"{name}.down", "contraction", "e b c f, e f h -> e b c h", active, f"{name}.down.weight", saves=(0, 1)
+    )
+    b.parameter(f"{name}.down.bias", experts, hidden)
+    down = b.add(f"{name}.down.add", "elementwise", "e b c h, e h -> e b c h", down, f"{name}.down.bias", fn="add")
+    return b.add(f"{name}.combine", "dispatch", "b s e c, e b c h -> b s h", weights, down, saves=(0, 1))

@@ -1,0 +1,195 @@
+"""Blocks of transformers, and the graph of GPT-3 that is made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from ....errors import InputError
+from ..graph import Graph
+from .builder import Builder
+
+__all__ = [
+    "Attention", "Heads", "add_positions", "attention", "block", "cross_entropy", "embed", "gpt", "linear", "mlp",
+    "norm", "per_head", "residual",
+]  # fmt: skip
+
+Attention = Literal["matmuls", "fused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Shape of an attention block.
+
+    Parameters
+    ----------
+    heads : int
+        Query heads.
+    size : int
+        Of one head.
+    kv_heads : int
+        Heads of keys and values; the query heads in groups share them. 0: as many as query heads.
+    attention : {"matmuls", "fused"}
+        Scores, softmax and context as operators of their own, or one fused kernel that never stores the scores.
+    causal : bool
+        Whether a position sees only those before it.
+    rope : float
+        Base of rotary position embeddings; 0: none.
+    bias : bool
+        Whether the projections have biases.
+    """
+
+    heads: int
+    size: int
+    kv_heads: int = 0
+    attention: Attention = "matmuls"
+    causal: bool = True
+    rope: float = 0.0
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        if self.attention not in ("matmuls", "fused"):
+            raise InputError(f"attention: expected 'matmuls' or 'fused' (got {self.attention!r})")
+        if self.heads < 1 or self.size < 1 or (self.kv_heads and self.heads % self.kv_heads):
+            raise InputError(f"heads: expected a multiple of kv_heads {self.kv_heads} (got {self.heads})")
+
+
+def linear(b: Builder, name: str, x: str, formula: str, *, bias: str = "", **sizes: int) -> str:
+    """A projection ``name.weight`` and, where `bias` gives its dimensions, ``name.bias`` added to it."""
+    weight = formula.split("->")[0].split(",")[1].split()
+    b.parameter(f"{name}.weight", *(sizes[loop] for loop in weight))
+    y = b.add(name, "contraction", formula, x, f"{name}.weight", saves=(0, 1))
+    if not bias:
+        return y
+    out = formula.split("->")[1].strip()
+    b.parameter(f"{name}.bias", *(sizes[loop] for loop in bias.split()))
+    return b.add(f"{name}.add", "elementwise", f"{out}, {bias} -> {out}", y, f"{name}.bias", fn="add")
+
+
+def norm(b: Builder, name: str, x: str, hidden: int, *, fn: str = "layer", eps: float = 1e-5) -> str:
+    """Layer norm (``fn="layer"``, weight and bias) or RMS norm (``fn="rms"``, weight) over the hidden dimension."""
+    parameters = [b.parameter(f"{name}.{p}", hidden) for p in (("weight", "bias") if fn == "layer" else ("weight",))]
+    formula = f"b s h{', h' * len(parameters)} -> b s h"
+    return b.add(name, "norm", formula, x, *parameters, statistic="h", saves=(0, 1), fn=fn, eps=eps)
+
+
+def attention(b: Builder, name: str, x: str, hidden: int, heads: Heads) -> str:
+    """Projections of queries, keys and values, attention, and the output projection."""
+    kv, group = heads.kv_heads or heads.heads, heads.heads // (heads.kv_heads or heads.heads)
+    n = "n" if group == 1 else "n g"  # n: heads of keys and values; g: query heads that share one
+    sizes = {"h": hidden, "n": kv, "g": group, "d": heads.size}
+    has = heads.bias
+    q = linear(b, f"{name}.q", x, f"b s h, h {n} d -> b s {n} d", bias=f"{n} d" if has else "", **sizes)
+    k = linear(b, f"{name}.k", x, "b s h, h n d -> b s n d", bias="n d" if has else "", **sizes)
+    v = linear(b, f"{name}.v", x, "b s h, h n d -> b s n d", bias="n d" if has else "", **sizes)
+    if heads.rope:
+        q = _rotated(b, f"{name}.q.rope", q, f"b s {n} d", heads.rope)
+        k = _rotated(b, f"{name}.k.rope", k, "b s n d", heads.rope)
+    scale = 1.0 / math.sqrt(heads.size)
+    if heads.attention == "fused":
+        context = b.add(
+            f"{name}.core", "attention", f"b s {n} d, b t n d, b t n d -> b s {n} d", q, k, v,
+            whole="t d", saves=(0, 1, 2, -1), causal=heads.causal, query="s", key="t", scale=scale,
+        )  # fmt: skip
+    else:
+        scores = b.add(
+            f"{name}.scores", "contraction", f"b s {n} d, b t n d -> b {n} s t", q, k, saves=(0, 1), scale=scale
+        )
+        probabilities = b.add(
+            f"{name}.softmax", "softmax", f"b {n} s t -> b {n} s t", scores, statistic="t", saves=(-1,),
+            causal=heads.causal, query="s", key="t",
+        )  # fmt: skip
+        context = b.add(
+            f"{name}.context", "contraction", f"b {n} s t, b t n d -> b s {n} d", probabilities, v, saves=(0, 1)
+        )
+    return linear(b, f"{name}.out", context, f"b s {n} d, {n} d h -> b s h", bias="h" if has else "", **sizes)
+
+
+def _rotated(b: Builder, name: str, x: str, dims: str, theta: float) -> str:
+    return b.add(name, "elementwise", f"{dims} -> {dims}", x, whole="d", fn="rope", theta=theta, position="s")
+
+
+def mlp(b: Builder, name: str, x: str, hidden: int, ffn: int, *, approximate: str = "none") -> str:
+    """Two projections with a gelu between."""
+    up = linear(b, f"{name}.up", x, "b s h, h f -> b s f", bias="f", h=hidden, f=ffn)
+    active = b.add(f"{name}.gelu", "elementwise", "b s f -> b s f", up, saves=(0,), fn="gelu", approximate=approximate)
+    return linear(b, f"{name}.down", active, "b s f, f h -> b s h", bias="h", h=hidden, f=ffn)
+
+
+def residual(b: Builder, name: str, x: str, y: str) -> str:
+    """The sum of a block's result and what it was made of."""
+    return b.add(name, "elementwise", "b s h, b s h -> b s h", y, x, fn="add")
+
+
+def embed(b: Builder, name: str, ids: str, rows: int, hidden: int) -> str:
+    """Rows of ``name.weight``."""
+    return b.add(name, "embedding", "v h, b s -> b s h", b.parameter(f"{name}.weight", rows, hidden), ids, saves=(1,))
+
+
+def add_positions(b: Builder, name: str, x: str, seq: int, hidden: int) -> str:
+    """Learned positions, one row of ``name.weight`` for each."""
+    return b.add(name, "elementwise", "b s h, s h -> b s h", x, b.parameter(f"{name}.weight", seq, hidden), fn="add")
+
+
+def cross_entropy(b: Builder, x: str, labels: str, dims: str, classes: str) -> str:
+    """The mean cross entropy of all rows, in float32."""
+    formula = f"{dims} {classes}, {dims} ->"
+    return b.add(
+        "loss", "loss", formula, x, labels, statistic=classes, saves=(0, 1), dtype="float32", fn="cross_entropy",
+        reduction="mean",
+    )  # fmt: skip
+
+
+def gpt(
+    name: str, *, layers: int, hidden: int, heads: int, vocab: int, seq: int, ffn: int = 0, batch: int = 1,
+    attention: Attention = "matmuls", dtype: str = "float16", source: str = "",
+) -> Graph:  # fmt: skip
+    """GPT-2's and GPT-3's decoder: learned positions, norms before the blocks, output tied to the embedding.
+
+    Parameters
+    ----------
+    name : str
+        Of the graph.
+    layers, hidden, heads, vocab, seq : int
+        Shape of the model; `seq` tokens make one sample.
+    ffn : int
+        Hidden size of the MLP; 0: 4 x hidden.
+    batch : int
+        Sequences of one microbatch.
+    attention : {"matmuls", "fused"}
+        See `Heads`.
+    dtype, source : str
+        Of the graph.
+    """
+    b = Builder(name, batch, dtype)
+    shape = Heads(heads, per_head(hidden, heads), attention=attention)
+    ids, labels = b.input("tokens", seq), b.input("labels", seq)
+    x = add_positions(b, "position", embed(b, "embedding", ids, vocab, hidden), seq, hidden)
+    for i in range(layers):
+        b.layer, at = i, f"layers.{i}"
+        x = block(b, at, x, hidden, shape, lambda at, y: mlp(b, f"{at}.mlp", y, hidden, ffn or 4 * hidden))
+    b.layer = -1
+    x = norm(b, "norm", x, hidden)
+    logits = b.add("head", "contraction", "b s h, v h -> b s v", x, "embedding.weight", saves=(0, 1))
+    cross_entropy(b, logits, labels, "b s", "v")
+    return b.graph(seq, "tokens", source)
+
+
+def block(
+    b: Builder, at: str, x: str, hidden: int, heads: Heads, feed_forward: Callable[[str, str], str], fn: str = "layer",
+    eps: float = 1e-5,
+) -> str:  # fmt: skip
+    """Attention and a feed-forward block, each with a norm before and a residual sum after."""
+    y = attention(b, f"{at}.attention", norm(b, f"{at}.norm1", x, hidden, fn=fn, eps=eps), hidden, heads)
+    x = residual(b, f"{at}.residual1", x, y)
+    y = feed_forward(at, norm(b, f"{at}.norm2", x, hidden, fn=fn, eps=eps))
+    return residual(b, f"{at}.residual2", x, y)
+
+
+def per_head(hidden: int, heads: int) -> int:
+    """Size of one head."""
+    if heads < 1 or hidden % heads:
+        raise InputError(f"heads: expected a divisor of hidden {hidden} (got {heads})")
+    return hidden // heads

@@ -1,0 +1,1 @@
+"""Training graphs out of torch modules."""

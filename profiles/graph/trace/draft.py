@@ -1,0 +1,146 @@
+"""`Draft`: the graph that a trace becomes: operators from values, with loops from how their dimensions line up."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, cast
+
+from ..operator import Loop, Operator, Scalar
+from .values import Atoms, Size, Value, atoms_of, total, unified
+
+__all__ = ["Draft", "Labels"]
+
+Labels = Sequence[Hashable | None]
+"""For every dimension the axis that it lies along; None: a dimension of size 1 that is broadcast or made; a tuple: the
+axes that it is made of, major first, whose sizes must be given."""
+
+LETTERS = "bshdnmktuvwxyzacefgijlopqr"
+
+
+class Draft:
+    """Operators in the making.
+
+    Parameters
+    ----------
+    taken : collection of str
+        Names of inputs and parameters, which operators may not have.
+    """
+
+    def __init__(self, taken: set[str]) -> None:
+        self.operators: list[Operator] = []
+        self.taken = set(taken)
+        self.path = ""
+        """Module that the operators from here on belong to."""
+        self.layer = -1
+
+    def add(
+        self, word: str, kind: str, operands: Sequence[tuple[Value, Labels]], result: Labels, *, dtype: str = "",
+        splits: Mapping[Any, str] | None = None, sizes: Mapping[Any, Size] | None = None, saves: Sequence[int] = (),
+        flops: float = -1.0, grad: bool | None = None, attributes: Mapping[str, Scalar] | None = None,
+        names: Mapping[str, Any] | None = None, single: Sequence[Hashable] = (),
+    ) -> Value:  # fmt: skip
+        """Add an operator.
+
+        Parameters
+        ----------
+        word : str
+            What its name ends with.
+        kind : str
+            Of `KINDS`.
+        operands : sequence of (Value, Labels)
+            What it reads, and the axes of its dimensions. Dimensions with one label are cut together.
+        result : Labels
+            Axes of the result.
+        dtype : str
+            Of the result; by default the first operand's.
+        splits : mapping, optional
+            Axis -> "statistic" or "whole"; others are free.
+        sizes : mapping, optional
+            Sizes of axes that no operand has.
+        saves : sequence of int
+            What backward reads; kept only if backward comes this way.
+        flops : float
+            As in `Operator`.
+        grad : bool, optional
+            Whether backward goes through the result; by default if it does through an operand.
+        attributes : mapping, optional
+            Of the operator.
+        names : mapping, optional
+            Attribute -> axis: attributes that hold the name of a loop. Such an axis is one loop, whatever it was
+            merged of: what names a loop says nothing of the others.
+        single : sequence, optional
+            Other axes that must be one loop.
+        """
+        found: dict[Hashable, list[Atoms]] = {}
+        for value, labels in operands:
+            for dim, label in zip(value.dims, labels, strict=True):
+                if label is not None and not isinstance(label, tuple):
+                    found.setdefault(label, []).append(dim)
+        axes: dict[Hashable, Atoms] = {label: unified(lists) for label, lists in found.items()}
+        axes |= {label: atoms_of(size) for label, size in (sizes or {}).items() if label not in axes}
+        for label in (*(names or {}).values(), *single):
+            if label in axes:
+                axes[label] = atoms_of(total(axes[label]))
+        order = [x for label in (*result, *(y for _, labels in operands for y in labels)) for x in _parts(label)]
+        loops: dict[Hashable, list[Loop]] = {}
+        used: set[str] = set()
+        for label in dict.fromkeys(order):
+            loops[label] = [_loop(size, (splits or {}).get(label, "free"), used) for size in axes[label]]
+        text = [_text(labels, loops) or "." for _, labels in operands]
+        formula = f"{', '.join(text)} -> {_text(result, loops)}".strip()
+        needs = any(value.grad for value, _ in operands) if grad is None else grad
+        extra = {key: loops[label][0].name for key, label in (names or {}).items() if loops.get(label)}
+        op = Operator(
+            self._name(word), kind, formula, tuple(value.name for value, _ in operands),
+            tuple(loop for group in loops.values() for loop in group), dtype or operands[0][0].dtype, flops,
+            tuple(saves) if needs else (), dict(attributes or {}) | extra, self.layer,
+        )  # fmt: skip
+        self.operators.append(op)
+        dims = tuple(tuple(a for x in _parts(label) for a in axes[x]) for label in result)
+        return Value(op.name, dims, op.dtype, needs)
+
+    def aligned(self, *values: Value) -> tuple[list[tuple[Value, Labels]], Labels, dict[Hashable, Size]]:
+        """Operands of a function that broadcasts, the result's axes, and the sizes of those axes.
+
+        Dimensions line up from the last one; one of size 1 is repeated.
+        """
+        rank = max(len(v.dims) for v in values)
+        sizes: dict[Hashable, Size] = {}
+        for v in values:
+            for k, dim in enumerate(v.dims, start=rank - len(v.dims)):
+                if dim:
+                    sizes[k] = total(dim)
+        operands: list[tuple[Value, Labels]] = []
+        for v in values:
+            first = rank - len(v.dims)
+            operands.append((v, [k if dim else None for k, dim in enumerate(v.dims, start=first)]))
+        return operands, [k if k in sizes else None for k in range(rank)], sizes
+
+    def _name(self, word: str) -> str:
+        stem = f"{self.path}.{word}" if self.path else word
+        name, count = stem, 1
+        while name in self.taken:
+            count += 1
+            name = f"{stem}.{count}"
+        self.taken.add(name)
+        return name
+
+
+def _loop(size: Size, split: str, used: set[str]) -> Loop:
+    grows = size[0] != size[1]
+    letters = LETTERS if grows else LETTERS[1:]  # b is the batch
+    name = next((x for x in letters if x not in used), "") or f"x{len(used)}"
+    used.add(name)
+    return Loop(name, size[0], grows, split)  # pyright: ignore[reportArgumentType]
+
+
+def _text(labels: Labels, loops: Mapping[Hashable, Sequence[Loop]]) -> str:
+    words: list[str] = []
+    for label in labels:
+        names = [loop.name for x in _parts(label) for loop in loops[x]]
+        words.append(names[0] if len(names) == 1 else f"({' '.join(names)})")
+    return " ".join(words)
+
+
+def _parts(label: Hashable | None) -> tuple[Hashable, ...]:
+    return () if label is None else cast("tuple[Hashable, ...]", label) if isinstance(label, tuple) else (label,)

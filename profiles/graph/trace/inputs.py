@@ -1,0 +1,57 @@
+"""What a module is traced with: its inputs by name, and the loss of its result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ....errors import InputError
+
+__all__ = ["named_inputs", "with_loss"]
+
+
+def named_inputs(module: Any, inputs: Sequence[Any] | Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Inputs by the names of the arguments that they are given to."""
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    listed = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
+    try:
+        bound = inspect.signature(module.forward).bind(*listed)
+    except TypeError as error:
+        raise InputError(f"{source}: inputs: {error}") from None
+    found: dict[str, Any] = {}
+    for key, value in bound.arguments.items():
+        if isinstance(value, tuple) and key not in ("self",):  # *args
+            found |= {f"{key}{i}": x for i, x in enumerate(value)}
+        else:
+            found[key] = value
+    return found
+
+
+def with_loss(module: Any, loss: str | Callable[..., Any] | None, by_name: bool) -> Any:
+    """A module that takes inputs (and ``labels``) by name and returns the loss."""
+    import torch
+    from torch.nn import functional
+
+    def cross_entropy(result: Any, labels: Any) -> Any:
+        return functional.cross_entropy(result.flatten(0, -2), labels.flatten())
+
+    losses: Mapping[str, Callable[..., Any]] = {"cross_entropy": cross_entropy, "mse": functional.mse_loss}
+    if isinstance(loss, str) and loss not in losses:
+        raise InputError(f"loss: expected {' or '.join(map(repr, losses))} or a function (got {loss!r})")
+    function = losses[loss] if isinstance(loss, str) else loss
+
+    class Traced(torch.nn.Module):
+        """The module under a known name, and its loss."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.traced = module
+
+        def forward(self, given: Mapping[str, Any]) -> Any:
+            own = {key: x for key, x in given.items() if function is None or key != "labels"}
+            result = self.traced(**own) if by_name else self.traced(*own.values())
+            return result if function is None else function(result, given["labels"])
+
+    return Traced()

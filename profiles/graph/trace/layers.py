@@ -1,0 +1,162 @@
+"""Aten operators that normalise, pool, or compare with labels: norms, softmax, pooling, losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+
+from ..operator import Scalar
+from .elementwise import pointwise
+from .step import Handler, Result, Step
+from .values import ONE, Size, Value, total
+
+__all__ = ["HANDLERS"]
+
+Labelled = tuple[Value, Sequence[Hashable]]
+
+
+def _norm(step: Step, x: Labelled, affine: Sequence[Value | None], along: Sequence[Hashable], over: set[Hashable],
+          fn: str, eps: float, sizes: dict[Hashable, Size] | None = None) -> Value:  # fmt: skip
+    """A norm over the axes `over`; weight and bias lie along `along`."""
+    weight, bias = affine
+    read = [x, *((p, along) for p in (weight, bias if weight is not None else None) if p is not None)]
+    shown = [(v, [n if dim or isinstance(n, tuple) else None for n, dim in zip(labels, v.dims, strict=True)])
+             for v, labels in read]  # fmt: skip
+    y = step.draft.add(
+        step.word, "norm", shown, shown[0][1], splits=dict.fromkeys(over, "statistic"), sizes=sizes,
+        saves=range(min(len(read), 2)), attributes={"fn": fn, "eps": float(eps)},
+    )  # fmt: skip
+    return pointwise(step, "add", [y, bias], word="add") if bias is not None and weight is None else y
+
+
+def _layer_norm(step: Step) -> Result:
+    a = step.args
+    x, count = a["input"], len(a["normalized_shape"])
+    axes = list(range(len(x.dims)))
+    eps = a["eps"] if a["eps"] is not None else {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[x.dtype]
+    fn = "rms" if step.word == "rms_norm" else "layer"
+    over: set[Hashable] = set(axes[-count:])
+    return _norm(step, (x, axes), (a["weight"], a.get("bias")), axes[-count:], over, fn, eps)
+
+
+def _batch_norm(step: Step) -> Result:
+    a = step.args
+    x = a["input"]
+    if not a.get("training", a.get("use_input_stats", True)):
+        raise step.unknown("a batch norm in evaluation mode; call module.train() before")
+    axes: list[Hashable] = list(range(len(x.dims)))
+    over = set(axes) - {1} - ({0} if step.word == "instance_norm" else set())
+    fn = "group" if step.word == "instance_norm" else "batch"
+    y = _norm(step, (x, axes), (a["weight"], a["bias"]), [1], over, fn, a["eps"])
+    return [y] if len(step.sizes) > 1 else y  # with statistics beside it, which nothing in a graph reads
+
+
+def _group_norm(step: Step) -> Result:
+    a = step.args
+    x, groups = a["input"], a["num_groups"]
+    channels = total(x.dims[1])[0]
+    space: list[Hashable] = list(range(2, len(x.dims)))
+    each = channels // groups
+    sizes: dict[Hashable, Size] = {"g": (groups, groups), "c": (each, each)}
+    sizes = {label: size for label, size in sizes.items() if size != ONE}
+    axes: list[Hashable] = [0, tuple(sizes), *space]
+    return _norm(
+        step, (x, axes), (a["weight"], a["bias"]), [tuple(sizes)], {"c", *space} & {*sizes, *space}, "group", a["eps"],
+        sizes,
+    )  # fmt: skip
+
+
+def _softmax(step: Step) -> Result:
+    x, rank = step.x, len(step.x.dims)
+    dim = step.args["dim"] % rank
+    extra: dict[str, Scalar] = {"fn": "log_softmax"} if "log" in step.word else {}
+    labels = [k if d else None for k, d in enumerate(x.dims)]
+    return step.draft.add(
+        step.word, "softmax", [(x, labels)], labels, splits={dim: "statistic"}, saves=(-1,), dtype=step.dtypes[0],
+        attributes={"causal": False, **extra},
+    )  # fmt: skip
+
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _cross_entropy(step: Step) -> Result:
+    a = step.args
+    x, labels = a["self"], a["target"]
+    if a.get("weight") is not None or a.get("label_smoothing", 0.0):
+        raise step.unknown("class weights and label smoothing are not known")
+    if labels.dtype not in ("int64", "int32"):
+        raise step.unknown("labels that are probabilities are not known")
+    rank = len(x.dims)
+    classes = 1 if rank > 1 else 0
+    axes: list[Hashable] = [k if dim else None for k, dim in enumerate(x.dims)]
+    axes[classes] = classes
+    rest = [n for k, n in enumerate(axes) if k != classes]
+    reduction = _REDUCTIONS[a["reduction"]]
+    return step.draft.add(
+        step.word, "loss", [(x, axes), (labels, rest)], rest if reduction == "none" else [], dtype=step.dtypes[0],
+        splits={classes: "statistic"}, saves=(0, 1), single=(classes,),
+        attributes={"fn": "nll" if "nll" in step.word else "cross_entropy", "reduction": reduction,
+                    "ignore_index": a["ignore_index"]},
+    )  # fmt: skip
+
+
+def _mse(step: Step) -> Result:
+    a = step.args
+    operands, axes, _ = step.draft.aligned(a["self"], a["target"])
+    reduction = _REDUCTIONS[a["reduction"]]
+    return step.draft.add(
+        step.word, "loss", operands, axes if reduction == "none" else [], saves=(0, 1), dtype=step.dtypes[0],
+        attributes={"fn": "mse", "reduction": reduction},
+    )  # fmt: skip
+
+
+def _pool(step: Step) -> Result:
+    a, x = step.args, step.x
+    space = len(x.dims) - 2
+    before, after = [total(d)[0] for d in x.dims[2:]], [s[0] for s in step.sizes[0][2:]]
+    adaptive = step.word.startswith("adaptive")
+    if adaptive and all(n == 1 for n in after):
+        axes = list(range(len(x.dims)))
+        if "max" in step.word:
+            raise step.unknown()
+        return step.draft.add("pool", "reduction", [(x, axes)], [0, 1, *[None] * space], attributes={"fn": "mean"})
+    if adaptive:
+        if any(n % m for n, m in zip(before, after, strict=True)):
+            raise step.unknown("only sizes that divide the input are known")
+        kernel = stride = tuple(n // m for n, m in zip(before, after, strict=True))
+        padding = (0,) * space
+    else:
+        kernel = _each(a["kernel_size"], space)
+        stride, padding = _each(a["stride"] or kernel, space), _each(a["padding"], space)
+        odd = a.get("ceil_mode") or set(_each(a.get("dilation", 1), space)) != {1} or a.get("divisor_override")
+        if odd or not a.get("count_include_pad", True):
+            raise step.unknown("ceil_mode, dilation, divisor_override and count_include_pad=False are not known")
+    into, out = ([f"{what} {k}" for k in range(space)] for what in ("in", "out"))
+    sizes: dict[Hashable, Size] = {out[k]: step.sizes[0][2 + k] for k in range(space)}
+    return step.draft.add(
+        "pool", "pool", [(x, [0, 1, *into])], [0, 1, *out], sizes=sizes, splits=dict.fromkeys((*into, *out), "whole"),
+        saves=(0, -1) if "max" in step.word else (),
+        flops=float(math.prod(s[0] for s in step.sizes[0]) * math.prod(kernel)),
+        attributes={"fn": "max" if "max" in step.word else "mean", "kernel": kernel, "stride": stride,
+                    "padding": padding},
+    )  # fmt: skip
+
+
+def _each(value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    listed = [value] if isinstance(value, int) else list(value)
+    return tuple(listed * count if len(listed) == 1 else listed)
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(("layer_norm", "rms_norm"), _layer_norm),
+    **dict.fromkeys(("batch_norm", "instance_norm", "_native_batch_norm_legit_functional",
+                     "_native_batch_norm_legit"), _batch_norm),
+    **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _softmax),
+    **dict.fromkeys(("cross_entropy_loss", "nll_loss_nd", "nll_loss"), _cross_entropy),
+    **dict.fromkeys(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
+                     "adaptive_avg_pool2d"), _pool),
+    "group_norm": _group_norm,
+    "mse_loss": _mse,
+}  # fmt: skip
+"""Handlers by the operator's name."""

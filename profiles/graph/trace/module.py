@@ -1,0 +1,122 @@
+"""`from_torch`: any static torch module as a training graph, without its weights in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ....errors import InputError
+from ..graph import Graph
+from ..module_loss import ModuleLoss, untouched
+from ..operator import Operator, Tensor
+from ..trace_check import Traced, checked
+from ..trace_walk import KNOWN, Walk, pair
+from .draft import Draft
+from .export import Exported, exported
+from .tidy import tidied
+from .values import Value, atoms_of
+
+__all__ = ["from_torch"]
+
+
+def from_torch(
+    module: Any, inputs: Sequence[Any] | Mapping[str, Any], *, name: str = "",
+    loss: str | Callable[..., Any] | None = None, labels: Any = None, batch_dim: int = 0,
+    items_per_sample: float = 1.0, items: str = "samples",
+) -> Graph:  # fmt: skip
+    """The training graph of a torch module.
+
+    The module is exported twice with tensors that have shapes but no data, at its inputs' batch and at twice that;
+    what differs grows with the batch. A module on the meta device needs no memory for weights. Before the graph is
+    returned it is held against the module, on random values in float64: the loss and every gradient. Of a module that
+    is too large to run here, every distinct call is held against torch's on small sizes. `Graph.source` says which. The
+    module is left as it was, torch's random numbers too.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In the mode (training or evaluation) in which it is traced.
+    inputs : sequence or mapping of Tensor
+        Example inputs by position or name, on any device; only shapes and dtypes count.
+    name : str
+        Of the graph; by default the module's class.
+    loss : str or callable, optional
+        ``"cross_entropy"`` or ``"mse"`` of the module's result and `labels`, or a function of both. By default the
+        module returns the loss, one value.
+    labels : Tensor, optional
+        What the loss compares with.
+    batch_dim : int
+        Dimension of every input (and of `labels`) that counts samples.
+    items_per_sample, items : float, str
+        What one sample counts for in throughput, such as (1024, "tokens").
+
+    Returns
+    -------
+    Graph
+        Its parameters are the module's, by qualified name (the first of those that are tied); buffers are parameters
+        that are not trained. ``with_batch`` gives other batches.
+
+    Raises
+    ------
+    InputError
+        If the module has data-dependent control flow or shapes, uses an operator that graphs cannot say, or does not
+        treat the batch as samples; if the graph computes something else than the module.
+    """
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"from_torch: expected a torch.nn.Module (got {type(module).__name__})")
+    with untouched(module):
+        one, two = exported(module, inputs, loss, labels, batch_dim, name, KNOWN)
+    draft = Draft({t.name for t in one.tensors})
+    walk = Walk(draft, one, two)
+    tensors: dict[str, Tensor] = {}
+    for spec, other in zip(one.tensors, two.tensors, strict=True):
+        sizes = [pair(a, b, one, two, spec.name) for a, b in zip(spec.shape, other.shape, strict=True)]
+        walk.env[spec.node] = Value(
+            spec.name, tuple(map(atoms_of, sizes)), spec.dtype, spec.trainable and not spec.given
+        )
+        grows = tuple(d for d, (a, b) in enumerate(sizes) if a != b)
+        if spec.name not in tensors and all(spec.shape):  # an empty one is joined with others
+            tensors[spec.name] = Tensor(
+                spec.name, spec.shape, spec.dtype, grows if spec.given else (), spec.given or spec.trainable
+            )
+    walk(one.calls, two.calls)
+    graph = _graph(name or type(module).__name__, one, walk.env[one.result], draft, tensors, items_per_sample, items)
+    reference = ModuleLoss(module, inputs, loss, labels)
+    return checked(Traced(graph, reference, batch_dim, walk.calls, one.lifted, walk.aliased))
+
+
+def _graph(
+    name: str, one: Exported, loss: Value, draft: Draft, tensors: Mapping[str, Tensor], items_per_sample: float,
+    items: str,
+) -> Graph:  # fmt: skip
+    """What the loss depends on."""
+    made = {op.name: op for op in tidied(draft.operators, one.constants)}
+    if loss.name not in made:
+        raise InputError(f"{name}: the loss is computed of nothing")
+    needed, stack = set[str](), [loss.name]
+    while stack:
+        at = stack.pop()
+        if at not in needed:
+            needed.add(at)
+            stack += made[at].inputs if at in made else ()
+    operators = _tagged([op for op in made.values() if op.name in needed and op.name != loss.name])
+    given = {t.name for t in one.tensors if t.given}
+    return Graph(
+        name, one.batch, tuple(t for t in tensors.values() if t.name in needed and t.name in given),
+        tuple(t for t in tensors.values() if t.name in needed and t.name not in given),
+        (*operators, made[loss.name]), items_per_sample, items, f"traced from {one.source}",
+    )  # fmt: skip
+
+
+def _tagged(operators: list[Operator]) -> list[Operator]:
+    """What runs outside of any block, but between two, counts to the one before it."""
+    inside = [i for i, op in enumerate(operators) if op.layer >= 0]
+    layer = -1
+    for i in range(inside[0], inside[-1]) if inside else ():
+        layer = operators[i].layer if operators[i].layer >= 0 else layer
+        if operators[i].layer < 0:
+            operators[i] = replace(operators[i], layer=layer)
+    return operators

@@ -1,0 +1,1 @@
+"""What an iteration of an LLM engine takes: kernels, rooflines, host time."""

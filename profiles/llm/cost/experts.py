@@ -1,0 +1,148 @@
+"""Experts of a batch: which of them a rank reads, what that takes by the roofline, sending tokens there and back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import InputError
+from ..decoder import DecoderSpec
+from ..experts import SKEW, distinct_experts
+from ..tables.grid import EXTRAPOLATED, Grid
+from ..tables.kernels import Operators, Peaks
+from ..tables.operators import GEMM_BYTES, WEIGHT_ONLY
+from .parts import Parts
+
+__all__ = ["ALONE", "ROUTING_KERNELS", "Spread", "expert_seconds", "measured_experts"]
+
+Floats = NDArray[np.float64]
+GROUPED_EFFICIENCY = 0.6
+"""Share of the peak that products of experts reach where nothing was measured: tiles of few rows are padded."""
+ROUTING_KERNELS = 4
+"""Small kernels around the experts: choosing, sorting by expert, activation, summing up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How requests and experts are spread over ranks.
+
+    Parameters
+    ----------
+    tp, dp : int
+        Degrees of tensor parallelism and of ranks with requests of their own that meet at the experts.
+    ep : int
+        Degree that experts are split by; each expert's width is split by ``tp dp / ep``.
+    skew : float
+        Spread of the experts' popularity (`experts.SKEW`).
+
+    Raises
+    ------
+    InputError
+        On degrees below one, or an `ep` that does not divide ``tp dp``.
+    """
+
+    tp: int = 1
+    dp: int = 1
+    ep: int = 1
+    skew: float = SKEW
+
+    def __post_init__(self) -> None:
+        for name in ("tp", "dp", "ep"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
+        skew: Any = self.skew
+        if isinstance(skew, bool) or not isinstance(skew, int | float) or not 0 <= skew < math.inf:
+            raise InputError(f"skew: expected a finite spread >= 0 (got {skew!r})")
+        if self.tp * self.dp % self.ep:
+            raise InputError(f"ep: {self.ep} does not divide the tp x dp = {self.tp * self.dp} ranks")
+
+    @property
+    def width(self) -> int:
+        """Ranks that share each expert's width."""
+        return self.tp * self.dp // self.ep
+
+    def check(self, model: DecoderSpec) -> None:
+        """See that the model's experts can be spread so.
+
+        Raises
+        ------
+        InputError
+            On `ep` without experts, or one that does not divide them, or widths that do not divide.
+        """
+        if not model.experts:
+            if self.ep > 1:
+                raise InputError(f"ep: {model.name} has no experts; leave ep at 1")
+            return
+        if model.experts % self.ep:
+            raise InputError(f"ep: {self.ep} does not divide the {model.experts} experts of {model.name}")
+        if model.moe_ffn % self.width:
+            raise InputError(
+                f"ep: {self.width} ranks do not divide the {model.moe_ffn} columns of an expert of {model.name}; "
+                "raise ep"
+            )
+
+    def distinct(self, model: DecoderSpec, tokens: Floats) -> Floats:
+        """Experts that a rank reads in one layer, in expectation, for the tokens of all ranks."""
+        return distinct_experts(model.experts, model.experts_per_token, tokens, self.skew) / self.ep
+
+    def exchanges(self, model: DecoderSpec, tokens: Floats, latency_s: float, bytes_per_s: float) -> list[Parts]:
+        """Gathering the tokens of all ranks and scattering the sums, where ranks have requests of their own.
+
+        vLLM's default (``allgather_reducescatter``): each of the two sends ``(dp - 1) / dp`` of T x E numbers of two
+        bytes. Without such ranks every rank has all tokens, and the all-reduce after the layer adds up the experts.
+        """
+        if self.dp == 1:
+            return []
+        sent = (self.dp - 1) / self.dp * tokens * model.hidden * 2
+        seconds = model.moe_layers * (latency_s + sent / bytes_per_s)
+        kind = np.full(len(tokens), EXTRAPOLATED)
+        return [Parts("dispatch to experts", seconds, kind), Parts("combine experts", seconds, kind)]
+
+
+ALONE = Spread()
+"""One rank."""
+
+
+def expert_seconds(
+    model: DecoderSpec, spread: Spread, tokens: Floats, operators: Operators, peaks: Peaks, dtype: str
+) -> Parts:
+    """Routing and experts of all layers on one rank: as measured for the very shape, or by the roofline.
+
+    The roofline reads the distinct experts once and computes ``tokens k / ep`` products; the slower counts.
+
+    Parameters
+    ----------
+    model, spread
+        The model, and how its experts are spread.
+    tokens : array
+        Tokens of all ranks.
+    operators, peaks
+        The tables and the roofline.
+    dtype : str
+        Name of the GEMMs' precision.
+    """
+    grid = measured_experts(model, spread, operators, dtype)
+    if grid is not None:
+        seconds, kind = grid.at(tokens)
+        return Parts("experts", model.moe_layers * seconds, kind)
+    size = GEMM_BYTES.get(dtype, 1.0)
+    plain = size == 2 or dtype.endswith(WEIGHT_ONLY)
+    flops = peaks.flops if plain else peaks.fp8_flops / size
+    inner, k, rate = model.moe_ffn / spread.width, model.experts_per_token, peaks.bandwidth_bytes_per_s
+    weights = model.expert_weights / spread.width
+    rows = tokens * k / spread.ep
+    read = spread.distinct(model, tokens) * weights * size + 2 * rows * (2 * model.hidden + 3 * inner)
+    seconds = np.maximum(2 * rows * weights / (flops * GROUPED_EFFICIENCY), read / (rate * peaks.efficiency))
+    seconds = seconds + ROUTING_KERNELS * peaks.kernel_s
+    return Parts("experts", model.moe_layers * seconds, np.full(len(tokens), EXTRAPOLATED))
+
+
+def measured_experts(model: DecoderSpec, spread: Spread, operators: Operators, dtype: str) -> Grid | None:
+    """The table of this very shape and precision, if there is one."""
+    shape = model.hidden, model.moe_ffn, model.experts, model.experts_per_token, spread.width, spread.ep
+    return operators.moe.get((dtype, *shape))

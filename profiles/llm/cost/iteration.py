@@ -1,0 +1,211 @@
+"""`iteration_cost`: how long an LLM engine's iteration takes, from measured kernels, rooflines and host overheads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ....errors import InputError
+from ...hardware import DeviceSpec, LinkSpec
+from ..decoder import DecoderSpec
+from ..experts import SKEW
+from ..parallel.layout import EXCHANGES, Exchange, Parallel
+from ..tables.kernels import KernelTables, Operators, Peaks
+from ..tables.layers import check_layers
+from .experts import Spread
+from .grid import NOTHING, CostGrid
+from .layers import LayerKernels
+from .operators import OperatorKernels
+from .overheads import Overheads
+from .parts import Kernels, Surface
+from .table import TableCost
+
+__all__ = ["TableCost", "iteration_cost"]
+
+PRECISIONS = {"bf16": "bfloat16", "fp16": "bfloat16", "bfloat16": "bfloat16", "float16": "bfloat16"} | {
+    name: name for name in ("fp8", "fp8_block", "nvfp4", "int8_wo", "int4_wo")
+}
+"""What a precision is called here -> in the tables."""
+PCIE = LinkSpec(36.5e9, 14e-6)
+"""Assumed where devices send each other something and neither the caller nor the tables say over what; whatever rests
+on it says so first. NCCL's all-reduce between two GPUs on PCIe 5.0 x16: the line through LLMServingSim's published
+measurements of one such machine (13 us at 4 KB, 30 at 512 KB, 587 at 21 MB)."""
+
+
+def iteration_cost(
+    model: DecoderSpec,
+    system: KernelTables | DeviceSpec,
+    *,
+    tp: int = 1,
+    pp: int = 1,
+    cp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    exchange: Exchange = "ag_rs",
+    skew: float = SKEW,
+    precision: str = "bf16",
+    kv: str = "",
+    overheads: Overheads | None = None,
+    link: LinkSpec | None = None,
+    max_tokens: int = 16384,
+    max_outputs: int = 1024,
+) -> TableCost:
+    """Build the cost of a model's iterations on a device.
+
+    Parameters
+    ----------
+    model : DecoderSpec
+        The model.
+    system : KernelTables or DeviceSpec
+        Measured kernels; or a device, whose roofline then gives everything (and `explain` says so).
+    tp, pp : int
+        Degrees of tensor and pipeline parallelism.
+    cp : int
+        Shards of every sequence's keys and values (`parallel_layout.Parallel`); with tables by layer only 1.
+    dp : int
+        Ranks with requests of their own that step together, as engines with data-parallel attention do: an
+        `Iteration` is then the work of all of them, and a step takes as long as the fullest rank's. (Replicas that do
+        not wait for one another are engines of their own: `simulate_llm(…, engines=)`.)
+    ep : int
+        Degree that experts are split by; each expert's width is split by ``tp x dp / ep``.
+    exchange : str
+        What shards send each other, a key of `EXCHANGES`; of no meaning at ``cp=1``.
+    skew : float
+        How unequally experts are chosen (`experts.SKEW`); 0: all alike.
+    precision : str
+        Of weights and products: ``bf16``, ``fp8``, ``fp8_block``, or another name of the GEMM tables.
+    kv : str
+        Of the KV cache: ``bf16`` or ``fp8``; bf16 if empty, as engines do with fp8 weights.
+    overheads : Overheads, optional
+        Host times of a step.
+    link : LinkSpec, optional
+        Link between the devices of a node, in place of the device's or of what the tables say. Tables by layer that say
+        none need it wherever devices send each other anything: without it `PCIE` is assumed, which `TableCost.report`
+        and `kernels.fallbacks` say first.
+    max_tokens, max_outputs : int
+        Sizes up to which tables by tokens and outputs are laid out; beyond, they go on along their slope.
+
+    Raises
+    ------
+    InputError
+        On a degree that does not divide, an unknown precision, or tables of another model.
+    """
+    for name, value in (
+        ("tp", tp),
+        ("pp", pp),
+        ("cp", cp),
+        ("dp", dp),
+        ("ep", ep),
+        ("max_tokens", max_tokens),
+        ("max_outputs", max_outputs),
+    ):
+        _whole(name, value)
+    for name, value, kinds in (
+        ("model", model, (DecoderSpec,)),
+        ("system", system, (KernelTables, DeviceSpec)),
+        ("overheads", overheads or Overheads(), (Overheads,)),
+        ("link", link or PCIE, (LinkSpec,)),
+    ):
+        if not isinstance(value, kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"{name}: expected {' or '.join(kind.__name__ for kind in kinds)} (got {value!r:.80})")
+    if model.heads % tp:
+        raise InputError(f"tp: {tp} does not divide the {model.heads} heads of {model.name}")
+    if pp > model.layers:
+        raise InputError(f"pp: {pp} stages are more than the {model.layers} layers of {model.name}")
+    if precision not in PRECISIONS:
+        raise InputError(f"precision: expected one of {', '.join(PRECISIONS)} (got {precision!r})")
+    if PRECISIONS.get(kv or "bf16") not in ("bfloat16", "fp8"):
+        raise InputError(f"kv: expected bf16 or fp8 (got {kv!r})")
+    if exchange not in EXCHANGES:
+        raise InputError(f"exchange: expected one of {', '.join(EXCHANGES)} (got {exchange!r})")
+    overheads = overheads or Overheads()
+    spread = Spread(tp, dp, ep, skew)
+    spread.check(model)
+    layout = Parallel(tp=tp, cp=cp, exchange=exchange) if cp > 1 else None
+    if layout is not None:
+        layout.check(model)
+    cache = PRECISIONS[kv or "bf16"]
+    if isinstance(system, KernelTables) and system.layers is not None:
+        if layout is not None:
+            raise InputError("cp: tables by layer hold no shards of sequences; give tables by operator, or a device")
+        peaks = check_layers(system, model, tp)
+        where = link or system.layers.link or PCIE
+        kernels: Kernels = LayerKernels(
+            model, peaks, system.layers, pp, overheads, where.bandwidth_bytes_per_s, where.latency_s, spread,
+            link is None and system.layers.link is None,
+        )  # fmt: skip
+        source = system.source
+    else:
+        tables = isinstance(system, KernelTables)
+        peaks = system.peaks if isinstance(system, KernelTables) else Peaks.of(system)
+        if link is not None:
+            peaks = replace(peaks, link_bytes_per_s=link.bandwidth_bytes_per_s, link_latency_s=link.latency_s)
+        operators = (system.operators if isinstance(system, KernelTables) else None) or Operators()
+        kernels = OperatorKernels(
+            model, peaks, operators, tp, pp, PRECISIONS[precision], cache, overheads, spread, layout
+        )
+        source = system.source if tables else f"roofline of {peaks.name}, nothing measured: {system.source}"
+    grid, surfaces = _lay_out(kernels, overheads, model.layers, dp, max_tokens, max_outputs)
+    grid = grid._replace(request_s=overheads.per_request_s)
+    if isinstance(system, KernelTables) and system.layers is not None:
+        grid = grid._replace(chunk_s=model.layers * system.layers.further_chunk_s)
+        if system.layers.own:  # our engine captures decodes only: steps with prompts are launched kernel by kernel
+            grid = grid._replace(host_pieces_s=grid.host_eager_s)
+    return TableCost(model, tp, pp, kernels, overheads, source, grid, surfaces, cp, dp, ep)
+
+
+def _lay_out(
+    kernels: Kernels, overheads: Overheads, layers: int, dp: int, max_tokens: int, max_outputs: int
+) -> tuple[CostGrid, tuple[Surface, Surface]]:
+    tokens = np.arange(1.0, max_tokens + 1)
+    dense: Any = sum(p.seconds for p in kernels.dense(tokens))
+    # Ranks run padded to one size where they run in graphs; beyond, what is scheduled.
+    mine = np.array([overheads.padded(-(-int(t) // dp)) for t in tokens], dtype=float)
+    graphs = overheads.cuda_graphs & (mine <= overheads.graph_tokens)
+    experts: Any = sum(p.seconds for p in kernels.experts(np.where(graphs, dp * mine, tokens)))
+    if dp == 1:
+        dense = dense + experts
+    head = sum(p.seconds for p in kernels.head(np.arange(0.0, max_outputs + 1)))
+    decode, prefill, mixed = kernels.decode(), kernels.prefill(), kernels.mixed()
+    none = np.zeros(0)
+    axes: Any = mixed.axes if mixed is not None else (none, none, none, none)
+    pieces = layers * (overheads.graph_launch_s + 2 * overheads.kernel_launch_s)
+    grid = CostGrid(
+        _frozen(np.concatenate([[0.0], np.asarray(dense)])),
+        _frozen(head),
+        _frozen(decode.x),
+        _frozen(decode.y),
+        _frozen(decode.seconds),
+        _frozen(prefill.x),
+        _frozen(prefill.y),
+        _frozen(prefill.seconds),
+        _frozen(axes[0]),
+        _frozen(axes[1]),
+        _frozen(axes[2]),
+        _frozen(axes[3]),
+        _frozen(mixed.seconds if mixed is not None else np.zeros((0, 0, 0, 0))),
+        scheduler_s=overheads.scheduler_s,
+        per_sequence_s=overheads.per_sequence_s,
+        host_decode_s=overheads.graph_launch_s,
+        host_pieces_s=min(pieces, kernels.launches * overheads.kernel_launch_s),
+        host_eager_s=kernels.launches * overheads.kernel_launch_s,
+        graph_tokens=overheads.graph_tokens if overheads.cuda_graphs else 0,
+        overlapped=overheads.overlapped,
+        ranks=dp,
+        experts=_frozen(np.concatenate([[0.0], experts])) if dp > 1 and np.ndim(experts) else NOTHING,
+    )
+    return grid, (decode, prefill)
+
+
+def _whole(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
+
+
+def _frozen(values: Any) -> Any:
+    """A contiguous copy that nobody may write to."""
+    array = np.array(values, dtype=np.float64, order="C")
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,1 @@
+"""How a decoder is spread over GPUs, and what that communicates."""

@@ -1,0 +1,1 @@
+"""Kernels measured on one type of device: readers of two public formats, and grids between their points."""

@@ -1,0 +1,1 @@
+"""Alpa (OSDI '22): its figures and tables."""

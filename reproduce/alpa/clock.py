@@ -1,0 +1,76 @@
+"""Where planning time goes: a source of stage costs that counts its own seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...planners.alpa import AlpaOptions, plan
+from ...profiles.graph import Graph
+from ...simulator.cluster import Cluster
+from ...simulator.training.plan.file import TrainingPlan
+
+__all__ = ["Clock", "timed_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Seconds of one planning run.
+
+    Parameters
+    ----------
+    pricing_s : float
+        Costs of all runs of layers on all submeshes: the paper's compilation and profiling.
+    solving_s : float
+        The chosen stages, each solved exactly.
+    rest_s : float
+        Operator clustering, the stage programme, assembling.
+    plan : TrainingPlan
+        What came out.
+    """
+
+    pricing_s: float
+    solving_s: float
+    rest_s: float
+    plan: TrainingPlan
+
+    @property
+    def total_s(self) -> float:
+        """All of it."""
+        return self.pricing_s + self.solving_s + self.rest_s
+
+
+class _Timed:
+    """Any pricer, its calls timed."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.seconds = {"intervals": 0.0, "stage": 0.0}
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return self._timed(name, found) if name in self.seconds else found
+
+    def _timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.seconds[name] += time.perf_counter() - started
+
+        return timed
+
+
+def timed_plan(graph: Graph, cluster: Cluster, global_batch: int, microbatches: int, options: AlpaOptions) -> Clock:
+    """Plan once, on this process alone, with what its parts took."""
+    from ...planners.alpa.inter.pricing.intra_pricer import IntraPricer
+
+    started = time.perf_counter()
+    pricer: Any = _Timed(IntraPricer.of(cluster, options))
+    found = plan(graph, cluster, global_batch=global_batch, microbatches=microbatches, options=options, pricer=pricer)
+    total = time.perf_counter() - started
+    pricing, solving = pricer.seconds["intervals"], pricer.seconds["stage"]
+    return Clock(pricing, solving, total - pricing - solving, found)

@@ -1,0 +1,80 @@
+"""Figure 3.11 (Alpa, Fig. 11): what moving tensors between meshes takes, with Wide-ResNet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..alpa_bars import bars
+from ..claims import Claim, Expectation, at_least, between
+from ..figures import main
+from ..report import Frame, Progress, Report, Session, quiet
+from ..style import BLUE, GREY, ORANGE, canvas
+from .points import RESHARDINGS, measure_reshardings
+from .systems import FAMILIES
+
+TITLE = "Alpa: resharding between meshes, with and without local all-gather"
+
+COLOURS = dict(zip(RESHARDINGS, (GREY, ORANGE, BLUE), strict=True))
+
+EXPECTED = {
+    "speedup": Expectation(
+        "Wide-ResNet on 32 GPUs: speedup by local all-gather", "§3.8.5", "2.0×", between(1.5, 2.5, partly=(1.25, 3.0)),
+        "{:.2f}×",
+    ),
+    "satisfactory": Expectation(
+        "with local all-gather: throughput over that of sending one signal byte, the least of all sizes "
+        "(satisfactorily)", "§3.6, §3.8.5", "near 1", at_least(0.85, partly=0.7), "{:.2f}×",
+    ),
+    "never worse": Expectation(
+        "local all-gather never costs: speedup, the least of all sizes", "§3.6", "at least 1", at_least(0.999),
+        "{:.3f}×",
+    ),
+}  # fmt: skip
+
+
+def judged(frame: Frame, fast: bool) -> list[Claim]:
+    """The claims that the measured sizes decide."""
+    wide = frame.pivot(index="gpus", columns="system", values="pflops").dropna()
+    signal, without, local = (wide[name] for name in RESHARDINGS)
+    listed = ", ".join(f"{n}: {a / b:.2f}" for n, a, b in zip(wide.index, local, without, strict=True))
+    least = float((local / without).min())
+    claims = [
+        EXPECTED["satisfactory"].judge(
+            float((local / signal).min()),
+            shown=", ".join(f"{n}: {a / b:.2f}" for n, a, b in zip(wide.index, local, signal, strict=True)),
+            why="a mesh that sends or receives does not compute meanwhile (overlap is not what the paper has), and "
+            "stages of large activations end where computation is even, which the stage programme alone looks at",
+        ),
+        EXPECTED["never worse"].judge(least, shown=f"{least:.3f}× ({listed})"),
+    ]
+    if not fast:
+        claims.insert(0, EXPECTED["speedup"].judge(float(local[32] / without[32]), why=WHY))
+    return claims
+
+
+WHY = (
+    "how often a tensor crosses without the all-gather follows from the specs on both sides: where the stage that "
+    "receives cuts it by as many devices as it has, nothing is sent twice and there is nothing to gain"
+)
+
+
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+    """Make the figure. Fast: up to 16 GPUs. Nothing in it is random."""
+    session = Session("figure3_11", TITLE, fast, out, seed)
+    sizes = tuple(n for n in (4, 8, 16, 32, 64) if n <= (16 if fast else 64))
+    frame = session.table(measure_reshardings(sizes, progress))
+    with canvas(1, 1, width=4.2, height=2.8) as (figure, axes):
+        bars(frame, axes[0, 0], COLOURS)
+        axes[0, 0].set(ylabel="PFLOP/s", title=FAMILIES["resnet"].title)
+        axes[0, 0].legend(loc="upper left", fontsize=7)
+        session.figure(figure)
+    return session.finish(judged(frame, fast), notes=NOTES)
+
+
+NOTES = (
+    "one plan for each size, simulated three times: messages of one byte, every receiver sent its own copy, and every "
+    "piece sent once and gathered on the receiving mesh",
+)
+
+if __name__ == "__main__":
+    main("figure3_11")

@@ -1,0 +1,220 @@
+"""Alpa and what it is compared with, on the models, batches and clusters of its evaluation (§3.8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InfeasibleError
+from ...profiles.graph import Graph, roofline
+from ...simulator.cluster import Cluster
+from ..style import BLUE, GREEN, ORANGE, VERMILLION
+
+if TYPE_CHECKING:
+    from ...planners.alpa import AlpaOptions
+    from ...simulator.training.plan.file import TrainingPlan
+
+__all__ = [
+    "FAMILIES",
+    "OPTIONS",
+    "SYSTEMS",
+    "TITLES",
+    "Family",
+    "cluster_of",
+    "graph_of",
+    "options_of",
+    "plan_of",
+]
+
+DEVICE = "v100-16gb"
+"""p3.16xlarge: 8 of them with NVLink, 25 Gb/s between nodes."""
+OPTIONS: Mapping[str, Any] = MappingProxyType({"recompute": "full"})
+"""Every system recomputes each layer's operators in the backward pass, as in the authors' benchmark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One kind of model.
+
+    Parameters
+    ----------
+    name, title : str
+        Of tables and of pictures.
+    models : mapping
+        GPUs -> name in the zoo (Tables 3.6–3.8).
+    batch : int
+        Samples of an iteration (Table 3.4).
+    microbatches : mapping
+        GPUs -> numbers of microbatches that pipelines choose from: around those of the authors' benchmark.
+    """
+
+    name: str
+    title: str
+    models: Mapping[int, str]
+    batch: int
+    microbatches: Mapping[int, tuple[int, ...]]
+
+    def counts(self, system: str, gpus: int) -> tuple[int, ...]:
+        """Numbers of microbatches that a system chooses from.
+
+        Without a pipeline: few, of 1 to 4 samples a GPU. With one of as many stages as GPUs: many, down to 1 sample (4
+        images).
+        """
+        if system == "Inter-op only" and gpus > 4:
+            return tuple(self.batch // n for n in ((32, 16, 8, 4) if self.name == "resnet" else (8, 4, 2, 1)))
+        if system not in ("DeepSpeed", "Intra-op only") or gpus < 8 or self.name == "resnet":
+            return self.microbatches[gpus]
+        few = tuple(self.batch // (gpus * each) for each in (1, 2, 4))
+        return few if system == "DeepSpeed" else (*few, *(n for n in self.microbatches[gpus] if n not in few))
+
+
+def _sizes(prefix: str, *sizes: str) -> dict[int, str]:
+    return {n: f"{prefix}-{size}" for n, size in zip(_GPUS, sizes, strict=True)}
+
+
+_GPUS: tuple[int, ...] = (1, 4, 8, 16, 32, 64)
+_LANGUAGE: dict[int, tuple[int, ...]] = dict(
+    zip(_GPUS, ((32, 64), (16, 32, 64), (16, 32, 64), (32, 64, 128), (64, 128, 256), (128, 256)), strict=True)
+)
+_IMAGES: dict[int, tuple[int, ...]] = {
+    1: (32,),
+    4: (24, 32, 48),
+    8: (24, 32, 48),
+    16: (24, 32, 48),
+    32: (32, 48),
+    64: (48,),
+}
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "gpt": Family(
+            "gpt", "GPT-3", _sizes("gpt3", "350m", "1.3b", "2.6b", "6.7b", "15b", "39b"), 1024, _LANGUAGE
+        ),
+        "moe": Family(
+            "moe", "GShard MoE", _sizes("gshard-moe", "380m", "1.3b", "2.4b", "10b", "27b", "70b"), 1024,
+            _LANGUAGE,
+        ),
+        "resnet": Family(
+            "resnet", "Wide-ResNet", _sizes("wide-resnet", "250m", "1b", "2b", "4b", "6.8b", "13b"), 1536,
+            _IMAGES,
+        ),
+    }
+)  # fmt: skip
+TITLES = {name: family.title for name, family in FAMILIES.items()}
+
+SYSTEMS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "gpt": {"Megatron-LM": ORANGE, "Inter-op only": GREEN, "Intra-op only": VERMILLION, "Alpa": BLUE},
+        "moe": {"DeepSpeed": ORANGE, "Inter-op only": GREEN, "Intra-op only": VERMILLION, "Alpa": BLUE},
+        "resnet": {"PP-DP": ORANGE, "Inter-op only": GREEN, "Intra-op only": VERMILLION, "Alpa": BLUE},
+    }
+)
+"""Family -> system -> colour, in the order of the bars."""
+
+
+def cluster_of(gpus: int) -> Cluster:
+    """The testbed's first GPUs."""
+    return Cluster.of(gpus, DEVICE)
+
+
+def graph_of(family: str, gpus: int, batch: int) -> Graph:
+    """The model for so many GPUs, at a microbatch of `batch` samples."""
+    from ...profiles.graph.zoo import zoo_graph
+
+    return zoo_graph(FAMILIES[family].models[gpus], batch)
+
+
+def plan_of(family: str, system: str, gpus: int) -> TrainingPlan:
+    """The plan of one system with the number of microbatches that it is fastest with.
+
+    Raises
+    ------
+    InfeasibleError
+        If it fits the memory with none of them.
+    """
+    plan = _best(family, system, gpus)
+    if isinstance(plan, InfeasibleError):
+        raise plan
+    return plan
+
+
+@cache
+def _best(family: str, system: str, gpus: int) -> TrainingPlan | InfeasibleError:
+    """Planned once for all figures of a process."""
+    from ...planners.alpa.inter.pricing.intra_pricer import least_device_seconds
+
+    chosen, cluster = FAMILIES[family], cluster_of(gpus)
+    costs = roofline(cluster.spec)
+    best: TrainingPlan | None = None
+    why = InfeasibleError(f"{system}: no number of microbatches to choose from")
+    for count in chosen.counts(system, gpus):
+        graph = graph_of(family, gpus, chosen.batch // count)
+        least = least_device_seconds(graph, costs) * count / gpus  # of any plan: small microbatches fill GPUs worse
+        if best is not None and least >= best.predicted["seconds"]:
+            continue
+        try:
+            plan = _planned(family, system, gpus, graph, count)
+        except InfeasibleError as error:
+            why = error
+            continue
+        if best is None or plan.predicted["seconds"] < best.predicted["seconds"]:
+            best = plan
+    return best or why
+
+
+_BASELINES = {
+    "Megatron-LM": "megatron",
+    "PP-DP": "pp-dp",
+    "Intra-op only": "intra-only",
+    "Inter-op only": "inter-only",
+    "Equal operator": "equal-operator",
+    "Equal layer": "equal-layer",
+}
+
+
+def options_of(family: str, system: str, gpus: int) -> dict[str, Any]:
+    """What `AlpaOptions` every system is planned with.
+
+    MoE models are trained with Adafactor and clustered into a layer for every two blocks, one of them with experts, as
+    in the authors' benchmark; stages of one device need more layers. Adafactor's factored moments are next to nothing,
+    so a parameter takes 2 + 2 bytes and its float32 copy 4, as with SGD.
+    """
+    if family != "moe":
+        return dict(OPTIONS)
+    clusters = {"n_layers": 16 if gpus == 64 else 8} if system in ("Alpa", "Intra-op only") else {}
+    return {**OPTIONS, **clusters, "optimizer": "sgd"}
+
+
+def _planned(family: str, system: str, gpus: int, graph: Graph, count: int) -> TrainingPlan:
+    from ...planners.alpa import AlpaOptions, plan
+    from ...planners.alpa.baselines import BASELINES
+
+    planner = plan if system == "Alpa" else _deepspeed if system == "DeepSpeed" else BASELINES[_BASELINES[system]]
+    options = AlpaOptions(**options_of(family, system, gpus))
+    batch = FAMILIES[family].batch
+    return planner(graph, cluster_of(gpus), global_batch=batch, microbatches=count, options=options)
+
+
+def _deepspeed(
+    graph: Graph, cluster: Cluster, *, global_batch: int, microbatches: int, options: AlpaOptions
+) -> TrainingPlan:
+    """`planners.alpa.baselines.deepspeed_moe`, which sums gradients after each microbatch.
+
+    DeepSpeed's ZeRO-2, which the authors' benchmark of it switches on, must: each rank keeps only its share of the
+    summed gradients (its maintainers in github.com/deepspeedai/DeepSpeed/issues/2252).
+    """
+    from ...planners.alpa import plan
+    from ...planners.alpa.fixed import expert_parallel
+    from ...planners.alpa.inter.pricing.fixed_pricer import FixedPricer
+    from ...planners.alpa.inter.pricing.intra_pricer import intra_options
+
+    chosen = replace(options, zero=2, stages="one")
+    ways = replace(intra_options(chosen), reduce_every_microbatch=True)
+    pricer = FixedPricer(roofline(cluster.spec), ways, expert_parallel)
+    return plan(
+        graph, cluster, global_batch=global_batch, microbatches=microbatches, options=chosen, pricer=pricer,
+        planner="deepspeed-moe",
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""AlpaServe (OSDI '23): its figures and tables."""

@@ -1,0 +1,1 @@
+"""Cache Parallelism (thesis ch. 4): its figures."""

@@ -1,0 +1,200 @@
+"""One decode step of a Llama-7B layer on four GPUs under cache, tensor and data parallelism: thesis Figs. 4.2–4.5.
+
+A step gives one token to each of B requests. Its time on the GPU that has most to do is the sum of
+
+- matrices and attention by the roofline at `EFFICIENCY` (`profiles.llm.parallel.layer.decode_layer`), and `BLOCK_S`
+  for each wave of attention's thread blocks, one block per sequence and head: shards of sequences are four times as
+  many blocks;
+- the collectives, latency and bandwidth of the bridge (`decode_layer`);
+- the host: block tables at `ENTRY_S` an entry, and what does not fit in memory moved out and in again over PCIe.
+
+Requests' lengths differ: nobody knows how long they become. Under data parallelism each GPU has a quarter of the
+requests and of the memory, whatever their lengths: the fullest one is waited for (the straggler), and it alone may have
+to evict. Every request of the batch advances in every step, so that what exceeds the memory is moved in every step: the
+thesis evaluates single steps of whole batches. A scheduler that lets some wait would level off in place of falling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...profiles import DeviceSpec, LinkSpec
+from ...profiles.llm import decoder
+from ...profiles.llm.parallel.layer import Parallel, decode_layer
+from ...seeds import generator
+from ..report import Frame
+from ..style import BLUE, GREEN, VERMILLION, plain_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "ASSUMED", "BATCHES", "ENTRY_S", "GPU", "LAYOUTS", "break_even", "cells", "draw_throughput", "outputs", "prefixes",
+    "ratios", "step",
+]  # fmt: skip
+
+GPUS = 4
+GIB = 2**30
+BRIDGE = LinkSpec(56.25e9, 5e-6)
+"""NVLink bridge of RTX A5000s: 112.5 GB/s in both directions; 5 us a message."""
+GPU = DeviceSpec(
+    "rtx-a5000", 24 * GIB, 21 * GIB, 111e12, 768e9, BRIDGE, LinkSpec(1.25e9, 20e-6), "NVIDIA RTX A5000 datasheet"
+)
+EFFICIENCY = 0.8
+"""Share of bandwidth and products that kernels reach."""
+BLOCK_S, SLOTS = 2e-6, 128
+"""Start of a wave of attention's blocks, and blocks at a time: 64 multiprocessors, two each."""
+ENTRY_S = 10e-9
+"""Host time per entry of a block table: built, made a tensor, copied. Assumed; `break_even` says what it decides."""
+PCIE_BYTES_PER_S = 24e9
+BLOCK_SIZE = 16
+MODEL = decoder("Llama-7b")
+TOKEN_BYTES = 2 * MODEL.hidden * 2
+"""Keys and values of one token in one layer, 16-bit."""
+
+LAYOUTS = {"CP": Parallel(cp=GPUS), "TP": Parallel(tp=GPUS), "DP": Parallel()}
+"""Cache parallelism with data parallelism for the matrices, as the thesis evaluates it. DP: each of four replicas."""
+BATCHES = (32, 64, 128, 256, 512)
+COLOURS = {"CP": BLUE, "TP": VERMILLION, "DP": GREEN}
+ASSUMED = (
+    f"4 RTX A5000 (768 GB/s, 24 GiB, NVLink bridge {BRIDGE.bandwidth_bytes_per_s / 1e9:g} GB/s and "
+    f"{1e6 * BRIDGE.latency_s:g} us a message), one layer of Llama-7B in 16 bits, kernels at {EFFICIENCY:.0%} of the "
+    f"roofline; host: {1e9 * ENTRY_S:g} ns an entry of a block table (assumed), eviction over PCIe at "
+    f"{PCIE_BYTES_PER_S / 1e9:g} GB/s of all that does not fit, in every step",
+    "the thesis' figures have lost their curves and their lengths' distribution: orderings are judged, no figure is",
+)
+"""What the cells rest on, for the notes of a report."""
+
+
+Regime = Callable[[int, int, np.random.Generator], Any]
+"""(mean length, batch, generator) -> tokens of each request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Seconds of a decode step, on the GPU that has most to do.
+
+    Parameters
+    ----------
+    compute_s, communication_s, tables_s, moved_s : float
+        Kernels; collectives; block tables; what is moved between host and device.
+    """
+
+    compute_s: float
+    communication_s: float
+    tables_s: float
+    moved_s: float
+
+    @property
+    def total_s(self) -> float:
+        """All of it; nothing overlaps."""
+        return self.compute_s + self.communication_s + self.tables_s + self.moved_s
+
+
+def step(kind: str, lengths: Any, *, entry_s: float = ENTRY_S) -> Step:
+    """One decode step of requests with these many tokens.
+
+    Parameters
+    ----------
+    kind : str
+        ``"CP"``, ``"TP"`` or ``"DP"``.
+    lengths : sequence of int
+        Tokens of each request.
+    entry_s : float
+        Host time per entry of a block table, seconds.
+    """
+    given = [int(n) for n in lengths]
+    groups = [given[r::GPUS] for r in range(GPUS)] if kind == "DP" else [given]
+    found = [_group(kind, group, entry_s) for group in groups if group]
+    return max(found, key=lambda s: s.total_s)
+
+
+def _group(kind: str, lengths: list[int], entry_s: float) -> Step:
+    """A step of the GPUs that share these requests."""
+    layout = LAYOUTS[kind]
+    layer = decode_layer(MODEL, layout, lengths, block_size=BLOCK_SIZE)
+    time = layer.time(GPU, BRIDGE, efficiency=EFFICIENCY)
+    waves = math.ceil(len(lengths) * MODEL.heads / layout.tp / SLOTS)
+    devices = layout.stage_devices
+    room = devices * (GPU.usable_memory_bytes - 2 * MODEL.weights // MODEL.layers)
+    excess = max(0, sum(lengths) * TOKEN_BYTES - room)
+    return Step(
+        time.matrices_s + time.attention_s + waves * BLOCK_S,
+        time.communication_s,
+        layer.host_s(entry_s),
+        2 * excess / devices / PCIE_BYTES_PER_S,
+    )
+
+
+def prefixes(mean: int, batch: int, rng: np.random.Generator) -> Any:
+    """Long prompts: lengths even from half to one and a half times the mean."""
+    return rng.integers(mean // 2, mean + mean // 2 + 1, batch)
+
+
+def outputs(mean: int, batch: int, rng: np.random.Generator) -> Any:
+    """Long outputs, somewhere on their way: final lengths are exponential, and who is seen is so by its length."""
+    return 512 + (rng.gamma(2.0, mean, batch) * rng.random(batch)).astype(int)
+
+
+def cells(
+    regime: Regime, means: tuple[int, ...], batches: tuple[int, ...], draws: int, seed: int, *, entry_s: float = ENTRY_S
+) -> Frame:
+    """One row per mean length, batch and parallelism, means over `draws` draws of the lengths.
+
+    Returns
+    -------
+    DataFrame
+        Columns tokens, batch, system; throughput (tokens per second per layer), step_ms, compute_ms, communication_ms,
+        tables_ms, moved_ms.
+    """
+    import pandas as pd
+
+    rows = []
+    for mean in means:
+        for batch in batches:
+            drawn = [regime(mean, batch, generator(seed, "decode steps", str(mean), str(i))) for i in range(draws)]
+            for kind in LAYOUTS:
+                found = [step(kind, lengths, entry_s=entry_s) for lengths in drawn]
+                total = float(np.mean([s.total_s for s in found]))
+                parts = ("compute", "communication", "tables", "moved")
+                rows.append(
+                    {
+                        "tokens": mean,
+                        "batch": batch,
+                        "system": kind,
+                        "throughput": batch / total,
+                        "step_ms": 1e3 * total,
+                    }
+                    | {f"{p}_ms": 1e3 * float(np.mean([getattr(s, f"{p}_s") for s in found])) for p in parts}
+                )
+    return pd.DataFrame(rows)
+
+
+def ratios(frame: Frame, a: str, b: str) -> Frame:
+    """Throughput of `a` over that of `b`, by tokens (rows) and batch (columns)."""
+    wide = frame.pivot_table(index=["tokens", "batch"], columns="system", values="throughput")
+    return (wide[a] / wide[b]).unstack("batch")
+
+
+def break_even(mean: int, batch: int, seed: int) -> float:
+    """Host time per entry of a block table from which CP is faster than TP, seconds; 0 if it always is."""
+    lengths = prefixes(mean, batch, generator(seed, "decode steps", str(mean), "0"))
+    free = {kind: step(kind, lengths, entry_s=0.0).total_s for kind in ("CP", "TP")}
+    each = {kind: step(kind, lengths, entry_s=1.0).total_s - free[kind] for kind in ("CP", "TP")}
+    return max(0.0, (free["CP"] - free["TP"]) / (each["TP"] - each["CP"]))
+
+
+def draw_throughput(frame: Frame, ax: Axes, batch: int) -> Axes:
+    """Tokens per second per layer against the mean length, at one batch."""
+    part = frame[frame.batch == batch]
+    for kind, colour in COLOURS.items():
+        mine = part[part.system == kind]
+        ax.plot(mine.tokens / 1000, mine.throughput, label=kind, color=colour, marker="o")
+    ax.set(xscale="log", yscale="log", xlabel="tokens (thousands)", title=f"batch of {batch}")
+    plain_ticks(ax, "x", tuple(sorted(set(part.tokens / 1000))))
+    return ax

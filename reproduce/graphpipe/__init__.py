@@ -1,0 +1,1 @@
+"""GraphPipe (thesis ch. 3): its figures and table."""

@@ -1,0 +1,163 @@
+"""Table 3.1 (GraphPipe): seconds that Piper, PipeDream and GraphPipe search."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InfeasibleError, LimitError
+from ..claims import Claim, Expectation, at_least, at_most, between
+from ..figures import main
+from ..report import Frame, Progress, Report, Session, quiet
+from ..style import GREY, canvas, outside_legend
+from .systems import GPUS, MODELS, SYSTEMS, graph_of, searched
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TITLE = "GraphPipe: search times"
+
+PAPER: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
+    {
+        "mmt": {
+            "Piper": (52.9, 126, 304, 745), "PipeDream": (2.57, 11.9, 44.3, 151), "GraphPipe": (0.12, 0.76, 3.00, 10.11)
+        },
+        "dlrm": {"PipeDream": (6.39, 31.3, 131, 505), "GraphPipe": (0.33, 2.73, 13.28, 54.6)},
+        "candle-uno": {"PipeDream": (3.84, 17.0, 66.10, 234), "GraphPipe": (0.19, 1.43, 6.14, 22.37)},
+    }
+)  # fmt: skip
+"""Table 3.1: model -> system -> seconds on 4, 8, 16 and 32 GPUs, on an Apple M1 Max; no row: no plan found."""
+
+EXPECTED = {
+    "pipedream least": Expectation(
+        "our PipeDream's seconds over our GraphPipe's, the least of all", "§3.7.2, Table 3.1", "9.2×",
+        at_least(9.0, partly=1.0), "{:.2f}×",
+    ),
+    "pipedream most": Expectation(
+        "our PipeDream's seconds over our GraphPipe's, the largest", "abstract, Table 3.1", "21.4×",
+        at_least(20.0, partly=9.0), "{:.2f}×",
+    ),
+    "piper most": Expectation(
+        "MMT: our Piper's seconds over our GraphPipe's, the largest", "Table 3.1", "440.5×",
+        at_least(400.0, partly=70.0), "{:.0f}×",
+    ),
+    "piper": Expectation(
+        "searches for DLRM and CANDLE-Uno that Piper completes", "Table 3.1", "none", at_most(0), "{:.0f}"
+    ),
+    "minute": Expectation(
+        "our GraphPipe's longest search (s)", "§3.7.2", "within a minute (54.6 s)", at_most(60.0), "{:.2f} s"
+    ),
+    "paper graphpipe": Expectation(
+        "searches of GraphPipe that are faster here than in the paper", "Table 3.1", "—",
+        between(1.0, 1.0, partly=(0.5, 1.0)), "{:.0%}",
+    ),
+    "paper pipedream": Expectation(
+        "the paper's PipeDream's seconds over our GraphPipe's, the least of all", "Table 3.1", "9.2×",
+        at_least(9.0, partly=1.0), "{:.1f}×",
+    ),
+    "paper piper": Expectation(
+        "the paper's Piper's seconds over our GraphPipe's, the least of all", "Table 3.1", "73.7×",
+        at_least(70.0, partly=9.0), "{:.1f}×",
+    ),
+}  # fmt: skip
+
+FAST = (
+    "our PipeDream and Piper are fast programs of their own, exact like the published ones, on the same stage costs: "
+    "the published ones are compared by the paper's seconds"
+)
+
+
+def timed(system: str, model: str, gpus: int) -> dict[str, Any]:
+    """One search: processor seconds of this process; NaN where it cannot be completed."""
+    found = MODELS[model]
+    graph = graph_of(model, found.branches_searched)
+    paper = PAPER[model].get(system)
+    row: dict[str, Any] = {
+        "model": model, "branches": found.branches_searched, "gpus": gpus, "system": system,
+        "paper_s": math.nan if paper is None else paper[GPUS.index(gpus)],
+    }  # fmt: skip
+    began = time.process_time()
+    try:
+        searched(system, graph, gpus, found.batches[gpus])
+    except (InfeasibleError, LimitError) as error:
+        return row | {"seconds": math.nan, "note": " ".join(str(error).split())}
+    return row | {"seconds": time.process_time() - began, "note": ""}
+
+
+def measured(gpus: tuple[int, ...], progress: Progress) -> Frame:
+    """All searches, each after one that compiles what it needs."""
+    import pandas as pd
+
+    jobs = [(s, m, n) for m in MODELS for n in gpus for s in SYSTEMS]
+    for system in SYSTEMS:  # numba
+        searched(system, graph_of("candle-uno", 2), 4, 64)
+    rows: list[dict[str, Any]] = []
+    for k, (system, model, n) in enumerate(jobs):
+        progress(k, len(jobs), f"{model} on {n} GPUs: {system}")
+        rows.append(timed(system, model, n))
+    progress(len(jobs), len(jobs), "")
+    return pd.DataFrame(rows)
+
+
+def judged(frame: Frame) -> list[Claim]:
+    """Ratios of this run, and against the paper's seconds."""
+    ours = frame.pivot(index=["model", "gpus"], columns="system", values="seconds")
+    theirs = frame.pivot(index=["model", "gpus"], columns="system", values="paper_s")
+    dream = (ours["PipeDream"] / ours["GraphPipe"]).dropna()
+    piper = (ours["Piper"] / ours["GraphPipe"]).dropna()
+    others = frame[(frame.system == "Piper") & (frame.model != "mmt")]
+    listed = "; ".join(f"{MODELS[m].title}, {n}: {x:.2f}" for (m, n), x in dream.items())
+    return [
+        EXPECTED["pipedream least"].judge(float(dream.min()), why=f"{FAST}; {listed}"),
+        EXPECTED["pipedream most"].judge(float(dream.max()), why=FAST),
+        EXPECTED["piper most"].judge(float(piper.max()) if len(piper) else math.nan, why=FAST),
+        EXPECTED["piper"].judge(int(others.seconds.notna().sum())),
+        EXPECTED["minute"].judge(float(ours["GraphPipe"].max())),
+        EXPECTED["paper graphpipe"].judge(float((ours["GraphPipe"] < theirs["GraphPipe"]).mean())),
+        EXPECTED["paper pipedream"].judge(float((theirs["PipeDream"] / ours["GraphPipe"]).min())),
+        EXPECTED["paper piper"].judge(float((theirs["Piper"] / ours["GraphPipe"]).dropna().min())),
+    ]
+
+
+def draw(frame: Frame, ax: Axes, model: str) -> Axes:
+    """One panel: ours in colour, the paper's in grey behind."""
+    part = frame[frame.model == model]
+    gpus = sorted(part.gpus.unique())
+    width = 0.8 / len(SYSTEMS)
+    for k, (system, colour) in enumerate(SYSTEMS.items()):
+        mine = part[part.system == system].set_index("gpus")
+        at = [g - 0.4 + (k + 0.5) * width for g in range(len(gpus))]
+        ax.bar(at, [mine.paper_s[n] for n in gpus], width, color="none", edgecolor=GREY, hatch="///", lw=0.5)
+        ax.bar(at, [mine.seconds[n] for n in gpus], 0.6 * width, color=colour, label=system)
+    ax.set_xticks(range(len(gpus)), [str(n) for n in gpus])
+    found = MODELS[model]
+    title = f"{found.title} ({found.branches_searched} branches)"
+    ax.set(yscale="log", xlabel="GPUs", ylabel="search (s)", title=title)
+    return ax
+
+
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+    """Make the table. Fast: 4 and 8 GPUs. Nothing in it is random but the machine's load."""
+    session = Session("graphpipe_table3_1", TITLE, fast, out, seed)
+    frame = session.table(measured(GPUS[:2] if fast else GPUS, progress))
+    with canvas(1, 3, width=3.2, height=2.6, sharey=True) as (figure, axes):
+        for ax, model in zip(axes[0], MODELS, strict=True):
+            draw(frame, ax, model)
+        axes[0, 0].bar([0], [math.nan], color="none", edgecolor=GREY, hatch="///", lw=0.5, label="paper")
+        outside_legend(figure, axes[0, 0])
+        session.figure(figure)
+    return session.finish(judged(frame), notes=NOTES)
+
+
+NOTES = (
+    "branches as §3.7.2 counts them: MMT 2, DLRM 8, CANDLE-Uno 8 (the appendix: 4, 7 and 7)",
+    "processor seconds of one process, all microbatch sizes tried; the paper's on an Apple M1 Max. " + FAST,
+    "in the picture: colours are ours, hatched bars the paper's",
+)
+
+if __name__ == "__main__":
+    main("graphpipe_table3_1")

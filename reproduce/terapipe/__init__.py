@@ -1,0 +1,1 @@
+"""TeraPipe (ICML '21): its figures and tables."""

@@ -1,0 +1,1 @@
+"""Themis (NSDI '20): its figures and tables."""

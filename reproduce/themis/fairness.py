@@ -1,0 +1,101 @@
+"""Figures 9 and 10 as one: how ρ is distributed over apps, for each policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..claims import Claim, Expectation, at_least, at_most
+from ..report import Frame, Progress, Report, Session
+from ..style import BLACK, canvas, outside_legend
+from .points import COLOURS, NOTES, POLICIES, Point, frame_of, measured, over_themis, seeds_of, shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["EXPECTED", "judged", "make", "spread"]
+
+EXPECTED = {
+    "least": Expectation(
+        "max ρ of the best other policy over Themis'", "§6.2", "2.2×", at_least(2.2, partly=1.0), "{:.2f}×"
+    ),
+    "most": Expectation(
+        "max ρ of the worst other policy over Themis'", "§6.2", "3.25×", at_least(3.25, partly=2.2), "{:.2f}×"
+    ),
+    "narrow": Expectation(
+        "other policies whose ρ are spread less than Themis' (90th over 10th percentile)", "§6.2", "0", at_most(0),
+        "{:.0f}",
+    ),
+}  # fmt: skip
+
+WHY = (
+    "our baselines conserve work, and move a job only where that pays; how well the paper's do is not said. Where few "
+    "apps share, the largest ρ is that of one that cannot use what T_id counts on, whatever the policy; see the note "
+    "on a quarter of the cluster"
+)
+
+
+def spread(rho: tuple[float, ...]) -> float:
+    """90th over 10th percentile."""
+    low, high = np.quantile(np.array(rho), [0.1, 0.9])
+    return float(high / low)
+
+
+def judged(frame: Frame) -> list[Claim]:
+    """Claims by medians over seeds."""
+    ratios = over_themis(frame, "max_rho")
+    best = min(ratios, key=lambda p: float(np.median(ratios[p])))
+    worst = max(ratios, key=lambda p: float(np.median(ratios[p])))
+    spreads = frame.groupby("policy").spread.median()
+    below = [p for p in POLICIES if spreads[p] < spreads["themis"]]
+    return [
+        EXPECTED[key].judge(float(np.median(ratios[p])), shown=f"{shown(ratios[p])}× ({p})", why=WHY)
+        for key, p in (("least", best), ("most", worst))
+    ] + [
+        EXPECTED["narrow"].judge(
+            len(below), why=WHY,
+            shown=f"{len(below)} (" + ", ".join(f"{p} {spreads[p]:.2f}" for p in ("themis", *below)) + ")",
+        )
+    ]  # fmt: skip
+
+
+def draw(points: list[Point], ax: Axes) -> Axes:
+    """Distribution functions of ρ, all seeds together; where sharing pays is left of 1."""
+    for policy, colour in COLOURS.items():
+        rho = np.sort([r for p in points if p.policy == policy for r in measured(p).rho])
+        ax.step(rho, np.arange(1, len(rho) + 1) / len(rho), where="post", color=colour, label=policy)
+    ax.axvline(1.0, color=BLACK, lw=0.6, ls=":")
+    ax.set(xscale="log", xlabel="finish-time fairness ρ", ylabel="share of apps")
+    return ax
+
+
+def make(name: str, title: str, workload: int, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
+    """Make one of the figures."""
+    session = Session(name, title, fast, out, seed)
+    seeds = seeds_of(seed, 2 if fast else 8)
+    points = [Point(p, workload, s) for s in seeds for p in POLICIES]
+    frame = frame_of(points, progress)
+    frame["spread"] = [spread(measured(p).rho) for p in points]
+    session.table(frame)
+    crowded = frame_of([Point(p, workload, s, contention=4) for s in seeds[:4] for p in POLICIES], progress)
+    session.table(crowded, "_contended")
+    more = "; ".join(f"{p} {np.median(ratios):.2f}" for p, ratios in over_themis(crowded, "max_rho").items())
+    notes = [*NOTES, _medians(frame), f"on a quarter of the cluster, max ρ over Themis': {more}"]
+    if workload == 2:
+        few = seeds[: 1 if fast else 4]
+        other = frame_of([Point(p, 2, s, doubling=False) for s in few for p in POLICIES], progress)
+        session.table(other, "_same_gpus")
+        notes.append("with the same GPUs in all phases: " + _medians(other))
+    with canvas(1, 1, width=4.6, height=3.0) as (figure, axes):
+        outside_legend(figure, draw(points, axes[0, 0]))
+        session.figure(figure)
+    return session.finish(judged(frame), notes=notes)
+
+
+def _medians(frame: Frame) -> str:
+    table = frame.groupby("policy")[["max_rho", "fair_share", "jain"]].median()
+    return "max ρ, share with ρ ≤ 1, Jain's index of 1/ρ: " + "; ".join(
+        f"{p} {table.max_rho[p]:.2f}, {table.fair_share[p]:.0%}, {table.jain[p]:.2f}" for p in POLICIES
+    )

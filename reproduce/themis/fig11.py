@@ -1,0 +1,20 @@
+"""Figure 11 (Themis): GPU time of Workload 1 under all policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..figures import main
+from ..report import Progress, Report, quiet
+from .gpu_time import make
+
+TITLE = "Themis: GPU time, Workload 1"
+
+
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+    """Make the figure. Fast: two seeds instead of eight."""
+    return make("themis_figure11", TITLE, 1, fast, out, seed, progress)
+
+
+if __name__ == "__main__":
+    main("themis_figure11")

@@ -1,0 +1,73 @@
+"""Figure 14 (Themis): largest ρ on the whole, half and a quarter of the cluster, Workload 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..claims import Claim, Expectation, at_most
+from ..figures import main
+from ..report import Frame, Progress, Report, Session, quiet
+from ..style import BLACK, canvas, outside_legend
+from .points import COLOURS, NOTES, POLICIES, Point, frame_of, seeds_of, shown
+
+TITLE = "Themis: contention"
+
+TIMES = (1, 2, 4)
+
+EXPECTED = {
+    "incentive": Expectation(
+        "Themis' max ρ at 4× contention (maintains sharing incentive)", "§6.2.2", "about 1",
+        at_most(1.1, partly=1.5), "{:.2f}",
+    ),
+    "only": Expectation(
+        "other policies whose max ρ at 4× is no more than Themis' (the only one)", "§6.2.2", "0", at_most(0), "{:.0f}"
+    ),
+    "srsf": Expectation(
+        "other policies whose max ρ at 4× is less than SRSF's (comes close)", "§6.2.2", "0", at_most(0, partly=1),
+        "{:.0f}",
+    ),
+}  # fmt: skip
+
+WHY = (
+    "ρ ≤ 1 for all is the ideal of sharing without idle GPUs, slowdown or restarts; SRSF and SRTF finish small apps "
+    "first, whose T_id is small, and the large ones can wait for long before their ρ shows it"
+)
+
+
+def judged(frame: Frame) -> list[Claim]:
+    """Claims by medians over seeds."""
+    most = frame[frame.contention == max(TIMES)]
+    middle = most.groupby("policy").max_rho.median()
+    mine = most[most.policy == "themis"].max_rho.tolist()
+    no_more = [p for p in POLICIES if p != "themis" and middle[p] <= middle["themis"]]
+    less = [p for p in POLICIES if p not in ("themis", "srsf") and middle[p] < middle["srsf"]]
+    listed = ", ".join(f"{p} {middle[p]:.2f}" for p in no_more)
+    return [
+        EXPECTED["incentive"].judge(float(middle["themis"]), shown=shown(mine), why=WHY),
+        EXPECTED["only"].judge(len(no_more), shown=f"{len(no_more)} ({listed})" if no_more else "0", why=WHY),
+        EXPECTED["srsf"].judge(len(less), why="less: " + ", ".join(less)),
+    ]
+
+
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+    """Make the figure. Fast: two seeds instead of eight, without 2×."""
+    session = Session("themis_figure14", TITLE, fast, out, seed)
+    seeds = seeds_of(seed, 2 if fast else 8)
+    times = (min(TIMES), max(TIMES)) if fast else TIMES
+    points = [Point(p, 1, s, contention=k) for k in times for s in seeds for p in POLICIES]
+    frame = session.table(frame_of(points, progress))
+    with canvas(1, 1, width=4.4, height=2.8) as (figure, axes):
+        ax = axes[0, 0]
+        for policy in POLICIES:
+            middle = frame[frame.policy == policy].groupby("contention").max_rho.median()
+            ax.plot(times, [middle[k] for k in times], color=COLOURS[policy], marker="o", label=policy)
+        ax.axhline(1.0, color=BLACK, lw=0.6, ls=":")
+        ax.set(xlabel="contention", ylabel="max ρ", yscale="log")
+        ax.set_xticks(times, [f"{k}×" for k in times])
+        outside_legend(figure, ax)
+        session.figure(figure)
+    return session.finish(judged(frame), notes=NOTES)
+
+
+if __name__ == "__main__":
+    main("themis_figure14")

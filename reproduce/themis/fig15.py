@@ -1,0 +1,20 @@
+"""Figure 15 (Themis): largest ρ by the share of network-intensive apps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..figures import main
+from ..report import Progress, Report, quiet
+from .intensive import make
+
+TITLE = "Themis: largest ρ by the share of network-intensive apps"
+
+
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+    """Make the figure. Fast: one seed and three shares instead of four and six."""
+    return make("themis_figure15", TITLE, "max_rho", fast, out, seed, progress)
+
+
+if __name__ == "__main__":
+    main("themis_figure15")

@@ -1,0 +1,94 @@
+"""Figure 19 (Themis): fairness knob f and lease time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ...simulator.palette import CYCLE
+from ..claims import Claim, Expectation, at_least, at_most, between
+from ..figures import main
+from ..report import Frame, Progress, Report, Session, quiet
+from ..style import canvas, outside_legend
+from .intensive import CLUSTER_NOTE
+from .points import NOTES, Point, frame_of, seeds_of, shown
+
+TITLE = "Themis: fairness knob and lease"
+
+KNOBS, LEASES_MIN = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (5, 10, 20, 40)
+
+EXPECTED = {
+    "best": Expectation(
+        "10-minute leases: f of the least max ρ", "§6.4", "0.8", between(0.8, 0.8, partly=(0.6, 1.0)), "{:.1f}"
+    ),
+    "one": Expectation(
+        "10-minute leases: max ρ at f = 1 over f = 0.8", "§6.4", "1.5×", at_least(1.3, partly=1.05), "{:.2f}×"
+    ),
+    "short": Expectation(
+        "f = 0.8: max ρ with the longest lease over the shortest (shorter is fairer)", "§6.4, Fig. 19a", "above 1",
+        at_least(1.0, partly=0.95), "{:.2f}×",
+    ),
+    "knob": Expectation(
+        "10-minute leases: GPU time at f = 1 over f = 0 (more f, less efficient)", "§6.4, Fig. 19b", "above 1",
+        at_least(1.0, partly=0.98), "{:.3f}×",
+    ),
+    "long": Expectation(
+        "f = 0.8: GPU time with the longest lease over the shortest (longer is cheaper)", "§6.4, Fig. 19b", "below 1",
+        at_most(1.0, partly=1.02), "{:.3f}×",
+    ),
+}  # fmt: skip
+
+WHY = (
+    "with f = 0 all apps take part and the product of 1/ρ is over all of them; see themis_figure9 for what a fifth does"
+)
+
+
+def judged(frame: Frame) -> list[Claim]:
+    """Claims by medians over seeds."""
+
+    def ratio(column: str, above: tuple[float, int], below: tuple[float, int]) -> list[float]:
+        wide = frame.pivot(index="seed", columns=["fairness", "lease_min"], values=column)
+        return (wide[above] / wide[below]).tolist()
+
+    ten = frame[frame.lease_min == 10].groupby("fairness").max_rho.median()
+    first, last = frame.lease_min.min(), frame.lease_min.max()
+    values = {
+        "one": ratio("max_rho", (1.0, 10), (0.8, 10)),
+        "short": ratio("max_rho", (0.8, last), (0.8, first)),
+        "knob": ratio("gpu_hours", (1.0, 10), (0.0, 10)),
+        "long": ratio("gpu_hours", (0.8, last), (0.8, first)),
+    }
+    listed = ", ".join(f"{f:g}: {x:.2f}" for f, x in ten.items())
+    return [EXPECTED["best"].judge(float(ten.idxmin()), shown=f"{ten.idxmin():g} ({listed})", why=WHY)] + [
+        EXPECTED[key].judge(float(np.median(v)), shown=f"{shown(v, EXPECTED[key].form.replace('×', ''))}×", why=WHY)
+        for key, v in values.items()
+    ]
+
+
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+    """Make the figure. Fast: one seed, three f and two leases instead of four, six and four."""
+    session = Session("themis_figure19", TITLE, fast, out, seed)
+    seeds = seeds_of(seed, 1 if fast else 4)
+    knobs, leases = ((0.0, 0.8, 1.0), (10, 40)) if fast else (KNOBS, LEASES_MIN)
+    points = [
+        Point("themis", 2, s, heterogeneous=True, fairness=f, lease_s=60.0 * m)
+        for f in knobs for m in leases for s in seeds
+    ]  # fmt: skip
+    frame = frame_of(points, progress)
+    frame["lease_min"] = (frame.lease_s / 60).round().astype(int)
+    session.table(frame)
+    with canvas(1, 2, width=3.2, height=2.8) as (figure, axes):
+        panels = (("max_rho", "max ρ"), ("gpu_hours", "GPU time (hours)"))
+        for ax, (column, label) in zip(axes[0], panels, strict=True):
+            for k, m in enumerate(leases):
+                middle = frame[frame.lease_min == m].groupby("fairness")[column].median()
+                ax.plot(knobs, [middle[f] for f in knobs], color=CYCLE[k], marker="o", label=f"{m} min")
+            ax.set(xlabel="fairness knob f", ylabel=label)
+        outside_legend(figure, axes[0, 0])
+        session.figure(figure)
+    return session.finish(judged(frame), notes=(*NOTES, CLUSTER_NOTE))
+
+
+if __name__ == "__main__":
+    main("themis_figure19")

@@ -1,0 +1,85 @@
+"""Figures 11 and 12 as one: GPU time of the whole workload, for each policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..claims import Claim, Expectation, at_least, at_most, between
+from ..report import Frame, Progress, Report, Session
+from ..style import BLACK, canvas
+from .points import COLOURS, NOTES, POLICIES, Point, frame_of, over_themis, seeds_of, shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["EXPECTED", "draw", "judged", "make"]
+
+EXPECTED = {
+    "similar": Expectation(
+        "Workload 1: the policies' largest GPU time over the smallest (similar)", "§6.2, Fig. 11", "about 1",
+        at_most(1.05, partly=1.1), "{:.3f}×",
+    ),
+    "gandiva": Expectation(
+        "Workload 2: Gandiva's GPU time over Themis'", "§6.2, Fig. 12", "1.048×", between(1.02, 1.08, partly=(1, 1.2)),
+        "{:.3f}×",
+    ),
+    "slaq": Expectation(
+        "Workload 2: SLAQ's GPU time over Themis'", "§6.2, Fig. 12", "250 % more (or 2.5×)", at_least(2.25, partly=1.1),
+        "{:.3f}×",
+    ),
+    "best": Expectation(
+        "Workload 2: other policies that take less GPU time than Themis", "Fig. 12", "0", at_most(0), "{:.0f}"
+    ),
+}  # fmt: skip
+
+WHY = (
+    "where three or four apps share, the filter lets one bid: GPUs go to who is worst off, wherever they are; what it "
+    "pays goes out by lot. Apps divide what they have by nearness themselves, so that policies that do not look lose "
+    "little; with all jobs over racks all the time the mix of models would take 1.45 times the GPU time, not 2.5 times"
+)
+
+
+def judged(frame: Frame, workload: int) -> list[Claim]:
+    """Claims by medians over seeds."""
+    ratios = over_themis(frame, "gpu_hours")
+    if workload == 1:
+        wide = frame.pivot(index="seed", columns="policy", values="gpu_hours")
+        values = (wide.max(axis=1) / wide.min(axis=1)).tolist()
+        return [EXPECTED["similar"].judge(float(np.median(values)), shown=f"{shown(values, '{:.3f}')}×", why=WHY)]
+    below = [p for p in ratios if np.median(ratios[p]) < 1]
+    more = ", ".join(f"{p} {np.median(ratios[p]):.3f}" for p in below)
+    return [
+        *(
+            EXPECTED[p].judge(float(np.median(ratios[p])), shown=f"{shown(ratios[p], '{:.3f}')}×", why=WHY)
+            for p in ("gandiva", "slaq")
+        ),
+        EXPECTED["best"].judge(len(below), shown=f"{len(below)} ({more})" if below else "0", why=WHY),
+    ]
+
+
+def draw(frame: Frame, ax: Axes) -> Axes:
+    """Bars of means over seeds; the lines are the work itself, without slowdown or restarts."""
+    groups = frame.groupby("policy")
+    ax.bar(POLICIES, [groups.gpu_hours.mean()[p] for p in POLICIES], color=[COLOURS[p] for p in POLICIES])
+    ax.axhline(frame.work_hours.mean(), color=BLACK, lw=0.8, ls=":")
+    ax.set(ylabel="GPU time (hours)")
+    ax.tick_params(axis="x", labelrotation=30)
+    return ax
+
+
+def make(name: str, title: str, workload: int, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
+    """Make one of the figures."""
+    session = Session(name, title, fast, out, seed)
+    seeds = seeds_of(seed, 2 if fast else 8)
+    frame = session.table(frame_of([Point(p, workload, s) for s in seeds for p in POLICIES], progress))
+    with canvas(1, 1, width=4.0, height=2.8) as (figure, axes):
+        draw(frame, axes[0, 0])
+        session.figure(figure)
+    crowded = frame_of([Point(p, workload, s, contention=4) for s in seeds[:4] for p in POLICIES], progress)
+    session.table(crowded, "_contended")
+    more = "; ".join(f"{p} {np.median(ratios):.3f}" for p, ratios in over_themis(crowded, "gpu_hours").items())
+    notes = ("dotted: the work itself, on one GPU each", f"on a quarter of the cluster, GPU time over Themis': {more}")
+    return session.finish(judged(frame, workload), notes=(*NOTES, *notes))

@@ -1,0 +1,108 @@
+"""Figures 15 and 16 as one: 0 to 100 % network-intensive apps, Workload 2 on the simulated cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..claims import Claim, Expectation, at_least, at_most, between
+from ..report import Frame, Progress, Report, Session
+from ..style import canvas, outside_legend
+from .points import COLOURS, NOTES, POLICIES, Point, frame_of, over_themis, seeds_of, shown
+
+__all__ = ["CLUSTER_NOTE", "EXPECTED", "judged_fairness", "judged_time", "make"]
+
+SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+EXPECTED = {
+    "least": Expectation(
+        "100 % network-intensive: max ρ of the best other policy over Themis'", "§6.3, Fig. 15", "1.24×",
+        at_least(1.24, partly=1.0), "{:.2f}×",
+    ),
+    "most": Expectation(
+        "100 % network-intensive: max ρ of the worst other policy over Themis'", "§6.3, Fig. 15", "1.77×",
+        at_least(1.77, partly=1.24), "{:.2f}×",
+    ),
+    "closest": Expectation(
+        "shares of network-intensive apps at which another policy's max ρ is below Themis'", "§6.3", "0", at_most(0),
+        "{:.0f}",
+    ),
+    "mix": Expectation(
+        "share of network-intensive apps at which the policies' mean of max ρ is largest", "§6.3", "40–60 %",
+        between(0.4, 0.6, partly=(0.2, 0.8)), "{:.0%}",
+    ),
+    "equal": Expectation(
+        "0 %: the policies' largest GPU time over the smallest (equally efficient)", "§6.3, Fig. 16", "1",
+        at_most(1.05, partly=1.1), "{:.3f}×",
+    ),
+    "gandiva": Expectation(
+        "100 %: Gandiva's GPU time over Themis'", "§6.3, Fig. 16", "1.081×", between(1.04, 1.13, partly=(1.0, 1.3)),
+        "{:.3f}×",
+    ),
+    "best": Expectation(
+        "100 %: other policies that take less GPU time than Themis", "§6.3, Fig. 16", "0", at_most(0), "{:.0f}"
+    ),
+}  # fmt: skip
+
+WHY = "see themis_figure10 and themis_figure12: our baselines are harder to beat than the paper's"
+
+CLUSTER_NOTE = (
+    "a quarter of each kind of machine of the 256-GPU cluster: 4 of 8 GPUs, 7 of 4, 4 of 1; a model is called "
+    "network-intensive if two machines slow it by 5 % or more"
+)
+
+
+def judged_fairness(frame: Frame) -> list[Claim]:
+    """Figure 15's claims, by medians over seeds."""
+    ratios = over_themis(frame[frame.intensive == 1.0], "max_rho")
+    middle = {p: float(np.median(v)) for p, v in ratios.items()}
+    best, worst = min(middle, key=middle.__getitem__), max(middle, key=middle.__getitem__)
+    table = frame.groupby(["intensive", "policy"]).max_rho.median().unstack()
+    below = [k for k, row in table.iterrows() if row.drop("themis").min() < row["themis"]]
+    hardest = table.mean(axis=1).idxmax()
+    return [
+        *(
+            EXPECTED[key].judge(middle[p], shown=f"{shown(ratios[p])}× ({p})", why=WHY)
+            for key, p in (("least", best), ("most", worst))
+        ),
+        EXPECTED["closest"].judge(len(below), shown=f"{len(below)} of {len(table)}", why=WHY),
+        EXPECTED["mix"].judge(float(hardest), why="the mean is ruled by Gandiva's and SLAQ's"),
+    ]  # fmt: skip
+
+
+def judged_time(frame: Frame) -> list[Claim]:
+    """Figure 16's claims, by medians over seeds."""
+    none = frame[frame.intensive == 0.0].pivot(index="seed", columns="policy", values="gpu_hours")
+    apart = (none.max(axis=1) / none.min(axis=1)).tolist()
+    ratios = over_themis(frame[frame.intensive == 1.0], "gpu_hours")
+    below = [p for p in ratios if np.median(ratios[p]) < 1]
+    listed = ", ".join(f"{p} {np.median(ratios[p]):.3f}" for p in below)
+    return [
+        EXPECTED["equal"].judge(float(np.median(apart)), shown=f"{shown(apart, '{:.3f}')}×", why="restarts"),
+        EXPECTED["gandiva"].judge(
+            float(np.median(ratios["gandiva"])), shown=f"{shown(ratios['gandiva'], '{:.3f}')}×", why=WHY
+        ),
+        EXPECTED["best"].judge(len(below), shown=f"{len(below)} ({listed})" if below else "0", why=WHY),
+    ]
+
+
+def make(name: str, title: str, column: str, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
+    """Make one of the figures."""
+    session = Session(name, title, fast, out, seed)
+    seeds, shares = seeds_of(seed, 1 if fast else 4), (0.0, 0.4, 1.0) if fast else SHARES
+    points = [Point(p, 2, s, heterogeneous=True, intensive=x) for x in shares for s in seeds for p in POLICIES]
+    frame = session.table(frame_of(points, progress))
+    with canvas(1, 1, width=4.4, height=2.8) as (figure, axes):
+        ax = axes[0, 0]
+        for policy in POLICIES:
+            middle = frame[frame.policy == policy].groupby("intensive")[column].median()
+            ax.plot(
+                [100 * x for x in shares], [middle[x] for x in shares], color=COLOURS[policy], marker="o", label=policy
+            )
+        ax.set(xlabel="network-intensive apps (%)", ylabel="max ρ" if column == "max_rho" else "GPU time (hours)")
+        ax.set_yscale("log" if column == "max_rho" else "linear")
+        outside_legend(figure, ax)
+        session.figure(figure)
+    claims = judged_fairness(frame) if column == "max_rho" else judged_time(frame)
+    return session.finish(claims, notes=(*NOTES, CLUSTER_NOTE))

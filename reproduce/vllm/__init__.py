@@ -1,0 +1,1 @@
+"""vLLM (SOSP '23; thesis ch. 5): its figures and tables."""

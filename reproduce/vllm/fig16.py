@@ -1,0 +1,117 @@
+"""Figure 5.16: translation with a common prefix, LLaMA-13B: latency over rate, vLLM with reserved blocks and Orca."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from ...profiles.llm.iteration import IterationCost
+from ...simulator.llm import LLMResult, LLMTrace, simulate_llm
+from ...simulator.llm.decoding.workloads import with_prefix
+from ...traces.lengths import LengthProfile
+from ..claims import Expectation, within
+from ..figures import main
+from ..report import Frame, Progress, Report, Session, quiet
+from ..style import canvas, outside_legend
+from . import decoding_rates as setup
+
+TITLE = "vLLM: a prefix that prompts share"
+
+SENTENCES = LengthProfile(
+    "wmt16-like", 28.0, 40.0, prompt_cv=0.6, output_cv=0.6,
+    source="assumed: news sentences of 21 words, 1.3 tokens per English and 1.9 per German word, long-tailed",
+)  # fmt: skip
+"""The thesis prints no lengths of its translations, and the data are not here; see `source`."""
+PREFIXES = {"1-shot": 80, "5-shot": 341}
+"""Panel -> tokens of the prefix (Fig. 5.16)."""
+NAMES = ("Orca (Oracle)", "vLLM, not shared", "vLLM", "vLLM V1")
+"""vLLM reserves blocks for the prefix, V1 finds them by their content. All but Orca (Oracle) and vLLM are ours."""
+
+EXPECTED = {
+    "1-shot": Expectation(
+        "prefix of one example, 80 tokens: rate that vLLM sustains over Orca (Oracle)'s", "§5.6.4, Fig. 5.16a", "1.67×",
+        within(1.67, 0.1, partly=0.25), "{:.2f}×",
+    ),
+    "5-shot": Expectation(
+        "prefix of five examples, 341 tokens: rate that vLLM sustains over Orca (Oracle)'s", "§5.6.4, Fig. 5.16b",
+        "3.58×", within(3.58, 0.1, partly=0.25), "{:.2f}×",
+    ),
+}  # fmt: skip
+
+
+def serve(name: str, tokens: int, cost: IterationCost, trace: LLMTrace, until: float | None) -> LLMResult:
+    """Requests served by one of `NAMES`, with a prefix of so many tokens."""
+    if name == "vLLM V1":
+        config = {"num_blocks": setup.LLAMA.slots // setup.BLOCK, "max_model_len": 2048}
+        config |= {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
+        return simulate_llm(trace, policy="vllm-v1", config=config, cost=cost, until=until, engine="simpy")
+    system = "vLLM" if name.startswith("vLLM") else name
+    if name == "vLLM":
+        return setup.serve(system, setup.LLAMA, trace, cost, until=until, prefixes=(tokens,))
+    return setup.serve(system, setup.LLAMA, trace, cost, until=until)
+
+
+def _at(tokens: int, seed: int, rate: float, seconds: float) -> LLMTrace:
+    return with_prefix(setup.arrivals(SENTENCES, rate, seconds, seed), tokens)
+
+
+def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
+    """Both prefixes, all systems.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `decoding_rates.measure` after panel and prefix (tokens).
+    """
+    import pandas as pd
+
+    seconds, cost, parts = 20.0 if fast else 120.0, setup.LLAMA.cost(setup.SHARE), list[Frame]()
+    for panel, tokens in PREFIXES.items():
+        runs = {name: partial(serve, name, tokens, cost) for name in NAMES}
+
+        def told(name: str, panel: str = panel, done: int = len(parts) * len(NAMES)) -> None:
+            progress(done + NAMES.index(name), len(PREFIXES) * len(NAMES), f"{name}, {panel}")
+
+        frame = setup.measure(runs, partial(_at, tokens, seed), seconds, told)
+        parts.append(frame.assign(panel=panel, prefix=tokens))
+    progress(len(PREFIXES) * len(NAMES), len(PREFIXES) * len(NAMES), "")
+    return pd.concat(parts, ignore_index=True)[["panel", "prefix", *parts[0].columns[:5]]]
+
+
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+    """Make the figure. Full: 120 s of arrivals a point; fast: 20 s."""
+    session = Session("figure5_16", TITLE, fast, out, seed)
+    frame = session.table(curves(fast, seed, progress))
+    with canvas(1, 2, height=2.7) as (figure, axes):
+        for ax, (panel, tokens) in zip(axes[0], PREFIXES.items(), strict=True):
+            setup.draw(frame[frame.panel == panel], ax, f"{panel}, {tokens} tokens")
+        outside_legend(figure, axes[0, 0])
+        session.figure(figure)
+
+    claims, told = [], []
+    for panel, tokens in PREFIXES.items():
+        rate, full = (setup.sustained(frame[frame.panel == panel], c) for c in ("sustained", "capacity"))
+        more = full / full["Orca (Oracle)"]
+        claims.append(
+            EXPECTED[panel].judge(
+                float(rate["vLLM"] / rate["Orca (Oracle)"]),
+                why="the lengths of the translations are assumed, and vLLM 0.2's prompts take iterations of their own: "
+                f"of requests finished while others always wait the ratio is {more['vLLM']:.2f}, and "
+                f"{more['vLLM, not shared']:.2f} if vLLM does not share the prefix either",
+            )
+        )
+        told.append(f"{tokens} tokens: " + ", ".join(f"{name} {more[name]:.2f}×" for name in NAMES[1:]))
+    return session.finish(
+        claims,
+        notes=[
+            f"lengths: {SENTENCES.source}",
+            "requests finished while others always wait, over Orca (Oracle)'s: " + "; ".join(told),
+            "Orca computes and keeps the whole prompt of every request; prompts cost computation and reading here, on "
+            f"a roofline at {setup.SHARE} of the A100's data sheet (figure5_12's constant)",
+            "LLaMA-13B has OPT-13B's memory for keys and values, 12 GiB; Table 5.1 does not list it",
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main("figure5_16")

@@ -1,0 +1,151 @@
+"""Figure 5.17: rounds of chat with OPT-13B: prompts of up to 1024 tokens, latency over rate, vLLM and three Orcas."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from ...profiles.llm.iteration import IterationCost
+from ...simulator.llm import LLMResult, LLMTrace
+from ...simulator.llm.decoding.workloads import chat_rounds
+from ...traces.lengths import SHAREGPT
+from ..claims import Expectation, at_least, at_most, between, within
+from ..figures import main
+from ..report import Frame, Progress, Report, Session, quiet
+from ..style import BLUE, canvas, outside_legend
+from . import decoding_rates as setup
+
+TITLE = "vLLM: rounds of chat"
+
+ROUNDS = 3.5
+"""Mean rounds of a conversation: assumed, the thesis gives none."""
+ORCAS = ("Orca (Max)", "Orca (Pow2)", "Orca (Oracle)")
+
+EXPECTED = {
+    **{
+        orca: Expectation(
+            f"rate that vLLM sustains over {orca}'s", "§5.6.5, Fig. 5.17", "2×",
+            within(2.0, 0.1, partly=0.25), "{:.2f}×",
+        )
+        for orca in ORCAS
+    },
+    "long": Expectation(
+        "requests whose prompt has 1024 tokens (%)", "§5.6.5", "most", at_least(50.0, partly=33.0), "{:.0f} %",
+    ),
+    "alike": Expectation(
+        "the three Orcas behave alike: the highest rate that one sustains over the lowest", "§5.6.5", "similar",
+        at_most(1.15, partly=1.3), "{:.2f}",
+    ),
+    "chunk": Expectation(
+        "slots that each Orca takes for a prompt of 1024 tokens and any answer: the least of all", "§5.6.5",
+        "1024 + 1024", between(2048, 2048), "{:.0f}",
+    ),
+}  # fmt: skip
+
+
+def _at(rounds: float, seed: int, rate: float, seconds: float) -> LLMTrace:
+    drawn = SHAREGPT.sample(20_000, seed)
+    n = max(1, round(rate * seconds))
+    return chat_rounds(drawn.prompt, drawn.output, n, rate=rate, rounds=rounds, seed=seed)
+
+
+def serve(system: str, cost: IterationCost, trace: LLMTrace, until: float | None) -> LLMResult:
+    """Rounds served by a system."""
+    return setup.serve(system, setup.OPT, trace, cost, until=until)
+
+
+def least_chunk() -> int:
+    """The fewest slots that any Orca takes for a prompt of 1024 tokens, over answers of 1 to 1024 tokens."""
+    from ...simulator.llm.memory.buddy import BuddyAllocator
+    from ...simulator.llm.policy.orca import RESERVES
+
+    taken: list[int] = []
+    for reserve in RESERVES.values():
+        for answer in (1, 2, 100, 1024):
+            chunk = BuddyAllocator(setup.OPT.slots).allocate(reserve(1024, answer, 2048))
+            assert chunk is not None
+            taken.append(chunk.size)
+    return min(taken)
+
+
+def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Frame]:
+    """All systems.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `decoding_rates.measure`.
+    DataFrame
+        Columns rounds, capacity_ratio: vLLM over Orca (Oracle) while requests always wait, for other conversations.
+    """
+    import pandas as pd
+
+    seconds, cost = 240.0 if fast else 1800.0, setup.OPT.cost(setup.SHARE)
+    runs = {system: partial(serve, system, cost) for system in setup.SYSTEMS}
+    systems = list(runs)
+    frame = setup.measure(
+        runs, partial(_at, ROUNDS, seed), seconds, lambda name: progress(systems.index(name), len(runs) + 1, name)
+    )
+    progress(len(runs), len(runs) + 1, "longer and shorter conversations")
+    rows: list[dict[str, float]] = []
+    for rounds in (1.0, 2.0, ROUNDS, 6.0, 12.0):
+        most = {name: setup.capacity(runs[name], partial(_at, rounds, seed), seconds) for name in systems}
+        prompts = _at(rounds, seed, 1.0, 5000.0).prompt_tokens
+        row = {"rounds": rounds, "share_1024": float(np.mean(prompts == 1024))}
+        rows.append({**row, "capacity_ratio": most["vLLM"] / most["Orca (Oracle)"]})
+    progress(len(runs) + 1, len(runs) + 1, "")
+    return frame, pd.DataFrame(rows)
+
+
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+    """Make the figure. Full: half an hour of arrivals a point; fast: four minutes."""
+    session = Session("figure5_17", TITLE, fast, out, seed)
+    frame, other = curves(fast, seed, progress)
+    session.table(frame)
+    session.table(other, "_rounds")
+    with canvas(1, 2, height=2.7) as (figure, axes):
+        setup.draw(frame, axes[0, 0], f"conversations of {ROUNDS:g} rounds")
+        ax = axes[0, 1]
+        ax.plot(100 * other.share_1024, other.capacity_ratio, color=BLUE, marker="o")
+        for row in other.itertuples():
+            ax.annotate(f"{row.rounds:g}", (100 * row.share_1024, row.capacity_ratio), (4, -9), fontsize=7,
+                        textcoords="offset points")  # fmt: skip
+        ax.set(xlabel="prompts of 1024 tokens (%)", ylabel="vLLM / Orca (Oracle)", title="capacity, by mean rounds")
+        outside_legend(figure, axes[0, 0])
+        session.figure(figure)
+
+    rate, full = setup.sustained(frame), setup.sustained(frame, "capacity")
+    longest = other.iloc[-1]
+    why = (
+        f"while requests always wait it is {{:.2f}}; how many fit follows from the lengths, which are assumed: with "
+        f"{longest.rounds:g} rounds, {longest.share_1024:.0%} of the prompts at 1024 tokens, it is "
+        f"{longest.capacity_ratio:.2f} (over Orca (Oracle))"
+    )
+    long = 100 * float(other.share_1024[other.rounds == ROUNDS].iloc[0])
+    orcas = rate[list(ORCAS)]
+    return session.finish(
+        [
+            *(
+                EXPECTED[orca].judge(float(rate["vLLM"] / rate[orca]), why=why.format(full["vLLM"] / full[orca]))
+                for orca in ORCAS
+            ),
+            EXPECTED["long"].judge(long, why="the number of rounds is assumed"),
+            EXPECTED["alike"].judge(
+                float(orcas.max() / orcas.min()), why="the shorter prompts of first rounds leave room for predictions"
+            ),
+            EXPECTED["chunk"].judge(least_chunk()),
+        ],
+        notes=[
+            f"conversations have {ROUNDS:g} rounds on average (geometric; assumed), messages and answers ShareGPT's "
+            "lengths; a request is some round of some conversation, cut to its last 1024 tokens",
+            "nothing is kept between rounds, as in the thesis, so rounds arrive at random each by itself",
+            f"sustained: up to {setup.LIMIT:g} s/token; one constant, {setup.SHARE} of the A100's data sheet "
+            "(figure5_12)",
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main("figure5_17")

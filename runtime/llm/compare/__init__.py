@@ -1,0 +1,1 @@
+"""The simulator held against the real engine, and against measurements of others."""

@@ -1,0 +1,257 @@
+"""`compare_engine`: the same traces through the simulator, with measured costs, and through the real engine.
+
+Both run the same scheduler objects. The tables are measured right before, in the worker process that then serves, so
+that both meet the same core, memory and clock. See docs/llm-measure.md.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....errors import InputError
+from ....profiles.llm.cost.iteration import TableCost
+from ....profiles.llm.decoder import DecoderSpec
+from ....profiles.llm.iteration import Iteration, IterationCost
+from ....profiles.llm.measure_sizes import Call, spread
+from ....profiles.llm.measured import LayerMeasurement, measured_cost, read_measurement, write_measurement
+from ....profiles.measure.device import DeviceFacts, device_facts
+from ....profiles.measure.pool import WorkerPool
+from ....seeds import generator
+from ....simulator.llm import LLMTrace, simulate_llm
+from ..engine_in_service import InService
+from ..measure.engine import FITS, Plan, measure_in, plan_measurement
+from ..measure.job import whole_job
+from .cells import Cell, EngineComparison, by_kind
+from .job import CLOCKS, Served, serve_job
+from .settings import LENGTHS, SETTINGS, Lengths, longest_request, requests_of, scheduler_options, settings_named
+
+__all__ = ["compare_engine"]
+
+UNDISTURBED = 0.99
+"""Share of its steps' time in which the engine must have had its core for a run to say something."""
+SAME_PACE = 0.02
+"""Most that passes right before a run may differ from the tables (or those after it from those before) for it to say
+something."""
+PACE_ROUNDS = 5
+CALIBRATION, OTHERS = 0.75, 1_000_003
+"""Seconds of other requests, as a share of a cell's; what their seed differs by."""
+
+
+def compare_engine(
+    specs: Sequence[DecoderSpec],
+    *,
+    settings: Sequence[str] = tuple(SETTINGS),
+    loads: Sequence[float] = (0.3, 0.6, 0.9),
+    rate: float | None = None,
+    trace: LLMTrace | None = None,
+    lengths: Lengths | None = None,
+    duration_s: float = 20.0,
+    device: str = "cpu",
+    dtype: str | None = None,
+    profile: Path | None = None,
+    fast: bool = False,
+    retries: int = 0,
+    clock: str = "wall",
+    calibrate: bool = True,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> EngineComparison:
+    """Measure, simulate and really serve.
+
+    Parameters
+    ----------
+    specs : sequence of DecoderSpec
+        The models.
+    settings : sequence of str
+        Names of `SETTINGS`.
+    loads : sequence of float
+        Shares of the request rate that the simulator says the engine can sustain.
+    rate : float, optional
+        Requests per second, instead of loads.
+    trace : LLMTrace, optional
+        What to serve, instead of drawn requests.
+    lengths : Lengths, optional
+        Of drawn requests.
+    duration_s : float
+        Seconds of arrivals of a cell.
+    device, dtype : str
+        Where, and in which type.
+    profile : Path, optional
+        Folder that ``profile measure --llm`` wrote, of the one model; measured here and now without it.
+    fast : bool
+        Fewer sizes and rounds in the measurement.
+    retries : int
+        How often to run a cell again if others took the engine's core meanwhile (less than 99 % was its own), or
+        passes right before were not as fast as in the tables (2 %; with `calibrate`: right after not as fast as right
+        before). The least disturbed attempt counts, whatever it gave.
+    clock : {"wall", "core"}
+        What the engine's times are read from: ``core`` is the processor time of its thread, on a CPU, where waiting for
+        a request takes no time and other processes cannot slow it down.
+    calibrate : bool
+        Before each cell serve other requests for a while, and let iterations of a kind take what they took then
+        (`InService`); else the tables alone count.
+    seed : int
+        Of requests, weights and prompts.
+    progress : callable, optional
+        Called with a line that says what is being done.
+
+    Raises
+    ------
+    InputError
+        On an unknown setting, a load or rate that is not above 0, or requests that do not fit.
+    RunError
+        If the worker process dies.
+    """
+    tell = progress or _silent
+    chosen = settings_named(settings, device)
+    if clock not in CLOCKS or (clock == "core" and device != "cpu"):
+        raise InputError(f"compare: clock: expected wall, or core on a cpu (got {clock!r} on {device})")
+    if not specs or (profile is not None and len(specs) > 1):
+        raise InputError(f"compare: expected one model or more, and one with a profile (got {len(specs)})")
+    levels = [rate] if rate is not None else list(loads)
+    if not levels or any(not 0 < level < float("inf") for level in levels) or not 0 < duration_s < float("inf"):
+        raise InputError(f"compare: expected loads, rates and seconds above 0 (got {levels} and {duration_s})")
+    lengths = lengths or LENGTHS.get(device) or Lengths()
+    longest = longest_request(lengths, trace)
+    for spec in specs:
+        if longest > spec.max_positions:
+            raise InputError(f"compare: requests of {longest} tokens are above the positions of {spec.name}")
+    budget = max(setting.budget for setting in chosen.values())
+    plans = [
+        plan_measurement(
+            spec, device=device, dtype=dtype, seed=seed, fast=fast, max_tokens=max(budget, longest),
+            max_seqs=max(setting.seqs for setting in chosen.values()),
+            max_context=min(max(longest, 64), spec.max_positions // 2), clock=clock,
+        )
+        for spec in specs
+    ]  # fmt: skip
+    cells: list[Cell] = []
+    measured: dict[str, LayerMeasurement] = {}
+    configs: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="meshwright-compare-") as folder:
+        for plan in plans:
+            spec = plan.spec
+            with WorkerPool(1, device) as pool:
+                facts: DeviceFacts = pool.call(device_facts)[0]
+                kv = 2 * spec.layers * spec.kv_heads * spec.head_dim * plan.number_bytes
+                room = (FITS * facts.free_bytes - spec.weights * plan.number_bytes) / kv
+                at = profile or Path(folder) / spec.name
+                if profile is None:
+                    found = measure_in(pool, plan, lambda share, what, name=spec.name: tell(f"{name}: {what}"))
+                    write_measurement(found, at)
+                measured[spec.name] = _of_model(read_measurement(at), plan, at)
+                for name, setting in chosen.items():
+                    options = scheduler_options(setting, longest, room)
+                    configs[name] = ", ".join(f"{key} {value}" for key, value in options.items())
+                    cost = measured_cost(at, setting.policy, max_tokens=4 * plan.sizes.tokens[-1], max_outputs=256)
+                    runner = _Runner(pool, plan, cost, setting.policy, options, retries, clock, tell)
+                    for level in levels:
+                        requests, per_s, said = requests_of(
+                            trace, lengths, level, rate is not None, duration_s, seed, setting.policy, options, cost
+                        )
+                        others = None
+                        if calibrate and trace is not None:
+                            others = _shuffled(requests, seed)
+                        elif calibrate:
+                            others = requests_of(
+                                None, lengths, level, rate is not None, CALIBRATION * duration_s, seed + OTHERS,
+                                setting.policy, options, cost,
+                            )[0]  # fmt: skip
+                        cells.append(runner.cell(name, said, per_s, requests, others))
+    return EngineComparison(tuple(cells), measured, configs)
+
+
+class _Runner:
+    """Serves cells of one model and setting."""
+
+    def __init__(
+        self, pool: WorkerPool, plan: Plan, cost: TableCost, policy: str, options: dict[str, Any], retries: int,
+        clock: str, tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.clock = clock
+        self.pool, self.plan, self.cost, self.policy = pool, plan, cost, policy
+        self.options, self.retries, self.tell = options, retries, tell
+
+    def cell(self, setting: str, level: str, rate: float, requests: LLMTrace, others: LLMTrace | None = None) -> Cell:
+        """Simulate and serve; first the `others`, if given, to see what iterations take in service."""
+        name = self.plan.spec.name
+        attempts: list[tuple[Served, float, IterationCost]] = []
+        while not attempts or (len(attempts) <= self.retries and _disturbance(*attempts[-1][:2]) > 0):
+            again = f", attempt {len(attempts) + 1}" if attempts else ""
+            self.tell(f"{name}, {setting}, {level}: serving {len(requests)} requests{again}")
+            pace, served = self.pace(), self.serve(requests, others)
+            if others is not None:
+                pace = self.pace() / pace
+            cost = self.cost if others is None else InService.of(self.cost, served.before)
+            attempts.append((served, pace, cost))
+        served, pace, cost = min(attempts, key=lambda one: _disturbance(*one[:2]))
+        simulated = simulate_llm(requests, policy=self.policy, config=self.options, cost=cost)
+        cell = Cell(
+            name, setting, level, rate, simulated, served.result, served.share, pace, len(attempts),
+            by_kind(served.cycles, cost), "" if cost is self.cost else str(cost),
+        )  # fmt: skip
+        self.tell(f"{name}, {setting}, {level}: worst difference {cell.worst:.1%}, core ours {served.share:.1%}")
+        return cell
+
+    def serve(self, requests: LLMTrace, others: LLMTrace | None) -> Served:
+        """Serve with the real engine, the others first."""
+        plan = self.plan
+        return self.pool.call(
+            serve_job, timeout_s=3600.0, spec=plan.spec, policy=self.policy, config=self.options,
+            options={"device": plan.device, "dtype": plan.dtype, "seed": plan.seed}, trace=requests, clock=self.clock,
+            others=others,
+        )[0]  # fmt: skip
+
+    def pace(self) -> float:
+        """Time of some passes now, over their time in the tables: median; NaN on a GPU."""
+        if self.plan.device != "cpu":
+            return float("nan")
+        sizes = self.plan.sizes
+        context = sizes.contexts[len(sizes.contexts) // 2]
+        some = sorted({1, min(4, sizes.decodes[-1]), sizes.decodes[-1]})
+        calls = [Call((), spread(n, context), (0, 0, n, context)) for n in some]
+        prompt = min(64, sizes.tokens[-1])
+        calls += [
+            Call(((prompt, 0),), (), (prompt, 0, 0, 0)),
+            Call(((prompt, 0),), spread(some[-1], context), (0, 0, 0, 0)),
+        ]
+        taken: list[float] = self.pool.call(whole_job, plan=self.plan, calls=calls, rounds=PACE_ROUNDS)[0]
+        over = self.cost.overheads
+        told = [
+            self.cost.seconds(Iteration(c.prefill, len(c.contexts), sum(c.contexts), c.sequences))
+            - over.scheduler_s
+            - over.per_sequence_s * c.sequences
+            for c in calls
+        ]
+        return float(np.median(np.array(taken) / np.array(told)))
+
+
+def _shuffled(requests: LLMTrace, seed: int) -> LLMTrace:
+    """The same arrivals with the lengths in another order."""
+    order = generator(seed, "llm", "compare", "others").permutation(len(requests))
+    return LLMTrace(requests.arrival, requests.prompt_tokens[order], requests.output_tokens[order])
+
+
+def _disturbance(served: Served, pace: float) -> float:
+    """How far a run was from undisturbed; 0 if it was."""
+    lost = max(0.0, UNDISTURBED - served.share)
+    return lost + (0.0 if pace != pace else max(0.0, abs(pace - 1) - SAME_PACE))
+
+
+def _of_model(found: LayerMeasurement, plan: Plan, at: Path) -> LayerMeasurement:
+    """See that tables are of the model and type that is served."""
+    if found.model != plan.spec or found.dtype != plan.dtype or found.tp != 1:
+        raise InputError(
+            f"{at}: measured for {found.model.name} in {found.dtype} at tp {found.tp}, asked for {plan.spec.name} in "
+            f"{plan.dtype}; measure that, or leave the profile out"
+        )
+    return found
+
+
+def _silent(line: str) -> None:
+    """No progress wanted."""

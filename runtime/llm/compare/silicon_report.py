@@ -1,0 +1,190 @@
+"""What a comparison with measured rows assumes, and what it finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from ....profiles.llm import Overheads
+from ....profiles.llm.tables_outliers import SetAside
+from .silicon_rows import SiliconRow, Skipped
+
+__all__ = ["Benchmark", "Predicted", "SiliconComparison"]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What a benchmark tool does, and the path of a request outside the engine. The same for all rows.
+
+    Parameters
+    ----------
+    rounds : int
+        Requests that the tool counts, per client. Its warm-up is a run of its own that is over before, so that the
+        counted run begins with as many requests at once as there are clients, and their wait counts.
+    simulated_rounds : int
+        Rounds that are simulated: the first, the last, and some that stand for all between them.
+    spread : float
+        Standard deviation of output lengths over their mean: real clients do not keep step. Predictions hardly depend
+        on it from 0.03 to 0.2.
+    front_s : float
+        HTTP, chat template, tokenising and handing over, there and back, of one request.
+    stream_s : float
+        Front-end time to detokenise and send one token of one sequence; a first token waits for those of the other
+        sequences of its step.
+    utilization : float
+        ``gpu_memory_utilization``.
+    """
+
+    rounds: int = 10
+    simulated_rounds: int = 4
+    spread: float = 0.1
+    front_s: float = 5e-3
+    stream_s: float = 0.2e-3
+    utilization: float = 0.9
+
+    def explain(self) -> str:
+        """Every field with its value, in one line."""
+        return "benchmark: " + ", ".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A row and its prediction, means over requests in milliseconds.
+
+    Parameters
+    ----------
+    row : SiliconRow
+        What was measured.
+    ttft_ms, tpot_ms : float
+        Predictions.
+    first_ttft_ms, later_ttft_ms : float
+        Of the requests that came at once at the beginning, and of the later ones.
+    blocks : int
+        KV blocks.
+    max_num_batched_tokens, max_num_seqs : int
+        Assumed engine arguments.
+    asynchronous : bool
+        Whether steps are decided ahead.
+    preemptions : int
+        Requests that lost their memory in the simulation.
+    """
+
+    row: SiliconRow
+    ttft_ms: float
+    tpot_ms: float
+    first_ttft_ms: float
+    later_ttft_ms: float
+    blocks: int
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    asynchronous: bool
+    preemptions: int
+
+    @property
+    def ttft_error(self) -> float:
+        """Signed fraction."""
+        return self.ttft_ms / self.row.ttft_ms - 1
+
+    @property
+    def tpot_error(self) -> float:
+        """Signed fraction."""
+        return self.tpot_ms / self.row.tpot_ms - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """All inputs, predictions and errors."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row"}
+        said = asdict(self.row)
+        measured = {"silicon_ttft_ms": said.pop("ttft_ms"), "silicon_tpot_ms": said.pop("tpot_ms")}
+        return {**said, **measured, **own, "ttft_error": self.ttft_error, "tpot_error": self.tpot_error}
+
+
+@dataclass(frozen=True, slots=True)
+class SiliconComparison:
+    """Rows with their predictions.
+
+    Parameters
+    ----------
+    rows : tuple of Predicted
+        In order of the file.
+    benchmark : Benchmark
+        Assumptions on the tool.
+    overheads : Overheads
+        Host times.
+    notes : tuple of str
+        What was assumed besides.
+    seconds : float
+        How long it took.
+    skipped : tuple of Skipped
+        Rows that could not be predicted, and why; they are in no median.
+    set_aside : tuple of SetAside
+        Measured points that contradict others, of all systems' tables: nothing rests on them.
+    """
+
+    rows: tuple[Predicted, ...]
+    benchmark: Benchmark
+    overheads: Overheads
+    notes: tuple[str, ...]
+    seconds: float
+    skipped: tuple[Skipped, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+
+    @property
+    def ttft_median_ape(self) -> float:
+        """Median over rows of the absolute error of TTFT, as a fraction."""
+        return _median([abs(p.ttft_error) for p in self.rows])
+
+    @property
+    def tpot_median_ape(self) -> float:
+        """Median over rows of the absolute error of TPOT, as a fraction; rows of one output token have none."""
+        return _median([abs(p.tpot_error) for p in self.rows])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {
+            "tpot_median_ape": self.tpot_median_ape,
+            "ttft_median_ape": self.ttft_median_ape,
+            "tpot_median_error": _median([p.tpot_error for p in self.rows]),
+            "ttft_median_error": _median([p.ttft_error for p in self.rows]),
+            "rows": [p.to_dict() for p in self.rows],
+            "skipped": [asdict(row) for row in self.skipped],
+            "benchmark": asdict(self.benchmark),
+            "overheads": self.overheads.to_dict(),
+            "set_aside": [table.to_dict() for table in self.set_aside],
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        names = [p.row.model.rpartition("/")[2] for p in self.rows]
+        wide = max(5, *(len(name) for name in names))
+        deep = max(6, *(len(p.row.system) for p in self.rows))
+        lines = [
+            f"{'model':<{wide}} {'system':<{deep}} prec      tp pp   isl   osl conc |    TPOT measured predicted  error"
+            " |    TTFT measured predicted  error"
+        ]
+        for p, name in zip(self.rows, names, strict=True):
+            r = p.row
+            lines.append(
+                f"{name:<{wide}} {r.system:<{deep}} {r.precision:<9} {r.tp:>2} {r.pp:>2} {r.isl:>5} {r.osl:>5} "
+                f"{r.concurrency:>4} | {r.tpot_ms:>13.2f} ms {p.tpot_ms:>6.2f} ms {p.tpot_error:>+6.1%} | "
+                f"{r.ttft_ms:>13.1f} ms {p.ttft_ms:>6.0f} ms {p.ttft_error:>+6.1%}"
+            )
+        lines += [
+            "",
+            f"{len(self.rows)} rows in {self.seconds:.1f} s: median absolute error TPOT {self.tpot_median_ape:.1%}, "
+            f"TTFT {self.ttft_median_ape:.1%}",
+            *(f"not predicted: {row.reason}" for row in self.skipped),
+            "TTFT and TPOT are means over requests, as benchmark tools report them; no parameter is fitted to a row.",
+            self.benchmark.explain(),
+            self.overheads.explain(),
+            *self.notes,
+        ]
+        return "\n".join(lines)
+
+
+def _median(values: list[float]) -> float:
+    there = [value for value in values if not math.isnan(value)]
+    return float(np.median(there)) if there else math.nan

@@ -1,0 +1,282 @@
+"""A recorded run of vLLM replayed: the real arrivals through the simulator, with that engine's arguments and kernels.
+
+What is compared, on both sides alike: TTFT from the moment the engine takes a request from its queue (``queued_ts``; it
+looks there between steps, so the simulated moment is the first step that begins after the arrival) to the first token;
+TPOT from the first token to the last over the tokens after the first; end to end from that same moment to the last
+token; the makespan from the first request queued to the last token. Tokenising and HTTP are in neither.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ....errors import InputError
+from ....profiles.hardware import LinkSpec
+from ....profiles.llm import Iteration, KernelTables, Overheads, TableCost, decoder, iteration_cost
+from ..vllm_engine import RunEngine, degrees, engine_of
+from ..vllm_files import VLLMRun, read_vllm_run
+
+if TYPE_CHECKING:
+    from ....simulator.llm import LLMResult
+
+__all__ = ["RunComparison", "compare_vllm_run"]
+
+Column = npt.NDArray[np.float64]
+METRICS = ("ttft", "tpot", "e2e")
+
+
+@dataclass(frozen=True, eq=False)
+class RunComparison:
+    """A run and its simulation.
+
+    Parameters
+    ----------
+    real, simulated : mapping
+        Metric (``ttft, tpot, e2e``) -> seconds of each request that has it.
+    makespan : (float, float)
+        Real and simulated, seconds.
+    over_time : list of dict
+        Per tick of the run: real and simulated requests running and waiting, and KV use in percent.
+    config : dict
+        What the simulated engine was given.
+    overheads : Overheads
+        Host times.
+    notes : tuple of str
+        What was assumed.
+    seconds : float
+        How long the simulation took.
+    """
+
+    real: dict[str, Column]
+    simulated: dict[str, Column]
+    makespan: tuple[float, float]
+    over_time: list[dict[str, float]]
+    config: dict[str, Any]
+    overheads: Overheads
+    notes: tuple[str, ...]
+    seconds: float
+
+    def error(self, metric: str, of: str = "mean") -> float:
+        """Signed error of the mean or median of a metric, as a fraction of the real one."""
+        figure = np.mean if of == "mean" else np.median
+        if not len(self.real[metric]):
+            return float("nan")
+        return float(figure(self.simulated[metric]) / figure(self.real[metric]) - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        found: dict[str, Any] = {}
+        for metric in METRICS:
+            for of, figure in (("mean", np.mean), ("median", np.median)):
+                for who, values in (("real", self.real), ("simulated", self.simulated)):
+                    there = len(values[metric])
+                    found[f"{metric}_{of}_{who}_s"] = float(figure(values[metric])) if there else float("nan")
+                found[f"{metric}_{of}_error"] = self.error(metric, of)
+        real, simulated = self.makespan
+        return {
+            **found,
+            "makespan_real_s": real,
+            "makespan_simulated_s": simulated,
+            "makespan_error": simulated / real - 1,
+            "requests": len(self.real["e2e"]),
+            "over_time": self.over_time,
+            "config": self.config,
+            "overheads": self.overheads.to_dict(),
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        said = self.to_dict()
+        assumed = [note for note in self.notes if note.startswith("ASSUMED")]
+        lines = [*assumed, f"{'':<16}      real  simulated   error"]
+        for metric in METRICS:
+            for of in ("mean", "median"):
+                real, simulated = said[f"{metric}_{of}_real_s"], said[f"{metric}_{of}_simulated_s"]
+                name = metric.upper() if metric != "e2e" else "end to end"
+                scale, unit = (1e3, "ms") if metric == "tpot" else (1.0, "s")
+                lines.append(
+                    f"{name + ', ' + of:<18} {scale * real:>7.2f} {scale * simulated:>10.2f} {unit:<2} "
+                    f"{said[f'{metric}_{of}_error']:>+7.1%}"
+                )
+        real, simulated = self.makespan
+        lines += [f"{'makespan':<18} {real:>7.2f} {simulated:>10.2f} s  {simulated / real - 1:>+7.1%}", ""]
+        step = max(1, len(self.over_time) // 12)
+        if self.over_time:
+            lines.append(" time | running real  sim | waiting real  sim | KV use real    sim")
+        for row in self.over_time[::step]:
+            lines.append(
+                f"{row['t']:>4.0f}s | {row['running_real']:>12.0f} {row['running_simulated']:>4.0f} | "
+                f"{row['waiting_real']:>12.0f} {row['waiting_simulated']:>4.0f} | "
+                f"{row['kv_real_pct']:>10.1f}% {row['kv_simulated_pct']:>5.1f}%"
+            )
+        config = ", ".join(f"{name} {value}" for name, value in self.config.items())
+        lines += ["", f"{said['requests']} requests, simulated in {self.seconds:.1f} s", f"engine: {config}"]
+        return "\n".join([*lines, self.overheads.explain(), *(note for note in self.notes if note not in assumed)])
+
+
+def compare_vllm_run(
+    run: str | Path | VLLMRun,
+    kernels: str | Path | None = None,
+    *,
+    overheads: Overheads | None = None,
+    link: LinkSpec | None = None,
+) -> RunComparison:
+    """Replay a recorded run.
+
+    Parameters
+    ----------
+    run : path or VLLMRun
+        Folder with requests.jsonl, meta.json and, if there, timeseries.csv.
+    kernels : path, optional
+        Kernel tables of that device; the run's own ``kernels`` without it.
+    overheads : Overheads, optional
+        Host times of a step. Under asynchronous scheduling the default's are what remains between steps all the same:
+        copies of inputs, attention metadata and the bookkeeping of sampled tokens, which no table of layers lists.
+    link : LinkSpec, optional
+        Link between the run's devices; that of ``hardware.yaml`` beside the tables without it. Where there is neither
+        and devices send each other something, one is assumed, and the report begins with it.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or wrong, the model is unknown, or a request cannot run.
+    """
+    from ....simulator.llm import LLMTrace, simulate_llm
+
+    begun = time.perf_counter()
+    run = run if isinstance(run, VLLMRun) else read_vllm_run(run)
+    folder = Path(kernels) if kernels is not None else run.folder / "kernels"
+    try:
+        model = decoder(run.model)
+    except InputError as error:
+        raise InputError(f"{run.folder / 'meta.json'}: {error}") from None
+    where = degrees(run, model)
+    tables = KernelTables.load(folder, tp=where.tp)
+    engine = engine_of(run, model, tables)
+    cost = iteration_cost(
+        model, tables, tp=where.tp, pp=where.pp, dp=where.dp if where.together else 1, ep=where.ep,
+        precision=engine.precision, kv=engine.kv, overheads=_overheads(run, overheads), link=link,
+    )  # fmt: skip
+    result = simulate_llm(
+        LLMTrace(run.arrival, run.prompt_tokens, run.output_tokens, prefix_ids=run.prompts, prefix_block=1),
+        config=engine.simulated,
+        cost=cost,
+        engines=engine.engines,
+        router="least_outstanding",
+    )
+    further = run.output_tokens - 1
+    some = further > 0
+    real = {
+        "ttft": run.first_token - run.queued,
+        "tpot": (run.last_token - run.first_token)[some] / further[some],
+        "e2e": run.last_token - run.queued,
+    }
+    taken = _taken(result)
+    simulated = {
+        "ttft": result.first_token - taken,
+        "tpot": (result.finish - result.first_token)[some] / further[some],
+        "e2e": result.finish - taken,
+    }
+    makespan = float(run.last_token.max() - run.queued.min()), float(result.finish.max() - taken.min())
+    over_time, notes = _over_time(run, result), _notes(run, tables, engine, link)
+    further_notes = cost.kernels.fallbacks()
+    if further_notes and further_notes[0].startswith("ASSUMED"):
+        notes.insert(0, _with_share(further_notes.pop(0), cost, result))
+    if over_time and not any(row["kv_real_pct"] for row in over_time):
+        notes.append("KV use: the run's own column is 0 throughout and cannot check the number of blocks")
+    return RunComparison(
+        real,
+        simulated,
+        makespan,
+        over_time,
+        {**engine.config, "tp": where.tp, "pp": where.pp, "dp": where.dp, "ep": where.ep, "engines": engine.engines},
+        cost.overheads,
+        (*notes, *further_notes, f"kernels: {tables.source}"),
+        time.perf_counter() - begun,
+    )
+
+
+def _overheads(run: VLLMRun, given: Overheads | None) -> Overheads:
+    """What the caller gave; else the default, without graphs where the engine ran eagerly."""
+    if given is not None:
+        return given
+    return Overheads(cuda_graphs=False) if run.arguments.get("enforce_eager") is True else Overheads()
+
+
+SENT = ("all-reduces", "sends between stages", "dispatch to experts", "combine experts")
+"""Parts of an iteration that rest on the link."""
+
+
+def _with_share(note: str, cost: TableCost, result: LLMResult) -> str:
+    """How much of a step of the run's mean batch rests on an assumption about the link."""
+    decodes = max(1, round(float(result.mean_batch)))
+    length = float((result.trace.prompt_tokens + result.trace.output_tokens / 2).mean())
+    parts = cost.explain(Iteration((), decodes, round(decodes * length), decodes))
+    sent, whole = sum(p.seconds for p in parts if p.name in SENT), sum(p.seconds for p in parts)
+    return f"{note}: {sent / whole:.0%} of a step of {decodes} decodes, and of TPOT, rest on it; give --link"
+
+
+def _notes(run: VLLMRun, tables: KernelTables, engine: RunEngine, given: LinkSpec | None) -> list[str]:
+    where = engine.degrees
+    notes = [
+        f"clocks: arrival_time + {run.offset_s:.6f} s = the engine's clock (smallest queued_ts - arrival_time)",
+        "TTFT = first_token_ts - queued_ts; the engine takes what has arrived when it begins a step",
+        *engine.notes,
+    ]
+    if given is not None and where.tp * where.pp * (where.dp if where.together else 1) == 1:
+        notes.append("link: given, and no figure rests on it: each engine of this run is one device")
+    if run.left_out:
+        notes.append(f"{run.left_out} requests without all of their times are left out on both sides")
+    many = where.tp > 1 or where.together
+    if many and tables.layers is not None and not any("all_reduce" in name for name in tables.layers.dense):
+        link, what = given or tables.layers.link, "as given" if given else "hardware.yaml beside the tables"
+        if link is not None:
+            rate = f"bytes / {link.bandwidth_bytes_per_s / 1e9:.1f} GB/s"
+            notes.append(f"collectives: {1e6 * link.latency_s:.0f} us + {rate} ({what})")
+    return notes
+
+
+def _taken(result: LLMResult) -> Column:
+    """When the engine took each request from its queue: the first step that began from its arrival on."""
+    found = result.arrival.copy()
+    steps = result.iterations
+    for engine in range(steps.engines):
+        mine, begins = result.engine == engine, steps.start[steps.engine == engine]
+        if mine.any():
+            found[mine] = begins[np.minimum(np.searchsorted(begins, found[mine]), len(begins) - 1)]
+    return np.maximum(found, result.arrival)
+
+
+def _over_time(run: VLLMRun, result: LLMResult) -> list[dict[str, float]]:
+    if run.series is None or run.series.empty:
+        return []
+    series: Any = run.series
+    times: Column = np.asarray(series["t"], dtype=np.float64)
+    tick = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+    frame: Any = result.over_time(tick if tick > 0 else 1.0)
+    at: Column = np.asarray(frame.index, dtype=np.float64)
+    columns = {name: np.asarray(frame[name], dtype=np.float64) for name in ("running", "waiting", "kv_use")}
+    rows: list[dict[str, float]] = []
+    ticks: list[list[float]] = series.to_numpy(dtype=float).tolist()
+    for t, running, waiting, kv in ticks:
+        i = int(np.searchsorted(at, t + 1e-9, side="right")) - 1
+        there = 0 <= i < len(at) and t < at[-1] + tick
+        rows.append(
+            {
+                "t": t,
+                "running_real": running,
+                "running_simulated": float(columns["running"][i]) if there else 0.0,
+                "waiting_real": waiting,
+                "waiting_simulated": float(columns["waiting"][i]) if there else 0.0,
+                "kv_real_pct": kv,
+                "kv_simulated_pct": 100 * float(columns["kv_use"][i]) if there else 0.0,
+            }
+        )
+    return rows

@@ -1,0 +1,1 @@
+"""Between a scheduler of the simulator and the model: what lets the engine run each policy."""

@@ -1,0 +1,1 @@
+"""The OpenAI-compatible endpoint: HTTP in front of the engine's thread."""

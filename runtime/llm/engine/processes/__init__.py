@@ -1,0 +1,1 @@
+"""A model spread over several processes."""

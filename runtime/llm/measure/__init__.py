@@ -1,0 +1,1 @@
+"""A real engine's layers and host times on the present device."""

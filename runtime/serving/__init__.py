@@ -1,0 +1,1 @@
+"""Groups of pipeline stages that serve requests for real, and the simulator held against them."""

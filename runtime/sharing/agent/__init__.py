@@ -1,0 +1,1 @@
+"""Agents: processes that train an app's jobs on the slots that they are told."""

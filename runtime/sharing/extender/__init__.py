@@ -1,0 +1,1 @@
+"""An arbiter for pods, asked by kube-scheduler."""

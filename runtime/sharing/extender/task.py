@@ -1,0 +1,48 @@
+"""`ExtenderTask`: what an extender is started with: the file that `meshwright export` writes for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..choice import PolicyChoice
+
+__all__ = ["ExtenderTask"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    node: str
+    slots: int
+    gpus_per_slot: int
+    rack: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderTask:
+    """What `meshwright export --to scheduler-plugin` writes into arbiter.json.
+
+    Parameters
+    ----------
+    policy : str
+        Name of the policy.
+    options : dict
+        Of Themis.
+    lease_s : float
+        How long a grant binds, seconds.
+    machines : tuple
+        Nodes: their names, slots, GPUs per slot, racks.
+    port : int
+        Where kube-scheduler asks.
+    """
+
+    policy: str
+    options: dict[str, str | float | int | bool]
+    lease_s: float
+    machines: tuple[_Node, ...]
+    port: int = 8888
+
+    @property
+    def choice(self) -> PolicyChoice:
+        """The policy."""
+        ours = {} if self.policy == "themis" or ":" in self.policy else {"lease_s": self.lease_s}
+        return PolicyChoice(self.policy, ours | self.options)

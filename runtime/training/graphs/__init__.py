@@ -1,0 +1,1 @@
+"""Plans whose stages have microbatches of their own."""

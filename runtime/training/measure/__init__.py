@@ -1,0 +1,1 @@
+"""What stages, slices and messages of a training plan really take on this machine."""

@@ -1,0 +1,190 @@
+"""`measure_slices`: seconds of token slices of parts of a model on this machine's cores, by length and context.
+
+What TeraPipe's latency model (Eq. 2.9) is fitted to, `planners.terapipe.fit_latency`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ....errors import InputError
+from ....profiles.graph import Graph
+from ....profiles.graph.token_flow import token_flow
+from ..session import TrainingSession
+
+__all__ = ["SliceMeasurements", "SliceTimes", "measure_slices", "slice_pairs", "undisturbed"]
+
+OWN = 0.98
+"""Share of a measurement in which its thread must have had its core for it to count."""
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SliceTimes:
+    """Slices of one part of a model on one device.
+
+    Parameters
+    ----------
+    samples, lengths, contexts : ndarray of int64, shape (m,)
+        Sequences that went together, tokens of the slice in each, and tokens before it.
+    forward_s, backward_s : ndarray of float64, shape (m,)
+        Medians; backward is to inputs and weights.
+    """
+
+    samples: Integers
+    lengths: Integers
+    contexts: Integers
+    forward_s: Floats
+    backward_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class SliceMeasurements:
+    """What was measured.
+
+    Parameters
+    ----------
+    parts : mapping
+        Name of each part -> its slices.
+    own : float
+        Share of the measuring time in which processes had their cores.
+    processes, repeats : int
+        How many measured at once, and how often each.
+    dtype : str
+        Number format.
+    """
+
+    parts: Mapping[str, SliceTimes]
+    own: float
+    processes: int
+    repeats: int
+    dtype: str
+
+
+def measure_slices(
+    graph: Graph,
+    parts: Mapping[str, tuple[int, int]],
+    lengths: Sequence[int],
+    contexts: Sequence[int],
+    *,
+    samples: Sequence[int] = (1,),
+    repeats: int = 5,
+    seed: int = 0,
+    dtype: str = "float32",
+    processes: int = 1,
+    session: TrainingSession | None = None,
+    together: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> SliceMeasurements:
+    """Time slices forward and backward, as a stage of a pipeline runs them.
+
+    Every process measures at the same time, as the stages of a pipeline compute at the same time: cores share caches
+    and memory. Keys and values of the context are there, as earlier slices left them.
+
+    Parameters
+    ----------
+    graph : Graph
+        A causal language model.
+    parts : mapping
+        Name -> first operator and one past the last, as a stage has them.
+    lengths, contexts : sequence of int
+        All that fit the sequence together are measured.
+    samples : sequence of int
+        Sequences that go together.
+    repeats : int
+        How often each slice is timed; the medians of what nobody disturbed count.
+    seed, dtype
+        As in `run_training`.
+    processes : int
+        Cores that measure at once.
+    session : TrainingSession, optional
+        Processes that are up already.
+    together : bool
+        Whether each process measures a part of its own, all parts at once; else all measure the same, part after part.
+    progress : callable, optional
+        Called with a line that says what is being done.
+
+    Raises
+    ------
+    InputError
+        If the graph cannot be sliced, a part has no operators, or nothing is to be measured.
+    RunError
+        If a process fails.
+    """
+    tokens = token_flow(graph)
+    pairs = slice_pairs(tokens.length, lengths, contexts)
+    for name, (first, last) in parts.items():
+        if not 0 <= first < last <= len(graph.operators):
+            raise InputError(f"measure: part {name!r}: expected operators of 0 to {len(graph.operators)} "
+                             f"(got {first} to {last})")  # fmt: skip
+    if not parts or repeats < 1 or not samples or min(samples) < 1:
+        raise InputError("measure: expected parts, repeats >= 1 and samples >= 1")
+    count = session.processes if session is not None else processes
+    if together and count < len(parts):
+        raise InputError(f"measure: {len(parts)} parts at once need as many processes (got {count})")
+    cases = [(b, i, j) for b in samples for i, j in pairs]
+    found: dict[str, SliceTimes] = {}
+    shares: list[float] = []
+
+    turns = [list(parts)] if together else [[name] for name in parts]
+
+    def measured(session: TrainingSession) -> None:
+        for names in turns:
+            if progress is not None:
+                progress(f"{', '.join(names)}: {len(cases)} slices")
+            job = {
+                "kind": "measure_slices", "graph": graph.to_json(), "parts": [parts[name] for name in names],
+                "cases": cases, "repeats": repeats, "seed": seed, "dtype": dtype,
+            }  # fmt: skip
+            answers = session.run(job)
+            b, i, j = np.array(cases, dtype=np.int64).T
+            for number, name in enumerate(names):
+                mine = answers[number :: len(names)]
+                times = np.array([answer["times"] for answer in mine])  # rank, repeat, case, direction, (wall, CPU, …)
+                shares.append(float(min(1.0, times[..., 1].sum() / times[..., 0].sum())))
+                forward, backward = (
+                    np.array([undisturbed(times[:, :, k, way]) for k in range(len(cases))]) for way in (0, 1)
+                )
+                found[name] = SliceTimes(b, i, j, forward, backward)
+
+    if session is not None:
+        measured(session)
+    else:
+        with TrainingSession(processes) as mine:
+            measured(mine)
+    return SliceMeasurements(found, min(shares), count, repeats, dtype)
+
+
+def undisturbed(times: Floats) -> float:
+    """Median seconds of what nobody held up; if that is too little, of the CPU time.
+
+    Parameters
+    ----------
+    times : ndarray, shape (ranks, repeats, 2 or more)
+        Wall and CPU seconds of the same work, which waits for nobody.
+    """
+    wall, cpu = times[..., 0].ravel(), times[..., 1].ravel()
+    own = (cpu >= OWN * wall) | (wall < 1e-3)  # clocks are too coarse for the smallest
+    return float(np.median(wall[own]) if own.sum() >= min(3, wall.size) else np.median(cpu))
+
+
+def slice_pairs(tokens: int, lengths: Sequence[int], contexts: Sequence[int]) -> list[tuple[int, int]]:
+    """Pairs (length, context) of slices that a sequence has: all lengths and all contexts that go together.
+
+    Raises
+    ------
+    InputError
+        On a length below 1, a context below 0, or more than the sequence has.
+    """
+    for name, values, least in (("lengths", lengths, 1), ("contexts", contexts, 0)):
+        bad = next((n for n in values if isinstance(n, bool) or n < least or n > tokens), None)
+        if bad is not None or not values:
+            raise InputError(f"measure: {name}: expected integers from {least} to the {tokens} tokens of a sequence "
+                             f"(got {'none' if bad is None else bad})")  # fmt: skip
+    return sorted({(i, j) for i in lengths for j in contexts if i + j <= tokens})

@@ -1,0 +1,1 @@
+"""Plans whose microbatches are cut into token slices."""

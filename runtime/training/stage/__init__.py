@@ -1,0 +1,1 @@
+"""One stage on one device: what it lays out beforehand, runs, and keeps."""

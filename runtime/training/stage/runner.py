@@ -1,0 +1,306 @@
+"""`StageRunner`: one stage on one device: forward, backward by its two halves, gradient reduction and update."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ....errors import RunError
+from ....profiles.graph.compute.operators import compute, contraction_gradient
+from ..optimizer import Optimizer, Shard
+from ..wires.comm import Axes, MeshComm
+from ..wires.layout import Layout, whole
+from ..wires.routes import route
+from .layout import OperatorRun, StageLayout
+from .tape import Passing, Taped, hidden_results
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["StageRunner"]
+
+
+Slot = tuple[str, str, Layout, Axes]
+"""Parameter, operator, how it reads it, axes over which its gradients are parts of a sum."""
+
+
+class StageRunner:
+    """The shards of one stage and what is done with them.
+
+    Parameters
+    ----------
+    layout : StageLayout
+        What runs where.
+    comm : MeshComm
+        The stage's mesh.
+    inputs : callable
+        (name, microbatch) -> the whole input.
+    parameter : callable
+        Name -> the whole parameter's first value.
+    optimizer : Optimizer
+        What steps.
+    microbatches : int
+        Of an iteration; gradients are their mean.
+    loss : str
+        Name of the graph's loss.
+    redo : sequence of sequence of int, optional
+        Operators, by position in the stage, whose results are not kept but made again in the backward pass, group by
+        group.
+    """
+
+    def __init__(
+        self, layout: StageLayout, comm: MeshComm, *, inputs: Callable[[str, int], Tensor],
+        parameter: Callable[[str], Tensor], optimizer: Optimizer, microbatches: int, loss: str,
+        redo: tuple[tuple[int, ...], ...] = (),
+    ) -> None:  # fmt: skip
+        self.layout, self.comm, self.inputs = layout, comm, inputs
+        self.optimizer, self.microbatches, self.loss = optimizer, microbatches, loss
+        self.weights: dict[str, Tensor] = {}
+        self.state: dict[str, list[Tensor]] = {}
+        mesh, every = layout.mesh, layout.parameters.items()
+        self._to_state = {n: route(p.storage, p.state, p.full, p.itemsize, mesh, (), True) for n, p in every}
+        self._to_storage = {n: route(p.state, p.storage, p.full, p.itemsize, mesh, (), True) for n, p in every}
+        comm.phase = "setup"
+        for name, p in every:
+            lie = route(whole(len(p.full)), p.storage, p.full, p.itemsize, mesh)
+            self.weights[name] = lie.run(comm, parameter(name)).clone()
+            self.state[name] = optimizer.state(self._to_state[name].run(comm, self.weights[name]))
+        self._running: dict[int, Passing] = {}
+        self._parts: dict[Slot, Tensor] = {}
+        self.gradients: dict[str, Tensor] = {}
+        self.losses: dict[int, float] = {}
+        self._redo = {i: group for group in redo for i in group}
+        self._firsts = {run.twin for run in layout.operators if run.twin >= 0}
+        self._hidden = hidden_results(layout, redo) - {loss}
+
+    # A microbatch's life: forward, backward (both halves, or inputs first), weights.
+
+    def forward(self, microbatch: int, received: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run a microbatch; what other stages read is returned.
+
+        Parameters
+        ----------
+        microbatch : int
+            Which.
+        received : mapping
+            Values of other stages -> shards as they lie here.
+        """
+        self.comm.phase = "forward"
+        kept = self._running[microbatch] = Passing(dict(received))
+        for i in range(len(self.layout.operators)):
+            self._operate(kept, i, microbatch, tape=i not in self._redo)
+        if self.loss in kept.values:
+            self.losses[microbatch] = float(kept.values[self.loss])
+        out = {name: kept.values[name] for name in self.layout.sent}
+        for name in self._hidden:
+            del kept.values[name]
+        kept.copies.clear()
+        return out
+
+    def _operate(self, kept: Passing, i: int, microbatch: int, *, tape: bool, again: bool = False) -> None:
+        """Run an operator; `again`: for the second time, so that nothing needs to be made a third time."""
+        import torch
+
+        run = self.run_of(microbatch, i)
+        drop = tape and not again and any(run.again)
+        operands = [self._operand(kept, i, k, microbatch) for k in range(len(run.op.inputs))]
+        leaves = [
+            x.requires_grad_() if w and tape and not drop else x for x, w in zip(operands, run.wants, strict=True)
+        ]
+        statistics: list[Tensor] = []
+        self.comm.record = statistics if drop else None
+        with torch.set_grad_enabled(tape and not drop):
+            made = compute(run.local, leaves)
+        self.comm.record = None
+        if drop:
+            left = [None if a else x for a, x in zip(run.again, leaves, strict=True)]
+            kept.tape[i] = Taped(run, left, None, statistics)
+        elif tape and any(run.wants):
+            kept.tape[i] = Taped(run, list(leaves), made)
+        kept.values[run.op.name] = run.result.run(self.comm, made.detach())
+
+    def _operand(self, kept: Passing, i: int, k: int, microbatch: int) -> Tensor:
+        """An operand as the operator reads it, a tensor of its own."""
+        run = self.run_of(microbatch, i)
+        first = run.twin if run.twin >= 0 else i
+        if k == 0 and first in kept.copies:
+            return kept.copies[first].detach()
+        x = self._read(kept, run, k, microbatch).detach()
+        if k == 0 and first in self._firsts:
+            kept.copies[first] = x
+        return x.detach()
+
+    def run_of(self, microbatch: int, i: int) -> OperatorRun:
+        """How an operator runs on a microbatch."""
+        return self.layout.operators[i]
+
+    def weight(self, microbatch: int) -> float:
+        """Share of a microbatch's loss in the iteration's."""
+        return 1.0 / self.microbatches
+
+    def _read(self, kept: Passing, run: OperatorRun, k: int, microbatch: int) -> Tensor:
+        """An operand, brought to how the operator reads it."""
+        return run.operands[k].run(self.comm, self._value(kept, run.op.inputs[k], microbatch))
+
+    def _value(self, kept: Passing, name: str, microbatch: int) -> Tensor:
+        if name in kept.values:
+            return kept.values[name]
+        if name in self.weights:
+            return self.weights[name]
+        kept.values[name] = self.inputs(name, microbatch)
+        return kept.values[name]
+
+    def backward(self, microbatch: int, gradients: Mapping[str, Tensor], *, weights: bool = True) -> dict[str, Tensor]:
+        """Bring a microbatch's gradients back; those of received values are returned.
+
+        Parameters
+        ----------
+        microbatch : int
+            Which.
+        gradients : mapping
+            Of values that other stages read, as they lie here.
+        weights : bool
+            Whether to do the weights' half too, or leave it to `backward_weights`.
+        """
+        import torch
+
+        self.comm.phase = "backward"
+        kept = self._running[microbatch]
+        found = dict(gradients)
+        if self.loss in kept.values:
+            found[self.loss] = torch.full_like(kept.values[self.loss], self.weight(microbatch))
+        for i in range(len(self.layout.operators) - 1, -1, -1):
+            run = self.run_of(microbatch, i)
+            if i in self._redo and i not in kept.tape and any(run.wants):
+                for j in self._redo[i]:
+                    self._operate(kept, j, microbatch, tape=True, again=True)
+                kept.copies.clear()
+            gradient = self._gradient_of(run.op.name, found, microbatch)
+            taped = kept.tape.pop(i, None)
+            if gradient is not None and taped is not None:
+                self._back(kept, i, taped, run.result.back(self.comm, gradient), found, weights, microbatch)
+            if i in kept.shared:  # what operators that share the copy made of it, this one among them
+                self._hand_back(run, 0, kept.shared.pop(i), found, microbatch)
+            kept.copies.pop(i, None)
+        unread = [name for name in self.layout.received if name not in found]
+        found |= {name: torch.zeros_like(kept.values[name]) for name in unread}
+        if weights:
+            del self._running[microbatch]
+        else:
+            kept.values.clear()
+        return found
+
+    def _back(
+        self, kept: Passing, i: int, taped: Taped, gradient: Tensor, found: dict[str, Tensor], weights: bool,
+        microbatch: int,
+    ) -> None:  # fmt: skip
+        run = taped.run
+        if taped.made is None:
+            for k, x in enumerate(taped.operands):
+                if x is None:
+                    taped.operands[k] = self._operand(kept, i, k, microbatch)
+        of_weights = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name in self.weights]
+        of_values = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name not in self.weights]
+        split = not weights and bool(of_weights)
+        if split:
+            kept.weights.append((taped, gradient))
+        now = of_values if split else [*of_values, *of_weights]
+        for k, g in self._gradients(taped, now, gradient, split):
+            if k in of_weights:
+                self._keep(run, k, g, microbatch)
+            elif k == 0 and (run.twin >= 0 or i in self._firsts):
+                at = run.twin if run.twin >= 0 else i
+                kept.shared[at] = kept.shared[at] + g if at in kept.shared else g
+            else:
+                self._hand_back(run, k, g, found, microbatch)
+
+    def _gradient_of(self, name: str, found: dict[str, Tensor], microbatch: int) -> Tensor | None:
+        """The gradient of a result, now that all that read it have had their turn."""
+        return found.pop(name, None)
+
+    def _hand_back(self, run: OperatorRun, k: int, gradient: Tensor, found: dict[str, Tensor], microbatch: int) -> None:
+        """Bring an operand's gradient to how its value lies, and add it to what was found of it."""
+        self._found(found, run.op.inputs[k], run.back[k].run(self.comm, gradient))
+
+    @staticmethod
+    def _found(found: dict[str, Tensor], name: str, gradient: Tensor) -> None:
+        found[name] = found[name] + gradient if name in found else gradient
+
+    def _gradients(self, taped: Taped, operands: list[int], gradient: Tensor, split: bool) -> list[tuple[int, Tensor]]:
+        """Gradients of some operands, as this device finds them."""
+        import torch
+
+        if not operands:
+            return []
+        run = taped.run
+        if taped.made is None and run.op.kind in ("contraction", "dispatch"):
+            xs = [x for x in taped.operands if x is not None]
+            return [(k, contraction_gradient(run.local, xs, k, gradient)) for k in operands]
+        made = taped.made
+        if made is None:
+            for k, wants in enumerate(run.wants):
+                x = taped.operands[k]
+                if wants and x is not None:
+                    x.requires_grad_()
+            self.comm.replay = list(taped.statistics)
+            with torch.enable_grad():
+                made = compute(run.local, [x for x in taped.operands if x is not None])
+            self.comm.replay = None
+            if split:
+                taped.made = made
+        leaves = [x for k in operands if (x := taped.operands[k]) is not None]
+        back = torch.autograd.grad(made, leaves, gradient, retain_graph=split)
+        return list(zip(operands, back, strict=True))
+
+    def backward_weights(self, microbatch: int) -> None:
+        """The weights' half of a microbatch whose inputs' half is done."""
+        self.comm.phase = "backward"
+        for taped, gradient in self._running.pop(microbatch).weights:
+            run = taped.run
+            mine = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name in self.weights]
+            for k, g in self._gradients(taped, mine, gradient, False):
+                self._keep(run, k, g, microbatch)
+
+    def _keep(self, run: OperatorRun, k: int, gradient: Tensor, microbatch: int) -> None:
+        """Add to what was found of a weight's gradient."""
+        slot = (run.op.inputs[k], run.op.name, run.layouts[k], run.lacks[k])
+        if slot in self._parts:
+            self._parts[slot].add_(gradient)
+        else:
+            self._parts[slot] = gradient.clone()
+
+    # Once an iteration.
+
+    def reduce(self) -> None:
+        """Add up the weights' gradients over devices, as each parameter's state lies."""
+        if self._running:
+            raise RunError(f"stage {self.layout.number}: microbatches {sorted(self._running)} have no backward pass")
+        self.comm.phase = "reduce"
+        self.gradients = {}
+        for (name, _, layout, lacks), part in self._parts.items():
+            p = self.layout.parameters[name]
+            total = route(layout, p.state, p.full, p.itemsize, self.layout.mesh, lacks, True).run(self.comm, part)
+            self.gradients[name] = self.gradients[name] + total if name in self.gradients else total
+        self._parts = {}
+
+    def update(self, iteration: int) -> None:
+        """Step every parameter that has a gradient, and gather what is stored less cut than its state."""
+        self.comm.phase = "update"
+        for name, gradient in self.gradients.items():
+            mine = self._to_state[name].run(self.comm, self.weights[name])
+            self.optimizer.apply(mine, gradient, self.state[name], iteration, self._shard(name))
+            self.weights[name] = self._to_storage[name].run(self.comm, mine)
+
+    def _shard(self, name: str) -> Shard:
+        p = self.layout.parameters[name]
+
+        def add(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+            return self.comm.all_reduce(x, tuple(axis for d in dims for axis in p.state[d]))
+
+        return Shard(p.full, add)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Collectives so far: '<pass>.<collective>' -> number."""
+        return Counter({name: n for name, n in self.comm.counts.items() if not name.startswith("setup.")})

@@ -1,0 +1,1 @@
+"""The compiled engine of LLM serving: one engine in closed form between events."""

@@ -1,0 +1,216 @@
+"""The compiled engine of LLM serving: what it can do, and its results in the terms of the reference."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ....profiles.llm.cost.fitted import FittedCost
+from ....profiles.llm.cost.grid import CostGrid
+from ....profiles.llm.cost.iteration import TableCost
+from ....profiles.llm.linear import ConstantCost, LinearCost
+from ..policy.sarathi import SarathiScheduler
+from ..policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from ..policy.vllm_v1 import V1Config, V1Scheduler
+from ..result.iterations import Iterations, TokenRuns
+from ..world import Records, World
+from .contents import unlike
+from .fleet.routing import router_name
+from .fleet.run import reserve_of, run_fleet
+
+__all__ = ["NotCompiled", "run_compiled", "why_not_compiled"]
+
+STATIC_ROUTERS = ("round_robin", "random")
+"""Routers that look at no engine: in an open loop each engine can then be simulated by itself."""
+_COSTS = (ConstantCost, LinearCost, FittedCost, TableCost)
+_STATE = ("running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens")
+
+
+class NotCompiled(Exception):
+    """Something came up, or would have, that only the reference knows; the message says what."""
+
+
+def why_not_compiled(world: World, router: str) -> str | None:
+    """Why this world needs the reference; None where the compiled engine gives the same answers.
+
+    Parameters
+    ----------
+    world : World
+        What is to be simulated.
+    router : str
+        Name of its router.
+    """
+    trace, options = world.trace, world.config
+    if world.fleet is not None:
+        return "pools, faults and autoscaling are not compiled"
+    if type(world.cost) not in _COSTS:
+        return f"a cost of type {type(world.cost).__name__} is not compiled"
+    if world.policy.scheduler in (V1Scheduler, SarathiScheduler) or reserve_of(world.policy) is not None:
+        if world.engines > 1 and router_name(world.router) is None:
+            return f"router {router!r} over several engines is not compiled"
+        hashes = world.engines > 1 and router == "prefix_affinity"
+        return unlike(trace) if hashes or getattr(options, "enable_prefix_caching", False) else None
+    if world.policy.scheduler is not Vllm02Scheduler:
+        return "a scheduler of your own is not compiled"
+    if trace.after is not None:
+        return "conversations are not compiled under vllm-0.2"
+    if world.engines > 1 and router not in STATIC_ROUTERS:
+        return f"router {router!r} over several engines is not compiled under vllm-0.2"
+    if world.concurrency is not None and (world.engines > 1 or world.dropped):
+        return (
+            "a closed loop over several engines, or with requests that no engine takes, is not compiled under vllm-0.2"
+        )
+    several = trace.best_of is not None and trace.best_of > 1
+    if np.any(several):
+        beams = trace.beam is not None and bool(np.any(trace.beam & several))
+        return "beam search is not compiled" if beams else "requests of several sequences are not compiled"
+    if options.preemption_mode == "swap":
+        return "swapping is not compiled"
+    return "shared prefixes are not compiled" if options.prefixes else None
+
+
+def _alone(world: World) -> bool:
+    """Whether each engine can be simulated by itself, by the simplest rules."""
+    trace, options = world.trace, world.config
+    if isinstance(options, V1Config):
+        if options.policy != "fcfs" or options.async_scheduling or trace.after is not None:
+            return False
+        if options.enable_prefix_caching and trace.prefix_ids is not None:
+            return False
+    elif not isinstance(options, Vllm02Config):
+        return False
+    if world.engines > 1:
+        return world.concurrency is None and router_name(world.router) in STATIC_ROUTERS
+    return world.concurrency is None or not world.dropped
+
+
+def run_compiled(world: World, until: float | None = None) -> tuple[Records, Iterations, TokenRuns]:
+    """Serve the requests, to the end or until some time (seconds), as `run_reference` does.
+
+    Raises
+    ------
+    NotCompiled
+        Where the reference must take over, to report it: a policy that stands still, a cost that is no time. Ask
+        `why_not_compiled` first for what is known beforehand.
+    """
+    found = _run_alone(world, until) if _alone(world) else None
+    if found is None and not isinstance(world.config, Vllm02Config):
+        found = run_fleet(world, _price(world.cost), until)
+    if found is None:
+        raise NotCompiled("a step that takes no time")
+    return found
+
+
+def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, TokenRuns] | None:
+    """One engine after the other; None where something happens that needs other rules or the reference."""
+    from .kernel import serve
+
+    trace, n = world.trace, len(world.trace)
+    rules, longest = _rules(world, until)
+    price = _price(world.cost)
+    taken = np.array([row for row in range(n) if row not in world.dropped], dtype=np.int64)
+    engine = np.zeros(len(taken), dtype=np.int64)
+    if world.engines > 1:
+        router: Any = copy.deepcopy(world.router)  # if the reference takes over, it begins anew
+        engine[:] = [router(None, range(world.engines)) for _ in taken]
+    records = Records(n)
+    arrived = trace.arrival < rules.until
+    dropped = np.array(sorted(world.dropped), dtype=np.int64)
+    dropped = dropped[arrived[dropped]]
+    records.arrival[dropped], records.ignored[dropped] = trace.arrival[dropped], True
+    columns: dict[str, list[Any]] = {name: [] for name in ("engine", "start", "end", *_STATE)}
+    parts: list[npt.NDArray[np.int64]] = [np.zeros((3, 0), dtype=np.int64)]
+    rows = 0
+    for number in range(world.engines):
+        mine = taken[engine == number]
+        if not len(mine):
+            continue
+        arrival = trace.arrival[mine]
+        if world.concurrency is not None:
+            arrival = np.full(len(mine), np.nan)
+            arrival[: world.concurrency] = 0.0
+        prompt, output = trace.prompt_tokens[mine], trace.output_tokens[mine]
+        done = serve(rules, price, arrival, prompt, np.minimum(prompt + output, longest))
+        status, times, counts, clock, state, runs, m, n_runs = done
+        if status:
+            return None
+        sent = arrival < rules.until
+        mine, times, counts = mine[sent], times[:, sent], counts[:, sent]
+        records.arrival[mine], records.engine[mine] = arrival[sent], number
+        records.scheduled[mine], records.first_token[mine], records.finish[mine] = times
+        records.preemptions[mine], records.ignored[mine] = counts
+        columns["engine"].append(np.full(m, number, dtype=np.int64))
+        columns["start"].append(clock[0, :m])
+        columns["end"].append(clock[1, :m])
+        for name, values in zip(_STATE, state, strict=True):
+            columns[name].append(values[:m])
+        runs = runs[:, :n_runs]
+        parts.append(np.stack((mine[runs[0]], runs[1] + rows, runs[2] + rows)))
+        rows += m
+    joined = {
+        name: np.concatenate(given) if given else np.zeros(0, dtype=float if name in ("start", "end") else np.int64)
+        for name, given in columns.items()
+    }
+    nothing = np.zeros(rows, dtype=np.int64)
+    iterations = Iterations(
+        **joined,
+        swap_out=nothing,
+        swap_in=nothing,
+        shared_tokens=nothing,
+        capacity_tokens=0 if np.isnan(records.scheduled).all() else rules.pool * rules.size,
+        engines=world.engines,
+    )
+    together = np.concatenate(parts, axis=1)
+    request, first, last = together[:, np.argsort(together[0], kind="stable")]
+    records.generated += np.bincount(request, weights=last - first + 1, minlength=n).astype(np.int64)
+    return records, iterations, TokenRuns(request, first, last)
+
+
+def _rules(world: World, until: float | None) -> tuple[Any, int]:
+    """The options in numbers, and the length at which a sequence ends in any case."""
+    from .rules import Rules
+
+    c, rest = world.config, (world.concurrency or 0, float("inf") if until is None else float(until))
+    if isinstance(c, Vllm02Config):
+        limit, water = min(c.max_model_len, c.token_budget), int(c.watermark * c.num_gpu_blocks)
+        rules = Rules(
+            True, c.num_gpu_blocks, c.block_size, c.token_budget, c.max_num_seqs, c.max_model_len, limit,
+            c.max_paddings, water, 0, False, False, True, world.padded, False, *rest,
+        )  # fmt: skip
+        return rules, c.max_model_len + 1
+    rules = Rules(
+        False, c.num_blocks - 1, c.block_size, c.max_num_batched_tokens, c.max_num_seqs, c.max_model_len, 0,
+        0, int(c.watermark * c.num_blocks), c.long_prefill_token_threshold, c.limit_alone,
+        c.enable_chunked_prefill, c.scheduler_reserve_full_isl, False, c.enable_prefix_caching, *rest,
+    )  # fmt: skip
+    return rules, c.max_model_len
+
+
+def _price(cost: Any) -> Any:
+    """The cost in numbers."""
+    from .rules import FITTED, GRID, LINEAR, Price
+
+    line = np.zeros(10)
+    if isinstance(cost, TableCost):
+        return Price(GRID, line, cost.grid())
+    if isinstance(cost, FittedCost):
+        line[:] = (*cost.prefill, *cost.decode, *cost.decode_large, cost.large_batch)
+        return Price(FITTED, line, _no_grid())
+    if isinstance(cost, ConstantCost):
+        line[0] = cost.iteration_s
+    else:
+        line[:5] = cost.base_s, cost.token_s, cost.context_s, cost.pair_s, cost.decode_s
+    return Price(LINEAR, line, _no_grid())
+
+
+def _no_grid() -> CostGrid:
+    """A grid of nothing, of the same types as a real one, so that one compilation serves both."""
+    shapes = (1, 1, 1, 1, (1, 1), 1, 1, (1, 1), 0, 0, 0, 0, (0, 0, 0, 0))
+    arrays: list[Any] = [np.zeros(shape) for shape in shapes]
+    for array in arrays:
+        array.setflags(write=False)
+    numbers: list[Any] = [0.0, 0.0, 0.0, 0.0, 0.0, 0, False]
+    return CostGrid(*arrays, *numbers)

@@ -1,0 +1,198 @@
+"""The compiled fleet's tables filled from a world, and what came of them in the terms of the reference."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...memory.contiguous import ContiguousConfig
+from ...policy.catalogue import Policy
+from ...policy.fastertransformer import FasterTransformerScheduler
+from ...policy.orca import RESERVES, OrcaScheduler
+from ...policy.sarathi import SarathiConfig
+from ...result.iterations import Iterations, TokenRuns
+from ...world import Records, World
+from ..contents import Contents, contents
+from .routing import routing
+from .tables import BLOCK, CHUNK, ENGINE, FASTERTRANSFORMER, ORCA, REQUEST, SARATHI, V1, FleetRules, Tables
+
+__all__ = ["reserve_of", "run_fleet"]
+
+_COLUMNS = (
+    "running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens", "shared_tokens", "engine",
+)  # fmt: skip
+
+
+def run_fleet(world: World, price: Any, until: float | None = None) -> tuple[Records, Iterations, TokenRuns] | None:
+    """Serve the requests; None where the reference must say what is wrong."""
+    from .loop import serve_fleet
+
+    rules = _rules(world, until)
+    tables, calls = _tables(world, rules), _calls(world)
+    status, clock, state, m, runs, n_runs = serve_fleet(rules, price, tables, calls)
+    if status:
+        return None
+    records = Records(len(world.trace))
+    records.arrival[:], records.scheduled[:], records.finish[:] = tables.times
+    records.preemptions[:], records.cached_tokens[:], records.engine[:], ignored = tables.counts
+    records.ignored[:] = ignored > 0
+    return _outcome(world, rules, records, clock[:, :m], state[:, :m], runs[:, :n_runs])
+
+
+def _outcome(
+    world: World, rules: FleetRules, records: Records, clock: Any, state: Any, runs: Any
+) -> tuple[Records, Iterations, TokenRuns]:
+    """Iterations by engine, and the runs of tokens in them; what had not ended by the horizon has given no tokens."""
+    ended = np.flatnonzero(clock[1] < rules.until)
+    order = ended[np.argsort(state[8, ended], kind="stable")]
+    nothing = np.zeros(len(order), dtype=np.int64)
+    iterations = Iterations(
+        **dict(zip(_COLUMNS, state[:, order], strict=True)),
+        start=clock[0, order],
+        end=clock[1, order],
+        swap_out=nothing,
+        swap_in=nothing,
+        capacity_tokens=rules.pool * rules.size if clock.shape[1] else 0,
+        engines=world.engines,
+    )
+    upto = np.searchsorted(iterations.engine, np.arange(world.engines + 1))  # an engine's iterations stand together
+    whose = records.engine[runs[0]]
+    first, last = upto[whose] + runs[1], np.minimum(upto[whose] + runs[2], upto[whose + 1] - 1)
+    kept = np.flatnonzero(first <= last)
+    kept = kept[np.argsort(runs[0, kept], kind="stable")]
+    told = TokenRuns(runs[0, kept], first[kept], last[kept])
+    seen, at = np.unique(told.request, return_index=True)
+    records.first_token[seen] = iterations.end[told.first[at]]
+    np.add.at(records.generated, told.request, told.last - told.first + 1)
+    return records, iterations, told
+
+
+def _rules(world: World, until: float | None) -> FleetRules:
+    """The options in numbers."""
+    c, rest = world.config, (world.concurrency or 0, float("inf") if until is None else float(until))
+    if isinstance(c, SarathiConfig):
+        low = int(c.watermark * c.num_gpu_blocks)
+        return FleetRules(
+            SARATHI, c.num_gpu_blocks, c.block_size, c.chunk_size, c.max_num_seqs, c.max_model_len, low, 0, False, True,
+            True, False, False, 1, *rest,
+        )  # fmt: skip
+    if isinstance(c, ContiguousConfig):
+        kind = FASTERTRANSFORMER if world.policy.scheduler is FasterTransformerScheduler else ORCA
+        most = c.max_num_seqs if kind == ORCA else min(c.num_slots // c.max_model_len, c.max_num_seqs)
+        return FleetRules(
+            kind, c.num_slots, 1, 0, most, c.max_model_len, 0, 0, False, False, False, False, False, 1, *rest
+        )
+    return FleetRules(
+        kind=V1,
+        pool=c.num_blocks - 1,
+        size=c.block_size,
+        budget=c.max_num_batched_tokens,
+        max_seqs=c.max_num_seqs,
+        max_len=c.max_model_len,
+        watermark=int(c.watermark * c.num_blocks),
+        threshold=c.long_prefill_token_threshold,
+        alone=c.limit_alone,
+        chunked=c.enable_chunked_prefill,
+        whole=c.scheduler_reserve_full_isl,
+        caching=c.enable_prefix_caching,
+        priority=c.policy == "priority",
+        deep=2 if c.async_scheduling else 1,
+        concurrency=rest[0],
+        until=rest[1],
+    )
+
+
+def reserve_of(policy: Policy) -> Any:
+    """How many slots a request takes under a policy of contiguous memory; None under one that is not compiled."""
+    scheduler: Any = policy.scheduler
+    if scheduler is FasterTransformerScheduler:
+        return RESERVES["max"]
+    if isinstance(scheduler, partial) and scheduler.func is OrcaScheduler:
+        return RESERVES.get(scheduler.keywords.get("reserve", "max"))
+    return None
+
+
+def _calls(world: World) -> Any:
+    """Who comes when, as `serve_fleet` takes it."""
+    trace, n = world.trace, len(world.trace)
+    after = np.full(n, -1, dtype=np.int64) if trace.after is None else trace.after
+    following = np.flatnonzero(after >= 0)
+    following = following[np.argsort(after[following], kind="stable")]
+    begin = np.searchsorted(after[following], np.arange(n + 1))
+    dropped = np.zeros(n, dtype=np.bool_)
+    dropped[list(world.dropped)] = True
+    think = np.zeros(n) if trace.think_s is None else trace.think_s.copy()
+    first = np.flatnonzero(after < 0)
+    return first, np.zeros(1, dtype=np.int64), trace.arrival.copy(), think, begin, following, dropped, routing(world)
+
+
+def _tables(world: World, x: FleetRules) -> Tables:
+    """Tables in which nobody has come yet."""
+    trace, n, engines, c = world.trace, len(world.trace), world.engines, world.config
+    seqs = min(x.max_seqs, n) + 1
+    request, engine = np.zeros(n, dtype=REQUEST), np.zeros(engines, dtype=ENGINE)
+    for name in ("slot", "after", "ahead", "mark", "before", "behind", "begin", "child", "sibling", "parent", "engine"):
+        request[name] = -1
+    request["prompt"] = request["length"] = trace.prompt_tokens
+    request["target"] = np.minimum(trace.prompt_tokens + trace.output_tokens, x.max_len)
+    if x.priority and trace.priority is not None:
+        request["priority"] = trace.priority
+    for name in ("root", "first", "last"):
+        engine[name] = -1
+    engine["free"], engine["idle"] = x.pool, 1
+    blocks, buckets, slots, ring, table = 1, 1, 1, x.size, np.zeros(1, dtype=np.int32)
+    room = seqs
+    if x.kind in (ORCA, FASTERTRANSFORMER):
+        copies = np.ones(n, dtype=np.int64) if trace.best_of is None else trace.best_of
+        reserve = reserve_of(world.policy)
+        request["copies"], request["output"], ring = copies, trace.output_tokens, int(trace.output_tokens.max()) + 1
+        request["span"] = [
+            reserve(prompt, output, x.max_len)
+            for prompt, output in zip(trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True)
+        ]
+        request["table"] = np.cumsum(copies) - copies
+        table, room = np.empty(int(copies.sum()), dtype=np.int32), min(x.max_seqs, int(copies.sum())) + 1
+        slots = x.pool if x.kind == ORCA else 1
+    zero = np.zeros(1, dtype=np.int64)
+    given = Contents(zero, zero, zero, zero, 1)
+    if x.caching:
+        given = contents(trace, x.size)
+        most = -(-request["target"] // x.size)
+        request["table"] = np.cumsum(most) - most
+        request["own"], request["nodes"], request["shared"] = given.own, given.begin, given.shared
+        table = np.empty(int(most.sum()), dtype=np.int32)
+        blocks, buckets = c.num_blocks, 1 << c.num_blocks.bit_length()
+    return Tables(
+        request=request,
+        engine=engine,
+        ring=np.full((engines, ring), -1, dtype=np.int64),
+        block=np.empty((engines, blocks), dtype=BLOCK),
+        bucket=np.empty((engines, 2, buckets), dtype=np.int32),
+        chunk=np.empty((engines, slots), dtype=CHUNK),
+        top=np.empty((engines, slots.bit_length()), dtype=np.int32),
+        table=table,
+        nodes=given.nodes,
+        per=given.per,
+        looked=np.empty((engines, seqs), dtype=np.int64),
+        final=np.zeros((engines, 2, seqs + 1), dtype=np.int64),
+        owe=np.zeros((engines, 2, seqs + 1), dtype=np.int64),
+        todo=np.empty(seqs, dtype=np.int64),
+        chosen=np.empty((2, 2 * seqs), dtype=np.int64),
+        new=np.empty(room, dtype=np.int64),
+        old=np.empty(room, dtype=np.int64),
+        event=np.empty((n + engines + 2, 2), dtype=np.int64),
+        time=np.empty(n + engines + 2),
+        tally=np.zeros(3, dtype=np.int64),
+        ends=np.zeros((engines, 2)),
+        busy=np.zeros(engines),
+        counts=_start_of_counts(n),
+        times=np.full((3, n), np.nan),
+    )
+
+
+def _start_of_counts(n: int) -> Any:
+    counts = np.zeros((4, n), dtype=np.int64)
+    counts[2] = -1
+    return counts

@@ -1,0 +1,1 @@
+"""`LLMPlan`: which engines serve which models on which devices."""

@@ -1,0 +1,171 @@
+"""`LLMPlan`: which engines serve which language models on which devices; planned, simulated, exported and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from ....errors import InputError
+from ....profiles.llm.capacity import KVCapacity, kv_capacity
+from ...cluster import Cluster
+from ...plan.entries import ClusterEntry, PlannerEntry, Problem
+from ...plan.file import PlanFile
+from ...plan.reader import piece, pieces, problem_line
+from ...serving.plan.build import cluster_entry, cluster_of
+from ..policy.router import ROUTERS
+from .entries import Deployment, LLMWorkload, ServedModel, contradictions
+
+__all__ = ["Deployment", "LLMPlan", "LLMWorkload", "ServedModel"]
+
+WEIGHTS = {name: name for name in ("fp8", "fp8_block", "nvfp4", "float32")} | {"int8_wo": "int8", "int4_wo": "int4"}
+"""Precision of the products -> of the weights in memory; float16 (or bfloat16: as many bytes) for the others."""
+
+
+class LLMPlan(PlanFile):
+    """How language models are served: deployments on a cluster, a router, and what is expected of them.
+
+    Read one with `LLMPlan.load`; `LLMPlan.of` builds one from the simulator's objects.
+    """
+
+    noun: ClassVar[str] = "an LLM plan"
+    schema_id: ClassVar[str] = "urn:meshwright:schema:llm-plan:1"
+
+    kind: Literal["meshwright/llm-plan"] = "meshwright/llm-plan"
+    version: Literal[1] = 1
+    cluster: ClusterEntry
+    models: tuple[ServedModel, ...] = Field(min_length=1)
+    deployments: tuple[Deployment, ...] = Field(min_length=1)
+    router: str = Field(default="round_robin", description="who gets a request: a name of ROUTERS")
+    workload: LLMWorkload | None = None
+    planner: PlannerEntry
+    cost_source: str = Field(default="", description="what the iterations' times rest on")
+    predicted: dict[str, float] = Field(default_factory=dict, description="simulated metric -> value")
+    predicted_per_model: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LLMPlan:
+        problems = [*_router(self.router), *contradictions(self.cluster, self.models, self.deployments)]
+        if problems:
+            raise ValueError("; ".join(f"{'.'.join(map(str, loc))}: {what}" for loc, what in problems))
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Cluster,
+        models: tuple[ServedModel, ...],
+        deployments: tuple[Deployment, ...],
+        *,
+        planner: PlannerEntry,
+        router: str = "round_robin",
+        workload: LLMWorkload | None = None,
+        cost_source: str = "",
+        predicted: Mapping[str, float] | None = None,
+        predicted_per_model: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> LLMPlan:
+        """Put deployments and their circumstances together.
+
+        Raises
+        ------
+        InputError
+            If they contradict each other, or a metric cannot stand in JSON (NaN, infinity); all that is wrong at once.
+        """
+        try:
+            return cls(
+                cluster=cluster_entry(cluster),
+                models=models,
+                deployments=deployments,
+                router=router,
+                workload=workload,
+                planner=planner,
+                cost_source=cost_source,
+                predicted=dict(predicted or {}),
+                predicted_per_model={name: dict(said) for name, said in (predicted_per_model or {}).items()},
+            )
+        except ValidationError as error:
+            raise InputError("\n".join(f"plan: {problem_line(e)}" for e in error.errors())) from None
+
+    @property
+    def cluster_spec(self) -> Cluster:
+        """The cluster as the simulator's object."""
+        return cluster_of(self.cluster)
+
+    @property
+    def used_devices(self) -> tuple[int, ...]:
+        """Devices that an engine stands on, ascending."""
+        return tuple(sorted({x for d in self.deployments for row in d.devices for x in row}))
+
+    @property
+    def price_per_hour(self) -> float:
+        """Price of the devices used, per hour; 0 where the device's is not known."""
+        return len(self.used_devices) * self.cluster.device.price_per_hour
+
+    def model(self, name: str) -> ServedModel:
+        """One of the models.
+
+        Raises
+        ------
+        InputError
+            If the plan serves no such model.
+        """
+        for model in self.models:
+            if model.name == name:
+                return model
+        raise InputError(f"model: unknown model {name!r}; the plan serves {', '.join(m.name for m in self.models)}")
+
+    def deployments_of(self, model: str) -> tuple[Deployment, ...]:
+        """The deployments that serve a model."""
+        return tuple(d for d in self.deployments if d.model == model)
+
+    def capacity(self, deployment: Deployment) -> KVCapacity:
+        """What `kv_capacity` says of a rank of a deployment; the plan's `num_blocks` may be below it.
+
+        Raises
+        ------
+        InputError
+            On degrees that do not divide.
+        InfeasibleError
+            If it does not fit.
+        """
+        wider: dict[str, Any] = {n: getattr(deployment, n) for n in ("cp", "dp") if getattr(deployment, n) > 1}
+        if deployment.ep:
+            wider["ep"] = deployment.tp * deployment.dp
+        return kv_capacity(
+            self.model(deployment.model).spec,
+            self.cluster.device.memory_bytes,
+            tp=deployment.tp,
+            pp=deployment.pp,
+            utilization=deployment.gpu_memory_utilization,
+            block_size=deployment.block_size,
+            weights=WEIGHTS.get(deployment.precision, "float16"),
+            kv=WEIGHTS.get(deployment.kv_precision, "float16"),
+            other_bytes=deployment.other_bytes,
+            **wider,
+        )
+
+    @classmethod
+    def between(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong between the entries of a parsed file, as far as they can be read one by one."""
+        router = data.get("router", "round_robin")
+        return [
+            *(_router(router) if isinstance(router, str) else []),
+            *contradictions(
+                piece(ClusterEntry, data.get("cluster")),
+                pieces(ServedModel, data.get("models")),
+                pieces(Deployment, data.get("deployments")),
+            ),
+        ]
+
+    def explain(self) -> str:
+        """The plan in words: who decided what for which traffic, what it holds in memory, what is expected of it."""
+        from .words import explain
+
+        return explain(self)
+
+
+def _router(name: str) -> list[Problem]:
+    if name in ROUTERS:
+        return []
+    return [(("router",), f"unknown router {name!r}; expected one of {', '.join(ROUTERS)}")]

@@ -1,0 +1,174 @@
+"""`LLMPlanResult`: what came of a plan's requests, model by model and deployment by deployment, and together."""
+
+from __future__ import annotations
+
+# pandas brings no type stubs.
+# pyright: reportMissingTypeStubs=false
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...metrics import goodput
+from ..result.columns import LLMResult
+from .entries import Deployment
+from .file import LLMPlan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LLMPlanResult"]
+
+INF = float("inf")
+
+
+@dataclass(frozen=True, eq=False)
+class LLMPlanResult:
+    """Outcome of the requests of all models of a plan.
+
+    Parameters
+    ----------
+    plan : LLMPlan
+        What was simulated.
+    results : mapping of str to LLMResult
+        Model -> its requests.
+    """
+
+    plan: LLMPlan
+    results: Mapping[str, LLMResult]
+
+    def __len__(self) -> int:
+        return sum(len(r) for r in self.results.values())
+
+    def limits(self, model: str) -> tuple[float, float]:
+        """Limits of TTFT and of TPOT of a model, seconds; infinite where the plan says none."""
+        said = self.plan.model(model)
+        return said.slo_ttft_s or INF, said.slo_tpot_s or INF
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the plan says a limit for any of its models."""
+        return any(m.slo_ttft_s or m.slo_tpot_s for m in self.plan.models)
+
+    def good(self, model: str) -> int:
+        """Requests of a model that finished within both limits."""
+        ttft, tpot = self.limits(model)
+        return round(self.results[model].attainment(ttft=ttft, tpot=tpot) * len(self.results[model]))
+
+    @property
+    def attainment(self) -> float:
+        """Share of all requests that finished within both limits of their model; without any limit, that finished."""
+        return sum(self.good(m) for m in self.results) / len(self)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first arrival to the last finish, all models together; NaN if nothing finished."""
+        spans = np.array([r.span for r in self.results.values()])
+        if np.isnan(spans).all():
+            return float("nan")
+        return float(np.nanmax(spans[:, 1]) - np.nanmin(spans[:, 0]))
+
+    @property
+    def goodput(self) -> float:
+        """Requests within both limits, per second of the time over which requests arrived, all models together."""
+        begins, ends = zip(*(r.arrival_span for r in self.results.values()), strict=True)
+        last = max((r.span[1] for r in self.results.values() if r.finished.any()), default=float("nan"))
+        return goodput(sum(self.good(m) for m in self.results), min(begins), max(ends), last)
+
+    @property
+    def made_by(self) -> str:
+        """The engines that computed it."""
+        return ", ".join(sorted({r.made_by for r in self.results.values()}))
+
+    def percentiles(self, metric: str, at: Sequence[float]) -> tuple[float, ...]:
+        """Percentiles of a latency over the finished requests of all models, seconds; see `LLMResult.values`."""
+        values = np.concatenate([r.values(metric) for r in self.results.values()])
+        return tuple(float(np.percentile(values, p)) if len(values) else float("nan") for p in at)
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Of each model: requests, attainment of both limits and of each, goodput, latencies (seconds)."""
+        rows: dict[str, dict[str, float]] = {}
+        for name, result in self.results.items():
+            ttft, tpot = self.limits(name)
+            rows[name] = {
+                "requests": len(result),
+                "attainment": result.attainment(ttft=ttft, tpot=tpot),
+                "ttft_attainment": result.attainment(ttft=ttft),
+                "tpot_attainment": result.attainment(tpot=tpot),
+                "goodput_per_s": result.goodput(ttft=ttft, tpot=tpot),
+                "ttft_p50_s": result.ttft(50),
+                "ttft_p90_s": result.ttft(90),
+                "tpot_p50_s": result.tpot(50),
+                "tpot_p90_s": result.tpot(90),
+                "preemptions": int(result.preemptions.sum()),
+            }
+        return rows
+
+    def per_model(self) -> pd.DataFrame:
+        """`figures` as a table, one row per model."""
+        import pandas as pd
+
+        rows = self.figures()
+        return pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="model"))
+
+    def predictions(self) -> dict[str, Any]:
+        """What a plan says that is expected of it: `summary` and `figures`, those that are finite."""
+        return {
+            "predicted": _finite(self.summary()),
+            "predicted_per_model": {name: _finite(row) for name, row in self.figures().items()},
+        }
+
+    def per_deployment(self) -> pd.DataFrame:
+        """One row per deployment: its requests, how busy its engines were, the largest share of KV memory held."""
+        import pandas as pd
+
+        rows: dict[str, dict[str, float | str]] = {}
+        for deployment, first, last in self._engines():
+            result = self.results[deployment.model]
+            mine = (result.iterations.engine >= first) & (result.iterations.engine < last)
+            busy = float((result.iterations.end - result.iterations.start)[mine].sum())
+            low, high = result.span
+            used = result.iterations.used_tokens[mine]
+            room = result.iterations.capacity_tokens
+            rows[deployment.name] = {
+                "model": deployment.model,
+                "engines": deployment.replicas,
+                "devices": deployment.replicas * deployment.devices_per_engine,
+                "requests": int(((result.engine >= first) & (result.engine < last)).sum()),
+                "busy": busy / ((high - low) * (last - first)) if high > low else float("nan"),
+                "kv_peak": float(used.max() / room) if len(used) and room else 0.0,
+            }
+        return pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="deployment"))
+
+    def _engines(self) -> list[tuple[Deployment, int, int]]:
+        """Of each deployment the numbers of its engines (batches in flight) in the result of its model."""
+        found: list[tuple[Deployment, int, int]] = []
+        for model in self.results:
+            at = 0
+            mine = self.plan.deployments_of(model)
+            for deployment in sorted(mine, key=lambda d: d.role == "decode"):  # pools number prefill engines first
+                count = deployment.replicas * deployment.pp
+                found.append((deployment, at, at + count))
+                at += count
+        return found
+
+    def summary(self) -> dict[str, float]:
+        """The figures that one looks at first."""
+        return {
+            "requests": float(len(self)),
+            "attainment": self.attainment,
+            "goodput": self.goodput,
+            "goodput_per_device": self.goodput / len(self.plan.used_devices),
+            "devices": float(len(self.plan.used_devices)),
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"LLMPlanResult({len(self)} requests, {self.attainment:.2%} within their limits, goodput "
+            f"{self.goodput:.4g}/s on {len(self.plan.used_devices)} devices)"
+        )
+
+
+def _finite(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in figures.items() if np.isfinite(value)}

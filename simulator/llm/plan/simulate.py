@@ -1,0 +1,255 @@
+"""`simulate_plan`: an LLM plan scored on requests, each model by the simulation that its deployments need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from ....errors import InputError
+from ....profiles.hardware import LinkSpec
+from ....profiles.llm.cost.iteration import iteration_cost
+from ....profiles.llm.cost.overheads import Overheads
+from ....profiles.llm.iteration import IterationCost
+from ....profiles.llm.tables.kernels import KernelTables
+from ....traces.trace import Trace
+from ..policy.request import LLMRequest
+from ..result.columns import LLMResult
+from ..shared import SharedEngine, simulate_shared
+from ..simulate import simulate_llm
+from ..workload.requests import LLMTrace
+from .entries import MEMORY_OPTION, Deployment
+from .file import LLMPlan
+from .result import LLMPlanResult
+
+__all__ = ["by_model", "deployment_cost", "flight_options", "requests_by_model", "simulate_plan", "transfer_link"]
+
+Requests = LLMTrace | Trace | Iterable[LLMRequest]
+Costs = Callable[[Deployment], IterationCost]
+
+
+def simulate_plan(
+    plan: LLMPlan,
+    requests: Requests | Mapping[str, Requests],
+    *,
+    tables: KernelTables | None = None,
+    overheads: Overheads | None = None,
+    costs: Costs | None = None,
+    too_long: str = "error",
+    until: float | None = None,
+    seed: int = 0,
+    engine: str = "auto",
+) -> LLMPlanResult:
+    """Serve requests as a plan says.
+
+    A model with one deployment on devices of its own is `simulate_llm`, engines for replicas; prefill and decode
+    deployments are its `pools`; models whose engines share devices, or that have unlike engines, are simulated together
+    by `simulate_shared`. A pipeline of n stages is n batches in flight, each with its share of the memory and of the
+    running requests.
+
+    Parameters
+    ----------
+    plan : LLMPlan
+        What was planned.
+    requests : mapping of str to requests, or requests
+        Model -> what arrives. A `Trace` with token columns says the models itself; requests alone go to the only model.
+    tables : KernelTables, optional
+        Measured kernels of the plan's device; without them its roofline gives the times.
+    overheads : Overheads, optional
+        Host times of an iteration.
+    costs : callable, optional
+        Deployment -> its iteration cost, instead of `tables` and `overheads`.
+    too_long, until, seed, engine
+        See `simulate_llm`.
+
+    Returns
+    -------
+    LLMPlanResult
+
+    Raises
+    ------
+    InputError
+        On a model without requests or engines, a degree that no cost is known for, or what `simulate_llm` refuses.
+    """
+    asked = requests_by_model(plan, requests)
+
+    def from_device(deployment: Deployment) -> IterationCost:
+        return deployment_cost(plan, deployment, tables, overheads)
+
+    cost_of = costs or from_device
+    results: dict[str, LLMResult] = {}
+    together = _joint(plan, list(asked))
+    for model, trace in asked.items():
+        mine = plan.deployments_of(model)
+        if not mine:
+            raise InputError(f"plan: no engine serves {model!r}, which has {len(trace)} requests")
+        if model in together:
+            continue
+        first, shape = mine[0], _Common(plan, cost_of, too_long, until, seed, engine)
+        results[model] = shape.alone(first, trace) if len(mine) == 1 else shape.disaggregated(mine, trace)
+    if together:
+        if engine == "compiled":
+            raise InputError("engine: compiled: engines that share devices are not compiled; pass 'auto' or 'simpy'")
+        engines = [
+            SharedEngine(d.model, frozenset(row), d.policy, flight_options(d), cost_of(d), d.pp)
+            for d in plan.deployments
+            if d.model in together
+            for row in d.devices
+        ]
+        shared = {model: asked[model] for model in together}
+        results |= simulate_shared(
+            shared, engines, router=plan.router, until=until, too_long=too_long, seed=seed
+        )  # fmt: skip
+    return LLMPlanResult(plan, {model: results[model] for model in asked})
+
+
+class _Common:
+    """What all models of a plan are simulated with."""
+
+    def __init__(self, plan: LLMPlan, costs: Costs, too_long: str, until: float | None, seed: int, engine: str) -> None:
+        self.plan, self.costs = plan, costs
+        self.same: dict[str, Any] = {
+            "router": plan.router, "too_long": too_long, "until": until, "seed": seed, "engine": engine,
+        }  # fmt: skip
+
+    def alone(self, d: Deployment, trace: LLMTrace) -> LLMResult:
+        """One deployment on devices of its own."""
+        return simulate_llm(
+            trace, policy=d.policy, config=flight_options(d), cost=self.costs(d), engines=d.replicas * d.pp, **self.same
+        )
+
+    def disaggregated(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:
+        """One deployment for prompts and one for decodes."""
+        from ..fleet.pools import Pools
+
+        prefill, decode = sorted(mine, key=lambda d: d.role == "decode")
+        pools = Pools(
+            prefill.replicas * prefill.pp,
+            decode.replicas * decode.pp,
+            transfer_link(self.plan, prefill, decode),
+            kv_bytes_per_token=kv_bytes_per_token(self.plan, prefill),
+            decode_config=flight_options(decode),
+            decode_cost=self.costs(decode),
+        )
+        same: dict[str, Any] = {"pools": pools, **self.same}
+        return simulate_llm(
+            trace, policy=prefill.policy, config=flight_options(prefill), cost=self.costs(prefill), **same
+        )
+
+
+def _joint(plan: LLMPlan, models: list[str]) -> list[str]:
+    """Models that must be simulated together: they share devices with others, or have unlike engines."""
+    users: dict[int, set[str]] = {}
+    for d in plan.deployments:
+        for x in (x for row in d.devices for x in row):
+            users.setdefault(x, set()).add(d.name)
+    crowded = {name for names in users.values() if len(names) > 1 for name in names}
+    found: list[str] = []
+    for model in models:
+        mine = plan.deployments_of(model)
+        split = {d.role for d in mine} == {"prefill", "decode"}
+        shares = any(d.name in crowded for d in mine)
+        if split and (shares or len(mine) > 2):
+            what = "share devices" if shares else "are more than one deployment for each role"
+            raise InputError(f"plan: the prefill and decode engines of {model!r} {what}; that is not simulated")
+        if shares or (len(mine) > 1 and not split):
+            found.append(model)
+    return found
+
+
+def flight_options(deployment: Deployment) -> Any:
+    """Options of each of an engine's batches in flight: with `pp` stages there are `pp`, and they divide the memory."""
+    options, memory = deployment.options, MEMORY_OPTION.get(deployment.policy, "num_slots")
+    if deployment.pp == 1:
+        return options
+    share = {name: max(1, getattr(options, name) // deployment.pp) for name in (memory, "max_num_seqs")}
+    return replace(options, **share)
+
+
+def deployment_cost(
+    plan: LLMPlan, deployment: Deployment, tables: KernelTables | None = None, overheads: Overheads | None = None
+) -> IterationCost:
+    """Cost of a deployment's iterations, from measured kernels or the roofline of the plan's device.
+
+    Raises
+    ------
+    InputError
+        If `iteration_cost` knows no such degree.
+    """
+    device = plan.cluster_spec.spec
+    wider: dict[str, Any] = {name: getattr(deployment, name) for name in ("cp", "dp") if getattr(deployment, name) > 1}
+    if deployment.ep:
+        wider["ep"] = deployment.tp * deployment.dp
+    return iteration_cost(
+        plan.model(deployment.model).spec,
+        tables if tables is not None else device,
+        tp=deployment.tp,
+        pp=deployment.pp,
+        precision=deployment.precision,
+        kv=deployment.kv_precision,
+        overheads=overheads,
+        link=device.intra_node if tables is None or tables.layers is not None else None,  # others bring their own
+        **wider,
+    )
+
+
+def kv_bytes_per_token(plan: LLMPlan, deployment: Deployment) -> int:
+    """Bytes of keys and values of one token, all layers."""
+    return plan.model(deployment.model).spec.kv_bytes_per_token(
+        "fp8" if deployment.kv_precision == "fp8" else "float16"
+    )
+
+
+def transfer_link(plan: LLMPlan, prefill: Deployment, decode: Deployment) -> LinkSpec:
+    """Over what keys and values go from prefill to decode engines: the links of the smaller engine's devices together.
+
+    Those between nodes, if any prefill device stands on another node than any decode device.
+    """
+    cluster = plan.cluster_spec
+    nodes = {cluster.node_of(x) for d in (prefill, decode) for row in d.devices for x in row}
+    link = cluster.spec.intra_node if len(nodes) == 1 else cluster.spec.inter_node
+    lanes = min(prefill.devices_per_engine, decode.devices_per_engine)
+    return LinkSpec(link.bandwidth_bytes_per_s * lanes, link.latency_s)
+
+
+def by_model(trace: Trace) -> dict[str, LLMTrace]:
+    """The requests of a trace with token columns, model by model; those without requests are left out.
+
+    Raises
+    ------
+    InputError
+        On a trace without tokens.
+    """
+    prompts, outputs = trace.prompt_tokens, trace.output_tokens
+    if prompts is None or outputs is None:
+        raise InputError("requests: the trace has no columns prompt_tokens and output_tokens; draw lengths for it")
+    rows = {name: np.flatnonzero(trace.model == index) for index, name in enumerate(trace.models)}
+    return {name: LLMTrace(trace.arrival[r], prompts[r], outputs[r]) for name, r in rows.items() if len(r)}
+
+
+def requests_by_model(plan: LLMPlan, requests: Requests | Mapping[str, Requests]) -> dict[str, LLMTrace]:
+    """The requests of each model that has any, in the order of the plan's models.
+
+    Raises
+    ------
+    InputError
+        On a model that the plan does not know, or requests that do not say theirs where there are several.
+    """
+    names = [m.name for m in plan.models]
+    given: dict[str, Requests] = {}
+    if isinstance(requests, Mapping):
+        given = dict(cast("Mapping[str, Requests]", requests))
+    elif isinstance(requests, Trace):
+        given = dict(by_model(requests))
+    elif len(names) == 1:
+        given = {names[0]: requests}
+    else:
+        raise InputError(f"requests: the plan serves {', '.join(names)}; give a mapping from model to requests")
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise InputError(f"requests: the plan serves no model {unknown[0]!r}; it serves {', '.join(names)}")
+    if not given:
+        raise InputError("requests: no request at all; expected at least one")
+    return {name: LLMTrace.of(given[name]) for name in names if name in given}

@@ -1,0 +1,48 @@
+"""`register_policy`: a scheduler of your own, under a name, beside the shipped ones (docs/own-llm-policy.md)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from ....errors import InputError
+from ..plan.entries import MEMORY_OPTION
+from .catalogue import POLICIES, Policy
+
+__all__ = ["register_policy"]
+
+MEMORY_OPTIONS = ("num_blocks", "num_gpu_blocks")
+SHIPPED = frozenset(POLICIES)
+
+
+def register_policy(name: str, policy: Policy) -> None:
+    """Let `drive`, `simulate_llm`, plans and the real engine know a policy, in this process.
+
+    Parameters
+    ----------
+    name : str
+        Its name; one of your own may be given again, as notebooks do, and then means the new policy.
+    policy : Policy
+        What an engine must know to run it; of a scheduler that changes a shipped one:
+        ``dataclasses.replace(POLICIES["vllm-v1"], scheduler=Mine)``.
+
+    Raises
+    ------
+    InputError
+        If the name is empty or a shipped policy's, or what is given is no `Policy`.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"name: expected a name (got {name!r})")
+    if name in SHIPPED:
+        raise InputError(f"name: {name!r} is a shipped policy; take another name")
+    if not isinstance(policy, Policy):
+        raise InputError(
+            "policy: expected a Policy, such as dataclasses.replace(POLICIES['vllm-v1'], scheduler=Mine) "
+            f"(got {type(policy).__name__})"
+        )
+    named = {f.name for f in fields(policy.config)}
+    memory = next((option for option in MEMORY_OPTIONS if option in named), None)
+    POLICIES[name] = policy
+    if memory is None:  # contiguous memory, counted in slots
+        MEMORY_OPTION.pop(name, None)
+    else:
+        MEMORY_OPTION[name] = memory

@@ -1,0 +1,160 @@
+"""What the scheduler of today's vLLM (V1) works on: its options, its requests, its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....errors import InputError
+from ..memory.prefix_blocks import HashedBlock
+from .request import LLMRequest
+
+__all__ = ["V1Config", "V1Request", "V1Step"]
+
+POLICIES = ("fcfs", "priority")
+
+
+@dataclass(frozen=True, slots=True)
+class V1Config:
+    """Engine arguments, by vLLM's own names.
+
+    Parameters
+    ----------
+    num_blocks : int
+        Blocks of KV memory, the null block included.
+    block_size : int
+        Tokens in a block.
+    max_model_len, max_num_batched_tokens, max_num_seqs : int
+        Tokens of a sequence, of a step; running requests.
+    enable_prefix_caching, enable_chunked_prefill : bool
+        Find full blocks again by their content; split prompts over steps.
+    policy : {"fcfs", "priority"}
+        Who goes first, and who is preempted last.
+    scheduler_reserve_full_isl : bool
+        Admit a prompt only where all of it fits, not just its first chunk.
+    long_prefill_token_threshold : int
+        Most tokens of one request in a step, while there is another one, running or waiting; 0 for no limit.
+    watermark : float
+        Share of blocks that admission leaves free while something runs.
+    async_scheduling : bool
+        Decide a step while the one before runs, as if its tokens were there: no time is lost between steps, and who
+        arrives meanwhile waits a step longer.
+    limit_alone : bool
+        Whether `long_prefill_token_threshold` also holds for a request that has the engine for itself; vLLM 0.33 gives
+        such a request the whole budget, versions before it did not. No argument of vLLM.
+    """
+
+    num_blocks: int
+    block_size: int = 16
+    max_model_len: int = 8192
+    max_num_batched_tokens: int = 8192
+    max_num_seqs: int = 1024
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    policy: str = "fcfs"
+    scheduler_reserve_full_isl: bool = True
+    long_prefill_token_threshold: int = 0
+    watermark: float = 0.0
+    async_scheduling: bool = False
+    limit_alone: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("num_blocks", "block_size", "max_model_len", "max_num_batched_tokens", "max_num_seqs"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
+        if self.policy not in POLICIES:
+            raise InputError(f"policy: expected one of {', '.join(POLICIES)} (got {self.policy!r})")
+        limit: Any = self.long_prefill_token_threshold
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise InputError(f"long_prefill_token_threshold: expected an integer >= 0 (got {limit!r})")
+        for name in (
+            "enable_prefix_caching", "enable_chunked_prefill", "scheduler_reserve_full_isl", "async_scheduling",
+            "limit_alone",
+        ):  # fmt: skip
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name}: expected true or false (got {getattr(self, name)!r})")
+        share: Any = self.watermark
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+            raise InputError(f"watermark: expected a share of the blocks in [0, 1) (got {share!r})")
+
+
+@dataclass(slots=True, eq=False)
+class V1Request:
+    """A request under way.
+
+    Parameters
+    ----------
+    request : LLMRequest
+        What was asked.
+    order : int
+        Counts requests in order of arrival.
+    length, computed : int
+        Tokens that it has, and tokens whose keys and values are in the cache.
+    tokens : list
+        Its tokens' identities, where they were given; generated ones are its own.
+    contents : list
+        Contents of its full blocks.
+    blocks : list of HashedBlock
+        Its block table.
+    published : int
+        Blocks of it that can be found by others.
+    resumed : bool
+        Whether it was preempted before.
+    awaited : int
+        Tokens that steps under way will give it.
+    aborted : bool
+        Whether it left before its end.
+    drafts : int
+        Tokens that a draft proposed, to be verified with the next one (`decoding.speculative`).
+    """
+
+    request: LLMRequest
+    order: int
+    length: int
+    computed: int = 0
+    tokens: list[Hashable] = field(default_factory=list[Hashable])
+    contents: list[Hashable] = field(default_factory=list[Hashable])
+    blocks: list[HashedBlock] = field(default_factory=list[HashedBlock])
+    published: int = 0
+    resumed: bool = False
+    awaited: int = 0
+    aborted: bool = False
+    drafts: int = 0
+
+    @property
+    def output(self) -> int:
+        """Tokens that were generated."""
+        return self.length - self.request.prompt
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What the priority policy sorts by."""
+        return self.request.priority, self.order
+
+
+@dataclass(slots=True)
+class V1Step:
+    """What one scheduling decision asks of the engine.
+
+    Parameters
+    ----------
+    scheduled : dict of V1Request to int
+        Tokens of each request to compute, in order.
+    preempted : list of V1Request
+        Who lost its blocks.
+    new, resumed : list of V1Request
+        Who was admitted: for the first time, or again.
+    cached : dict of V1Request to int
+        Of those admitted, tokens that the prefix cache held.
+    samples : list of V1Request
+        Who gets a token: all of its tokens are computed.
+    """
+
+    scheduled: dict[V1Request, int] = field(default_factory=dict[V1Request, int])
+    preempted: list[V1Request] = field(default_factory=list[V1Request])
+    new: list[V1Request] = field(default_factory=list[V1Request])
+    resumed: list[V1Request] = field(default_factory=list[V1Request])
+    cached: dict[V1Request, int] = field(default_factory=dict[V1Request, int])
+    samples: list[V1Request] = field(default_factory=list[V1Request])

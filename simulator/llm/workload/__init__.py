@@ -1,0 +1,1 @@
+"""What comes in: requests with prompt and output lengths, drawn or read."""

@@ -1,0 +1,156 @@
+"""Workloads drawn at random: when requests arrive, how long they are, and conversations of several turns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from ....errors import InputError
+from ....seeds import generator
+from .requests import LLMTrace
+
+__all__ = ["conversations", "draw", "renewal_times"]
+
+
+def renewal_times(rate: float, n: int, *, cv: float = 1.0, seed: int = 0) -> npt.NDArray[np.float64]:
+    """The first `n` arrivals of a Gamma renewal process; Poisson at `cv` 1.
+
+    Parameters
+    ----------
+    rate : float
+        Arrivals per second, > 0.
+    n : int
+        How many, >= 1.
+    cv : float
+        Coefficient of variation of the gaps, > 0; 0 for equal gaps.
+    seed : int
+        Seed, >= 0; lengths come from another stream, so they stay as they are.
+
+    Raises
+    ------
+    InputError
+        On a value out of its range.
+    """
+    if not (math.isfinite(rate) and rate > 0):
+        raise InputError(f"rate: expected finite requests per second > 0 (got {rate})")
+    if not (math.isfinite(cv) and cv >= 0):
+        raise InputError(f"cv: expected a finite number >= 0 (got {cv})")
+    if n < 1:
+        raise InputError(f"n: expected at least one request (got {n})")
+    rng = generator(seed, "llm", "arrivals")
+    gaps = rng.gamma(1 / cv**2, cv**2 / rate, n) if cv > 0 else np.full(n, 1 / rate)
+    return np.cumsum(gaps)
+
+
+def draw(
+    prompt_tokens: npt.ArrayLike,
+    output_tokens: npt.ArrayLike,
+    n: int | None = None,
+    *,
+    rate: float | None = None,
+    cv: float = 1.0,
+    max_model_len: int | None = None,
+    seed: int = 0,
+) -> LLMTrace:
+    """Requests whose lengths are drawn from pairs, arriving at random.
+
+    Parameters
+    ----------
+    prompt_tokens, output_tokens : array_like of int
+        Lengths, in pairs.
+    n : int, optional
+        Requests, drawn from the pairs with replacement; without it, each pair once, in order.
+    rate, cv : float, optional
+        Of the arrivals, see `renewal_times`; without a rate all arrive at time 0 (for a closed loop).
+    max_model_len : int, optional
+        Pairs that together are longer are left out first.
+    seed : int
+        Seed, >= 0.
+
+    Raises
+    ------
+    InputError
+        On lengths that are no pairs, or if none is left.
+    """
+    prompts, outputs = np.asarray(prompt_tokens), np.asarray(output_tokens)
+    if prompts.shape != outputs.shape or prompts.ndim != 1:
+        raise InputError(f"draw: expected pairs of lengths (got shapes {prompts.shape} and {outputs.shape})")
+    if max_model_len is not None:
+        fits = prompts + outputs <= max_model_len
+        prompts, outputs = prompts[fits], outputs[fits]
+    if not len(prompts):
+        within = "" if max_model_len is None else f" within max_model_len {max_model_len}"
+        raise InputError(f"draw: no pair of lengths{within}")
+    if n is not None:
+        if n < 1:
+            raise InputError(f"n: expected at least one request (got {n})")
+        rows = generator(seed, "llm", "lengths").integers(len(prompts), size=n)
+        prompts, outputs = prompts[rows], outputs[rows]
+    times = np.zeros(len(prompts)) if rate is None else renewal_times(rate, len(prompts), cv=cv, seed=seed)
+    return LLMTrace(times, prompts, outputs)
+
+
+def conversations(
+    prompt_tokens: npt.ArrayLike,
+    output_tokens: npt.ArrayLike,
+    n: int,
+    *,
+    rate: float,
+    turns: float = 3.0,
+    think_s: float = 10.0,
+    max_model_len: int = 2048,
+    cv: float = 1.0,
+    seed: int = 0,
+) -> LLMTrace:
+    """Conversations: each prompt is all that was said before and a new message; it comes some time after the answer.
+
+    Parameters
+    ----------
+    prompt_tokens, output_tokens : array_like of int
+        Lengths of messages and answers, in pairs to draw from.
+    n : int
+        Conversations.
+    rate, cv : float
+        Of their beginnings, see `renewal_times`.
+    turns : float
+        Mean number of turns (geometric), >= 1; a conversation ends before it would be longer than `max_model_len`.
+    think_s : float
+        Mean seconds between an answer and the next message (exponential), >= 0.
+    max_model_len : int
+        Tokens of the longest prompt and answer.
+    seed : int
+        Seed, >= 0.
+
+    Returns
+    -------
+    LLMTrace
+        Rows in order of their earliest arrival, which leaves out the time that answers take.
+    """
+    if not (math.isfinite(turns) and turns >= 1):
+        raise InputError(f"turns: expected a mean >= 1 (got {turns})")
+    if not (math.isfinite(think_s) and think_s >= 0):
+        raise InputError(f"think_s: expected finite seconds >= 0 (got {think_s})")
+    first = draw(prompt_tokens, output_tokens, n, rate=rate, cv=cv, max_model_len=max_model_len, seed=seed)
+    prompts, outputs = np.asarray(prompt_tokens), np.asarray(output_tokens)
+    rng = generator(seed, "llm", "conversations")
+    rows: list[tuple[float, int, int, int, float]] = []  # earliest arrival, prompt, output, previous, think
+    begins = zip(first.arrival.tolist(), first.prompt_tokens.tolist(), first.output_tokens.tolist(), strict=True)
+    for start, p, o in begins:
+        rows.append((start, p, o, -1, 0.0))
+        at, history = start, p + o
+        for _ in range(int(rng.geometric(1 / turns)) - 1):
+            k = int(rng.integers(len(prompts)))
+            think = float(rng.exponential(think_s))
+            at, p, o = at + think, history + int(prompts[k]), int(outputs[k])
+            if p + o > max_model_len:
+                break
+            rows.append((at, p, o, len(rows) - 1, think))
+            history = p + o
+    order = np.argsort([row[0] for row in rows], kind="stable")
+    place = np.empty(len(rows) + 1, dtype=np.int64)
+    place[order], place[-1] = np.arange(len(rows)), -1
+    table = np.array([rows[int(i)] for i in order])
+    after = place[table[:, 3].astype(np.int64)]
+    return LLMTrace(table[:, 0], table[:, 1], table[:, 2], after=after, think_s=table[:, 4])

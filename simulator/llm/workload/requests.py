@@ -1,0 +1,291 @@
+"""`LLMTrace`: requests to a language model as read-only columns: lengths, samples, and whom each one follows."""
+
+from __future__ import annotations
+
+# pandas brings no type stubs.
+# pyright: reportMissingTypeStubs=false
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ....errors import InputError
+from ....traces.trace import Trace
+from ..policy.request import LLMRequest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LLMTrace"]
+
+IntColumn = npt.NDArray[np.int64]
+FloatColumn = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class LLMTrace:
+    """Requests in order of arrival.
+
+    Parameters
+    ----------
+    arrival : array_like of float, shape (n,)
+        Seconds, non-decreasing, finite, >= 0. Of a request that follows another: the earliest.
+    prompt_tokens, output_tokens : array_like of int, shape (n,)
+        Tokens of the prompt, and tokens that each of its sequences generates, >= 1.
+    best_of : array_like of int, shape (n,), optional
+        Sequences generated from each prompt; 1 without it.
+    beam : array_like of bool, shape (n,), optional
+        Whether these are beams of a beam search instead of independent samples; False without it.
+    priority : array_like of int, shape (n,), optional
+        Smaller goes first under policies that look at it; 0 without it.
+    after : array_like of int, shape (n,), optional
+        Row of the request whose finish a request waits for (an earlier turn of the same conversation, whose tokens its
+        prompt begins with); -1 for none.
+    think_s : array_like of float, shape (n,), optional
+        Seconds between that finish and the request.
+    prefix_ids : sequence of sequence of int, optional
+        For each request, ids of the blocks of `prefix_block` tokens that its prompt consists of; the same id is the
+        same text. Without them only the turns of a conversation share a prefix.
+    prefix_block : int
+        Tokens of each such block; 1: the ids are tokens.
+    shared_prefix : array_like of int, shape (n,), optional
+        Which of the prefixes that an engine reserved blocks for each prompt begins with (`Vllm02Config.prefixes`); -1
+        for none.
+
+    Raises
+    ------
+    InputError
+        On no request at all, columns of different lengths, or a value out of its range.
+    """
+
+    arrival: FloatColumn
+    prompt_tokens: IntColumn
+    output_tokens: IntColumn
+    best_of: IntColumn | None = None
+    beam: npt.NDArray[np.bool_] | None = None
+    priority: IntColumn | None = None
+    after: IntColumn | None = None
+    think_s: FloatColumn | None = None
+    prefix_ids: Sequence[Sequence[int]] | None = None
+    prefix_block: int = 512
+    shared_prefix: IntColumn | None = None
+
+    def __init__(
+        self,
+        arrival: npt.ArrayLike,
+        prompt_tokens: npt.ArrayLike,
+        output_tokens: npt.ArrayLike,
+        *,
+        best_of: npt.ArrayLike | None = None,
+        beam: npt.ArrayLike | None = None,
+        priority: npt.ArrayLike | None = None,
+        after: npt.ArrayLike | None = None,
+        think_s: npt.ArrayLike | None = None,
+        prefix_ids: Sequence[Sequence[int]] | None = None,
+        prefix_block: int = 512,
+        shared_prefix: npt.ArrayLike | None = None,
+    ) -> None:
+        times = _column(arrival, "arrival", float)
+        n = len(times)
+        if not n:
+            raise InputError("LLMTrace: no request at all; expected at least one")
+        _refuse("arrival", times, ~(np.isfinite(times) & (times >= 0)), "times must be finite and >= 0 seconds")
+        _refuse("arrival", times, np.diff(times, prepend=times[0]) < 0, "times must not decrease; sort them")
+        columns: dict[str, Any] = {
+            "arrival": times,
+            "prompt_tokens": _counts(prompt_tokens, "prompt_tokens", n, 1),
+            "output_tokens": _counts(output_tokens, "output_tokens", n, 1),
+            "best_of": _counts(best_of, "best_of", n, 1),
+            "beam": _flags(beam, "beam", n),
+            "priority": _counts(priority, "priority", n, None),
+            "after": _counts(after, "after", n, -1),
+            "shared_prefix": _counts(shared_prefix, "shared_prefix", n, -1),
+            "think_s": None if think_s is None else _column(think_s, "think_s", float, n),
+        }
+        follows, think = columns["after"], columns["think_s"]
+        if follows is not None:
+            _refuse("after", follows, follows >= np.arange(n), "a request may follow only an earlier row")
+        if think is not None:
+            _refuse("think_s", think, ~(np.isfinite(think) & (think >= 0)), "expected finite seconds >= 0")
+        if prefix_ids is not None:
+            if isinstance(prefix_block, bool) or prefix_block < 1:
+                raise InputError(f"LLMTrace.prefix_block: expected an integer >= 1 (got {prefix_block!r})")
+            need = -(-columns["prompt_tokens"] // prefix_block)
+            have = np.array([len(ids) for ids in prefix_ids], dtype=np.int64)
+            if have.shape != (n,):
+                raise InputError(f"LLMTrace.prefix_ids: expected {n} entries, one per arrival (got {len(have)})")
+            _refuse("prefix_ids", have, have != need, f"expected one id for each {prefix_block} prompt tokens")
+        for name, column in columns.items():
+            if column is not None:
+                column.flags.writeable = False
+            object.__setattr__(self, name, column)
+        object.__setattr__(self, "prefix_ids", prefix_ids)
+        object.__setattr__(self, "prefix_block", prefix_block)
+
+    @classmethod
+    def of(cls, requests: LLMTrace | Trace | Iterable[LLMRequest]) -> LLMTrace:
+        """Requests of any kind as an `LLMTrace`.
+
+        Parameters
+        ----------
+        requests : LLMTrace, Trace or iterable of LLMRequest
+            A `Trace` needs token columns; what it says of models, SLOs and prefixes is left behind. Tokens of
+            `LLMRequest`s are kept if all have them; ids are not.
+
+        Raises
+        ------
+        InputError
+            On a trace without tokens, or no request.
+        """
+        if isinstance(requests, LLMTrace):
+            return requests
+        if isinstance(requests, Trace):
+            prompts, outputs = requests.prompt_tokens, requests.output_tokens
+            if prompts is None or outputs is None:
+                name = "prompt_tokens" if prompts is None else "output_tokens"
+                raise InputError(f"requests: the trace has no column {name!r}; read one that has, or draw lengths")
+            return cls(requests.arrival, prompts, outputs)
+        given: Any = requests
+        rows: list[Any] = list(cast("Iterable[Any]", given)) if isinstance(given, Iterable) else [given]
+        for row in rows:
+            if not isinstance(row, LLMRequest):
+                raise InputError(f"requests: expected an LLMTrace, a Trace or LLMRequests (got {row!r:.100})")
+        rows.sort(key=lambda r: r.arrival)
+        told = [r.tokens for r in rows if r.tokens is not None]
+        prefix = [-1 if r.shared_prefix is None else r.shared_prefix for r in rows]
+        return cls(
+            [r.arrival for r in rows],
+            [r.prompt for r in rows],
+            [r.output for r in rows],
+            best_of=[r.best_of for r in rows],
+            beam=[r.beam for r in rows] if any(r.beam for r in rows) else None,
+            priority=[r.priority for r in rows],
+            prefix_ids=told if rows and len(told) == len(rows) else None,
+            prefix_block=1,
+            shared_prefix=prefix if any(place >= 0 for place in prefix) else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+    def __repr__(self) -> str:
+        return (
+            f"LLMTrace({len(self)} requests over {self.arrival[-1]:.6g} s, mean prompt {self.prompt_tokens.mean():.4g} "
+            f"and output {self.output_tokens.mean():.4g} tokens)"
+        )
+
+    def request(self, row: int, arrival: float | None = None) -> LLMRequest:
+        """The request of a row, by its number, arriving at `arrival` seconds (by default, its own)."""
+        return LLMRequest(
+            row,
+            int(self.prompt_tokens[row]),
+            int(self.output_tokens[row]),
+            float(self.arrival[row]) if arrival is None else arrival,
+            1 if self.best_of is None else int(self.best_of[row]),
+            beam=self.beam is not None and bool(self.beam[row]),
+            priority=0 if self.priority is None else int(self.priority[row]),
+            tokens=self.tokens(row),
+            text=self._root(row),
+            shared_prefix=None
+            if self.shared_prefix is None or self.shared_prefix[row] < 0
+            else int(self.shared_prefix[row]),
+        )
+
+    def tokens(self, row: int) -> tuple[int, ...] | None:
+        """Token ids of a prompt; None where no prefix is known."""
+        if self.prefix_ids is None:
+            return None
+        ids, size, length = self.prefix_ids[row], self.prefix_block, int(self.prompt_tokens[row])
+        if size == 1:
+            return tuple(ids)
+        blocks = chain.from_iterable(range(i * size, (i + 1) * size) for i in map(int, ids))
+        return tuple(blocks)[:length]
+
+    def _root(self, row: int) -> int | None:
+        """The first turn of a row's conversation; None where it is no part of one."""
+        if self.after is None:
+            return None
+        while self.after[row] >= 0:
+            row = int(self.after[row])
+        return row
+
+    def select(self, rows: Any) -> LLMTrace:
+        """Only some rows (a slice or an index), times unchanged; of conversations, whole ones only.
+
+        Raises
+        ------
+        InputError
+            If no row is left, or one that another follows is not among them.
+        """
+        kept = np.arange(len(self))[rows]
+        after = None
+        if self.after is not None:
+            place = np.full(len(self) + 1, -2)
+            place[kept], place[-1] = np.arange(len(kept)), -1
+            after = place[self.after[kept]]
+            if (after == -2).any():
+                raise InputError("LLMTrace.select: a turn of a conversation is left out; later ones follow it")
+        ids = self.prefix_ids
+        return LLMTrace(
+            self.arrival[kept],
+            self.prompt_tokens[kept],
+            self.output_tokens[kept],
+            best_of=None if self.best_of is None else self.best_of[kept],
+            beam=None if self.beam is None else self.beam[kept],
+            priority=None if self.priority is None else self.priority[kept],
+            after=after,
+            think_s=None if self.think_s is None else self.think_s[kept],
+            prefix_ids=None if ids is None else [ids[int(i)] for i in kept],
+            prefix_block=self.prefix_block,
+            shared_prefix=None if self.shared_prefix is None else self.shared_prefix[kept],
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per request, one column for each that is there (prefix ids aside)."""
+        import pandas as pd
+
+        names = ("arrival", "prompt_tokens", "output_tokens", "best_of", "beam", "priority", "after", "think_s")
+        names += ("shared_prefix",)
+        return pd.DataFrame({name: getattr(self, name) for name in names if getattr(self, name) is not None})
+
+
+def _column(values: Any, name: str, kind: type, n: int | None = None) -> npt.NDArray[Any]:
+    """A column of its own of one kind; whole numbers only where integers are asked for."""
+    try:
+        column = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"LLMTrace.{name}: expected numbers (got {str(values)[:60]})") from None
+    if column.ndim != 1 or (n is not None and len(column) != n):
+        raise InputError(f"LLMTrace.{name}: expected {n if n is not None else 'n'} entries (got shape {column.shape})")
+    if kind is int:
+        _refuse(name, column, ~(np.isfinite(column) & (column == np.floor(column))), "expected whole numbers")
+        return column.astype(np.int64)
+    return column
+
+
+def _counts(values: Any, name: str, n: int, least: int | None) -> IntColumn | None:
+    if values is None:
+        return None
+    column = _column(values, name, int, n)
+    if least is not None:
+        _refuse(name, column, column < least, f"expected integers >= {least}")
+    return column
+
+
+def _flags(values: Any, name: str, n: int) -> npt.NDArray[np.bool_] | None:
+    """A column of true and false; 0 and 1 are taken for them, as tables hold them."""
+    if values is None:
+        return None
+    column = _column(values, name, float, n)
+    _refuse(name, column, (column != 0) & (column != 1), "expected true or false")
+    return column.astype(np.bool_)
+
+
+def _refuse(name: str, column: npt.NDArray[Any], bad: npt.NDArray[np.bool_], why: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        more = f" and {int(bad.sum()) - 1} more" if bad.sum() > 1 else ""
+        raise InputError(f"LLMTrace.{name}: {why} (row {row}{more}, got {column[row]:g})")

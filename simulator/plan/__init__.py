@@ -1,0 +1,1 @@
+"""What plan files of every kind have in common."""

@@ -1,0 +1,1 @@
+"""The numba engine of one-shot serving, and counting for planners."""

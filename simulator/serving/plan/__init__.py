@@ -1,0 +1,1 @@
+"""`Plan`: which groups of devices hold which models."""

@@ -1,0 +1,1 @@
+"""Who gets the GPUs that are free: policies, and what agents say of their apps."""

@@ -1,0 +1,267 @@
+"""The schedulers that Themis is compared with (Themis §6.1), each reduced to what decides who gets free GPUs.
+
+=============  =========================================================================  =========
+policy         who is next                                                                leases
+=============  =========================================================================  =========
+fifo           the first to arrive                                                        no
+drf            the smallest share of the cluster at the moment, GPU by GPU                no
+tiresias       the least GPU time so far (LAS)                                            yes
+tiresias-2q    queues by GPU time so far, first to arrive within a queue                  yes
+gandiva        the best placement score that the free GPUs allow                          yes
+optimus        the largest gain in throughput by one GPU more, where it would be          yes
+slaq           the largest fall of its loss within a lease                                yes
+srtf           the shortest remaining time with the free GPUs                             yes
+srsf           the least remaining GPU time, GPU by GPU                                   yes
+finish-time    the largest ρ (the straw man of §3.3, which lying pays off under)          yes
+=============  =========================================================================  =========
+
+Which GPUs an app is given is an option of all of them, `placement`: its own of before first, then the nearest, or any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from ....errors import InputError
+from ....wording import nearest
+from ..cluster import SharedCluster
+from ..largest_gain import LargestGain, more, speed
+from .agent import AppView, Shape
+from .contract import Greedy, Policy, grants
+from .nearness import Chooser, Placement
+
+__all__ = ["BASELINES", "BestOffer", "GpuByGpu", "LargestGain", "baseline", "is_baseline", "window_s"]
+
+TIRESIAS_QUEUE_S = 3250.0
+"""GPU seconds after which Tiresias moves a job to its second queue (the first limit of its public simulator)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuByGpu:
+    """GPUs one by one (as many at once as a gang needs to start), each to the app that is first by a key now.
+
+    Parameters
+    ----------
+    name : str
+        What results call it.
+    key : callable
+        (view, GPUs that it has by then) -> what apps are sorted by, smallest first; ties to the lower number.
+    preempts : bool
+        Whether GPUs are leased.
+    chooser : Chooser
+        Which GPUs an app is given.
+    """
+
+    name: str
+    key: Callable[[SharedCluster, AppView, tuple[int, ...]], float]
+    preempts: bool = True
+    chooser: Chooser = field(default_factory=Chooser)
+
+    def begin(self) -> None:
+        """Forget: a world begins."""
+        self.chooser.decisions = 0
+
+    def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
+        """See `Policy.assign`."""
+        self.chooser.decisions += 1
+        pool, given = set(offered), dict[int, int]()
+        have = {v.index: v.held for v in apps}
+        able = {v.index: v for v in apps if v.wanted > 0}
+        while pool and able:
+            view = min(able.values(), key=lambda v: (self.key(cluster, v, have[v.index]), v.index))
+            got = len(have[view.index]) - len(view.held)
+            mine = more(cluster, pool, view, have[view.index], view.wanted - got, self.chooser)
+            if not mine:
+                del able[view.index]
+                continue
+            pool.difference_update(mine)
+            given.update(dict.fromkeys(mine, view.index))
+            have[view.index] = tuple(sorted((*have[view.index], *mine)))
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class BestOffer:
+    """Each app says what the free GPUs are worth to it; the highest takes them, and the rest is offered again.
+
+    Parameters
+    ----------
+    name : str
+        What results call it.
+    score : callable
+        (cluster, view, all GPUs that it would have) -> score, largest first; ties to more GPUs, then the lower number.
+    preempts : bool
+        Whether GPUs are leased.
+    chooser : Chooser
+        Which GPUs an app is given.
+    """
+
+    name: str
+    score: Callable[[SharedCluster, AppView, tuple[int, ...]], float]
+    preempts: bool = True
+    chooser: Chooser = field(default_factory=Chooser)
+
+    def begin(self) -> None:
+        """Forget: a world begins."""
+        self.chooser.decisions = 0
+
+    def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
+        """See `Policy.assign`."""
+        self.chooser.decisions += 1
+        pool, given = set(offered), dict[int, int]()
+        able = {v.index: v for v in apps if v.wanted > 0}
+        offers: dict[int, tuple[float, tuple[int, ...]]] = {}
+        while pool and able:
+            for index, view in list(able.items()):
+                if index not in offers:
+                    mine = grants(cluster, pool, view, view.wanted, self.chooser)
+                    if not mine:
+                        del able[index]
+                        continue
+                    offers[index] = self.score(cluster, view, (*view.held, *mine)), mine
+            if not able:
+                break
+            best = max(able, key=lambda i: (offers[i][0], len(offers[i][1]), -i))
+            mine = offers[best][1]
+            pool.difference_update(mine)
+            given.update(dict.fromkeys(mine, best))
+            del able[best]
+            taken = set(mine)
+            offers = {i: offer for i, offer in offers.items() if i != best and not taken.intersection(offer[1])}
+        return given
+
+
+def _placement_score(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    usable = min(len(gpus), sum(j.cap for j in view.jobs))
+    return speed(cluster, view, gpus) / usable if usable else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _LossFall:
+    """By how much an app's losses fall within a lease. Two of them are the same rule, whatever the lease."""
+
+    lease_s: float = field(compare=False)
+
+    def __call__(self, cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+        left = sum(j.left_s for j in view.jobs)
+        done = min(1.0, speed(cluster, view, gpus) * self.lease_s / left) if left else 1.0
+        total = 0.0
+        for j in view.jobs:
+            whole = view.job_work_s(j.job)
+            before = 1.0 - j.left_s / whole
+            curve = view.app.jobs[j.job].loss
+            total += curve.at(before) - curve.at(before + done * (1.0 - before))
+        return total
+
+
+def _remaining(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    return -view.remaining_s(Shape.of(cluster, gpus))
+
+
+def _arrival(view: AppView) -> float:
+    return view.app.arrival_s
+
+
+def _attained(view: AppView) -> float:
+    return view.attained_s
+
+
+def _share(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    return float(len(gpus))
+
+
+def _left(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    return view.left_s
+
+
+def _unfairness(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) -> float:
+    return view.rho(Shape.of(cluster, (*view.held, *view.lapsed)))
+
+
+def _tiresias_queue(view: AppView) -> float:
+    """Queue, then arrival: arrivals stay below the step between queues."""
+    return float(view.attained_s >= TIRESIAS_QUEUE_S) * 1e12 + view.app.arrival_s
+
+
+def baselines(lease_s: float = 600.0, placement: Placement = "near", seed: int = 0) -> Mapping[str, Policy]:
+    """The policies by name.
+
+    Parameters
+    ----------
+    lease_s : float
+        Within which SLAQ looks at the loss, seconds.
+    placement : {"near", "blind"}
+        Which GPUs an app gets beside its own of before: the nearest, or any, by lot. Its jobs divide what it has by
+        nearness either way.
+    seed : int
+        Of the lots.
+
+    Raises
+    ------
+    InputError
+        If the lease is not positive, the placement unknown or the seed negative.
+    """
+    if not lease_s > 0:
+        raise InputError(f"policy: lease_s: expected seconds > 0 (got {lease_s})")
+
+    def choose() -> Chooser:
+        return Chooser(placement, seed)
+
+    made: tuple[Policy, ...] = (
+        Greedy("fifo", _arrival, preempts=False, chooser=choose()),
+        GpuByGpu("drf", _share, preempts=False, chooser=choose()),
+        Greedy("tiresias", _attained, chooser=choose()),
+        Greedy("tiresias-2q", _tiresias_queue, chooser=choose()),
+        BestOffer("gandiva", _placement_score, chooser=choose()),
+        LargestGain("optimus", chooser=choose()),
+        BestOffer("slaq", _LossFall(lease_s), chooser=choose()),
+        BestOffer("srtf", _remaining, chooser=choose()),
+        GpuByGpu("srsf", _left, chooser=choose()),
+        BestOffer("finish-time", _unfairness, chooser=choose()),
+    )
+    return MappingProxyType({policy.name: policy for policy in made})
+
+
+SHIPPED = (Greedy, GpuByGpu, LargestGain, BestOffer)
+
+_KNOWN = baselines()
+
+BASELINES = tuple(_KNOWN)
+"""Names of the policies."""
+
+
+def is_baseline(policy: Policy) -> bool:
+    """Whether a policy is one of these, by what it does: a policy of one's own may have the name of one."""
+    if not isinstance(policy, SHIPPED) or policy.name not in _KNOWN:
+        return False
+    known = _KNOWN[policy.name]
+    return type(policy) is type(known) and policy.preempts == known.preempts and _rule(policy) == _rule(known)
+
+
+def window_s(policy: Policy, default_s: float) -> float:
+    """Within which seconds a policy looks at the loss, if it does."""
+    rule = _rule(policy)
+    return rule.lease_s if isinstance(rule, _LossFall) else default_s
+
+
+def _rule(policy: Policy) -> object:
+    return policy.score if isinstance(policy, BestOffer) else getattr(policy, "key", None)
+
+
+def baseline(name: str, lease_s: float = 600.0, placement: Placement = "near", seed: int = 0) -> Policy:
+    """A policy by name; see `baselines` for what else is given.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name (the nearest is named), the lease not positive, the placement unknown or the seed
+        negative.
+    """
+    known = baselines(lease_s, placement, seed)
+    if name not in known:
+        near = nearest(name, tuple(known))
+        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+        raise InputError(f"policy: unknown sharing policy {name!r}; {hint}")
+    return known[name]

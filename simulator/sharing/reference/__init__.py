@@ -1,0 +1,1 @@
+"""The SimPy model of a shared cluster: readable, every event visible."""

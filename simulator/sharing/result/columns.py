@@ -1,0 +1,127 @@
+"""`SharingResult`: what came out of sharing a cluster: a row per app, and the metrics on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ....errors import InputError
+from ..world import SharingWorld
+from .grants import Grant, Grants
+
+__all__ = ["AppRecord", "Grant", "SharingResult", "Spell"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class AppRecord(NamedTuple):
+    """What became of one app. Seconds; GPU seconds; mean number of apps in the cluster during its life."""
+
+    app: int
+    start_s: float
+    finish_s: float
+    completed: bool
+    gpu_s: float
+    contention: float
+    placed: tuple[int, ...] = (0, 0, 0, 0)  # allocations of its jobs, by `Level`
+
+
+class Spell(NamedTuple):
+    """A job with the same GPUs all the while: it stands still until `resumes_s`, then works."""
+
+    app: int
+    phase: int
+    job: int
+    start_s: float
+    resumes_s: float
+    end_s: float
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SharingResult:
+    """Columns per app, in their order.
+
+    Parameters
+    ----------
+    world : SharingWorld
+        What was simulated.
+    policy : str
+        Under which policy.
+    start, finish, gpu_seconds, contention : ndarray, shape (n_apps,)
+        When it first had a GPU and when it ended, seconds; GPU seconds that it held; N_avg.
+    completed : ndarray of bool, shape (n_apps,)
+        Whether its work was done; if not, it failed.
+    grants : sequence of Grant
+        What was decided, in time.
+    placed : ndarray of int, shape (n_apps, 4)
+        How often a job was given other GPUs than before, by how far apart they are (`Level`).
+    spells : tuple of Spell
+        Which GPUs each job had from when to when, by their ends; only the SimPy model notes them down.
+    """
+
+    world: SharingWorld
+    policy: str
+    start: Floats
+    finish: Floats
+    gpu_seconds: Floats
+    contention: Floats
+    completed: npt.NDArray[np.bool_]
+    grants: Sequence[Grant]
+    placed: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int64))
+    spells: tuple[Spell, ...] = ()
+
+    @classmethod
+    def of(
+        cls, world: SharingWorld, policy: str, records: Mapping[int, AppRecord], grants: Sequence[Grant],
+        spells: Sequence[Spell] = (),
+    ) -> SharingResult:  # fmt: skip
+        """Put records together.
+
+        Raises
+        ------
+        InputError
+            If an app never ended.
+        """
+        endless = [i for i in range(len(world.apps)) if i not in records]
+        if endless:
+            others = f", nor have {len(endless) - 1} others" if len(endless) > 1 else ""
+            end = world.horizon_s
+            by = f"by {end:g} s" if math.isfinite(end) else "when nothing can happen any more"
+            if end != world.max_s:
+                others += f" (a lease of {world.lease_s:g} s is over before a job that moved has restarted)"
+            raise InputError(
+                f"app {world.apps[endless[0]].name!r}: has not ended {by} under {policy}{others}; raise max_s, or look "
+                "for work that no GPUs are given to"
+            )
+        known = grants if isinstance(grants, Grants) else tuple(grants)
+        rows = [records[i] for i in range(len(world.apps))]
+        start, finish, gpu, contention = (
+            np.array([getattr(r, name) for r in rows], dtype=np.float64)
+            for name in ("start_s", "finish_s", "gpu_s", "contention")
+        )
+        completed = np.array([r.completed for r in rows], bool)
+        placed = np.array([r.placed for r in rows], dtype=np.int64).reshape(-1, 4)
+        return cls(world, policy, start, finish, gpu, contention, completed, known, placed, tuple(spells))
+
+    @property
+    def completion_s(self) -> Floats:
+        """Seconds from arrival to end: T_sh."""
+        return self.finish - np.array([a.arrival_s for a in self.world.apps])
+
+    @property
+    def rho(self) -> Floats:
+        """Finish-time fairness of each app: T_sh/T_id; NaN of those that failed."""
+        n = self.world.cluster.n_gpus
+        ideal = self.contention * np.array([a.total_work_s / min(n, a.max_gpus) for a in self.world.apps])
+        return np.where(self.completed, self.completion_s / ideal, np.nan)
+
+    @property
+    def makespan_s(self) -> float:
+        """When the last app ended."""
+        return float(self.finish.max(initial=0.0))

@@ -1,0 +1,255 @@
+"""`estimate` and `estimate_many`: a training configuration given by hand, its iteration time and peak memory."""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....errors import InfeasibleError, InputError
+from ...cluster import Cluster
+from .columns import RECOMPUTE, Columns
+from .iteration import TimeColumns, iteration
+from .kernels import Kernels
+from .layer_costs import NONE
+from .memory import STATE_BYTES, Memory, memory
+from .model import TransformerShape, shape_of
+from .rates import CORE, MEGATRON_2022, DeviceRates, Stack, rates_of
+from .result import Breakdown, Estimate, Estimates, MemoryParts
+
+if TYPE_CHECKING:
+    from ....profiles.llm import KernelTables
+
+__all__ = ["MARGIN", "estimate", "estimate_many"]
+
+GIB = 2**30
+HOPPER_FLOPS = 900e12
+"""Devices from here on are run with software of their own time (`CORE`)."""
+SHORT = 1024
+"""Sequences up to here were trained with scores in memory and nothing recomputed."""
+MARGIN = 0.10
+"""A configuration is refused only when it misses the device's memory by more than the estimate may err."""
+
+
+def estimate(
+    model: object,
+    cluster: Cluster,
+    tp: int,
+    pp: int,
+    dp: int,
+    microbatch: int,
+    global_batch: int,
+    interleave: int = 1,
+    recompute: str = "none",
+    sequence_parallel: bool = False,
+    zero: int = 0,
+    dtype: str = "bf16",
+    *,
+    tables: KernelTables | None = None,
+    stack: Stack | None = None,
+    rates: DeviceRates | None = None,
+    check_memory: bool = True,
+) -> Estimate:
+    """Iteration time, peak memory and MFU of one training configuration.
+
+    Parameters
+    ----------
+    model : TransformerShape, mapping or object
+        ``layers, hidden, heads, kv_heads, ffn, vocab, seq, gated`` (see `TransformerShape`).
+    cluster : Cluster
+        Devices and links; its inter-node bandwidth is that of one network adapter.
+    tp, pp, dp : int
+        Tensor-, pipeline- and data-parallel degrees; their product is the number of devices.
+    microbatch, global_batch : int
+        Samples of a microbatch and of an iteration.
+    interleave : int
+        Model chunks per stage (interleaved 1F1B).
+    recompute : str
+        "none", "selective" (the attention core) or "full" (every layer from its input).
+    sequence_parallel : bool
+        Norms and dropout are split along the sequence too; nothing at tp 1.
+    zero : int
+        0: replicated; 1: optimizer sharded over `dp` (Megatron's distributed optimizer); 2: gradients too; 3:
+        parameters too.
+    dtype : str
+        "bf16", "fp16" or "fp32".
+    tables : KernelTables, optional
+        Measured GEMMs in place of the tile model.
+    stack : Stack, optional
+        Training software. By default `MEGATRON_2022` for what its papers trained: GPT with full heads and sequences of
+        at most 2,048 tokens, recomputing (at most 1,024: recomputing or not), on devices before Hopper. Else `CORE`.
+        Name one to compare configurations.
+    rates : DeviceRates, optional
+        What the device reaches, for devices that are not known.
+    check_memory : bool
+        Refuse what does not fit by more than `MARGIN`; otherwise `Estimate.fits` says it.
+
+    Returns
+    -------
+    Estimate
+        ``.seconds, .peak_bytes, .mfu, .fits, .breakdown, .explain()``
+
+    Raises
+    ------
+    InputError
+        On a configuration that cannot be, in one line with the way out.
+    InfeasibleError
+        If the device's memory is too small; the message names what would help.
+    """
+    shape = shape_of(model)
+    kernels = _kernels(cluster, dtype, tables, rates)
+    columns = Columns.of(
+        tp=_one(tp, "tp"), pp=_one(pp, "pp"), dp=_one(dp, "dp"), microbatch=_one(microbatch, "microbatch"),
+        global_batch=_one(global_batch, "global_batch"), interleave=_one(interleave, "interleave"),
+        recompute=_one(recompute, "recompute"), sequence_parallel=_one(sequence_parallel, "sequence_parallel"),
+        zero=_one(zero, "zero"),
+    )  # fmt: skip
+    code = int(columns.problems(shape, cluster)[0])
+    if code:
+        raise InputError(f"estimate: {columns.say(0, code, shape, cluster)}")
+    used = stack or _stack(shape, cluster, int(columns.recompute[0]))
+    times = iteration(shape, cluster, kernels, used, columns)
+    held = memory(shape, used, columns, dtype)
+    parts = _memory_parts(held, used)
+    if check_memory:
+        _refuse(shape, cluster, columns, parts)
+    again = RECOMPUTE[int(columns.recompute[0])]
+    flops = shape.model_flops(int(global_batch))
+    seconds = float(times.total[0])
+    return Estimate(
+        seconds,
+        parts.total,
+        flops / (seconds * cluster.n_devices * kernels.peak),
+        parts.device <= cluster.spec.memory_bytes,
+        Breakdown(
+            times.row(0),
+            parts,
+            int(columns.microbatches[0]),
+            flops,
+            shape.hardware_flops(int(global_batch), again),
+            shape.params,
+            used.name,
+            kernels.rates.source if tables is None else f"tables: {tables.source}; else {kernels.rates.source}",
+        ),
+    )
+
+
+def estimate_many(
+    model: object,
+    cluster: Cluster,
+    *,
+    tp: Any,
+    pp: Any,
+    dp: Any,
+    microbatch: Any,
+    global_batch: Any,
+    interleave: Any = 1,
+    recompute: Any = "none",
+    sequence_parallel: Any = False,
+    zero: Any = 0,
+    dtype: str = "bf16",
+    tables: KernelTables | None = None,
+    stack: Stack | None = None,
+    rates: DeviceRates | None = None,
+) -> Estimates:
+    """`estimate` for columns of configurations, in array operations; scalars are broadcast.
+
+    `recompute` is a column of words or of indices into ("none", "selective", "full"). Rows that `estimate` would
+    refuse are NaN and say why; nothing is raised for them.
+
+    Raises
+    ------
+    InputError
+        On what concerns all rows: model, device, dtype, columns of unequal length or wrong type.
+    """
+    shape = shape_of(model)
+    kernels = _kernels(cluster, dtype, tables, rates)
+    columns = Columns.of(
+        tp=tp, pp=pp, dp=dp, microbatch=microbatch, global_batch=global_batch, interleave=interleave,
+        recompute=recompute, sequence_parallel=sequence_parallel, zero=zero,
+    )  # fmt: skip
+    problem = columns.problems(shape, cluster)
+    count = len(problem)
+    seconds, peak = np.full(count, np.nan), np.full(count, -1, dtype=np.int64)
+    device = np.full(count, -1, dtype=np.int64)
+    groups: dict[Stack, list[int]] = {}
+    for code in range(len(RECOMPUTE)):
+        groups.setdefault(stack or _stack(shape, cluster, code), []).append(code)
+    for used, codes in groups.items():
+        rows = np.flatnonzero((problem == 0) & np.isin(columns.recompute, codes))
+        if not len(rows):
+            continue
+        some = columns.take(rows)
+        times: TimeColumns = iteration(shape, cluster, kernels, used, some)
+        held = memory(shape, used, some, dtype)
+        seconds[rows] = times.total
+        total = sum(_rounded(held))
+        peak[rows] = total
+        device[rows] = total + _outside(total, used)
+    flops = 3.0 * columns.global_batch * shape.seq * sum(shape.forward_flops())
+    mfu = flops / (seconds * cluster.n_devices * kernels.peak)
+    fits = (problem == 0) & (device <= cluster.spec.memory_bytes)
+    return Estimates(seconds, peak, mfu, fits, device, problem)
+
+
+def _one(value: Any, name: str) -> Any:
+    """A scalar, or an error."""
+    flag = isinstance(value, bool | np.bool_)
+    if flag != (name == "sequence_parallel") or np.ndim(value):
+        expected = {"sequence_parallel": "True or False", "recompute": f"one of {', '.join(RECOMPUTE)}"}
+        raise InputError(f"{name}: expected {expected.get(name, 'an integer')} (got {value!r})")
+    return value
+
+
+def _kernels(cluster: Cluster, dtype: str, tables: KernelTables | None, rates: DeviceRates | None) -> Kernels:
+    if not isinstance(cluster, Cluster):
+        raise InputError(f"cluster: expected a simulator.Cluster (got {type(cluster).__name__})")
+    if dtype not in STATE_BYTES:
+        raise InputError(f"dtype: expected one of {', '.join(STATE_BYTES)} (got {dtype!r})")
+    found = rates_of(cluster.spec)
+    return Kernels(cluster.spec, rates or found, dtype, tables, cluster.n_devices)
+
+
+def _stack(shape: TransformerShape, cluster: Cluster, recompute: int) -> Stack:
+    later = cluster.spec.peak_flops > HOPPER_FLOPS or shape.gated or shape.kv_heads < shape.heads or shape.seq > 2048
+    return CORE if later or (recompute == NONE and shape.seq > SHORT) else MEGATRON_2022
+
+
+def _rounded(held: Memory) -> tuple[Any, ...]:
+    """Parts as whole bytes."""
+    parts = (held.parameters, held.gradients, held.optimizer, held.activations, held.ends, held.workspace)
+    return tuple(np.ceil(part).astype(np.int64) for part in parts)
+
+
+def _outside(total: Any, stack: Stack) -> Any:
+    return stack.context_bytes + np.ceil(stack.fragmentation * np.asarray(total)).astype(np.int64)
+
+
+def _memory_parts(held: Memory, stack: Stack) -> MemoryParts:
+    parts = [int(part[0]) for part in _rounded(held)]
+    parameters, gradients, optimizer, activations, ends, workspace = parts
+    outside = int(_outside(sum(parts), stack))
+    return MemoryParts(parameters, gradients, optimizer, activations, ends, workspace, outside)
+
+
+def _refuse(shape: TransformerShape, cluster: Cluster, c: Columns, parts: MemoryParts) -> None:
+    """Raise where the device is too small, and say what would help."""
+    have = cluster.spec.memory_bytes
+    if parts.device <= have * (1 + MARGIN):
+        return
+    states = parts.parameters + parts.gradients + parts.optimizer
+    ways: list[str] = []
+    if states > have / 2:
+        ways.append("larger tp or pp" + ("" if c.zero[0] or c.dp[0] == 1 else ", or zero=1"))
+    if parts.activations + parts.ends + parts.workspace > have / 4:
+        ways.append(" or ".join(
+            (["microbatch=1"] if c.microbatch[0] > 1 else [])
+            + (["recompute='full'"] if c.recompute[0] != RECOMPUTE.index("full") else ["larger tp"])
+        ))  # fmt: skip
+    raise InfeasibleError(
+        f"estimate: {shape.params / 1e9:.1f} B parameters do not fit: {parts.device / GIB:.1f} GiB needed on the "
+        f"fullest {cluster.spec.name}, which has {have / GIB:.0f} GiB ({states / GIB:.1f} GiB of them parameters, "
+        f"gradients and optimizer); try {', or '.join(ways) or 'larger pp'}"
+    )

@@ -1,0 +1,141 @@
+"""Seconds of single kernels for arrays of sizes: GEMMs in waves of tiles, fused attention, streaming kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import InputError
+from ....profiles.hardware import DeviceSpec
+from .rates import DeviceRates
+
+if TYPE_CHECKING:
+    from ....profiles.llm import KernelTables
+
+__all__ = ["DTYPE_BYTES", "Kernels"]
+
+Floats = NDArray[np.float64]
+
+DTYPE_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
+"""Bytes of one activation or parameter as it is computed with."""
+TF32 = 0.5
+"""Rate of fp32 matmuls (TF32) over half precision, from Ampere on."""
+TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 192, 0.97), (192, 128, 0.97), (128, 128, 0.96), (64, 128, 0.80))
+"""Tiles that a GEMM library chooses from, and the rate of each over the best; from the same fit as `DeviceRates`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Kernels on one device.
+
+    Parameters
+    ----------
+    spec : DeviceSpec
+        Its data sheet.
+    rates : DeviceRates
+        What it reaches of that.
+    dtype : str
+        "bf16", "fp16" or "fp32" (TF32 products).
+    tables : KernelTables, optional
+        Measured kernels; their GEMM grid replaces the tile model, at the same sustained clocks.
+    devices : int
+        Devices that wait for each other: products run at the clock of the slowest (`pace`).
+
+    Raises
+    ------
+    InputError
+        If the tables hold no GEMMs of this type.
+    """
+
+    spec: DeviceSpec
+    rates: DeviceRates
+    dtype: str = "bf16"
+    tables: KernelTables | None = None
+    devices: int = 1
+
+    def __post_init__(self) -> None:
+        if self.tables is not None and (
+            self.tables.operators is None or self.table_dtype not in self.tables.operators.gemm
+        ):
+            raise InputError(f"tables: expected GEMMs of {self.table_dtype} in {self.tables.name!r} (there are none)")
+
+    @property
+    def table_dtype(self) -> str:
+        """What tables call `dtype`; half precisions run at one rate."""
+        return "bfloat16" if DTYPE_BYTES[self.dtype] == 2 else "float32"
+
+    @property
+    def peak(self) -> float:
+        """FLOP per second of the data sheet for `dtype`."""
+        return self.spec.peak_flops * (1.0 if DTYPE_BYTES[self.dtype] == 2 else TF32)
+
+    @property
+    def pace(self) -> float:
+        """Expected clock of the slowest device over the mean one: normal clocks, with Blom's approximation of the
+        expected largest of n values."""
+        n = self.devices
+        return 1.0 - self.rates.spread * (NormalDist().inv_cdf((n - 0.375) / (n + 0.25)) if n > 1 else 0.0)
+
+    @property
+    def stream(self) -> float:
+        """Bytes per second of a streaming kernel."""
+        return self.spec.memory_bandwidth_bytes_per_s * self.rates.memory
+
+    def gemm(self, m: Any, n: Any, k: Any, *, batch: Any = 1, output_bytes: float | None = None) -> Floats:
+        """Seconds of `batch` products [m, k] x [k, n] in one kernel.
+
+        The slower of its bytes and its products: the tiles of the output are dealt to the multiprocessors in waves,
+        the last of which may be nearly empty; the best of `TILES` counts.
+
+        Parameters
+        ----------
+        m, n, k, batch : array
+            Sizes.
+        output_bytes : float, optional
+            Bytes moved per element of the output; 8 where it is added to fp32 gradients. The fixed time of a wave is
+            the store of its tiles (108 of them in half precision are 7 MB, 3 us of an A100's memory): it grows with
+            these bytes.
+        """
+        m, n, k, batch = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (m, n, k, batch)))
+        size = DTYPE_BYTES[self.dtype]
+        moved = batch * (size * (m * k + k * n) + (size if output_bytes is None else output_bytes) * m * n)
+        if self.tables is not None and np.all(batch == 1):
+            assert self.tables.operators is not None  # checked at the door
+            measured = self.tables.operators.gemm[self.table_dtype].at(m, n, k)[0]
+            return np.maximum(measured / (self.rates.sustained * self.pace), moved / self.stream)
+        r = self.rates
+        speed = self.peak * r.matmul * r.sustained * self.pace
+        if not r.multiprocessors:
+            return r.kernel_s + np.maximum(2 * batch * m * n * k / speed, moved / self.stream)
+        store = r.wave_s * (size if output_bytes is None else output_bytes) / 2
+        best = np.full(m.shape, np.inf)
+        for rows, columns, share in TILES:
+            waves = np.ceil(batch * np.ceil(m / rows) * np.ceil(n / columns) / r.multiprocessors)
+            wave = 2.0 * rows * columns * k * r.multiprocessors / (speed * share) + store
+            best = np.minimum(best, waves * wave)
+        return r.kernel_s + np.maximum(best, moved / self.stream)
+
+    def flash(self, tokens: Any, heads: Any, seq: int, head_dim: int, *, backward: bool) -> Floats:
+        """Seconds of causal fused attention: half of the scores; the backward pass has five products for two.
+
+        The share of the peak is ``asymptote x seq / (seq + half)``, less for narrow heads (0.8 of it at 64).
+        """
+        r = self.rates
+        products = 2.0 * np.asarray(tokens, dtype=float) * seq * np.asarray(heads, dtype=float) * head_dim
+        share = (r.flash_backward if backward else r.flash_forward) * seq / (seq + r.flash_half_seq)
+        share *= min(1.0, 0.6 + 0.4 * head_dim / 128)
+        return r.kernel_s + (2.5 if backward else 1.0) * products / (self.peak * self.pace * share)
+
+    def streaming(self, n_bytes: Any, kernels: int = 1) -> Floats:
+        """Seconds of element-wise kernels that move `n_bytes` in all."""
+        return kernels * self.rates.kernel_s + np.asarray(n_bytes, dtype=float) / self.stream
+
+    def beside(self, collective: Any, work: Any) -> Floats:
+        """Seconds that a collective adds to work that it runs beside: what is longer than the work, and what its
+        channels take from the work meanwhile. Nothing for no collective."""
+        collective, work = np.asarray(collective, dtype=float), np.asarray(work, dtype=float)
+        return np.maximum(collective - work, 0) + self.rates.contention * np.minimum(collective, work)

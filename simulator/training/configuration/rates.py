@@ -1,0 +1,161 @@
+"""What devices and training software do in practice: documented rates, none of them fitted to a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....errors import InputError
+from ....profiles.hardware import DeviceSpec
+
+__all__ = ["CORE", "MEGATRON_2022", "DeviceRates", "Stack", "rates_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRates:
+    """How much of its data sheet a device reaches.
+
+    Parameters
+    ----------
+    multiprocessors : int
+        Streaming multiprocessors, over which the tiles of a GEMM are dealt in waves; 0: no waves.
+    matmul : float
+        Share of the peak inside a wave of full tiles, in a short run.
+    sustained : float
+        What is left of that at the clocks of a device that multiplies random numbers all day.
+    wave_s, kernel_s : float
+        Fixed seconds of a wave with outputs of two bytes, and of any kernel.
+    memory : float
+        Share of the memory bandwidth that streaming kernels reach.
+    flash_forward, flash_backward : float
+        Share of the peak of fused attention on long causal sequences with heads of 128.
+    flash_half_seq : float
+        Sequence length at which fused attention has half of that share.
+    all_reduce, half : tuple of float
+        NCCL's bus bandwidth over the link's for large messages inside a node, in groups of 2, 4 and 8: of
+        all-reduces, and of reduce-scatters and all-gathers.
+    network : float
+        The same between nodes.
+    contention : float
+        Share of a product's rate that a collective beside it takes: NCCL's channels over the multiprocessors.
+    source : str
+        Where the figures come from.
+    spread : float
+        Standard deviation of the sustained clock from device to device, over its mean. All devices of a job wait for
+        the slowest one. Sinha et al. 2022 ("Not all GPUs are created equal") found 8 % between the ends of clusters
+        of some hundred equal GPUs, on average; the ends of 400 normal values are 5.9 standard deviations apart.
+    """
+
+    multiprocessors: int
+    matmul: float
+    sustained: float
+    wave_s: float
+    kernel_s: float
+    memory: float
+    flash_forward: float
+    flash_backward: float
+    flash_half_seq: float
+    all_reduce: tuple[float, float, float]
+    half: tuple[float, float, float]
+    network: float
+    contention: float
+    source: str
+    spread: float = 0.0135
+
+
+_GEMM = (
+    "matmul, wave_s, kernel_s: least median error on the public bf16 GEMM tables of aiconfigurator (vLLM 0.14; 1,152 "
+    "shapes with m >= 1024: 4.3 % on A100, 4.7 % on H100)"
+)
+_SUSTAINED = (
+    "sustained: cuBLAS multiplies random normal matrices of 8192 at {} TFLOP/s ({}); the tables' operands are kinder"
+)
+_FLASH = "flash: causal figures of the FlashAttention-{} paper"
+_NCCL = "all_reduce, half: NCCL 2.27-2.29 there, 8 to 512 MiB; contention: 24 NCCL channels over the multiprocessors"
+
+RATES: dict[str, DeviceRates] = {
+    "v100": DeviceRates(
+        80, 0.92, 0.90, 3e-6, 3e-6, 0.80, 0.40, 0.32, 500, (0.80, 0.80, 0.85), (0.80, 0.80, 0.85), 0.90, 0.15,
+        "multiprocessors: data sheet; the rest estimated from A100's, no measurement",
+    ),
+    "a100": DeviceRates(
+        108, 0.92, 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, (0.65, 0.73, 0.75), (0.53, 0.66, 0.71), 0.90, 0.22,
+        "; ".join((_GEMM, _SUSTAINED.format(258, "He 2024"), _FLASH.format(2), _NCCL)),
+    ),
+    "h100": DeviceRates(
+        132, 0.92, 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, (0.72, 0.78, 1.01), (0.58, 0.72, 0.76), 0.90, 0.18,
+        "; ".join((_GEMM, _SUSTAINED.format(716, "Shankhdhar 2024"), _FLASH.format(3), _NCCL)),
+    ),
+}  # fmt: skip
+OTHER = DeviceRates(
+    0, 0.80, 1.0, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, (0.70, 0.70, 0.70), (0.70, 0.70, 0.70), 0.80, 0.15,
+    "round figures for an unknown device",
+)  # fmt: skip
+
+
+def rates_of(spec: DeviceSpec) -> DeviceRates:
+    """Rates of a device by the family in its name; round figures for families that are not known.
+
+    Raises
+    ------
+    InputError
+        If the device has no FLOP/s or no memory bandwidth.
+    """
+    for name in ("peak_flops", "memory_bandwidth_bytes_per_s"):
+        if not getattr(spec, name) > 0:
+            raise InputError(f"cluster.device {spec.name!r}: expected {name} > 0 (got {getattr(spec, name)})")
+    for name, link in (("intra_node", spec.intra_node), ("inter_node", spec.inter_node)):
+        if not link.bandwidth_bytes_per_s > 0:
+            raise InputError(f"cluster.device {spec.name!r}: expected {name} bandwidth > 0 (got {link})")
+    family = spec.name.lower().split("-")[0]
+    return RATES.get("h100" if family in ("h200", "h800") else "a100" if family == "a800" else family, OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What the training software does, apart from the configuration.
+
+    Parameters
+    ----------
+    name : str
+        What explanations call it.
+    flash : bool
+        Attention is one fused kernel; otherwise the scores are written to memory, and kept unless recomputed.
+    dropout : bool
+        Models that do not say have dropout (GPT only).
+    overlap_data : bool
+        Gradients are reduced under the last backward pass, parameters gathered under the first forward pass.
+    overlap_pipeline : bool
+        Interleaved schedules send under compute.
+    scatter_gather : bool
+        Without sequence parallelism, stages send a tensor-parallel share of an activation and gather it after.
+    ops_forward, ops_backward : int
+        Operators that the host launches for one layer.
+    op_s : float
+        Host time of one of them: a layer takes no less than all of them.
+    iteration_s : float
+        Fixed host work of one iteration: batch, loss scale, norms, log line.
+    context_bytes : int
+        Device memory outside the allocator: CUDA context, NCCL buffers, cuBLAS workspaces.
+    fragmentation : float
+        Reserved but unusable memory, as a share of what is allocated at the peak.
+    """
+
+    name: str
+    flash: bool
+    dropout: bool
+    overlap_data: bool
+    overlap_pipeline: bool
+    scatter_gather: bool
+    ops_forward: int = 30
+    ops_backward: int = 35
+    op_s: float = 10e-6
+    iteration_s: float = 5e-3
+    context_bytes: int = 3 * 2**29
+    fragmentation: float = 0.03
+
+
+MEGATRON_2022 = Stack("Megatron-LM 2021-2022", False, True, False, False, True)
+"""The software of Narayanan et al. (2021) and Korthikanti et al. (2022): scores in memory, nothing overlapped but
+tensor-parallel communication in the backward pass."""
+CORE = Stack("Megatron Core", True, False, True, True, False)
+"""Megatron Core with fused attention and its communication overlap switched on, as in its published H100 recipes."""

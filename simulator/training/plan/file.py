@@ -1,0 +1,137 @@
+"""`TrainingPlan`: how one model is trained on a cluster: stages, meshes, sharding specs, schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from ....errors import InputError
+from ....wording import dotted
+from ...cluster import Cluster
+from ...mesh import Mesh
+from ...plan.entries import ClusterEntry, PlannerEntry, Problem
+from ...plan.file import PlanFile
+from ...plan.reader import piece, pieces, problem_line
+from ...serving.plan.build import cluster_entry, cluster_of
+from .checks import contradictions
+from .entries import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, SparseEntry, StageEntry, TransferEntry
+
+if TYPE_CHECKING:
+    from ....profiles.graph import Graph
+
+__all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "SliceEntry", "StageEntry", "TrainingPlan", "TransferEntry"]
+
+
+class TrainingPlan(PlanFile, SparseEntry):
+    """How one model is trained. Planners emit it, the simulator times it, exporters translate it, the runtime runs it.
+
+    Read one with `TrainingPlan.load`; build one with `TrainingPlan.of`.
+    """
+
+    noun: ClassVar[str] = "a training plan"
+    schema_id: ClassVar[str] = "urn:meshwright:schema:training-plan:1"
+    rare: ClassVar[frozenset[str]] = frozenset({"slices"})
+
+    kind: Literal["meshwright/training-plan"] = "meshwright/training-plan"
+    version: Literal[1] = 1
+    cluster: ClusterEntry
+    model: ModelEntry
+    global_batch: int = Field(gt=0, description="samples of one iteration")
+    microbatches: int = Field(gt=0)
+    schedule: str = Field(default="1f1b", description="gpipe, 1f1b, interleaved_1f1b, zb_h1, …")
+    resharding: Literal["send_recv", "scatter_gather", "local_all_gather"] = "local_all_gather"
+    overlap: bool = Field(default=False, description="whether transfers between stages run beside computation")
+    meshes: tuple[MeshEntry, ...] = Field(min_length=1)
+    stages: tuple[StageEntry, ...] = Field(min_length=1)
+    transfers: tuple[TransferEntry, ...] = ()
+    slices: tuple[SliceEntry, ...] = Field(
+        default=(), description="token slices of the microbatches, in the order in which they are fed (terapipe)"
+    )
+    planner: PlannerEntry
+    cost_source: str = Field(default="", description="what the times rest on")
+    predicted: dict[str, float] = Field(default_factory=dict, description="metric -> value")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainingPlan:
+        batch = (self.global_batch, self.microbatches)
+        entries = (self.cluster, self.meshes, self.stages, self.transfers)
+        problems = contradictions(*entries, batch, self.schedule, self.slices, self.model.order)
+        if problems:
+            raise ValueError(_said(problems))
+        return self
+
+    @classmethod
+    def of(cls, cluster: Cluster, *, predicted: Mapping[str, float] | None = None, **entries: Any) -> TrainingPlan:
+        """Put the entries together.
+
+        Raises
+        ------
+        InputError
+            If they contradict each other; all that is wrong at once.
+        """
+        try:
+            return cls(cluster=cluster_entry(cluster), predicted=dict(predicted or {}), **entries)
+        except ValidationError as error:
+            raise InputError("\n".join(f"plan: {problem_line(e)}" for e in error.errors())) from None
+
+    @property
+    def cluster_spec(self) -> Cluster:
+        """The cluster as the simulator's object."""
+        return cluster_of(self.cluster)
+
+    @property
+    def microbatch(self) -> int:
+        """Samples of one microbatch, where a stage or `slices` do not say another number."""
+        return self.global_batch // self.microbatches
+
+    @property
+    def microbatches_of(self) -> tuple[int, ...]:
+        """Microbatches of each stage."""
+        return tuple(self.global_batch // s.microbatch if s.microbatch else self.microbatches for s in self.stages)
+
+    def microbatch_of(self, stage: int) -> int:
+        """Samples of one microbatch of a stage."""
+        return self.stages[stage].microbatch or self.microbatch
+
+    def mesh(self, stage: int) -> Mesh:
+        """The devices of a stage."""
+        entry = self.meshes[self.stages[stage].mesh]
+        return Mesh(self.cluster_spec, entry.hosts, entry.devices, entry.first_host, entry.first_device)
+
+    @classmethod
+    def between(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong between the entries of a parsed file, as far as they can be read one by one."""
+        batch = [data.get(key) for key in ("global_batch", "microbatches")]
+        schedule = data.get("schedule", "1f1b")
+        model = piece(ModelEntry, data.get("model"))
+        counts = [x for x in batch if isinstance(x, int) and not isinstance(x, bool)]
+        return contradictions(
+            piece(ClusterEntry, data.get("cluster")),
+            pieces(MeshEntry, data.get("meshes")),
+            pieces(StageEntry, data.get("stages")),
+            pieces(TransferEntry, data.get("transfers")),
+            (counts[0], counts[1]) if len(counts) == 2 else None,
+            schedule if isinstance(schedule, str) else None,
+            pieces(SliceEntry, data.get("slices")),
+            () if model is None else model.order,
+        )
+
+    def explain(self, graph: Graph | None = None, *, operators: Literal["none", "heavy", "all"] = "heavy") -> str:
+        """The plan in words: stages, what dominates, and how each operator is run, repeated layers folded.
+
+        Parameters
+        ----------
+        graph : Graph, optional
+            The graph that was planned: says which loops are samples, and lists layers by their numbers.
+        operators : {"none", "heavy", "all"}
+            Which operators to list. With no graph all are, for nobody knows which are heavy.
+        """
+        from .words import explain
+
+        return explain(self, graph, operators=operators)
+
+
+def _said(problems: list[Problem]) -> str:
+    return "; ".join(f"{dotted(loc)}: {what}" if loc else what for loc, what in problems)

@@ -1,0 +1,1 @@
+"""Pipeline schedules: in which order the meshes of a pipeline compute."""

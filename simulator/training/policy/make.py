@@ -1,0 +1,125 @@
+"""`make_program`: a pipeline schedule as a program, one list of actions per mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....errors import InputError
+from ....wording import nearest
+from ..program.actions import Program
+from ..program.checks import check_program
+from ..program.transfers import Transfer, chain, longest_paths, with_transfers
+from .orders import ORDERS, Pipeline, check_layout
+
+__all__ = ["SCHEDULES", "default_meshes", "make_program"]
+
+SCHEDULES = tuple(ORDERS)
+"""Names of the schedules."""
+
+
+def make_program(
+    schedule: str,
+    n_stages: int,
+    microbatches: int | Sequence[int],
+    *,
+    mesh_of: Sequence[int] | None = None,
+    n_meshes: int | None = None,
+    transfers: Sequence[Transfer] | None = None,
+    tied: Sequence[Sequence[int]] = (),
+    k: int | Sequence[int] = 1,
+    warmup: int | Sequence[int] = -1,
+    order: Sequence[str] = (),
+    slices: Sequence[int] = (),
+) -> Program:
+    """The program of a pipeline.
+
+    Parameters
+    ----------
+    schedule : str
+        One of `SCHEDULES`: ``gpipe``, ``1f1b``, ``eager_1f1b``, ``interleaved_1f1b``, ``zb_h1``, ``zb_h2``, ``zb_v``,
+        ``inference``, ``kfkb``, ``explicit``, ``terapipe``, ``terapipe_1f1b``.
+    n_stages : int
+        Stages.
+    microbatches : int or sequence of int
+        Microbatches of every stage, or of each (``gpipe``, ``kfkb``, ``explicit``, ``inference``): of two stages with a
+        transfer one's number divides the other's.
+    mesh_of : sequence of int, optional
+        For each stage, its mesh. By default as the schedule wants it for `n_meshes` meshes.
+    n_meshes : int, optional
+        Number of meshes where `mesh_of` is not given; by default one per stage (``zb_v``: one per two).
+    transfers : sequence of (int, int) or (int, int, bool), optional
+        Which stage hands something to which, and whether a gradient comes back. By default a chain. Any graph without
+        a circle is possible; where edges skip stages, 1F1B's warm-up follows the longest path.
+    tied : sequence of sequence of int
+        For each parameter that several stages keep (such as a tied embedding), those stages.
+    k, warmup : int or sequence of int
+        ``kfkb``: of every stage, or of each, the passes in turn, and the forward passes before the first backward (−1:
+        as GraphPipe's Table 3.2 says).
+    order : sequence of str
+        ``explicit``: for each stage its passes, such as ``"4F 1B 1F 4B"``.
+    slices : sequence of int
+        ``terapipe``, ``terapipe_1f1b``: token slices of each microbatch; by default one each.
+
+    Raises
+    ------
+    InputError
+        If the schedule is unknown, cannot be had with these numbers, or the transfers contradict each other.
+    DeadlockError
+        If the meshes would wait for each other for ever.
+    """
+    if schedule not in ORDERS:
+        near = nearest(str(schedule), SCHEDULES)
+        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(SCHEDULES)}"
+        raise InputError(f"schedule: unknown schedule {schedule!r}; {hint}")
+    counts = (microbatches,) * (n_stages if _whole(n_stages) else 1) if isinstance(microbatches, int) else microbatches
+    for name, values in (("n_stages", (n_stages,)), ("microbatches", counts), ("slices", slices)):
+        for value in values:
+            if not _whole(value):
+                raise InputError(f"make_program: {name}: expected a positive integer (got {value!r})")
+    for name, values in (("microbatches", counts), ("k", k), ("warmup", warmup)):
+        if not isinstance(values, int) and len(values) != n_stages:
+            raise InputError(f"make_program: {name}: expected one for each of {n_stages} stages (got {len(values)})")
+    homes = tuple(mesh_of) if mesh_of is not None else default_meshes(schedule, n_stages, n_meshes)
+    if len(homes) != n_stages or set(homes) != set(range(max(homes) + 1)):
+        raise InputError(
+            f"make_program: mesh_of: expected a mesh for each of {n_stages} stages, numbered from 0 without gaps "
+            f"(got {list(homes)})"
+        )
+    edges = list(transfers) if transfers is not None else chain(n_stages)
+    depth = longest_paths(n_stages, edges)
+    for t in tied:
+        if len(set(t)) != len(t) or not all(0 <= s < n_stages for s in t):
+            raise InputError(f"make_program: tied: expected different ones of {n_stages} stages (got {list(t)})")
+    pipeline = Pipeline.of(
+        homes, counts, depth, edges=[(a, b) for a, b, *_ in edges], k=k, warmup=warmup, order=order, slices=slices
+    )
+    check_layout(schedule, pipeline)
+    orders = ORDERS[schedule](pipeline)
+    columns = with_transfers(
+        pipeline.by_mesh(orders), homes, edges, tied=() if schedule == "inference" else tied, counts=counts
+    )
+    program = Program.of_columns(columns, homes, counts, schedule)
+    check_program(program, edges)
+    return program
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def default_meshes(schedule: str, n_stages: int, n_meshes: int | None = None) -> tuple[int, ...]:
+    """For each stage, the mesh on which a schedule wants it: in turn, or there and back for ``zb_v``.
+
+    Raises
+    ------
+    InputError
+        If the stages cannot be laid out so.
+    """
+    if schedule == "zb_v":
+        if n_stages % 2 or n_meshes not in (None, n_stages // 2):
+            raise InputError(f"schedule zb_v: expected two stages on each mesh (got {n_stages} stages)")
+        return (*range(n_stages // 2), *reversed(range(n_stages // 2)))
+    p = n_stages if n_meshes is None else n_meshes
+    if p < 1 or n_stages % p:
+        raise InputError(f"make_program: n_meshes: {p} do not divide {n_stages} stages")
+    return tuple(s % p for s in range(n_stages))

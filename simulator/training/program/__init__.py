@@ -1,0 +1,1 @@
+"""`Program`: one list of actions per mesh, which a schedule emits, the simulator times and the runtime executes."""

@@ -1,0 +1,1 @@
+"""How tensors get from one logical mesh to another."""

@@ -1,0 +1,100 @@
+"""A resharding that is planned already, somewhere else in the cluster or for another amount of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ...cluster import Cluster
+from ...mesh import LogicalMesh
+from .crossing import Gather, Message, Method, Resharding, gather_seconds, reshard_across
+from .senders import Candidate, loads_of
+
+__all__ = ["Reshardings", "moved", "scaled"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def moved(way: Resharding, nodes: int, cluster: Cluster) -> Resharding:
+    """The same resharding between meshes that lie so many nodes further on: as long, with other devices."""
+    if not nodes:
+        return way
+    d = nodes * cluster.devices_per_node
+    a = nodes * cluster.adapters(cluster.devices_per_node)
+    return replace(
+        way,
+        messages=tuple(Message(m.source + d, m.target + d, m.box, m.n_bytes) for m in way.messages),
+        gathers=tuple(
+            Gather(tuple(x + d for x in g.devices), tuple((x + d, box) for x, box in g.parts)) for g in way.gathers
+        ),
+        adapters_out=tuple(x + a for x in way.adapters_out),
+        adapters_in=tuple(x + a for x in way.adapters_in),
+    )
+
+
+def scaled(way: Resharding, target: LogicalMesh, target_spec: str, factors: Sequence[float]) -> tuple[Floats, Floats]:
+    """Seconds of sending and of gathering where the tensor has other numbers of bytes, and its messages stay the same.
+
+    Parameters
+    ----------
+    way : Resharding
+        How the tensor gets across.
+    target : LogicalMesh
+        Who needs it.
+    target_spec : str
+        How.
+    factors : sequence of float
+        How much of the bytes.
+
+    Returns
+    -------
+    seconds, gather_s : ndarray, shape (len(factors),)
+    """
+    grown = np.asarray(factors, dtype=np.float64)
+    cluster, senders = target.mesh.cluster, [m.source for m in way.messages]
+
+    def busy(factor: float) -> Floats:
+        parts = [Candidate(m.target, (m.source,), factor * m.n_bytes) for m in way.messages]
+        return np.array(list(loads_of(parts, senders, cluster).values()), dtype=np.float64)
+
+    # what a device or adapter is busy with grows evenly: the latencies of its messages, and their bytes
+    once, twice = busy(1.0), busy(2.0)
+    seconds: Floats = (2 * once - twice + grown[:, None] * (twice - once)).max(axis=1, initial=0.0)
+    gather_s = np.array([gather_seconds(way, f * way.n_bytes, target, target_spec) for f in grown.tolist()])
+    return seconds, gather_s
+
+
+class Reshardings:
+    """Reshardings planned so far. Meshes that lie to each other as others did are not planned for again."""
+
+    def __init__(self, method: Method) -> None:
+        self._method: Method = method
+        self._known: dict[object, tuple[Resharding, int]] = {}
+        self._scaled: dict[object, tuple[Floats, Floats]] = {}
+
+    def __call__(self, n_bytes: float, source: LogicalMesh, have: str, target: LogicalMesh, need: str) -> Resharding:
+        """As `reshard_across`."""
+        key, host = _key(n_bytes, source, have, target, need), source.mesh.first_host
+        if key not in self._known:
+            way = reshard_across(n_bytes, source, have, target, need, method=self._method)
+            self._known[key] = way, host
+        way, first = self._known[key]
+        return moved(way, host - first, source.mesh.cluster)
+
+    def scaled(
+        self, n_bytes: float, source: LogicalMesh, have: str, target: LogicalMesh, need: str, factors: Floats
+    ) -> tuple[Floats, Floats]:
+        """As `scaled`, of the resharding that a call with the same arguments gives."""
+        key = _key(n_bytes, source, have, target, need), factors.tobytes()
+        if key not in self._scaled:
+            self._scaled[key] = scaled(self(n_bytes, source, have, target, need), target, need, factors.tolist())
+        return self._scaled[key]
+
+
+def _key(n_bytes: float, source: LogicalMesh, have: str, target: LogicalMesh, need: str) -> object:
+    """The same where two meshes lie to each other alike."""
+    seats = [(m.mesh.hosts, m.mesh.devices, m.mesh.first_device, m.shape) for m in (source, target)]
+    return (*seats, target.mesh.first_host - source.mesh.first_host, n_bytes, have, need)

@@ -1,0 +1,153 @@
+"""`choose_senders`: which replica sends each part, so that the busiest device or network adapter is done soonest."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from ...cluster import Cluster
+
+__all__ = ["Candidate", "Choice", "choose_senders", "loads_of", "phase_seconds"]
+
+SEARCHED, SEARCHED_PARTS = 5_000, 100
+"""Partial choices that are looked at before the search gives up (a few hundredths of a second); parts it takes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A part that a device needs, and who could send it."""
+
+    target: int
+    senders: tuple[int, ...]
+    n_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who sends each part, seconds until all have arrived, and whether no choice is faster."""
+
+    senders: tuple[int, ...]
+    seconds: float
+    exact: bool
+
+
+Loads = dict[Hashable, float]
+
+
+def choose_senders(parts: Sequence[Candidate], cluster: Cluster) -> Choice:
+    """Choose senders: greedily by load, largest part first, then by search where a better choice is not ruled out.
+
+    All parts are under way at once. A device sends (and receives) one after the other, at the speed of the link; all
+    that crosses a network adapter shares it, in each direction.
+    """
+    order = sorted(range(len(parts)), key=lambda k: (-parts[k].n_bytes, len(parts[k].senders), k))
+    loads: Loads = {}
+    picked = [0] * len(parts)
+    for k in order:
+        part = parts[k]
+
+        def after(sender: int, part: Candidate = part) -> tuple[float, float, int]:
+            added = _added(part, sender, cluster)
+            busy = [loads.get(r, 0.0) + x for r, x in added]
+            return max(busy), sum(busy), sender
+
+        picked[k] = min(part.senders, key=after)
+        _add(loads, _added(part, picked[k], cluster), 1.0)
+    seconds = phase_seconds(parts, picked, cluster)
+    least = _bound(parts, cluster)
+    if seconds <= least * (1 + 1e-12):
+        return Choice(tuple(picked), seconds, True)
+    if len(parts) > SEARCHED_PARTS:
+        return Choice(tuple(picked), seconds, False)
+    better, complete = _search(parts, order, cluster, seconds, least)
+    if better is not None:
+        picked, seconds = better, phase_seconds(parts, better, cluster)
+    return Choice(tuple(picked), seconds, complete)
+
+
+def phase_seconds(parts: Sequence[Candidate], senders: Sequence[int], cluster: Cluster) -> float:
+    """Seconds until all parts have arrived."""
+    return max(loads_of(parts, senders, cluster).values(), default=0.0)
+
+
+def loads_of(parts: Sequence[Candidate], senders: Sequence[int], cluster: Cluster) -> Loads:
+    """Seconds for which each device and adapter is busy with all parts."""
+    loads: Loads = {}
+    for part, sender in zip(parts, senders, strict=True):
+        _add(loads, _added(part, sender, cluster), 1.0)
+    return loads
+
+
+def _added(part: Candidate, sender: int, cluster: Cluster) -> list[tuple[Hashable, float]]:
+    """What one part adds to the seconds of each device and adapter on its way."""
+    link = cluster.link(sender, part.target)
+    added: list[tuple[Hashable, float]] = [
+        (("device out", sender), link.time(part.n_bytes)),
+        (("device in", part.target), link.time(part.n_bytes)),
+    ]
+    if cluster.node_of(sender) != cluster.node_of(part.target):
+        crossing = part.n_bytes / link.bandwidth_bytes_per_s
+        out, into = cluster.adapter_of(sender), cluster.adapter_of(part.target)
+        added += [(("adapter out", out), crossing), (("adapter in", into), crossing)]
+    return added
+
+
+def _add(loads: Loads, added: Sequence[tuple[Hashable, float]], sign: float) -> None:
+    for resource, seconds in added:
+        loads[resource] = loads.get(resource, 0.0) + sign * seconds
+
+
+def _bound(parts: Sequence[Candidate], cluster: Cluster) -> float:
+    """No choice is done sooner: each receiver over its fastest links; all senders busy alike."""
+    into: Loads = {}
+    total = 0.0
+    for part in parts:
+        quickest = [dict(_added(part, s, cluster)) for s in part.senders]
+        for resource in {r for q in quickest for r in q if r[0] in ("device in", "adapter in")}:  # type: ignore[index]
+            into[resource] = into.get(resource, 0.0) + min(q.get(resource, 0.0) for q in quickest)
+        total += min(q["device out", s] for q, s in zip(quickest, part.senders, strict=True))
+    senders = {s for part in parts for s in part.senders}
+    adapters: Loads = {}
+    for part in parts:
+        homes = {cluster.adapter_of(s) for s in part.senders}
+        if len(homes) == 1 and cluster.node_of(part.target) != cluster.node_of(part.senders[0]):
+            (home,) = homes
+            link = cluster.link(part.senders[0], part.target)
+            adapters[home] = adapters.get(home, 0.0) + part.n_bytes / link.bandwidth_bytes_per_s
+    return max([total / max(len(senders), 1), *into.values(), *adapters.values()], default=0.0)
+
+
+def _search(
+    parts: Sequence[Candidate], order: Sequence[int], cluster: Cluster, seconds: float, least: float
+) -> tuple[list[int] | None, bool]:
+    """Depth first, cutting what is no better than the best known; whether all was seen."""
+    best: list[int] | None = None
+    picked = [0] * len(parts)
+    loads: Loads = {}
+    seen = 0
+    at_least = least * (1 + 1e-12)
+
+    def go(depth: int) -> bool:
+        nonlocal best, seconds, seen
+        seen += 1
+        if seen > SEARCHED:
+            return False
+        if depth == len(order):
+            best, seconds = list(picked), max(loads.values())
+            return True
+        k = order[depth]
+        for sender in parts[k].senders:
+            added = _added(parts[k], sender, cluster)
+            if max(loads.get(r, 0.0) + x for r, x in added) < seconds * (1 - 1e-12):
+                picked[k] = sender
+                _add(loads, added, 1.0)
+                whole = go(depth + 1)
+                _add(loads, added, -1.0)
+                if not whole:
+                    return False
+                if seconds <= at_least:
+                    return True
+        return True
+
+    complete = go(0)
+    return best, complete

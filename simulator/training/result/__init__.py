@@ -1,0 +1,1 @@
+"""What one simulated iteration took, and where time and memory went."""

@@ -1,0 +1,232 @@
+"""`TrainingResult`: what one simulated iteration of a training plan took, and where the time and memory went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ...timeline import Timeline
+from ..closed_form import closed_form
+from ..plan.file import StageEntry, TrainingPlan
+from ..plan.links import PlanLinks
+from ..plan.program import slice_share
+from ..program.actions import Program
+from ..program.columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, F, W
+from ..timing import ActionTimes, Prepared
+from .memory_timeline import MemoryTimeline, in_flight, memory_timeline
+from .words import explain
+
+__all__ = ["TrainingResult"]
+
+Floats = npt.NDArray[np.float64]
+COMPUTING = (F, B, W, REDUCE, UPDATE)
+_NAMES = {F: "F", B: "B", W: "W", REDUCE: "reduce", UPDATE: "update", SEND_F: "send F", SEND_B: "send B"}
+_GATHER = "gather"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """One simulated iteration. Arrays are per mesh unless something else is said.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        What was simulated.
+    engine : {"compiled", "simpy"}
+        What timed it.
+    program : Program
+        What the meshes did.
+    links : PlanLinks
+        How tensors got from mesh to mesh.
+    costs : Prepared
+        What each action takes.
+    times : ActionTimes
+        When each action began and ended.
+    """
+
+    plan: TrainingPlan
+    engine: Literal["compiled", "simpy"]
+    program: Program
+    links: PlanLinks
+    costs: Prepared
+    times: ActionTimes
+
+    @cached_property
+    def seconds(self) -> float:
+        """Seconds of the iteration: until the last mesh is done and the last message has arrived."""
+        arrived = self.times.arrived[~np.isnan(self.times.arrived)]
+        return float(max(self.times.finish.max(initial=0.0), arrived.max(initial=0.0)))
+
+    @cached_property
+    def busy_s(self) -> Floats:
+        """Seconds that each mesh computes."""
+        return self._per_mesh(np.where(np.isin(self.program.columns.op, COMPUTING), self.costs.duration, 0.0))
+
+    @cached_property
+    def communication_s(self) -> Floats:
+        """Seconds that each mesh is kept by sending and gathering; 0 where that goes on beside computation."""
+        return self._per_mesh(self._communication)
+
+    @cached_property
+    def waiting_s(self) -> Floats:
+        """Seconds that each mesh waits: for messages, and once it is done for the others."""
+        return self.seconds - self.busy_s - self.communication_s
+
+    @property
+    def devices(self) -> npt.NDArray[np.int64]:
+        """Devices of each mesh."""
+        return np.array([m.hosts * m.devices for m in self.plan.meshes], dtype=np.int64)
+
+    @property
+    def busy(self) -> Floats:
+        """Share of the iteration in which each mesh computes."""
+        return self.busy_s / self.seconds if self.seconds > 0 else np.zeros(len(self.busy_s))
+
+    @property
+    def bubble(self) -> float:
+        """Share of all device time in which nothing is computed."""
+        return 1.0 - float(self.busy @ self.devices) / int(self.devices.sum())
+
+    @property
+    def model_flops(self) -> float:
+        """FLOPs of one iteration: of the forward passes, and twice as many backward; what is done again not counted."""
+        forward = self._forward_flops(self.plan.stages)
+        return forward * (3.0 if self._trained else 1.0)
+
+    @property
+    def hardware_flops(self) -> float:
+        """`model_flops`, and the forward passes that stages with full recomputation do again."""
+        again = self._forward_flops([s if s.recompute == "full" else None for s in self.plan.stages])
+        return self.model_flops + (again if self._trained else 0.0)
+
+    @property
+    def pflops(self) -> float:
+        """Model PFLOP/s of all devices together."""
+        return self.model_flops / self.seconds / 1e15 if self.seconds > 0 else 0.0
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs per second over the peak of the plan's devices."""
+        peak = self.plan.cluster_spec.spec.peak_flops * int(self.devices.sum())
+        return self.pflops * 1e15 / peak
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples of the global batch per second."""
+        return self.plan.global_batch / self.seconds if self.seconds > 0 else float("inf")
+
+    @cached_property
+    def peak_bytes(self) -> Floats:
+        """Most memory of one device of each mesh."""
+        return self.memory().peak
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of a device."""
+        return self.plan.cluster_spec.spec.memory_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether every mesh stays within its devices' memory."""
+        return bool(np.all(self.peak_bytes <= self.memory_bytes))
+
+    @cached_property
+    def in_flight(self) -> npt.NDArray[np.int64]:
+        """For each stage, most of its own microbatches (or token slices) whose activations are kept at once."""
+        return in_flight(self.program)
+
+    @cached_property
+    def pipeline_s(self) -> float:
+        """A planner's closed form for this pipeline, without communication; see `closed_form`."""
+        return closed_form(self.plan)
+
+    def memory(self) -> MemoryTimeline:
+        """Memory over time."""
+        stages = self.plan.stages
+        return memory_timeline(
+            self.program,
+            self.times.start,
+            self.times.finish,
+            [s.state_bytes for s in stages],
+            [s.activation_bytes for s in stages],
+            [s.work_bytes for s in stages],
+            self.memory_bytes,
+            slice_share(self.plan),
+        )
+
+    def timeline(self) -> Timeline:
+        """What each mesh did and what it had under way; `Timeline.to_chrome` writes it for Perfetto.
+
+        Spans are numbered by their microbatch; where microbatches are cut into token slices, by slice as they are fed.
+        """
+        c, times, messages = self.program.columns, self.times, self.costs.messages
+        kinds = list(_NAMES)
+        names = [*_NAMES.values(), _GATHER]
+        number = np.zeros(9, dtype=np.int32)
+        number[kinds] = np.arange(len(kinds))
+        begin = times.finish - np.where(np.isin(c.op, (RECV_F, RECV_B)), self._communication, np.inf)
+        begin = np.where(np.isfinite(begin), begin, times.start)
+        shown = np.flatnonzero(times.finish > begin)
+        lane, name = c.mesh[shown], number[c.op[shown]]
+        name[np.isin(c.op[shown], (RECV_F, RECV_B))] = len(kinds)
+        sends = np.flatnonzero(np.isin(c.op, (SEND_F, SEND_B)))
+        sends = sends[self.costs.sending_s(messages.message[sends]) > 0] if len(sends) else sends
+        sent = messages.message[sends]
+        n = self.program.n_meshes
+        return Timeline(
+            np.concatenate((lane, c.mesh[sends] + n)).astype(np.int32),
+            np.concatenate((begin[shown], times.sent[sent])),
+            np.concatenate((times.finish[shown], times.arrived[sent])),
+            np.concatenate((name, number[c.op[sends]])).astype(np.int32),
+            self._fed[np.concatenate((shown, sends))],
+            [*(f"mesh {m}" for m in range(n)), *(f"mesh {m} sends" for m in range(n))],
+            names,
+            [self._devices_text(m % n) for m in range(2 * n)],
+        )
+
+    def explain(self) -> str:
+        """The result in words."""
+        return explain(self)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def _forward_flops(self, stages: Sequence[StageEntry | None]) -> float:
+        counts = self.plan.microbatches_of
+        return sum(s.flops * n for s, n in zip(stages, counts, strict=True) if s is not None)
+
+    @property
+    def _trained(self) -> bool:
+        return bool(np.any(self.program.columns.op == B))
+
+    @cached_property
+    def _communication(self) -> Floats:
+        """Seconds of each action that its mesh spends on sending, or on gathering what it received."""
+        c, costs = self.program.columns, self.costs
+        spent = np.where(np.isin(c.op, (SEND_F, SEND_B)), self.times.finish - self.times.start, 0.0)
+        if not costs.overlap and len(costs.gather_s):
+            receives = np.isin(c.op, (RECV_F, RECV_B))
+            spent[receives] = costs.gathering_s(costs.messages.message[receives])
+        return spent
+
+    @cached_property
+    def _fed(self) -> npt.NDArray[np.int64]:
+        """For each action its microbatch, or the number of its slice among all as they are fed; −1 for none."""
+        c = self.program.columns
+        before = np.cumsum([0, *(len(e.tokens) for e in self.plan.slices for _ in range(e.count))])
+        first = before[c.microbatch] if self.plan.slices else c.microbatch
+        return np.where(c.microbatch < 0, -1, first + c.slice).astype(np.int64)
+
+    def _per_mesh(self, seconds: Floats) -> Floats:
+        sums = np.bincount(self.program.columns.mesh, weights=seconds, minlength=self.program.n_meshes)
+        return sums.astype(np.float64)
+
+    def _devices_text(self, mesh: int) -> str:
+        stages = [s for s, home in enumerate(self.program.mesh_of) if home == mesh]
+        ids = self.plan.mesh(stages[0]).device_ids
+        return f"devices {min(ids)}-{max(ids)}" if len(ids) > 1 else f"device {min(ids)}"

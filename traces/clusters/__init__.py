@@ -1,0 +1,1 @@
+"""Job logs of shared GPU clusters: Philly, Helios, Alibaba."""

@@ -1,0 +1,1 @@
+"""The world of LLM serving: engines on a cluster, scored token by token."""

@@ -1,0 +1,187 @@
+"""What LLM cases share: decoders, kernel tables and files of traffic, loaded and checked before the first point."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...errors import InputError
+from ...files import readable
+from ...planners.vllm import Effort, LengthPairs, SearchSpace
+from ...planners.vllm.demand import LengthSource
+from ...profiles import device
+from ...profiles.llm import DecoderSpec, KernelTables, decoder
+from ...profiles.llm.decoder_names import check_precision_said
+from ...simulator.llm import POLICIES, LLMTrace, read_azure_llm, read_lengths, read_mooncake
+from ...simulator.llm.policy.router import ROUTERS
+from ...traces.lengths import LENGTHS, length_profile
+from .case import LLMCase
+
+__all__ = ["LLMData", "load_data", "planner_options"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LLMData:
+    """What was loaded; each by the name that cases give it.
+
+    Parameters
+    ----------
+    models : mapping of str to DecoderSpec
+    tables : mapping of str to KernelTables
+    lengths : mapping of str to LengthSource
+    traces : mapping of str to LLMTrace
+    digests : mapping of str to str
+        Name of a file or folder -> SHA-256 of its content.
+    """
+
+    models: dict[str, DecoderSpec] = field(default_factory=dict[str, DecoderSpec])
+    tables: dict[str, KernelTables] = field(default_factory=dict[str, KernelTables])
+    lengths: dict[str, LengthSource] = field(default_factory=dict[str, LengthSource])
+    traces: dict[str, LLMTrace] = field(default_factory=dict[str, LLMTrace])
+    digests: dict[str, str] = field(default_factory=dict[str, str])
+
+    def digests_of(self, case: LLMCase) -> dict[str, str]:
+        """Of the files that a case reads."""
+        named = (case.model, case.kernels, case.workload.lengths, case.workload.trace)
+        return {name: self.digests[name] for name in named if name is not None and name in self.digests}
+
+
+def planner_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of planner `vllm`: those of its search space, and those of its effort.
+
+    Raises
+    ------
+    InputError
+        On an unknown one.
+    """
+    space, effort = ({f.name for f in fields(kind)} for kind in (SearchSpace, Effort))
+    for name in options:
+        if name not in space | effort:
+            raise InputError(f"unknown option {name!r}; known: {', '.join(sorted(space | effort))}")
+    return {k: v for k, v in options.items() if k in space}, {k: v for k, v in options.items() if k in effort}
+
+
+def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
+    """Load what cases name.
+
+    Raises
+    ------
+    InputError
+        Every problem, one a line, each beginning with the field that it is about.
+    """
+    data, wrong = LLMData(), list[str]()
+
+    def tried(path: str, load: Callable[[], T]) -> T | None:
+        try:
+            return load()
+        except InputError as error:
+            line = f"{path}: {' '.join(str(error).split())}"
+            if line not in wrong:
+                wrong.append(line)
+            return None
+
+    def once(path: str, name: str | None, into: dict[str, T], load: Callable[[str], T]) -> None:
+        if name is not None and name not in into:
+            found = tried(path, lambda: load(name))
+            if found is not None:
+                into[name] = found
+
+    for case in cases:
+        w, e = case.workload, case.engine
+        once("model", case.model, data.models, lambda name: _decoder(name, folder, data))
+        tried("model", lambda c=case: _precision_said(c))
+        once("kernels", case.kernels, data.tables, lambda name: _tables(name, folder, data))
+        if w.trace is None:
+            once("workload.lengths", w.lengths, data.lengths, lambda name: _lengths(name, folder, data))
+        once("workload.trace", w.trace, data.traces, lambda name: _trace(name, folder, data))
+        tried("cluster.device", lambda c=case: device(c.cluster.device))
+        for path, name, known in (("engine.policy", e.policy, POLICIES), ("engine.router", e.router, ROUTERS)):
+            if name not in known:
+                tried(path, lambda n=name, k=known: _unknown(n, list(k)))
+        if case.planner.name == "vllm":
+            tried("planner.options", lambda c=case: _options(c))
+        elif case.planner.options:
+            tried(
+                "planner.options", lambda: _refuse("planner 'fixed' has no options; say what the engine is in engine")
+            )
+    if wrong:
+        raise InputError("\n".join(wrong))
+    return data
+
+
+def _options(case: LLMCase) -> bool:
+    space, effort = planner_options(case.planner.options)
+    try:
+        SearchSpace(**space)
+        Effort(**effort)
+    except TypeError as error:
+        raise InputError(str(error)) from None
+    return True
+
+
+def _unknown(name: str, known: Sequence[str]) -> None:
+    raise InputError(f"unknown name {name!r}; expected one of {', '.join(known)}")
+
+
+def _refuse(why: str) -> None:
+    raise InputError(why)
+
+
+def _precision_said(case: LLMCase) -> None:
+    """A model whose name tells of quantised weights is not served in 16 bits unless the case says so."""
+    engine = case.engine
+    said = engine.precision if "precision" in engine.model_fields_set else case.planner.options.get("precision")
+    check_precision_said(case.model, said, "engine.precision {}")
+
+
+def _decoder(name: str, folder: Path, data: LLMData) -> DecoderSpec:
+    path = folder / name
+    if path.suffix == ".json":
+        data.digests[name] = _digest(path)
+        try:
+            return DecoderSpec.from_config(json.loads(readable(path).read_text(encoding="utf-8")), path.stem)
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from None
+    return decoder(name)
+
+
+def _tables(name: str, folder: Path, data: LLMData) -> KernelTables:
+    found = KernelTables.load(folder / name)
+    data.digests[name] = _digest(folder / name)
+    return found
+
+
+def _lengths(name: str, folder: Path, data: LLMData) -> LengthSource:
+    if name in LENGTHS:
+        return length_profile(name)
+    prompts, outputs = read_lengths(folder / name)
+    data.digests[name] = _digest(folder / name)
+    return LengthPairs(name, prompts, outputs)
+
+
+def _trace(name: str, folder: Path, data: LLMData) -> LLMTrace:
+    path = folder / name
+    found = read_mooncake(path) if path.suffix == ".jsonl" else read_azure_llm(path)
+    data.digests[name] = _digest(path)
+    return found
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file, or of the names and contents of a folder's files."""
+    try:
+        if path.is_file():
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+        together = hashlib.sha256()
+        for each in sorted(p for p in path.rglob("*") if p.is_file()):
+            together.update(
+                each.relative_to(path).as_posix().encode() + b"\0" + hashlib.sha256(each.read_bytes()).digest()
+            )
+        return together.hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None

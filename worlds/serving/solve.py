@@ -1,0 +1,176 @@
+"""A serving case solved: planned (or a plan taken as it stands), perhaps with groups lost, and simulated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from ...errors import InfeasibleError, InputError
+from ...planners import Problem, ScheduledPlan
+from ...profiles import ModelProfile
+from ...simulator.cluster import Cluster
+from ...simulator.placement import Group, Placement, PlacementSchedule
+from ...simulator.serving import SimulationResult, simulate
+from ...simulator.serving.plan.file import Plan
+from ..fields import find_field, set_fields
+from .case import ServingCase
+from .data import ServingData, cluster_of
+from .traffic import traffic
+
+__all__ = ["Solved", "planning_case", "solve"]
+
+CACHED_PLANS = 64
+"""Plans that a worker remembers: points that differ in nothing that a planner sees share one."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A case solved in full: what was decided and how every request fared.
+
+    Parameters
+    ----------
+    case : ServingCase
+        What was asked.
+    problem : Problem
+        The case as a planner sees it: what it is served on, and the traffic that was planned on.
+    plan : Plan or ScheduledPlan
+        What was decided, perhaps for another variant of the case (`planner.planned_for`).
+    result : SimulationResult
+        The scored traffic on the plan's placement, without the lost groups' models.
+    lost : tuple of int
+        Groups that are lost, by their index in the plan.
+    """
+
+    case: ServingCase
+    problem: Problem
+    plan: Plan | ScheduledPlan
+    result: SimulationResult
+    lost: tuple[int, ...] = ()
+
+
+def solve(case: ServingCase, data: ServingData) -> Solved:
+    """Plan a case and score the plan.
+
+    Raises
+    ------
+    InfeasibleError
+        If nothing can be planned, or a plan that was made for something else does not fit.
+    """
+    plan, problem = _plan(case, data), problem_of(case, data)
+    if case.planner.plan is not None or case.planner.planned_for:
+        held = dict.fromkeys(name for p in _placements(plan) for name in p.models)
+        check_fit(plan, problem.cluster, data.costs_of(case, tuple(held)))
+    scored = traffic(case, data)
+
+    def score(lost: Sequence[int]) -> SimulationResult:
+        result = simulate(
+            _without(plan.placement, lost), scored, problem.profiles, dispatch=problem.dispatch,
+            batching=case.serving.max_batch if case.serving.max_batch > 1 else None, admission=problem.admission,
+            overhead=problem.overhead,
+        )  # fmt: skip
+        return result.trim(case.warmup) if case.warmup else result
+
+    if case.planner.lost_groups != "worst":
+        lost = case.planner.lost_groups
+        return Solved(case, problem, plan, score(lost), lost)
+    results = [score((g,)) for g in range(_n_groups(plan))]
+    worst = min(range(len(results)), key=lambda g: results[g].attainment)
+    return Solved(case, problem, plan, results[worst], (worst,))
+
+
+def problem_of(case: ServingCase, data: ServingData) -> Problem:
+    """The case as its planner sees it."""
+    profiles = data.profiles_for(case)
+    serving = case.serving
+    planned_on = traffic(case, data, "history" if case.planner.plan_on == "history" else "scored")
+    return Problem(
+        cluster_of(case), tuple(profiles), planned_on, profiles, dispatch=serving.dispatch,
+        admission=serving.admission, overhead=profiles.overhead_s if serving.overhead is None else serving.overhead,
+        max_batch=serving.max_batch, seed=case.seed, options=case.planner.options,
+    )  # fmt: skip
+
+
+def planning_case(case: ServingCase) -> ServingCase:
+    """The variant of a case that its plan is made for: the case itself, but for `planner.planned_for`.
+
+    What no planner sees is set back to its default, so that cases which differ in that alone share a plan.
+    """
+    asked = {find_field(ServingCase, name): value for name, value in case.planner.planned_for.items()}
+    unseen: dict[str, Any] = {"planner.planned_for": {}, "planner.lost_groups": (), "planner.label": "", "warmup": 0.0}
+    return set_fields(case, asked | unseen)
+
+
+@dataclass(frozen=True)
+class _Planning:
+    """A planning problem; equal to another if all that a planner sees of the two is."""
+
+    seen: str
+    case: ServingCase = field(compare=False)
+    data: ServingData = field(compare=False)
+
+
+def _plan(case: ServingCase, data: ServingData) -> Plan | ScheduledPlan:
+    """The plan of a case; the same planning problem is solved once in a process."""
+    if case.planner.plan is not None:
+        return data.plans[case.planner.plan]
+    asked = planning_case(case)
+    seen = [asked.model_dump(mode="json"), data.digests_of(asked), data.planners[asked.planner.name].digest]
+    return _solved(_Planning(json.dumps(seen), asked, data))
+
+
+@lru_cache(maxsize=CACHED_PLANS)
+def _solved(planning: _Planning) -> Plan | ScheduledPlan:
+    case, data = planning.case, planning.data
+    return data.planners[case.planner.name].plan(problem_of(case, data), where="planner.options")
+
+
+def _placements(plan: Plan | ScheduledPlan) -> tuple[Placement, ...]:
+    return plan.placement.placements if isinstance(plan, ScheduledPlan) else (plan.placement,)
+
+
+def check_fit(plan: Plan | ScheduledPlan, cluster: Cluster, profiles: Mapping[str, ModelProfile]) -> None:
+    """Refuse to score a plan on a cluster that it does not fit.
+
+    Raises
+    ------
+    InfeasibleError
+        If it uses devices that the cluster lacks, or more memory.
+    InputError
+        If it was made for another device type.
+    """
+    for placement in _placements(plan):
+        used = 1 + max(d for g in placement.groups for d in g.devices or ())
+        if used > cluster.n_devices:
+            raise InfeasibleError(f"the plan uses {used} devices, the cluster has {cluster.n_devices}")
+    if isinstance(plan, Plan):
+        plan.validate_for(cluster, profiles)
+    else:
+        for placement in _placements(plan):
+            placement.check(cluster, profiles)
+
+
+def _n_groups(plan: Plan | ScheduledPlan) -> int:
+    """Groups that can be lost: those that the plan has at any time, counted alike in every window."""
+    return min(len(p.groups) for p in _placements(plan))
+
+
+def _without(placement: Placement | PlacementSchedule, lost: Sequence[int]) -> Placement | PlacementSchedule:
+    """A placement whose lost groups hold nothing: requests go to the models' other replicas, or are rejected."""
+    if not lost:
+        return placement
+    if isinstance(placement, PlacementSchedule):
+        return PlacementSchedule(placement.starts, [_emptied(p, lost) for p in placement.placements], placement.carry)
+    return _emptied(placement, lost)
+
+
+def _emptied(placement: Placement, lost: Sequence[int]) -> Placement:
+    unknown = [g for g in lost if g >= len(placement.groups)]
+    if unknown:
+        raise InputError(
+            f"planner.lost_groups: the plan has groups 0 … {len(placement.groups) - 1} (got {unknown[0]}); "
+            'name one of them, or say "worst"'
+        )
+    return Placement(Group(g.config, () if i in lost else g.models, g.devices) for i, g in enumerate(placement.groups))

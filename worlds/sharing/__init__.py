@@ -1,0 +1,1 @@
+"""The world of a shared cluster (Themis): many training apps, under a policy."""

@@ -1,0 +1,318 @@
+"""What a case of the sharing world says: cluster, apps or a workload, leases, what a change costs, failures, policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from ...planners.themis import Themis
+from ...simulator.sharing import BASELINES, MODELS
+from ...simulator.sharing.workload.logs import Grouping
+from ...traces.clusters.jobs import Ended
+from ...wording import nearest
+from ..file.units import parse_fraction, parse_gpu_seconds, parse_seconds
+from ..limits import LONGEST_RESTART_S, MAX_APPS, MAX_DEVICES, MAX_JOBS
+from ..world import CIRCUMSTANCE, Case
+
+__all__ = [
+    "POLICIES", "Some", "AppCase", "AppFailureCase", "AuctionCase", "FailuresCase", "JobCase", "MachineCase",
+    "MachineFailureCase", "OverheadsCase", "Part", "PolicyCase", "SharedClusterCase", "SharingCase",
+    "SharingWorkloadCase",
+]  # fmt: skip
+
+POLICIES = (Themis().name, *BASELINES)
+"""Names of the policies that a file may compare."""
+
+
+def _known(what: str, names: tuple[str, ...], name: str) -> str:
+    if name not in names:
+        near = nearest(name, names)
+        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
+        raise ValueError(f"unknown {what} {name!r}; {hint}")
+    return name
+
+
+def _some(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+    # pydantic's own min_length complains of entries that are wrong, too
+    if not entries:
+        raise ValueError("should have at least one entry (got none)")
+    return entries
+
+
+Some = AfterValidator(_some)
+Fraction = Annotated[float, BeforeValidator(parse_fraction), Field(ge=0, le=1)]
+Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0)]
+SomeSeconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0)]
+GpuSeconds = Annotated[float, BeforeValidator(parse_gpu_seconds), Field(gt=0)]
+Restart = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=LONGEST_RESTART_S)]
+Gpus = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
+Positive = Annotated[float, Field(gt=0)]
+PolicyName = Annotated[
+    str,
+    AfterValidator(lambda name: _known("sharing policy", POLICIES, name)),
+    WithJsonSchema({"type": "string", "enum": list(POLICIES)}),
+]
+ModelName = Annotated[
+    str,
+    AfterValidator(lambda name: _known("model", tuple(MODELS), name)),
+    WithJsonSchema({"type": "string", "enum": list(MODELS)}),
+]
+
+
+class Part(BaseModel):
+    """A part of a file: frozen, no unknown keys, no NaN or infinity."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class MachineCase(Part):
+    """Machines of one kind."""
+
+    gpus: Gpus = Field(description="GPUs of each")
+    count: Gpus = Field(default=1, description="how many")
+    gpus_per_slot: Gpus = Field(default=1, description="GPUs that share a slot; divides gpus")
+    rack: int | None = Field(default=None, ge=0, description="where they stand; by default dealt to the racks in turn")
+
+    @model_validator(mode="after")
+    def _whole_slots(self) -> MachineCase:
+        if self.gpus % self.gpus_per_slot:
+            raise ValueError(f"gpus_per_slot: {self.gpus_per_slot} do not divide {self.gpus} GPUs; give a divisor")
+        return self
+
+
+class SharedClusterCase(Part):
+    """The GPUs: a preset, kinds of machines, or a number of devices in equal machines."""
+
+    preset: Literal["themis-testbed", "themis-168", "themis-256"] | None = Field(
+        default=None, description="64 GPUs (§6.1); the 168 that footnote 6 lists; the 256 that the text says"
+    )
+    machines: tuple[MachineCase, ...] = Field(default=(), description="kinds of machines")
+    devices: Gpus | None = Field(default=None, description="GPUs, in equal machines")
+    devices_per_node: Gpus = Field(default=8, description="with devices: GPUs of a machine")
+    racks: Gpus = Field(default=4, description="racks that machines are dealt to in turn")
+    contention: Annotated[Gpus, CIRCUMSTANCE] = Field(
+        default=1, description="keep one of so many machines of each kind (§6.2.2)"
+    )
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> SharedClusterCase:
+        total = sum(m.gpus * m.count for m in self.machines)
+        if total > MAX_DEVICES:
+            raise ValueError(f"machines: {total} GPUs; expected at most {MAX_DEVICES} in all")
+        return self
+
+    @model_validator(mode="after")
+    def _one_form(self) -> SharedClusterCase:
+        said = [n for n in ("preset", "machines", "devices") if getattr(self, n)]
+        if len(said) != 1:
+            raise ValueError(f"give one of preset, machines and devices (got {', '.join(said) or 'none'})")
+        if self.devices is not None and self.devices % min(self.devices, self.devices_per_node):
+            raise ValueError(f"devices: {self.devices} fill no whole machines of {self.devices_per_node}")
+        return self
+
+
+class JobCase(Part):
+    """Jobs that are alike."""
+
+    work: GpuSeconds | None = Field(default=None, description="GPU seconds of each; of halving, leave it out")
+    iteration: SomeSeconds = Field(default=1.0, description="seconds of an iteration on one GPU")
+    gpus: Gpus = Field(default=1, description="GPUs that it can use at most")
+    gang: Gpus = Field(default=1, description="GPUs without which it does not run")
+    count: Annotated[int, Field(gt=0, le=MAX_JOBS)] = Field(default=1, description="how many such jobs")
+    optimism: Annotated[float, Field(ge=1)] = Field(default=1.0, description="of curve: how far the first guess is off")
+
+    @model_validator(mode="after")
+    def _gang_fits(self) -> JobCase:
+        if self.gang > self.gpus:
+            raise ValueError(f"gang: {self.gang} tasks run together, and gpus lets it use {self.gpus}; raise gpus")
+        return self
+
+
+class SlowdownCase(Part):
+    """What distance costs: factors by the widest link."""
+
+    slot: Annotated[float, Field(ge=1)] = 1.0
+    machine: Annotated[float, Field(ge=1)] = 1.0
+    rack: Annotated[float, Field(ge=1)] = 1.1
+    cluster: Annotated[float, Field(ge=1)] = 1.3
+
+    @model_validator(mode="after")
+    def _does_not_fall(self) -> SlowdownCase:
+        levels = (self.slot, self.machine, self.rack, self.cluster)
+        if list(levels) != sorted(levels):
+            raise ValueError(f"slot, machine, rack, cluster: farther is not faster (got {levels}); sort them")
+        return self
+
+
+class AppCase(Part):
+    """An app: one job, some, or a search over hyper-parameters."""
+
+    name: str = Field(min_length=1, description="what results call it")
+    arrival: Seconds = Field(default=0.0, description="when it arrives, seconds")
+    kind: Literal["jobs", "halving", "curve"] = Field(
+        default="jobs", description="all jobs known; successive halving; jobs stopped by their curves"
+    )
+    jobs: Annotated[tuple[JobCase, ...], Some] = Field(description="its jobs")
+    budget: GpuSeconds | None = Field(default=None, description="of halving: GPU seconds of all phases")
+    doubling: bool = Field(default=False, description="of halving: 1, 2, 4 … GPUs by phase (§4.3.2)")
+    model: ModelName | None = Field(default=None, description="of Table 4; decides the slowdown")
+    slowdown: SlowdownCase | None = Field(default=None, description="instead of the model's, or of 1 / 1 / 1.1 / 1.3")
+
+    @model_validator(mode="after")
+    def _work_is_said(self) -> AppCase:
+        if self.kind == "halving":
+            if self.budget is None:
+                raise ValueError("budget: is missing; an app of kind halving divides it over its phases")
+            if any(job.work is not None for job in self.jobs):
+                raise ValueError("jobs: work goes with kinds jobs and curve; of halving leave it out")
+        else:
+            if any(job.work is None for job in self.jobs):
+                raise ValueError(f"jobs: work is missing; an app of kind {self.kind} says it for each job")
+            if self.budget is not None or self.doubling:
+                raise ValueError(f"budget, doubling: go with kind halving (got {self.kind})")
+        return self
+
+
+class SharingWorkloadCase(Part):
+    """Apps that are drawn or read, instead of listed. Fields left out have the defaults of `WorkloadOptions`."""
+
+    kind: Literal["themis-1", "themis-2", "philly", "helios", "alibaba"] = Field(
+        description="Workload 1 or 2 of Themis, drawn; or a public trace"
+    )
+    trace: str | None = Field(default=None, description="the trace's file; of alibaba its table of jobs")
+    trace_tasks: str | None = Field(default=None, description="of alibaba: its table of tasks")
+    trace_instances: str | None = Field(
+        default=None, description="of alibaba: its table of instances, for the GPU time of each; may be left out"
+    )
+    by: Grouping | None = Field(default=None, description="of a trace: what jobs of an app share; user and group")
+    window: Seconds | None = Field(default=None, description="of a trace: jobs of a user within it are an app; 1 h")
+    ended: Annotated[tuple[Ended, ...], Some] | None = Field(
+        default=None, description="of a trace: only jobs that ended so; done, failed and killed"
+    )
+    start: Seconds | None = Field(default=None, description="of a trace: only apps that arrive from here on; 0")
+    stop: SomeSeconds | None = Field(default=None, description="of a trace: only apps that arrive before; its end")
+    apps: Annotated[int, Field(gt=0, le=MAX_APPS)] | None = Field(
+        default=None, description="drawn: so many; of a trace: the first so many"
+    )
+    span: SomeSeconds | None = Field(default=None, description="drawn: seconds over which apps arrive; 14 days")
+    burstiness: Positive | None = Field(default=None, description="drawn: CV of times between arrivals; 2")
+    scale: Positive = Field(default=1.0, description="multiplies all work")
+    rate_scale: Positive = Field(default=1.0, description="multiplies the rate of arrivals")
+    network_intensive: Fraction | None = Field(default=None, description="share of such apps; Table 4's mix")
+    error: Annotated[Fraction, Field(lt=1)] = Field(default=0.0, description="agents err by 1 ± error (Fig. 17)")
+    rigid: bool = Field(default=False, description="whether jobs need all of their GPUs at once")
+    tasks: tuple[Gpus, ...] | None = Field(default=None, description="of themis-2: GPUs of an app's jobs; 2, 4, 8")
+    doubling: bool = Field(default=False, description="of themis-2: 1, 2, 4 … GPUs by phase (§4.3.2)")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SharingWorkloadCase:
+        drawn = self.kind.startswith("themis")
+        if drawn and self.trace is not None:
+            raise ValueError(f"trace: {self.kind} is drawn; leave it out, or give the trace's kind")
+        if not drawn:
+            if self.trace is None:
+                raise ValueError(f"trace: is missing; {self.kind} is read from a file")
+            shaped = [n for n in ("span", "burstiness") if getattr(self, n) is not None]
+            if shaped:
+                raise ValueError(f"{shaped[0]}: shapes drawn workloads, and {self.kind} is a trace; leave it out")
+        if drawn:
+            chosen = [n for n in ("by", "window", "ended", "start", "stop") if getattr(self, n) is not None]
+            if chosen:
+                raise ValueError(f"{chosen[0]}: chooses jobs of a trace, and {self.kind} is drawn; leave it out")
+        if (self.kind == "alibaba") != (self.trace_tasks is not None):
+            raise ValueError(f"trace_tasks: is for alibaba, which needs it (got {self.kind})")
+        if self.kind != "alibaba" and self.trace_instances is not None:
+            raise ValueError(f"trace_instances: is for alibaba (got {self.kind})")
+        if self.stop is not None and self.stop <= (self.start or 0.0):
+            raise ValueError(f"stop: expected a time after start, {self.start or 0:g} s (got {self.stop:g} s)")
+        if self.kind != "themis-2" and (self.tasks is not None or self.doubling):
+            raise ValueError(f"tasks, doubling: go with themis-2 (got {self.kind})")
+        return self
+
+
+class OverheadsCase(Part):
+    """What a change of GPUs costs a job."""
+
+    checkpoint: Restart = Field(default=7.5, description="seconds to save and load; 5–10 in the paper")
+    container: Restart = Field(default=35.0, description="seconds until the container runs; 35–50 in the paper")
+    containers: Literal["job", "app"] = Field(
+        default="job", description="whose they are: a job's, or the app's, whose jobs take turns in them"
+    )
+
+
+class MachineFailureCase(Part):
+    """A machine that is gone for a while."""
+
+    machine: int = Field(ge=0, description="number of the machine, from 0")
+    at: Seconds = Field(description="when, seconds")
+    repair: SomeSeconds = Field(description="seconds until it is back")
+
+
+class AppFailureCase(Part):
+    """An app that ends before its work is done."""
+
+    app: str = Field(description="its name")
+    at: Seconds = Field(description="when, seconds")
+
+
+class FailuresCase(Part):
+    """What fails when."""
+
+    machines: tuple[MachineFailureCase, ...] = ()
+    apps: tuple[AppFailureCase, ...] = ()
+
+
+class AuctionCase(Part):
+    """Themis' knobs; other policies have none."""
+
+    fairness: Fraction = Field(default=0.8, description="f: the worst 1 − f by ρ take part, at least one")
+    payments: bool = Field(default=True, description="whether winners pay")
+    rounding: Literal["random", "nearest", "floor"] = Field(default="random", description="of c·n GPUs kept")
+    visibility: Literal["cached", "current"] = Field(default="cached", description="which ρ apps are ranked by")
+    leftovers: Literal["participants", "idle"] = Field(
+        default="participants", description="what becomes of GPUs that no app that stayed out takes"
+    )
+
+
+class PolicyCase(Part):
+    """A policy."""
+
+    name: PolicyName = "themis"
+    label: str = Field(default="", description="what results call it; by default its name")
+
+
+class SharingCase(Case):
+    """One case of the sharing world: apps on a cluster under a policy.
+
+    A replication draws another workload, the same for every policy, lease, f and contention.
+    """
+
+    cluster: SharedClusterCase
+    apps: Annotated[tuple[AppCase, ...], CIRCUMSTANCE] = Field(
+        default=(), description="apps, listed; or give a workload"
+    )
+    workload: Annotated[SharingWorkloadCase | None, CIRCUMSTANCE] = Field(
+        default=None, description="apps, drawn or from a trace"
+    )
+    lease: SomeSeconds = Field(default=600.0, description="seconds that a grant binds a policy that preempts")
+    overheads: Annotated[OverheadsCase, CIRCUMSTANCE] = OverheadsCase()
+    estimates: Literal["fluid", "slowest"] = Field(
+        default="fluid",
+        description="how agents estimate a phase: as Table 3 does, or when its slowest job ends (Eq. 2)",
+    )
+    failures: Annotated[FailuresCase, CIRCUMSTANCE] = FailuresCase()
+    max_time: Annotated[SomeSeconds | None, CIRCUMSTANCE] = Field(
+        default=None, description="when an app that has not ended is called endless"
+    )
+    auction: AuctionCase = AuctionCase()
+    placement: Literal["near", "blind"] = Field(
+        default="near", description="which GPUs policies but themis give, beside an app's own: the nearest, or by lot"
+    )
+    planner: PolicyCase = PolicyCase()
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SharingCase:
+        if bool(self.apps) == (self.workload is not None):
+            raise ValueError("give one of apps (listed) and workload (drawn, or a trace)")
+        return self
