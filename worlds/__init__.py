@@ -1,7 +1,11 @@
-"""The worlds that a study can be about. A later world plugs in with one module and one line in `WORLDS`."""
+"""The worlds: one contract for all that can be planned, simulated and run. `registry` says which there are."""
 
 from __future__ import annotations
 
-from .world import CIRCUMSTANCE, WORLDS, Case, Circumstance, Panel, World, world
+from .registry import WORLDS, names, open_world, world, world_of_plan
+from .world import CIRCUMSTANCE, Case, Circumstance, OpenWorld, Panel, World
 
-__all__ = ["CIRCUMSTANCE", "WORLDS", "Case", "Circumstance", "Panel", "World", "world"]
+__all__ = [
+    "CIRCUMSTANCE", "WORLDS", "Case", "Circumstance", "OpenWorld", "Panel", "World", "names", "open_world", "world",
+    "world_of_plan",
+]  # fmt: skip

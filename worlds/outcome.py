@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import InputError
+from ..reprs import Shown
 
 __all__ = ["Outcome", "Status"]
 
 Status = Literal["ok", "infeasible", "failed"]
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(Shown):
     """The result of one point: a pure function of its inputs, so it holds no wall-clock time.
 
     Parameters

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from ..errors import InputError
-from .names import check_names
+from ..reprs import Shown
+from .door import Door, DoorName
 from .outcome import Outcome
 
-__all__ = ["CIRCUMSTANCE", "WORLDS", "Case", "Circumstance", "Panel", "World", "world"]
+if TYPE_CHECKING:
+    from ..simulator.plan.file import PlanFile
+    from .faces import Planned
+
+__all__ = ["CIRCUMSTANCE", "Case", "Circumstance", "OpenWorld", "Panel", "World"]
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstance:
+@dataclass(frozen=True, slots=True, repr=False)
+class Circumstance(Shown):
     """Marks a field, or a whole section, that we meet and do not choose: traffic, deadlines, prices, failures.
 
     ``workload: Annotated[Workload, CIRCUMSTANCE]``. What is not marked is a decision: devices, planner, batching.
@@ -37,15 +40,21 @@ class Case(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    seed: Annotated[int, CIRCUMSTANCE] = 0
+    seed: Annotated[int, CIRCUMSTANCE] = Field(default=0, description="of all that is drawn, a whole number >= 0")
+
+    def plan(self, *, folder: str | Path = ".", **options: Any) -> Planned:
+        """Plan this case: `meshwright.worlds.faces.plan`."""
+        from .faces import plan
+
+        return plan(self, folder=folder, **options)
 
     def identity(self) -> dict[str, Any]:
         """Plain data that tells this case from any other; the order of keys has no meaning in it."""
         return self.model_dump(mode="json")
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+@dataclass(frozen=True, slots=True, repr=False)
+class Panel(Shown):
     """One drawing of a case for the report.
 
     Parameters
@@ -129,20 +138,51 @@ class World(Protocol):
         ...
 
 
-WORLDS = {"serving": ".serving", "llm": ".llm", "sharing": ".sharing"}
-"""Name of a world -> its module (relative to this package, or absolute), which holds one object of it as `WORLD`."""
+class OpenWorld(World, Protocol):
+    """A world whose plans are files: it has doors, besides what studies need of it.
 
-
-def world(name: str) -> World:
-    """The world of that name, whose names of metrics and fields are checked.
-
-    Raises
-    ------
-    InputError
-        If there is none, or its metrics and fields have the same names.
+    Attributes
+    ----------
+    title : str
+        What it is about, in a line.
+    plan_kinds : tuple of str
+        What its plan files say as their ``kind`` (of multi-model plans: ``format``).
+    essentials : tuple of str
+        Paths of the fields that ``--help`` shows, on one screen; the others stand under ``--help-all``.
+    doors : mapping of str to Door
+        What can be asked; a door that is missing cannot.
+    exports : mapping of str to str
+        Target of the door `export` -> what is written for it.
     """
-    if name not in WORLDS:
-        raise InputError(f"world: unknown world {name!r}; expected one of {', '.join(WORLDS)}")
-    found = cast(World, importlib.import_module(WORLDS[name], __package__).WORLD)
-    check_names(found)
-    return found
+
+    title: str
+    plan_kinds: tuple[str, ...]
+    essentials: tuple[str, ...]
+    doors: Mapping[DoorName, Door]
+    exports: Mapping[str, str]
+
+    def planners(self) -> Mapping[str, str]:
+        """Name of each planner that comes with Meshwright, or that an installed package brings -> what it does."""
+        ...
+
+    def load(self, path: Path) -> PlanFile:
+        """Read a plan file of this world.
+
+        Raises
+        ------
+        InputError
+            All that is wrong with it, each with its line.
+        """
+        ...
+
+    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The case that plans were made for, as plain data: what is simulated or run where nobody says otherwise.
+
+        Parameters
+        ----------
+        plans : mapping of str to PlanFile
+            By the name that tables call them; the first is asked where they differ.
+        said : mapping of str to value
+            Path of a field -> value that is said now: what goes against it is left out.
+        """
+        ...

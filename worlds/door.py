@@ -1,0 +1,135 @@
+"""What goes through the doors of a world: what is asked, what is answered, and what may be said besides the case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from ..simulator.plan.file import PlanFile
+    from .world import Case
+
+__all__ = ["DOORS", "Answer", "Asked", "Door", "DoorName", "Options", "quiet"]
+
+DoorName = Literal["plan", "simulate", "run", "compare", "export", "measure"]
+
+DOORS: Mapping[DoorName, str] = {
+    "plan": "Decide how the case is served or trained, and write the plan.",
+    "simulate": "Score a plan, or several, in simulation.",
+    "run": "Run a plan for real on this machine.",
+    "compare": "Hold real runs against the simulation.",
+    "export": "Write the files that start a plan elsewhere.",
+    "measure": "Time on this machine what plans are made with.",
+}
+"""Every door that a world may have -> what it is for."""
+
+
+class Options(BaseModel):
+    """Base of what may be said at a door besides the case, such as which engine simulates, or where to draw.
+
+    Each field is an option of the command line and a keyword in Python, by its own name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def quiet(what: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody asks at a door.
+
+    Parameters
+    ----------
+    cases : tuple of Case
+        One for each planner that is compared; they differ in nothing else. Of doors that take a plan, the circumstances.
+    plans : mapping of str to PlanFile
+        Plans by the name that tables call them; empty at the door `plan`.
+    options : Options
+        Of the door.
+    folder : Path
+        Files that a case names are relative to it.
+    out : Path, optional
+        Where the answer's plan, or an export, is written. A plan is written by who asks.
+    progress : callable
+        Told what is being done.
+    """
+
+    cases: tuple[Case, ...]
+    plans: Mapping[str, PlanFile] = field(default_factory=dict[str, "PlanFile"])
+    options: Options = field(default_factory=Options)
+    folder: Path = Path()
+    out: Path | None = None
+    progress: Callable[[str], None] = quiet
+
+    @property
+    def case(self) -> Case:
+        """The case, or the first of several."""
+        return self.cases[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What comes back through a door.
+
+    Parameters
+    ----------
+    text : str
+        For people.
+    document : mapping
+        The same for machines, as JSON can hold it.
+    value : object
+        For Python: the result, or the results by the names of plans.
+    plan : PlanFile, optional
+        Of the door `plan`: what was decided; of several planners, the best.
+    written : tuple of Path
+        Files that the door wrote.
+    failed : str
+        Why a check failed, in a line; empty if none did.
+    """
+
+    text: str
+    document: Mapping[str, Any]
+    value: Any = None
+    plan: PlanFile | None = None
+    written: tuple[Path, ...] = ()
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One door of a world.
+
+    Parameters
+    ----------
+    opens : str
+        ``package.module:function``, absolute; imported when the door is used. Takes `Asked`, gives `Answer`.
+    options : type of Options
+        What may be said besides the case.
+    says : {"case", "circumstances", "nothing"}
+        Which fields of a case can be said here: all of them, those that we meet and do not choose, or none.
+    """
+
+    opens: str
+    options: type[Options] = Options
+    says: Literal["case", "circumstances", "nothing"] = "circumstances"
+
+    def __call__(self, asked: Asked) -> Answer:
+        """Ask.
+
+        Raises
+        ------
+        InputError
+            On what is wrong with what is asked.
+        InfeasibleError
+            If there is no plan.
+        """
+        module, _, function = self.opens.partition(":")
+        return getattr(import_module(module), function)(asked)

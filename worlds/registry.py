@@ -1,0 +1,92 @@
+"""Which worlds there are: those that come with Meshwright, and those that installed packages bring."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import cast
+
+from ..errors import InputError
+from ..files import readable
+from ..wording import nearest
+from .names import check_names
+from .world import OpenWorld, World
+
+__all__ = ["GROUP", "WORLDS", "names", "open_world", "world", "world_of_plan"]
+
+GROUP = "meshwright.worlds"
+"""Entry points of installed packages: ``name = "package.module"``; the module holds the world as `WORLD`."""
+
+WORLDS = {
+    "serving": "meshwright.worlds.serving.world",
+    "llm": "meshwright.worlds.llm.world",
+    "sharing": "meshwright.worlds.sharing.world",
+}
+"""Name of a world that comes with Meshwright -> its module, which holds one object of it as `WORLD`."""
+
+HEAD = 4096
+"""Bytes of a plan file in which its kind stands."""
+
+
+def names() -> tuple[str, ...]:
+    """All worlds: the shipped ones first."""
+    return (*WORLDS, *(entry.name for entry in entry_points(group=GROUP) if entry.name not in WORLDS))
+
+
+def world(name: str) -> World:
+    """The world of that name, whose names of metrics and fields are checked.
+
+    Raises
+    ------
+    InputError
+        If there is none, or its metrics and fields have the same names.
+    """
+    found = cast(World, importlib.import_module(_module(name)).WORLD)
+    check_names(found)
+    return found
+
+
+def open_world(name: str) -> OpenWorld:
+    """The world of that name, if it has doors; those that only studies know have none.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or it has no doors.
+    """
+    found = world(name)
+    if not hasattr(found, "doors"):
+        raise InputError(f"world {name!r}: has no doors; its cases can be studied: meshwright study")
+    return cast(OpenWorld, found)
+
+
+def world_of_plan(path: str | Path) -> OpenWorld:
+    """The world whose plan a file is.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is no plan of any world.
+    """
+    try:
+        head = readable(path).read_bytes()[:HEAD].decode("utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    for name in names():
+        found = importlib.import_module(_module(name)).WORLD
+        if any(f'"{kind}"' in head for kind in getattr(found, "plan_kinds", ())):
+            return open_world(name)
+    raise InputError(f"{path}: is no plan of {', '.join(names())}; make one with: meshwright plan WORLD --out {path}")
+
+
+def _module(name: str) -> str:
+    if name in WORLDS:
+        return WORLDS[name]
+    brought = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    if name in brought:
+        return brought[name]
+    known = names()
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
+    raise InputError(f"world: unknown world {name!r}; {hint}")
