@@ -12,6 +12,7 @@ import os
 import sys
 from functools import lru_cache
 
+from . import kept
 from .errors import InputError, RunError
 
 __all__ = ["MAX_PROCESSES", "check_can_start", "check_workers"]
@@ -67,6 +68,7 @@ def check_can_start(what: str) -> None:
             f"{what}: processes cannot be started: one that does nothing ended with exit code {code}; it runs the main "
             "script first, see what that raises"
         )
+    kept.check()  # where kernels cannot be kept this process says it, not every one that it starts
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,171 @@
+"""What is compiled is kept, and found again until something changes that it reaches; without a folder it works too."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from meshwright import kept
+
+INSIDE = """
+from meshwright.jit import inner
+
+SCALE = 2
+{constant}
+
+@inner
+def deepest(x):
+    return x {sign} SCALE
+"""
+OUTSIDE = """
+from meshwright.jit import inner, kernel
+from . import inside
+from .inside import deepest
+
+@inner
+def between(x):
+    return deepest(x) + inside.OFFSET
+
+@kernel
+def outer(x):
+    return between(x)
+
+@kernel
+def other(x):
+    return x + 1
+
+def made(step):
+    @kernel
+    def stepped(x):
+        return x + step
+    return stepped
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Import a package of two files as a new process would, after what is told was changed in the inner one."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "edited_package"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "outside.py").write_text(OUTSIDE)
+
+    def load(constant: str = "OFFSET = 100", sign: str = "*") -> Any:
+        (folder / "inside.py").write_text(INSIDE.format(constant=constant, sign=sign))
+        for name in [name for name in sys.modules if name.startswith("edited_package")]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        kept._folders.cache_clear()
+        kept._unwritable.cache_clear()
+        return importlib.import_module("edited_package.outside")
+
+    return load
+
+
+def hits(function: Any) -> int:
+    return sum(function.stats.cache_hits.values())
+
+
+def test_what_did_not_change_is_found_again(package: Callable[..., Any]) -> None:
+    assert package().outer(3) == 106
+    again = package()
+    assert again.outer(3) == 106
+    assert hits(again.outer) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "answer"),
+    [({"sign": "+"}, 105), ({"constant": "OFFSET = 7"}, 13), ({"constant": "OFFSET = 100; SCALE = 5"}, 115)],
+    ids=["an inner kernel", "a module's constant", "an inner kernel's constant"],
+)
+def test_a_change_in_another_file_is_noticed_and_touches_nothing_else(
+    package: Callable[..., Any], change: dict[str, str], answer: int
+) -> None:
+    before = package()
+    assert (before.outer(3), before.other(3)) == (106, 4)
+    after = package(**change)
+    assert (after.outer(3), after.other(3)) == (answer, 4)
+    assert (hits(after.outer), hits(after.other)) == (0, 1)
+
+
+def test_kernels_of_one_factory_are_kept_beside_each_other(package: Callable[..., Any]) -> None:
+    first = package()
+    assert (first.made(1)(1), first.made(10)(1)) == (2, 11)
+    again = package()
+    one, ten = again.made(1), again.made(10)
+    assert (one(1), ten(1), hits(one), hits(ten)) == (2, 11, 1, 1)
+
+
+def test_a_torn_file_is_compiled_anew(
+    package: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(kept.SAID, raising=False)
+    package().outer(3)
+    for path in (tmp_path / "kept").rglob("outside.outer*.nbc"):
+        path.write_bytes(path.read_bytes()[:100])
+    assert package().outer(3) == 106
+    assert "what is kept of outer cannot be read" in capsys.readouterr().err
+
+
+def test_a_folder_that_can_only_be_read_is_used(
+    package: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(kept.SAID, raising=False)
+    package().outer(3)
+    load = package
+    monkeypatch.setattr(kept.tempfile, "TemporaryFile", _refused)
+    again = load()
+    assert again.outer(3) == 106
+    assert hits(again.outer) == 1
+    assert again.other(3) == 4
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "cannot be written (Read-only file system): kernels are compiled in every run" in said
+
+
+def _refused(**_: object) -> None:
+    raise OSError(30, "Read-only file system")
+
+
+WORKERS = """
+import sys, multiprocessing
+sys.path[:0] = [{path!r}]
+def run(x):
+    from edited_package.outside import outer, other
+    return outer(x) + other(x)
+if __name__ == "__main__":
+    from meshwright.spawning import check_can_start
+    {before}
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        print(pool.map(run, range(4), chunksize=1))
+    {also}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "also"),
+    [("", ""), ("check_can_start('this')", "print(run(0))")],
+    ids=["workers", "workers and their parent"],
+)
+def test_without_any_folder_it_works_and_says_so_once(
+    package: Callable[..., Any], tmp_path: Path, before: str, also: str
+) -> None:
+    package()
+    (tmp_path / "script.py").write_text(WORKERS.format(path=str(tmp_path), before=before, also=also))
+    (tmp_path / "edited_package" / "__pycache__").write_text("a file in its place")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MESHWRIGHT_"))}
+    env |= {"NUMBA_CACHE_DIR": "/dev/null/kept", "HOME": "/dev/null"}
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")], env=env, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.startswith("[101, 104, 107, 110]")
+    assert done.stderr.count("NUMBA_CACHE_DIR=/dev/null/kept cannot be written (Not a directory)") == 1, done.stderr
