@@ -24,6 +24,7 @@ __all__ = [
     "paths",
     "place",
     "plain",
+    "section_of",
     "set_fields",
     "steps",
     "value_at",
@@ -36,7 +37,7 @@ def paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """All paths below a model, sections before what they hold."""
     for name, field in model.model_fields.items():
         yield prefix + name
-        inner = _section(field.annotation)
+        inner = section_of(field.annotation)
         if inner is not None:
             yield from paths(inner, f"{prefix}{name}.")
 
@@ -45,7 +46,7 @@ def is_circumstance(model: type[BaseModel], path: str) -> bool:
     """Whether what stands at a path is met and not decided: its field, or a section above it, is marked so."""
     inner: Any = model
     for step in steps(model, path):
-        section = _section(inner)
+        section = section_of(inner)
         if section is None:
             return False
         field = section.model_fields[step]
@@ -96,7 +97,7 @@ def steps(model: type[BaseModel], path: str) -> tuple[str, ...]:
     while rest and inner is not None:
         word, _, rest = rest.partition(".")
         found += (word,)
-        inner = _section(inner.model_fields[word].annotation)
+        inner = section_of(inner.model_fields[word].annotation)
     return (*found, rest) if rest else found
 
 
@@ -179,12 +180,12 @@ def _annotation(model: type[BaseModel], path: str) -> Any:
     """The type of what stands at a path."""
     inner: Any = model
     for step in steps(model, path):
-        section = _section(inner)
+        section = section_of(inner)
         inner = _value_type(inner) if section is None else section.model_fields[step].annotation
     return inner
 
 
-def _section(annotation: Any) -> type[BaseModel] | None:
+def section_of(annotation: Any) -> type[BaseModel] | None:
     """The model of a section, which may be one that can be left out; None of what is no section."""
     choices = [choice for choice in _choices(annotation) if choice is not type(None)]
     only = choices[0] if len(choices) == 1 else None

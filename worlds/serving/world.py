@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...errors import InfeasibleError, InputError
+from ..guard import Guard
 from ..outcome import Outcome
 from ..world import Panel
 from .case import ServingCase
@@ -56,6 +57,12 @@ class ServingWorld:
         from .panels import panels
 
         return panels(solve(case, shared))
+
+    def guard(self) -> Guard:
+        """Serving as the gate sees it."""
+        from .guard import ServingGuard
+
+        return ServingGuard(self)
 
 
 WORLD = ServingWorld()

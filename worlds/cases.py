@@ -1,0 +1,165 @@
+"""Cases from what a person says: a file, values by name, a commented example to start from, the JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from ..errors import InputError
+from ..wording import dotted, nearest
+from .fields import checked, find_field, place, plain, section_of, steps
+from .file.json_schema import Generate, proper
+from .file.yaml import YamlDocument, parse, problems, read
+from .leaves import leaves
+from .registry import names, open_world
+from .world import Case, OpenWorld
+
+__all__ = ["CaseFile", "build", "example", "json_schema", "read_case", "said_by_name"]
+
+WIDTH = 118
+"""Columns of a commented example."""
+
+
+class CaseFile:
+    """A file that says a case: its world, and what it says of each field.
+
+    Parameters
+    ----------
+    path : path
+        A YAML file: ``world: NAME``, and the fields of that world's case.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is no YAML, or names no world; if it is a study, which is another verb's.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.document: YamlDocument = parse(read(path), str(path))
+        said = dict(self.document.data)
+        if "study" in said:
+            raise InputError(f"{path}: is a study, which asks about a case: meshwright study {path}")
+        name = said.pop("world", None)
+        if not isinstance(name, str) or name not in names():
+            near = nearest(str(name), names())
+            hint = f"did you mean {near!r}?" if near else f"write one of {', '.join(names())}"
+            what = "is missing" if name is None else f"unknown world (got {name!r})"
+            raise problems(self.document, [(("world",), f"{what}; {hint}")])
+        self.world: OpenWorld = open_world(name)
+        self.said: dict[str, Any] = said
+
+
+def read_case(path: str | Path, changed: Mapping[str, Any] | None = None) -> Case:
+    """The case that a file says, with other values at some paths.
+
+    Raises
+    ------
+    InputError
+        All that is wrong, with file and line.
+    """
+    file = CaseFile(path)
+    return build(file.world, file.said, changed or {}, file.document)
+
+
+def build(
+    world: OpenWorld, said: Mapping[str, Any], changed: Mapping[str, Any], document: YamlDocument | None = None
+) -> Case:
+    """A case from plain data and values by path.
+
+    Parameters
+    ----------
+    world : OpenWorld
+        Whose case.
+    said : mapping
+        Nested, as a file says it.
+    changed : mapping of str to value
+        Path of a field -> its value instead; as `said_by_name` gives them.
+    document : YamlDocument, optional
+        The file that `said` is from, for errors.
+
+    Raises
+    ------
+    InputError
+        All that is wrong.
+    """
+    whole = dict(said)
+    for path, value in changed.items():
+        whole = place(whole, steps(world.case, path), value)
+    built, wrong = checked(world.case, whole)
+    if built is not None:
+        return built
+    if document is not None:
+        raise problems(document, wrong)
+    raise InputError("\n".join(f"{dotted(loc)}: {what}" if loc else what for loc, what in wrong))
+
+
+def said_by_name(world: OpenWorld, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Path -> value, from names: a field's path, its last word where that is unique, or a section with its fields.
+
+    Raises
+    ------
+    InputError
+        On a name that no field has; names the nearest.
+    """
+    short = {leaf.name: leaf.path for leaf in leaves(world.case)}
+    found: dict[str, Any] = {}
+    for name, value in said.items():
+        section = world.case.model_fields.get(name)
+        if section is not None and section_of(section.annotation) is not None and isinstance(value, Mapping):
+            inside = {f"{name}.{key}": inner for key, inner in value.items()}
+            found.update({find_field(world.case, path): plain(inner) for path, inner in inside.items()})
+        else:
+            found[short.get(name) or find_field(world.case, name)] = plain(value)
+    return found
+
+
+def example(world: OpenWorld, values: Mapping[str, Any]) -> str:
+    """A case file to start from: every field with what it is; those that have no value in `values` commented out.
+
+    Parameters
+    ----------
+    world : OpenWorld
+        Whose case.
+    values : mapping of str to value
+        Path -> value: a case that works as it stands.
+    """
+    head = [
+        f"# {world.title}",
+        "# meshwright plan FILE --out plan.json; every field may also be said as an option.",
+        "",
+    ]
+    return "\n".join([*head, f"world: {world.name}", *_section(world.case, "", values, 0)]) + "\n"
+
+
+def _section(model: type[BaseModel], prefix: str, values: Mapping[str, Any], depth: int) -> Iterator[str]:
+    told = {leaf.path: leaf for leaf in leaves(model)}
+    for name, field in model.model_fields.items():
+        path, inner = f"{prefix}{name}", section_of(field.annotation)
+        if inner is not None:
+            some = any(key.startswith(f"{path}.") for key in values)
+            yield f"{'' if some else '# '}{'  ' * depth}{name}:"
+            yield from _section(inner, f"{path}.", values, depth + 1)
+            continue
+        leaf = told[name]
+        value = values.get(path, leaf.default)
+        shown = json.dumps(plain(value), ensure_ascii=False) if value is not None else ""
+        line = f"{'' if path in values else '# '}{'  ' * depth}{name}: {shown}".rstrip()
+        words = "; ".join(word for word in (leaf.says, leaf.bounds) if word)
+        yield (f"{line:<36}  # {words}" if words else line)[: WIDTH + 60]
+
+
+def json_schema(world: OpenWorld) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of case files of a world."""
+    said = proper(world.case.model_json_schema(schema_generator=Generate))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:meshwright:schema:case:{world.name}:1",
+        **said,
+        "required": ["world", *said.get("required", [])],
+        "properties": {"world": {"const": world.name}, **said["properties"]},
+    }
