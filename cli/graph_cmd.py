@@ -9,7 +9,7 @@ import typer
 
 from ..errors import InputError
 from .trace_io import print_json
-from .training_graph import graph_of
+from ..worlds.training.models import graph_of
 
 if TYPE_CHECKING:
     from ..profiles.graph import Graph, Operator

@@ -14,7 +14,7 @@ from ..errors import InfeasibleError, InputError, LimitError
 from ..wording import nearest
 from .status import status
 from .trace_io import print_json
-from .training_graph import graph_of
+from ..worlds.training.models import graph_of
 from .workload import cluster_from
 
 if TYPE_CHECKING:

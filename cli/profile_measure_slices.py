@@ -12,7 +12,7 @@ import typer
 from ..errors import InputError, install_hint
 from .status import status
 from .trace_io import print_json
-from .training_graph import graph_of
+from ..worlds.training.models import graph_of
 
 if TYPE_CHECKING:
     from ..planners.terapipe import SliceProfile

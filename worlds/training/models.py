@@ -1,4 +1,4 @@
-"""The model of a training verb: a graph of the zoo, a graph file, or a torch module that is traced."""
+"""The model that is trained: a graph of the zoo, a graph file, or a torch module that is traced."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, MeshwrightError
-from ..wording import nearest
+from ...errors import InputError, MeshwrightError
+from ...wording import nearest
 
 if TYPE_CHECKING:
-    from ..profiles.graph import Graph
-    from ..profiles.graph.module_loss import ModuleLoss
+    from ...profiles.graph import Graph
+    from ...profiles.graph.module_loss import ModuleLoss
 
 __all__ = ["graph_of", "module_of"]
 
@@ -41,7 +41,7 @@ def graph_of(word: str, option: str = "--models") -> Graph:
     InputError
         If there is no such model, file or function, the function fails, or the module cannot be traced.
     """
-    from ..profiles.graph import ZOO, in_zoo, load_graph, zoo_graph
+    from ...profiles.graph import ZOO, in_zoo, load_graph, zoo_graph
 
     if word.endswith(".py") or ".py:" in word:
         return _traced(word, option)
@@ -62,7 +62,7 @@ def module_of(word: str, option: str = "--models") -> ModuleLoss | None:
     InputError
         As `graph_of`.
     """
-    from ..profiles.graph.module_loss import ModuleLoss
+    from ...profiles.graph.module_loss import ModuleLoss
 
     said = _arguments(word, option)
     if not isinstance(said, dict):
@@ -71,7 +71,7 @@ def module_of(word: str, option: str = "--models") -> ModuleLoss | None:
 
 
 def _traced(word: str, option: str) -> Graph:
-    from ..profiles import graph as graphs
+    from ...profiles import graph as graphs
 
     said = _arguments(word, option)
     if not isinstance(said, dict):
@@ -87,7 +87,7 @@ def _traced(word: str, option: str) -> Graph:
 
 def _arguments(word: str, option: str) -> dict[str, Any] | Graph:
     """What `from_torch` is to be called with; or the graph, where the function makes one."""
-    from ..profiles import graph as graphs
+    from ...profiles import graph as graphs
 
     file, _, name = word.rpartition(":")
     if word.endswith(".py"):
