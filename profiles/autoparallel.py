@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InfeasibleError, InputError
+from ..reprs import Shown
 from .comm import CommModel
 from .config import ParallelConfig
 from .layers import LayerTable
@@ -19,8 +20,8 @@ __all__ = ["Partition", "auto_partition", "computation_partition", "equal_layers
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Partition:
+@dataclass(frozen=True, repr=False)
+class Partition(Shown):
     """A cut of a model's layers into pipeline stages, and what it costs over the bare computation.
 
     Parameters

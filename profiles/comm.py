@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError, OutOfProfileError
+from ..reprs import Shown
 from .config import ParallelConfig
 from .hardware import LinkSpec
 from .layers import LayerTable
@@ -19,8 +20,8 @@ __all__ = ["CommModel", "fit_line"]
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class CommModel:
+@dataclass(frozen=True, repr=False)
+class CommModel(Shown):
     """Point-to-point and all-reduce costs on one device type.
 
     Parameters

@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass
 
 from ..errors import InputError
+from ..reprs import Shown
 
 __all__ = ["ParallelConfig"]
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class ParallelConfig:
+@dataclass(frozen=True, order=True, slots=True, repr=False)
+class ParallelConfig(Shown):
     """Parallel configuration of a group of devices.
 
     Parameters

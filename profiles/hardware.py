@@ -8,14 +8,15 @@ import difflib
 from dataclasses import dataclass
 
 from ..errors import InputError
+from ..reprs import Shown
 
 __all__ = ["DEVICES", "DeviceSpec", "LinkSpec", "device"]
 
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class LinkSpec:
+@dataclass(frozen=True, slots=True, repr=False)
+class LinkSpec(Shown):
     """One class of link between two devices.
 
     Parameters
@@ -40,8 +41,8 @@ class LinkSpec:
         return self.latency_s + n_bytes / self.bandwidth_bytes_per_s
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSpec:
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceSpec(Shown):
     """One type of device.
 
     Parameters

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError, OutOfProfileError
+from ..reprs import Shown
 from .profile import Provenance
 
 __all__ = ["Layer", "LayerTable"]
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+@dataclass(frozen=True, slots=True, repr=False)
+class Layer(Shown):
     """One unit that a partition never cuts: an embedding, a Transformer layer or an operator of one, a head.
 
     Parameters
@@ -81,8 +82,8 @@ def _positive_int(where: str, value: object) -> None:
         raise InputError(f"{where}: expected a positive integer (got {value!r})")
 
 
-@dataclass(frozen=True)
-class LayerTable:
+@dataclass(frozen=True, repr=False)
+class LayerTable(Shown):
     """The layers of one model in order, with what was measured (or modelled) for each.
 
     Parameters

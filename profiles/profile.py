@@ -11,13 +11,14 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from ..errors import InputError, OutOfProfileError
+from ..reprs import Shown
 from .config import ParallelConfig
 
 __all__ = ["ModelProfile", "Provenance", "StageProfile"]
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+@dataclass(frozen=True, slots=True, repr=False)
+class Provenance(Shown):
     """Where the numbers of a profile come from. Mandatory: a profile without a source is an opinion.
 
     Parameters
@@ -41,8 +42,8 @@ class Provenance:
     notes: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StageProfile:
+@dataclass(frozen=True, slots=True, repr=False)
+class StageProfile(Shown):
     """One parallel configuration of a model.
 
     Parameters
@@ -119,8 +120,8 @@ def _check(name: str, config: ParallelConfig, stage: StageProfile) -> None:
         raise InputError(f"{where}: expected {config.pp} rising first layers that begin at 0 (got {starts})")
 
 
-@dataclass(frozen=True)
-class ModelProfile:
+@dataclass(frozen=True, repr=False)
+class ModelProfile(Shown):
     """Latency and memory of one model on one device type.
 
     `ModelProfile.from_stages` writes one by hand, `meshwright.profiles.load` reads a shipped or saved set.

@@ -11,6 +11,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from ..errors import InputError, OutOfProfileError
+from ..reprs import Shown
 from .profile import ModelProfile, Provenance
 
 __all__ = ["MAX_MODELS", "ProfileSet"]
@@ -33,8 +34,8 @@ def _unknown_model(name: str, known: Iterable[str]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class ProfileSet(Mapping[str, ModelProfile]):
+@dataclass(frozen=True, repr=False)
+class ProfileSet(Shown, Mapping[str, ModelProfile]):
     """A named set of profiles for one device type: a read-only mapping from model name to `ModelProfile`.
 
     Parameters

@@ -8,14 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ..errors import InputError
+from ..reprs import Shown
 
 __all__ = ["Claim", "Expectation", "Rule", "Verdict", "at_least", "at_most", "between", "within"]
 
 Verdict = Literal["holds", "partly", "does not hold"]
 
 
-@dataclass(frozen=True)
-class Rule:
+@dataclass(frozen=True, repr=False)
+class Rule(Shown):
     """When a claim holds.
 
     Parameters
@@ -84,8 +85,8 @@ def _interval(low: float, high: float) -> str:
     return f"exactly {low:g}" if f"{low:g}" == f"{high:g}" else f"{low:g} to {high:g}"
 
 
-@dataclass(frozen=True)
-class Claim:
+@dataclass(frozen=True, repr=False)
+class Claim(Shown):
     """A claim with what we found.
 
     Parameters
@@ -124,8 +125,8 @@ class Claim:
         return fields
 
 
-@dataclass(frozen=True)
-class Expectation:
+@dataclass(frozen=True, repr=False)
+class Expectation(Shown):
     """A claim before we looked: its text, the paper's figure and the rule.
 
     Parameters

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..files import write_bytes, write_text
+from ..reprs import Shown
 from .claims import Claim
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def quiet(done: int, total: int, what: str) -> None:
     """A `Progress` that says nothing."""
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """One reproduced figure or table.
 
     Parameters

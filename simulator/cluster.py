@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..errors import InputError
 from ..profiles.hardware import DeviceSpec, LinkSpec
 from ..profiles.hardware import device as device_by_name
+from ..reprs import Shown
 
 __all__ = ["MAX_DEVICES", "Cluster"]
 
@@ -16,8 +17,8 @@ MAX_DEVICES = 100_000
 """Devices of a cluster; more than the largest have, and more than any planner here ends with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+@dataclass(frozen=True, slots=True, repr=False)
+class Cluster(Shown):
     """`nodes` nodes with `devices_per_node` devices each, all of one type.
 
     Devices are numbered 0 … ``n_devices - 1``, node by node.

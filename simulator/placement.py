@@ -13,13 +13,14 @@ import numpy as np
 from ..errors import InfeasibleError, InputError
 from ..profiles.config import ParallelConfig
 from ..profiles.profile import ModelProfile
+from ..reprs import Shown
 from .cluster import Cluster
 
 __all__ = ["Group", "ParallelConfig", "Placement", "PlacementSchedule", "device_ranges", "model_runs"]
 
 
-@dataclass(frozen=True)
-class Group:
+@dataclass(frozen=True, repr=False)
+class Group(Shown):
     """Devices that share one parallel configuration and hold the same model replicas.
 
     Parameters
@@ -76,8 +77,8 @@ class Group:
         return tuple(total)
 
 
-@dataclass(frozen=True)
-class Placement:
+@dataclass(frozen=True, repr=False)
+class Placement(Shown):
     """A cluster group partition with a model selection and a parallel configuration for each group.
 
     Parameters
@@ -160,8 +161,8 @@ class Placement:
         )
 
 
-@dataclass(frozen=True)
-class PlacementSchedule:
+@dataclass(frozen=True, repr=False)
+class PlacementSchedule(Shown):
     """Placements that follow one another, as Clockwork++ re-places models at the boundary of two windows.
 
     A request is served by the placement that holds when it arrives; changing it costs no time.

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from ..files import write_text
+from ..reprs import Shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Timeline"]
 
 
-@dataclass(frozen=True)
-class Timeline:
+@dataclass(frozen=True, repr=False)
+class Timeline(Shown):
     """Spans, as columns. Those of one lane never overlap.
 
     Parameters

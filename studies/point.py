@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..reprs import Shown
+
 __all__ = ["Point"]
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+@dataclass(frozen=True, slots=True, repr=False)
+class Point(Shown):
     """One row of a study.
 
     Parameters

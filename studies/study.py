@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError
+from ..reprs import Shown
 from ..wording import dotted
 from ..worlds import Case, World
 from ..worlds.fields import checked, find_field, place, plain, set_fields, steps, value_at
@@ -36,8 +37,8 @@ MANY = 100_000
 """More points than this are run only when asked for twice."""
 
 
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, repr=False)
+class Study(Shown):
     """A checked study.
 
     Parameters

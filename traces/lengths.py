@@ -23,6 +23,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ..errors import InputError
+from ..reprs import Shown
 from ..seeds import generator
 from .columns import FloatArray, LongArray
 
@@ -36,8 +37,8 @@ ROUNDS = 500
 CLOSE = 1e-10
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lengths:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Lengths(Shown):
     """Lengths of some requests.
 
     Parameters
@@ -53,8 +54,8 @@ class Lengths:
         return len(self.prompt)
 
 
-@dataclass(frozen=True, slots=True)
-class LengthProfile:
+@dataclass(frozen=True, slots=True, repr=False)
+class LengthProfile(Shown):
     """Independent log-normal prompts and outputs, rounded to tokens, of which only those that fit the model are kept.
 
     Keeping ``prompt + output <= longest`` alone takes the long ones away, so the log-normals are those whose *kept*

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..reprs import Shown
 from ..errors import InputError
 from .columns import (
     FloatArray,
@@ -33,8 +34,8 @@ __all__ = ["Trace"]
 _COLUMNS = ("arrival", "model", "slo", "prompt_tokens", "output_tokens", "prefix")
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Shown):
     """Requests in order of arrival, as read-only columns.
 
     Parameters
@@ -125,8 +126,8 @@ class Trace:
     def __len__(self) -> int:
         return len(self.arrival)
 
-    def __repr__(self) -> str:
-        return f"Trace({len(self)} requests of {len(self.models)} models over {self.duration:.6g} s)"
+    def _headline(self) -> str:
+        return f"{len(self)} requests of {len(self.models)} models over {self.duration:.6g} s"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trace):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..reprs import Shown
 from ..errors import InputError
 from ..seeds import generator
 from .columns import FloatArray, LongArray
@@ -30,8 +31,8 @@ SOURCES = ("empty", "window", "model", "poisson")
 """Where the CV of a window comes from: nowhere, its own gaps, the model's pooled gaps, or an assumption."""
 
 
-@dataclass(frozen=True, eq=False)
-class GammaWindows:
+@dataclass(frozen=True, eq=False, repr=False)
+class GammaWindows(Shown):
     """A Gamma process per window and model, as `fit_gamma` makes them.
 
     Parameters
@@ -67,8 +68,8 @@ class GammaWindows:
     def __len__(self) -> int:
         return len(self.edges) - 1
 
-    def __repr__(self) -> str:
-        return f"GammaWindows({len(self)} windows × {len(self.models)} models; {self.note})"
+    def _headline(self) -> str:
+        return f"{len(self)} windows × {len(self.models)} models; {self.note}"
 
     @property
     def expected_requests(self) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...errors import InfeasibleError, InputError
 from ...profiles.graph import Graph
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.mesh import Mesh
 from ...simulator.training.plan.entries import MeshEntry
@@ -62,8 +63,8 @@ class HeterogeneousStage:
     plan: StagePlan
 
 
-@dataclass(frozen=True, slots=True)
-class HeterogeneousPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class HeterogeneousPlan(Shown):
     """Stages over several clusters.
 
     Parameters

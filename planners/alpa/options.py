@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ...errors import InputError
+from ...reprs import Shown
 from ..option_names import options_from
 from .inter.memory import SCHEDULES
 
@@ -27,8 +28,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlpaOptions:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AlpaOptions(Shown):
     """Options of `planners.alpa.plan`.
 
     Parameters

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import InputError
+from ...reprs import Shown
 
 __all__ = ["PlacedSubmesh", "place_submeshes"]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedSubmesh:
+@dataclass(frozen=True, slots=True, repr=False)
+class PlacedSubmesh(Shown):
     """A rectangle of the cluster.
 
     Parameters

@@ -14,6 +14,7 @@ import numpy as np
 from ...errors import InputError
 from ...profiles.config import ParallelConfig
 from ...profiles.profile import ModelProfile
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.placement import PlacementSchedule
 from ...simulator.serving.plan.file import PlannerEntry
@@ -27,8 +28,8 @@ from .spare import fill_spare_memory
 __all__ = ["ScheduledPlan", "clockwork_pp"]
 
 
-@dataclass(frozen=True, eq=False)
-class ScheduledPlan:
+@dataclass(frozen=True, eq=False, repr=False)
+class ScheduledPlan(Shown):
     """A placement for every window of a trace. `placement` is what `simulate` takes, as a `Plan`'s is.
 
     Swapping models at no cost is a bound on what a real system could do, so there is nothing here to export or run.

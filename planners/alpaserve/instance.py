@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ...errors import InfeasibleError, InputError, OutOfProfileError
 from ...profiles.config import ParallelConfig
 from ...profiles.profile import ModelProfile
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.serving.policy import check_dispatch
 from ...traces.trace import Trace
@@ -24,8 +25,8 @@ MEMORY_RULES = ("per_stage", "max_stage")
 ``max_stage``: the sum of each model's fullest stage does (the AlpaServe authors' code); never holds more."""
 
 
-@dataclass(frozen=True, eq=False)
-class Instance:
+@dataclass(frozen=True, eq=False, repr=False)
+class Instance(Shown):
     """A cluster, models and traffic to plan for.
 
     Models are numbered as in `models`, parallel configurations as in `configs`.

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from ...errors import InfeasibleError, InputError
 from ...profiles.hardware import DeviceSpec
 from ...profiles.profile import ModelProfile
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
@@ -31,16 +32,16 @@ TARGET = 0.99
 Planner = Callable[..., Plan | ScheduledPlan]
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+@dataclass(frozen=True, slots=True, repr=False)
+class Probe(Shown):
     """One point that was tried: the quantity and the attainment there (0 where no plan exists)."""
 
     value: float
     attainment: float
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, repr=False)
+class Answer(Shown):
     """Answer to an inverse question.
 
     Parameters

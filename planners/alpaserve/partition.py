@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...errors import InputError
+from ...reprs import Shown
 from .bound import attainable
 from .enumeration import coarsest_buckets, device_buckets, discrepancy, layouts, model_buckets
 from .evaluator import Evaluator, State, canonical
@@ -21,8 +22,8 @@ LIMITS = (1.0, 0.5, 0.3, 0.2, 0.1)
 """Discrepancies allowed, loosest first; the first that leaves few enough device splits is taken."""
 
 
-@dataclass(frozen=True)
-class PartitionOptions:
+@dataclass(frozen=True, repr=False)
+class PartitionOptions(Shown):
     """What Algorithm 2 enumerates.
 
     Parameters
@@ -67,8 +68,8 @@ class PartitionOptions:
             raise InputError(f"bucket_threshold: expected a fraction from 0 to 1 (got {self.bucket_threshold})")
 
 
-@dataclass
-class Search:
+@dataclass(repr=False)
+class Search(Shown):
     """Algorithm 2 on one evaluator.
 
     Parameters

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -74,8 +74,20 @@ def fingerprint(problem: Problem) -> tuple[object, ...]:
     trace = problem.trace
     columns = (trace.arrival, trace.model, trace.slo, trace.prompt_tokens, trace.output_tokens, trace.prefix)
     plain = (problem.cluster, problem.models, trace.models, sorted(problem.options.items()), problem.seed)
-    profiles = {name: repr(profile) for name, profile in problem.profiles.items()}
-    return (*(None if c is None else c.tobytes() for c in columns), repr(plain), repr(sorted(profiles.items())))
+    profiles = {name: _whole(profile) for name, profile in problem.profiles.items()}
+    return (*(None if c is None else c.tobytes() for c in columns), _whole(plain), repr(sorted(profiles.items())))
+
+
+def _whole(value: object) -> str:
+    """All that a value holds, as text: its repr may be one line that leaves most of it out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return f"{type(value).__name__}({', '.join(_whole(getattr(value, f.name)) for f in fields(value))})"
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, object]", value)
+        return f"{{{', '.join(f'{_whole(k)}: {_whole(v)}' for k, v in entries.items())}}}"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(_whole(x) for x in cast('Sequence[object]', value))})"
+    return repr(value)
 
 
 def other_order(problem: Problem) -> Problem:

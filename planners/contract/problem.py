@@ -14,6 +14,7 @@ from typing import Any, Literal, SupportsIndex, cast, overload
 from ...errors import InfeasibleError, InputError, OutOfProfileError
 from ...profiles.config import ParallelConfig
 from ...profiles.profile import ModelProfile
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.placement import Group, Placement, PlacementSchedule
 from ...simulator.serving.plan.file import Plan, PlannerEntry, Serving
@@ -31,8 +32,8 @@ __all__ = ["Problem"]
 Dispatch = Literal["shortest_queue", "earliest_finish", "earliest_free"]
 
 
-@dataclass(frozen=True)
-class Problem:
+@dataclass(frozen=True, repr=False)
+class Problem(Shown):
     """One planning problem of the serving world: all that a planner may know.
 
     Parameters

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from ...errors import InputError
 from ...profiles.profile import ModelProfile
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
@@ -29,8 +30,8 @@ COMMON = ("dispatch", "admission", "overhead", "seed", "progress")
 """What every shipped planner is told by the problem, not by its options."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannerSource:
+@dataclass(frozen=True, slots=True, repr=False)
+class PlannerSource(Shown):
     """A planner that can travel to a worker: a name that is installed there too, or the text of a file.
 
     Make one with `find`.

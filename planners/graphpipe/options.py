@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from ...errors import InputError
 from ...profiles.graph.memory import OPTIMIZERS
+from ...reprs import Shown
 from ...wording import nearest
 from ..option_names import options_from
 from ..stages.units import Granularity
@@ -26,8 +27,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphPipeOptions:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class GraphPipeOptions(Shown):
     """Options of `planners.graphpipe.plan`.
 
     Parameters

@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any
 
 from ...errors import InfeasibleError, InputError
+from ...reprs import Shown
 from ...simulator import Cluster
 from ...simulator.training.configuration.kernels import DTYPE_BYTES, TF32
 from ...simulator.training.configuration.model import shape_of
@@ -21,8 +22,8 @@ __all__ = ["DeviceCount", "devices_for", "sweep_devices"]
 DAY_S = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCount:
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceCount(Shown):
     """How many devices finish a training run in time.
 
     Parameters

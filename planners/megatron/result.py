@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files import whole_file
+from ...reprs import Shown
 from ...simulator import Cluster
 from ...simulator.training import Breakdown, Estimate, TransformerShape
 from ...simulator.training.configuration.columns import RECOMPUTE
@@ -21,8 +22,8 @@ __all__ = ["Configuration", "SearchResult"]
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+@dataclass(frozen=True, slots=True, repr=False)
+class Configuration(Shown):
     """One training configuration and what it costs.
 
     Parameters
@@ -92,8 +93,8 @@ class Configuration:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SearchResult:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SearchResult(Shown):
     """A whole space, searched.
 
     Parameters

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.training import Stack
 from ...simulator.training.configuration.columns import RECOMPUTE
 from ..batches import check_batch, divisors
@@ -28,8 +29,8 @@ Choices = int | bool | str | Sequence[int] | Sequence[bool] | Sequence[str] | No
 """What may be tried for one of the means: one value, several, or None for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+@dataclass(frozen=True, slots=True, repr=False)
+class Space(Shown):
     """All combinations of the choices whose degrees multiply to the number of devices.
 
     Parameters

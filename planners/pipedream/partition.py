@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InfeasibleError, InputError, LimitError
+from ...reprs import Shown
 from .kernel import level_table
 from .profile import PipeDreamProfile
 from .states import PipeDreamStates, antichain_states
@@ -28,8 +29,8 @@ MOST_CELLS = 120_000_000
 """Table entries of a level: 20 bytes each."""
 
 
-@dataclass(frozen=True, slots=True)
-class PipeDreamStage:
+@dataclass(frozen=True, slots=True, repr=False)
+class PipeDreamStage(Shown):
     """A stage.
 
     Parameters
@@ -51,8 +52,8 @@ class PipeDreamStage:
     replication: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PipeDreamPartition:
+@dataclass(frozen=True, slots=True, repr=False)
+class PipeDreamPartition(Shown):
     """What PipeDream's optimiser finds.
 
     Parameters

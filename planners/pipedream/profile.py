@@ -18,14 +18,15 @@ from pathlib import Path
 
 from ...errors import InputError
 from ...files import readable
+from ...reprs import Shown
 
 __all__ = ["PipeDreamProfile", "ProfiledLayer"]
 
 COLUMNS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledLayer:
+@dataclass(frozen=True, slots=True, repr=False)
+class ProfiledLayer(Shown):
     """One layer of a profile.
 
     Parameters
@@ -49,8 +50,8 @@ class ProfiledLayer:
     stage: int = -1
 
 
-@dataclass(frozen=True)
-class PipeDreamProfile:
+@dataclass(frozen=True, repr=False)
+class PipeDreamProfile(Shown):
     """Layers and edges of a profile, in the order of the file.
 
     Parameters

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ...errors import InputError
 from ...files import readable
+from ...reprs import Shown
 
 __all__ = ["PiperInstance", "PiperNode", "PiperOption"]
 
@@ -24,8 +25,8 @@ __all__ = ["PiperInstance", "PiperNode", "PiperOption"]
 NUMBERS = ("timePerSample", "parameterSize", "memoryUsageA", "memoryUsageB")
 
 
-@dataclass(frozen=True, slots=True)
-class PiperOption:
+@dataclass(frozen=True, slots=True, repr=False)
+class PiperOption(Shown):
     """A way to run one node on t devices ("TMPC" in the paper).
 
     Parameters
@@ -51,8 +52,8 @@ class PiperOption:
     sync_backward: Mapping[int, float]
 
 
-@dataclass(frozen=True, slots=True)
-class PiperNode:
+@dataclass(frozen=True, slots=True, repr=False)
+class PiperNode(Shown):
     """A layer: its id, name, and options for each number of tensor-parallel devices."""
 
     number: int
@@ -60,8 +61,8 @@ class PiperNode:
     options: Mapping[int, tuple[PiperOption, ...]]
 
 
-@dataclass(frozen=True)
-class PiperInstance:
+@dataclass(frozen=True, repr=False)
+class PiperInstance(Shown):
     """What Piper plans.
 
     Parameters

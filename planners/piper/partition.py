@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InfeasibleError, InputError
+from ...reprs import Shown
 from .instance import PiperInstance, PiperOption
 from .kernel import candidates, least_sums, most_in_flight, stage_steps
 from .problem import PiperProblem, PiperStage, Recompute
@@ -30,8 +31,8 @@ __all__ = ["PiperPartition", "PiperStage", "piper_partition", "piper_value"]
 NEAR = 1e-13
 
 
-@dataclass(frozen=True, slots=True)
-class PiperPartition:
+@dataclass(frozen=True, slots=True, repr=False)
+class PiperPartition(Shown):
     """What Piper finds.
 
     Parameters

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...reprs import Shown
 from .downsets import Downsets, downsets
 from .instance import PiperInstance, PiperOption
 
@@ -18,8 +19,8 @@ RECOMPUTED = "activation recomp"
 """What the instances call the option that computes activations again."""
 
 
-@dataclass(frozen=True, slots=True)
-class PiperStage:
+@dataclass(frozen=True, slots=True, repr=False)
+class PiperStage(Shown):
     """A stage.
 
     Parameters

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from ...profiles.graph import CostModel, Graph, roofline
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.mesh import Mesh
 from ..batches import check_batch
@@ -48,8 +49,8 @@ def stage_mesh(cluster: Cluster, devices: int) -> tuple[int, int] | None:
     return (devices // width, width) if devices % width == 0 and devices // width <= cluster.nodes else None
 
 
-@dataclass(frozen=True, eq=False)
-class SetCosts:
+@dataclass(frozen=True, eq=False, repr=False)
+class SetCosts(Shown):
     """Costs of many sets of operators at once: arrays of one shape, the seconds with one more axis.
 
     Parameters
@@ -91,8 +92,8 @@ class SetCosts:
 _FIELDS = tuple(SetCosts.__dataclass_fields__)
 
 
-@dataclass(frozen=True, eq=False)
-class StageCosts:
+@dataclass(frozen=True, eq=False, repr=False)
+class StageCosts(Shown):
     """Costs of stages of one graph on one cluster. Build one with `StageCosts.of`.
 
     A *unit* is what is never cut: one operator, or a group (`stage_units`).

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import InfeasibleError
 from ...profiles.graph import Graph, Operator, differentiable, reordered
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.plan.entries import PlannerEntry
 from ...simulator.training.plan.entries import MeshEntry, ModelEntry, OperatorEntry, StageEntry, TransferEntry
@@ -21,8 +22,8 @@ __all__ = ["ChosenStage", "place_stages", "stage_plan"]
 Dims = tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenStage:
+@dataclass(frozen=True, slots=True, repr=False)
+class ChosenStage(Shown):
     """A stage that a planner chose.
 
     Parameters

@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 from ...errors import InputError
 from ...profiles.graph.memory import OPTIMIZERS
+from ...reprs import Shown
 from ..option_names import options_from
 from .units import Granularity
 
 __all__ = ["SequentialOptions"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequentialOptions:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SequentialOptions(Shown):
     """Options of the sequential planners.
 
     Parameters

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InfeasibleError
+from ...reprs import Shown
 from ..bottleneck import Bounded, least_sum_and_longest
 from .slicing import Slice, best_slices, times_of
 
@@ -29,8 +30,8 @@ __all__ = ["PipelineSlicing", "score_pipeline", "slice_pipeline"]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineSlicing:
+@dataclass(frozen=True, slots=True, repr=False)
+class PipelineSlicing(Shown):
     """Slices of a batch, and what a pipeline takes with them.
 
     Parameters

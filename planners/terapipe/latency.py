@@ -19,14 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from ...reprs import Shown
 
 __all__ = ["SliceLatency", "fit_latency"]
 
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class SliceLatency:
+@dataclass(frozen=True, eq=False, repr=False)
+class SliceLatency(Shown):
     """Seconds of one direction, forward or backward, of one part of the model.
 
     Parameters

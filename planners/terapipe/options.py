@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
 from ...errors import InputError
+from ...reprs import Shown
 from ..option_names import options_from
 
 __all__ = ["TeraPipeOptions"]
@@ -27,8 +28,8 @@ AUTO_UNITS = 128
 AUTO_SAMPLES = (1, 2, 4, 8)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeraPipeOptions:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TeraPipeOptions(Shown):
     """Options of `planners.terapipe.plan`.
 
     Parameters

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InfeasibleError, InputError
+from ...reprs import Shown
 from ..bottleneck import Bounded, least_sum_and_longest
 
 __all__ = ["Slice", "Slicing", "best_slices", "score_slices", "slice_tokens", "times_of", "uniform_slices"]
@@ -27,8 +28,8 @@ __all__ = ["Slice", "Slicing", "best_slices", "score_slices", "slice_tokens", "t
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+@dataclass(frozen=True, slots=True, repr=False)
+class Slice(Shown):
     """Samples that go through the pipeline together, and how their tokens are cut.
 
     Parameters
@@ -43,8 +44,8 @@ class Slice:
     tokens: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Slicing:
+@dataclass(frozen=True, slots=True, repr=False)
+class Slicing(Shown):
     """Slices of a batch, and what they take.
 
     Parameters

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.sharing.cluster import SharedCluster
 from .bids import Bid, Place, Row, check_bids, log_worth
 
@@ -27,8 +28,8 @@ STATES = 1 << 16
 STEPS = 2_000_000
 
 
-@dataclass(frozen=True)
-class Allocation:
+@dataclass(frozen=True, repr=False)
+class Allocation(Shown):
     """Who gets what.
 
     Parameters
@@ -84,8 +85,8 @@ class _Prepared(NamedTuple):
     number: Ints
 
 
-@dataclass(frozen=True)
-class Market:
+@dataclass(frozen=True, repr=False)
+class Market(Shown):
     """Free GPUs and bids for them, laid out for the search.
 
     Parameters

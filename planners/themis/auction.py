@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.sharing.cluster import SharedCluster
 from .allocation import STEPS, Allocation, Market, Others
 from .bids import STARVED, Bid, check_offered
@@ -37,8 +38,8 @@ SLACK = 1e-6
 """GPUs by which c·n may miss a whole number and still be it: c comes from exponentials."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(Shown):
     """What an auction came to.
 
     Parameters

@@ -17,6 +17,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.sharing.cluster import SharedCluster
 
 __all__ = ["GRAIN", "STARVED", "Bid", "Place", "Row", "check_offered", "log_worth"]
@@ -43,8 +44,8 @@ class Place(IntEnum):
     RACK = 2  # all in a rack
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+@dataclass(frozen=True, slots=True, repr=False)
+class Row(Shown):
     """One line of a bid.
 
     Parameters
@@ -68,8 +69,8 @@ class Row:
     region: int = -1
 
 
-@dataclass(frozen=True)
-class Bid:
+@dataclass(frozen=True, repr=False)
+class Bid(Shown):
     """What one app offers.
 
     Parameters

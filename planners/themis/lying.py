@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.sharing.cluster import Machine, SharedCluster
 from ...simulator.sharing.simulate import simulate
 from ...simulator.sharing.workload.app import App, Slowdown
@@ -21,8 +22,8 @@ from .policy import Themis
 __all__ = ["Lie", "lying_cluster", "lying_world", "lying_experiment", "tipping_point"]
 
 
-@dataclass(frozen=True, slots=True)
-class Lie:
+@dataclass(frozen=True, slots=True, repr=False)
+class Lie(Shown):
     """One lie and what came of it.
 
     Parameters

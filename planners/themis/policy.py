@@ -11,6 +11,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.sharing.cluster import SharedCluster
 from ...simulator.sharing.policy.agent import AppView
 from ...simulator.sharing.policy.nearness import pick
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Themis"]
 
 
-@dataclass
-class Themis:
+@dataclass(repr=False)
+class Themis(Shown):
     """Finish-time fair sharing by partial-allocation auctions.
 
     Parameters

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...reprs import Shown
 from ...simulator.sharing.cluster import SharedCluster
 from .allocation import Market
 from .auction import Outcome
@@ -22,8 +23,8 @@ BAD = 1e30
 """ρ of an app that does not run, where something must be above every other ρ and yet finite."""
 
 
-@dataclass(frozen=True)
-class Properties:
+@dataclass(frozen=True, repr=False)
+class Properties(Shown):
     """What holds of an answer.
 
     Parameters

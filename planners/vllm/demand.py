@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from ...profiles.llm.decoder import DecoderSpec
+from ...reprs import Shown
 from ...seeds import generator, seed_sequence
 from ...simulator.llm.workload.draw import renewal_times
 from ...simulator.llm.workload.requests import LLMTrace
@@ -35,8 +36,8 @@ class LengthSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LengthPairs:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LengthPairs(Shown):
     """Lengths that were seen, drawn in pairs with replacement.
 
     Parameters
@@ -75,8 +76,8 @@ class Traffic(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnTraffic:
+@dataclass(frozen=True, slots=True, repr=False)
+class DrawnTraffic(Shown):
     """Lengths of a profile, Poisson or Gamma arrivals.
 
     Parameters
@@ -128,8 +129,8 @@ class DrawnTraffic:
         return f"{self.lengths.name} lengths, {arrivals} arrivals at {self.rate:g}/s"
 
 
-@dataclass(frozen=True, slots=True)
-class GivenTraffic:
+@dataclass(frozen=True, slots=True, repr=False)
+class GivenTraffic(Shown):
     """A trace as it is under seed 0; under another, the same arrivals with the lengths in another order.
 
     Shuffling keeps the arrivals, their bursts, and every pair of lengths; it forgets which lengths come together. It is
@@ -168,8 +169,8 @@ class GivenTraffic:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class LLMDemand:
+@dataclass(frozen=True, slots=True, repr=False)
+class LLMDemand(Shown):
     """A model, its requests, and its service-level objectives.
 
     Parameters

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import InfeasibleError, InputError
 from ...profiles.llm.capacity import kv_capacity
 from ...profiles.llm.engine_memory import other_bytes
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.entries import MEMORY_OPTION
 from ...simulator.llm.plan.file import WEIGHTS
@@ -24,8 +25,8 @@ from .space import Candidate, EngineShape, SearchSpace
 __all__ = ["Rejected", "Shapes", "candidates", "engine_shapes", "place"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+@dataclass(frozen=True, slots=True, repr=False)
+class Rejected(Shown):
     """An engine that is not possible, and why.
 
     Parameters

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...reprs import Shown
 from ...simulator.llm.plan.file import LLMPlan
 from .choice import Front
 from .layouts import Rejected
@@ -14,8 +15,8 @@ from .search import Bracket, Finalist
 __all__ = ["FrontPoint", "Planning"]
 
 
-@dataclass(frozen=True, slots=True)
-class FrontPoint:
+@dataclass(frozen=True, slots=True, repr=False)
+class FrontPoint(Shown):
     """A point of a front: devices against what they reach, or TTFT against TPOT.
 
     Parameters
@@ -66,8 +67,8 @@ class FrontPoint:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Planning:
+@dataclass(frozen=True, eq=False, repr=False)
+class Planning(Shown):
     """A plan and how it came about.
 
     Parameters

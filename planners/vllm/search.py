@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.metrics import Estimate, mean_interval, paired_difference
 from .halving import Rung, successive_halving
 from .layouts import Shapes, candidates, place
@@ -16,8 +17,8 @@ from .space import Candidate, SearchSpace
 __all__ = ["Bracket", "Effort", "Finalist", "ModelSearch"]
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
+@dataclass(frozen=True, slots=True, repr=False)
+class Effort(Shown):
     """How hard is searched.
 
     Parameters

@@ -18,6 +18,7 @@ from ...errors import InfeasibleError, InputError
 from ...profiles.llm.cost.overheads import Overheads
 from ...profiles.llm.iteration import IterationCost
 from ...profiles.llm.tables.kernels import KernelTables
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.entries import Deployment
 from ...simulator.llm.plan.file import LLMPlan
@@ -34,8 +35,8 @@ from .space import SearchSpace
 __all__ = ["SharedPlanning", "plan_shared"]
 
 
-@dataclass(frozen=True, eq=False)
-class SharedPlanning:
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedPlanning(Shown):
     """The better of sharing and the best dedicated partition.
 
     Parameters

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, cast
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.llm.plan.entries import MEMORY_OPTION, Deployment, Option
 from ...simulator.llm.policy.catalogue import POLICIES
 from ...simulator.llm.policy.router import ROUTERS
@@ -16,8 +17,8 @@ __all__ = ["Candidate", "EngineShape", "SearchSpace"]
 SPLITS = ("no", "also", "only")
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSpace:
+@dataclass(frozen=True, slots=True, repr=False)
+class SearchSpace(Shown):
     """The values of each option that are tried, in every combination that fits.
 
     Parameters
@@ -91,8 +92,8 @@ class SearchSpace:
             raise InputError(f"space: disaggregate: expected one of {', '.join(SPLITS)} (got {self.disaggregate!r})")
 
 
-@dataclass(frozen=True, slots=True)
-class EngineShape:
+@dataclass(frozen=True, slots=True, repr=False)
+class EngineShape(Shown):
     """One engine: its parallelism, its options, its memory."""
 
     tp: int
@@ -153,8 +154,8 @@ class EngineShape:
         return f"{said}, {', '.join(extra)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+@dataclass(frozen=True, slots=True, repr=False)
+class Candidate(Shown):
     """A way to serve one model.
 
     Parameters

@@ -10,13 +10,14 @@ from functools import cached_property
 from typing import Any
 
 from ...errors import InputError
+from ...reprs import Shown
 from .operator import Operator, Tensor
 
 __all__ = ["Graph"]
 
 
-@dataclass(frozen=True)
-class Graph:
+@dataclass(frozen=True, repr=False)
+class Graph(Shown):
     """A static training graph. Backward and update are implied: they run on the loops of the forward operators.
 
     Parameters

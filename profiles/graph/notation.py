@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...errors import InputError
+from ...reprs import Shown
 
 __all__ = ["Dims", "Formula", "parse"]
 
@@ -22,8 +23,8 @@ _TOKEN = re.compile(r"\(([^()]*)\)|([A-Za-z_][A-Za-z0-9_]*)|(\S)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+@dataclass(frozen=True, slots=True, repr=False)
+class Formula(Shown):
     """Dimensions of the operands and of the result.
 
     Parameters

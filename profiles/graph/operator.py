@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal, cast
 
 from ...errors import InputError
+from ...reprs import Shown
 from .notation import Dims, Formula, parse
 
 __all__ = ["DTYPE_BYTES", "KINDS", "Loop", "Operator", "Tensor"]
@@ -40,8 +41,8 @@ HEAVY = frozenset({"contraction", "convolution", "attention", "dispatch", "embed
 Scalar = str | int | float | bool | tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+@dataclass(frozen=True, slots=True, repr=False)
+class Loop(Shown):
     """One loop of an operator.
 
     Parameters
@@ -69,8 +70,8 @@ class Loop:
             raise InputError(f"loop {self.name!r}: expected split free, statistic or whole (got {self.split!r})")
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+@dataclass(frozen=True, slots=True, repr=False)
+class Tensor(Shown):
     """A parameter or an input of the graph.
 
     Parameters
@@ -114,8 +115,8 @@ class Tensor:
         return self.elements * DTYPE_BYTES[self.dtype]
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+@dataclass(frozen=True, slots=True, repr=False)
+class Operator(Shown):
     """One operator with one result.
 
     Parameters

@@ -18,28 +18,29 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import InputError
+from ...reprs import Shown
 from .graph import Graph
 from .leaf_sets import Groups, acyclic, leaf_sets, sorted_sets
 
 __all__ = ["Leaf", "Parallel", "SPTree", "Series", "is_series_parallel", "leaves", "operators_of", "sp_tree"]
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+@dataclass(frozen=True, slots=True, repr=False)
+class Leaf(Shown):
     """Operators that are not taken apart, by position, in the graph's order."""
 
     operators: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+@dataclass(frozen=True, slots=True, repr=False)
+class Series(Shown):
     """Parts one after another; at least two, none of them a `Series`."""
 
     children: tuple[SPTree, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
+@dataclass(frozen=True, slots=True, repr=False)
+class Parallel(Shown):
     """Parts that do not depend on each other; at least two, none of them a `Parallel`, by their first operators."""
 
     children: tuple[SPTree, ...]

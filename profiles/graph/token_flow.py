@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import InputError
+from ...reprs import Shown
 from .graph import Graph
 from .notation import Dims
 from .operator import Operator
@@ -29,8 +30,8 @@ Where = Mapping[int, Role]
 """Dimensions of a value that run over tokens, and how."""
 
 
-@dataclass(frozen=True)
-class TokenFlow:
+@dataclass(frozen=True, repr=False)
+class TokenFlow(Shown):
     """Where a graph's tokens are.
 
     Parameters

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from ...errors import InfeasibleError, InputError
+from ...reprs import Shown
 from .cost.experts import Spread
 from .decoder import DecoderSpec, precision_bytes
 from .decoder import weight_bytes as bytes_of_weight
@@ -18,8 +19,8 @@ __all__ = ["KVCapacity", "kv_capacity"]
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class KVCapacity:
+@dataclass(frozen=True, slots=True, repr=False)
+class KVCapacity(Shown):
     """KV memory of one rank, and its terms.
 
     Parameters

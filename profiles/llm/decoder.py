@@ -11,6 +11,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...files import readable
+from ...reprs import Shown
 from .checkpoint import read_shape
 from .decoder_names import shape_named
 
@@ -24,8 +25,8 @@ WEIGHT_BITS = {"int8": 8.0, "fp8_block": 8.002, "int4": 4.25, "nvfp4": 4.5, "mxf
 zeros (rounded up), groups of 16 or 32 with 8-bit scales, blocks of 128 x 128 with 32-bit scales."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderSpec:
+@dataclass(frozen=True, slots=True, repr=False)
+class DecoderSpec(Shown):
     """Shape of a decoder; dense where `experts` is 0.
 
     Parameters

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import InputError
+from ...reprs import Shown
 
 __all__ = ["Iteration", "IterationCost"]
 
 
-@dataclass(frozen=True, slots=True)
-class Iteration:
+@dataclass(frozen=True, slots=True, repr=False)
+class Iteration(Shown):
     """The work of one forward pass.
 
     Parameters

@@ -8,13 +8,14 @@ from numbers import Real
 from typing import Any
 
 from ...errors import InputError
+from ...reprs import Shown
 from .iteration import Iteration
 
 __all__ = ["ConstantCost", "LinearCost"]
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantCost:
+@dataclass(frozen=True, slots=True, repr=False)
+class ConstantCost(Shown):
     """Every iteration takes the same time.
 
     Parameters
@@ -35,8 +36,8 @@ class ConstantCost:
         return self.iteration_s
 
 
-@dataclass(frozen=True, slots=True)
-class LinearCost:
+@dataclass(frozen=True, slots=True, repr=False)
+class LinearCost(Shown):
     """Linear in what an iteration computes and reads.
 
     Parameters

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from ...errors import InputError
 from ...files import readable, write_text
+from ...reprs import Shown
 from ..profile import Provenance
 from .cost.iteration import TableCost, iteration_cost
 from .cost.overheads import Overheads
@@ -61,8 +62,8 @@ class Noise:
             raise InputError(f"noise: repeats: expected >= 1 (got {self.repeats})")
 
 
-@dataclass(frozen=True, slots=True)
-class LayerMeasurement:
+@dataclass(frozen=True, slots=True, repr=False)
+class LayerMeasurement(Shown):
     """What was measured of one model at one degree.
 
     Parameters

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from ... import __version__
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.serving.plan.file import Plan
 
 __all__ = ["ExportOptions"]
@@ -18,8 +19,8 @@ DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 
 
-@dataclass(frozen=True)
-class ExportOptions:
+@dataclass(frozen=True, repr=False)
+class ExportOptions(Shown):
     """Options of an export; each target uses those that concern it.
 
     Parameters

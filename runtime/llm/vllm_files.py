@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from ...files import readable
+from ...reprs import Shown
 from .vllm_arguments import engine_arguments
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ TOKENS = ("prompt_token_ids", "input_tok_ids")
 SERIES = ("t", "running", "waiting", "kv_cache_pct")
 
 
-@dataclass(frozen=True, eq=False)
-class VLLMRun:
+@dataclass(frozen=True, eq=False, repr=False)
+class VLLMRun(Shown):
     """One run; requests in order of arrival, times in seconds from the first one's arrival.
 
     Parameters

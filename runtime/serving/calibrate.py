@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ...errors import InputError, RunError
 from ...profiles.profile import ModelProfile, Provenance
 from ...profiles.profile_set import ProfileSet
+from ...reprs import Shown
 from .probe import Probe, ProbeJob
 from .session import Session
 
@@ -34,8 +35,8 @@ Key = tuple[int, int, int]
 """Group, model, batch size."""
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration(Shown):
     """What was measured.
 
     Parameters

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...profiles.profile import ModelProfile
+from ...reprs import Shown
 from ...simulator.placement import Placement
 from ...simulator.serving.plan.file import Plan
 from ...simulator.serving.simulate import simulate
@@ -61,8 +62,8 @@ class Cell:
     attempts: int = 1
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Shown):
     """Plans × SLO scales, simulated and real.
 
     Parameters

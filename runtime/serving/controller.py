@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...errors import RunError
+from ...reprs import Shown
 from .dispatcher import Job
 from .processes import Fleet, Process
 from .protocol import DONE, FREE, JOB, REPORT
@@ -52,8 +53,8 @@ class Decisions(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Failure:
+@dataclass(frozen=True, repr=False)
+class Failure(Shown):
     """A group that was lost during a run.
 
     Parameters

@@ -28,7 +28,7 @@ def _empty() -> Column:
     return np.zeros((0, 0))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunResult(SimulationResult):
     """Outcome of every request of a trace that really ran; all metrics of `SimulationResult`, measured.
 
@@ -60,9 +60,9 @@ class RunResult(SimulationResult):
     failures: tuple[Failure, ...] = ()
     lateness: Column = field(default_factory=_empty)
 
-    def __repr__(self) -> str:
+    def _headline(self) -> str:
         lost = f", {len(self.failures)} groups lost" if self.failures else ""
-        return f"RunResult({len(self)} requests, {self.attainment_text}, goodput {self.goodput:.4g}/s{lost})"
+        return f"{super()._headline()}{lost}"
 
     def raise_failures(self) -> None:
         """Raise `RunError` with the reasons if a group was lost."""

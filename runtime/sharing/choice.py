@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.sharing.policy.baselines import BASELINES, baseline
 from ...simulator.sharing.policy.contract import Policy
 from ...wording import nearest
@@ -18,8 +19,8 @@ __all__ = ["PolicyChoice", "check_named"]
 Option = str | float | int | bool
 
 
-@dataclass(frozen=True)
-class PolicyChoice:
+@dataclass(frozen=True, repr=False)
+class PolicyChoice(Shown):
     """Which policy, and with what options.
 
     Parameters

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator.sharing.workload.app import App
 from ...simulator.sharing.world import SharingWorld
 from ..serving.assignment import usable_cores
@@ -16,8 +17,8 @@ from ..serving.assignment import usable_cores
 __all__ = ["RunOptions", "check_slots", "phase_steps", "total_steps"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+@dataclass(frozen=True, slots=True, repr=False)
+class RunOptions(Shown):
     """How a world is run for real.
 
     Parameters

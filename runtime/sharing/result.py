@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ...files import write_text
+from ...reprs import Shown
 from ...simulator.sharing.result.columns import AppRecord, Grant, SharingResult
 from ...simulator.sharing.world import SharingWorld
 from .arbiter.roster import Lost
@@ -19,8 +20,8 @@ from .options import RunOptions
 __all__ = ["Measured", "RealSharing"]
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+@dataclass(frozen=True, slots=True, repr=False)
+class Measured(Shown):
     """What the run cost beside work.
 
     Parameters
@@ -63,7 +64,7 @@ class _Kept:
     lost: tuple[Lost, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RealSharing(SharingResult):
     """A `SharingResult` in the world's seconds, measured.
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...reprs import Shown
+
 if TYPE_CHECKING:
     from .single import SingleRun
 
@@ -20,8 +22,8 @@ NOTHING = 1e-6
 """A gradient that is smaller than this part of the model's largest is zero but for rounding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+@dataclass(frozen=True, slots=True, repr=False)
+class Difference(Shown):
     """How far a run is from the single-device run.
 
     Parameters

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...profiles.graph import Graph
+from ...reprs import Shown
 from ...simulator.training.plan.file import TrainingPlan
 from ...simulator.training.plan.graph import check_graph, in_plan_order
 from ...simulator.training.plan.program import plan_program
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Difference", "TrainingRun", "program_of", "rank_names", "run_training"]
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingRun:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingRun(Shown):
     """What a run of a plan did.
 
     Parameters

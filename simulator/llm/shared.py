@@ -20,6 +20,7 @@ import simpy
 
 from ...errors import InputError
 from ...profiles.llm.iteration import Iteration, IterationCost
+from ...reprs import Shown
 from ...seeds import generator
 from .fleet.clock import DECIDES, ENDS, Clock
 from .fleet.engine import Engine, EngineKind
@@ -35,8 +36,8 @@ from .world import World
 __all__ = ["SharedEngine", "simulate_shared"]
 
 
-@dataclass(frozen=True, slots=True)
-class SharedEngine:
+@dataclass(frozen=True, slots=True, repr=False)
+class SharedEngine(Shown):
     """An engine that computes on a group of devices, perhaps with others.
 
     Parameters

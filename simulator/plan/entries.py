@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 
 from ... import __version__
 from ...profiles.config import ParallelConfig
+from ...reprs import Shown
 
 __all__ = [
     "ClusterEntry",
@@ -36,10 +37,13 @@ Problem = tuple[tuple[str | int, ...], str]
 """Where in the file (keys and indices), and what is wrong there."""
 
 
-class Entry(BaseModel):
+class Entry(Shown, BaseModel):
     """Base of all entries: frozen, no unknown keys, no NaN or infinity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def __str__(self) -> str:
+        return repr(self)  # pydantic's own text is the whole file
 
 
 class DeviceEntry(Entry):

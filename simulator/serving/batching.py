@@ -8,14 +8,15 @@ from collections import deque
 from dataclasses import dataclass
 
 from ...errors import InputError
+from ...reprs import Shown
 from .policy import TOLERANCE_S, Controller
 from .tables import ServingTables
 
 __all__ = ["Batch", "Batching", "BatchingController"]
 
 
-@dataclass(frozen=True, slots=True)
-class Batching:
+@dataclass(frozen=True, slots=True, repr=False)
+class Batching(Shown):
     """Dynamic batching.
 
     Parameters

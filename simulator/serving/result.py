@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ...reprs import Shown
 from ...errors import InputError
 from ...traces.trace import Trace
 from ..metrics import goodput
@@ -27,8 +28,8 @@ __all__ = ["SimulationResult"]
 Column = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class SimulationResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulationResult(Shown):
     """Outcome of every request of a trace, in trace order.
 
     Parameters
@@ -65,8 +66,8 @@ class SimulationResult:
     def __len__(self) -> int:
         return len(self.finish)
 
-    def __repr__(self) -> str:
-        return f"SimulationResult({len(self)} requests, {self.attainment_text}, goodput {self.goodput:.4g}/s)"
+    def _headline(self) -> str:
+        return f"{len(self)} requests, {self.attainment_text}, goodput {self.goodput:.4g}/s"
 
     @property
     def placement(self) -> Placement:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from ...reprs import Shown
 
 __all__ = ["Level", "Machine", "SharedCluster", "themis_168", "themis_256", "themis_testbed"]
 
@@ -31,8 +32,8 @@ class Level(IntEnum):
     CLUSTER = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+@dataclass(frozen=True, slots=True, repr=False)
+class Machine(Shown):
     """A machine: slots of equal numbers of GPUs.
 
     Parameters
@@ -66,8 +67,8 @@ class Machine:
         return self.slots * self.gpus_per_slot
 
 
-@dataclass(frozen=True)
-class SharedCluster:
+@dataclass(frozen=True, repr=False)
+class SharedCluster(Shown):
     """A cluster that many training apps share. GPUs are numbered machine by machine, slot by slot.
 
     Parameters

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from ...errors import InputError
+from ...reprs import Shown
 from .cluster import SharedCluster
 from .policy.agent import Convention
 from .workload.app import App
@@ -30,8 +31,8 @@ MOST_LEASES = 1_000_000
 """Leases one after the other; 19 years of ten minutes. A simulation of more would not end while somebody waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class MachineFailure:
+@dataclass(frozen=True, slots=True, repr=False)
+class MachineFailure(Shown):
     """A machine that is gone for a while: its GPUs are taken from whoever has them, who loses no work done so far.
 
     Parameters
@@ -48,8 +49,8 @@ class MachineFailure:
     repair_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class AppFailure:
+@dataclass(frozen=True, slots=True, repr=False)
+class AppFailure(Shown):
     """An app that ends before its work is done.
 
     Parameters
@@ -64,8 +65,8 @@ class AppFailure:
     at_s: float
 
 
-@dataclass(frozen=True)
-class SharingWorld:
+@dataclass(frozen=True, repr=False)
+class SharingWorld(Shown):
     """What is simulated, whatever the policy.
 
     Parameters

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
+from ...reprs import Shown
 from . import timing_kernels
 from .program.actions import Program
 from .program.messages import Messages, Pair, messages_of
@@ -22,8 +23,8 @@ _compiled: Any = timing_kernels  # numba functions have no types
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+@dataclass(frozen=True, slots=True, repr=False)
+class Link(Shown):
     """What one message between two stages takes.
 
     Parameters
@@ -42,8 +43,8 @@ class Link:
     resources: tuple[Hashable, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Timing:
+@dataclass(frozen=True, eq=False, repr=False)
+class Timing(Shown):
     """Seconds of the actions of a program.
 
     Parameters

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
+from ...reprs import Shown
 from ...worlds.file.errors import Location, explain
 from ...worlds.file.units import parse_fraction
 from ..questions.kinds import Question
@@ -23,7 +24,7 @@ Quantity = int | float | str
 POINTS = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1}}
 
 
-class _Entry(BaseModel):
+class _Entry(Shown, BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
@@ -51,7 +52,7 @@ class LatinHypercubeEntry(_Entry):
     latin_hypercube: int = Field(gt=0, le=1_000_000, description="number of combinations")
 
 
-class StudyDocument(BaseModel):
+class StudyDocument(Shown, BaseModel):
     """What a study says beside its base case, whose keys stand next to these."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...reprs import Shown
 from ...simulator.metrics import Estimate
 from ..point import Point
 
 __all__ = ["Answer", "Effect", "Probe", "headline"]
 
 
-@dataclass(frozen=True)
-class Probe:
+@dataclass(frozen=True, repr=False)
+class Probe(Shown):
     """One value that was tried, over all replications.
 
     Parameters
@@ -37,8 +38,8 @@ class Probe:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Effect:
+@dataclass(frozen=True, repr=False)
+class Effect(Shown):
     """Attainment after one factor was changed: a row of the table of "what breaks first".
 
     Parameters
@@ -59,8 +60,8 @@ class Effect:
     estimate: Estimate
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, repr=False)
+class Answer(Shown):
     """The answer to a question, for one planner.
 
     Parameters

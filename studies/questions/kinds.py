@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, model_validator
 
+from ...reprs import Shown
 from ...worlds.file.units import parse_fraction
 
 __all__ = [
@@ -60,7 +61,7 @@ def _factor(value: Any) -> Any:
     return name
 
 
-class QuestionBase(BaseModel):
+class QuestionBase(Shown, BaseModel):
     """What all questions say: which metric must keep which bound."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from ...errors import InputError
+from ...reprs import Shown
 from ..files.complaints import listed
 
 __all__ = ["ClusterJob", "ClusterLog", "Ended", "Problems", "collected", "seconds_of"]
@@ -20,8 +21,8 @@ EPOCH = datetime(1970, 1, 1)
 SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterJob:
+@dataclass(frozen=True, slots=True, repr=False)
+class ClusterJob(Shown):
     """A job that ran on GPUs and ended.
 
     Parameters
@@ -48,8 +49,8 @@ class ClusterJob:
     gpu_s: float
 
 
-@dataclass(frozen=True)
-class ClusterLog:
+@dataclass(frozen=True, repr=False)
+class ClusterLog(Shown):
     """The jobs of a log, by submission.
 
     Parameters

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
+from ....reprs import Shown
 
 __all__ = ["Floats", "ShardingProblem"]
 
@@ -22,8 +23,8 @@ Floats = npt.NDArray[np.float64]
 FIELDS = ("N", "M", "s_len", "s_follow", "E", "A", "L", "c", "d", "m", "r", "v")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class ShardingProblem:
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class ShardingProblem(Shown):
     """Minimise Σ c + d + r over one strategy per node, within the memory at every time step (Alpa, Eq. 1).
 
     Parameters

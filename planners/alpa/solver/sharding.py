@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ....errors import InfeasibleError, InputError, RunError
+from ....reprs import Shown
 from .ascent import ascend, drop_dear, simple_bound
 from .elimination import Elimination, elimination_order
 from .memory_rows import MemoryRows
@@ -38,8 +39,8 @@ TABLE_ENTRIES = 50_000_000
 """Elimination is used up to this many table entries in all: 400 MB, about 0.3 s a pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardingSolution:
+@dataclass(frozen=True, slots=True, repr=False)
+class ShardingSolution(Shown):
     """The best choice that was found, and what is known about it.
 
     Parameters

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from ....errors import InputError
+from ....reprs import Shown
 from ...hardware import DeviceSpec
 from ..operator import DTYPE_BYTES, Operator
 from .rates import Rates, peak_flops, rates_of
@@ -29,8 +30,8 @@ TABLE_DTYPE = "bfloat16"
 """What measured tables call half precision; both halves run at one rate."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorTimes:
+@dataclass(frozen=True, slots=True, repr=False)
+class OperatorTimes(Shown):
     """Seconds of one operator on one device, one microbatch.
 
     Parameters

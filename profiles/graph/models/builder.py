@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..graph import Graph
 from ..notation import Dims, parse
 from ..operator import Loop, Operator, Scalar, Tensor
@@ -14,8 +15,8 @@ from ..operator import Loop, Operator, Scalar, Tensor
 __all__ = ["Builder"]
 
 
-@dataclass
-class Builder:
+@dataclass(repr=False)
+class Builder(Shown):
     """A graph under construction.
 
     Parameters

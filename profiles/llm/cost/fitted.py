@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from ....errors import InputError
 from ....files import readable
+from ....reprs import Shown
 from ..iteration import Iteration
 from .parts import Part
 
@@ -18,8 +19,8 @@ __all__ = ["FittedCost", "load_fits"]
 MS = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class FittedCost:
+@dataclass(frozen=True, slots=True, repr=False)
+class FittedCost(Shown):
     """A line through measured iterations; an `IterationCost`.
 
     A step of prompts takes ``a + b * tokens + c * sum(length ** 2)``, a step of decodes

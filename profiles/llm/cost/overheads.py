@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ....errors import InputError
+from ....reprs import Shown
 
 __all__ = ["COMPILED_LAUNCH_S", "EAGER_LAUNCH_S", "NO_OVERHEADS", "Overheads"]
 
@@ -17,8 +18,8 @@ EAGER_LAUNCH_S = 25e-6
 the size that one operator of an eager model takes on a server's CPU; measure yours and give it as `launch_s`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overheads:
+@dataclass(frozen=True, slots=True, repr=False)
+class Overheads(Shown):
     """Host times around the kernels of one step. Each has a physical meaning; `explain` prints them.
 
     Parameters

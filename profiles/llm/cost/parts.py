@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ....reprs import Shown
 from ..tables.grid import KINDS, Grid
 
 __all__ = ["Kernels", "Part", "Parts", "Surface"]
@@ -15,8 +16,8 @@ __all__ = ["Kernels", "Part", "Parts", "Surface"]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+@dataclass(frozen=True, slots=True, repr=False)
+class Part(Shown):
     """One part of an iteration.
 
     Parameters

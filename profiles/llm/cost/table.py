@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ....reprs import Shown
 from ..decoder import DecoderSpec
 from ..iteration import Iteration
 from ..tables.grid import EXTRAPOLATED, KINDS
@@ -20,8 +21,8 @@ __all__ = ["TableCost"]
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class TableCost:
+@dataclass(frozen=True, slots=True, repr=False)
+class TableCost(Shown):
     """Cost of an iteration of one model on one type of device; an `IterationCost`.
 
     Parameters

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....errors import InputError
+from ....reprs import Shown
 from ...hardware import DeviceSpec, LinkSpec
 from ..decoder import DecoderSpec
 from .collectives import Collective, all_gather, all_reduce, all_to_all, reduce_scatter, send
@@ -50,8 +51,8 @@ class LayerTime:
         return self.matrices_s + self.attention_s + self.communication_s
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeLayer:
+@dataclass(frozen=True, slots=True, repr=False)
+class DecodeLayer(Shown):
     """One decoder layer of one decode step, as one GPU sees it.
 
     Parameters

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..decoder import DecoderSpec
 
 __all__ = ["EXCHANGES", "Exchange", "Parallel", "Widths"]
@@ -62,8 +63,8 @@ class Widths:
         return cls(n_bytes, n_bytes, n_bytes, n_bytes, n_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
+@dataclass(frozen=True, slots=True, repr=False)
+class Parallel(Shown):
     """Degrees of parallelism of the decode step.
 
     Parameters

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....reprs import Shown
 from ..tables_outliers import Outlier, contradicting, envelope
 
 __all__ = ["EXTRAPOLATED", "INTERPOLATED", "KINDS", "MEASURED", "Grid"]
@@ -22,8 +23,8 @@ KINDS = ("measured", "interpolated", "extrapolated by roofline")
 """What a number rests on, from the surest; a sum rests on its weakest part."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Grid(Shown):
     """Seconds at every combination of some coordinates.
 
     Cells are those of the measured, mostly geometric, grid. Inside a cell the time is affine in each coordinate: a

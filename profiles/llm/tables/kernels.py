@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import InputError
+from ....reprs import Shown
 from ...hardware import DeviceSpec, LinkSpec
 from ..tables_outliers import SetAside, outlier_lines, set_aside
 from .grid import Grid
@@ -15,8 +16,8 @@ from .grid import Grid
 __all__ = ["KernelTables", "Layers", "Operators", "Peaks"]
 
 
-@dataclass(frozen=True, slots=True)
-class Peaks:
+@dataclass(frozen=True, slots=True, repr=False)
+class Peaks(Shown):
     """What a device could do at best: the roofline, and the figures that its tables leave open.
 
     Parameters
@@ -75,8 +76,8 @@ class Peaks:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Operators:
+@dataclass(frozen=True, slots=True, repr=False)
+class Operators(Shown):
     """Kernels by their own sizes, of any model. Empty: everything by the roofline.
 
     Parameters
@@ -106,8 +107,8 @@ class Operators:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+@dataclass(frozen=True, slots=True, repr=False)
+class Layers(Shown):
     """Layers of one model at one tensor-parallel degree, by name.
 
     Parameters
@@ -147,8 +148,8 @@ class Layers:
     link: LinkSpec | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTables:
+@dataclass(frozen=True, slots=True, repr=False)
+class KernelTables(Shown):
     """Measured kernels of one type of device.
 
     Parameters

@@ -12,6 +12,7 @@ from .... import __version__
 from ....errors import InputError, install_hint
 from ....simulator.sharing import Policy, SharingWorld, simulate
 from ....wording import nearest
+from ...sharing.documents import to_text
 from ..options import DNS_LABEL
 from ..tree import File, compact, write_tree
 from .fit import Fit, fit_of
@@ -110,7 +111,7 @@ def export_sharing(
         if fit.kept == "no":
             files |= {f"plugin/{name}": file for name, file in plugin(world, policy).items()}
         files["README.md"] = File(_readme(world, to, policy.name, fit, held, at_s))
-    digest = hashlib.sha256(repr(world).encode()).hexdigest()
+    digest = hashlib.sha256(to_text(world).encode()).hexdigest()
     about = {"target": to, "policy": policy.name, "meshwright": __version__, "world_sha256": digest}
     return write_tree(files, out, about, force)
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from ....profiles.llm import Overheads
 from ....profiles.llm.tables_outliers import SetAside
+from ....reprs import Shown
 from .silicon_rows import SiliconRow, Skipped
 
 __all__ = ["Benchmark", "Predicted", "SiliconComparison"]
 
 
-@dataclass(frozen=True, slots=True)
-class Benchmark:
+@dataclass(frozen=True, slots=True, repr=False)
+class Benchmark(Shown):
     """What a benchmark tool does, and the path of a request outside the engine. The same for all rows.
 
     Parameters
@@ -50,8 +51,8 @@ class Benchmark:
         return "benchmark: " + ", ".join(f"{f.name}={getattr(self, f.name):g}" for f in fields(self))
 
 
-@dataclass(frozen=True, slots=True)
-class Predicted:
+@dataclass(frozen=True, slots=True, repr=False)
+class Predicted(Shown):
     """A row and its prediction, means over requests in milliseconds.
 
     Parameters
@@ -101,8 +102,8 @@ class Predicted:
         return {**said, **measured, **own, "ttft_error": self.ttft_error, "tpot_error": self.tpot_error}
 
 
-@dataclass(frozen=True, slots=True)
-class SiliconComparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class SiliconComparison(Shown):
     """Rows with their predictions.
 
     Parameters

@@ -11,6 +11,7 @@ from typing import Any
 
 from ....errors import InputError
 from ....files import readable
+from ....reprs import Shown
 from ..measure.precisions import kv_named, named, precision_named
 
 __all__ = ["SiliconRow", "Skipped", "read_silicon", "sift_silicon"]
@@ -35,8 +36,8 @@ OTHER_NAMES = {
 SPECULATIVE = ("nextn", "num_speculative_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class SiliconRow:
+@dataclass(frozen=True, slots=True, repr=False)
+class SiliconRow(Shown):
     """One measured setting.
 
     Parameters

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ....errors import InputError
 from ....profiles.hardware import LinkSpec
 from ....profiles.llm import Iteration, KernelTables, Overheads, TableCost, decoder, iteration_cost
+from ....reprs import Shown
 from ..vllm_engine import RunEngine, degrees, engine_of
 from ..vllm_files import VLLMRun, read_vllm_run
 
@@ -31,8 +32,8 @@ Column = npt.NDArray[np.float64]
 METRICS = ("ttft", "tpot", "e2e")
 
 
-@dataclass(frozen=True, eq=False)
-class RunComparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class RunComparison(Shown):
     """A run and its simulation.
 
     Parameters

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ....errors import InputError
+from ....reprs import Shown
 from ....simulator.sharing.world import SharingWorld
 from ..messages import Answer, Command, Hello, Kind, State
 from ..options import RunOptions
@@ -22,8 +23,8 @@ BACK_S = 2.0
 """Within what time an agent whose connection broke must be back, real seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+@dataclass(frozen=True, slots=True, repr=False)
+class Lost(Shown):
     """An agent that went away before its app was done.
 
     Parameters

@@ -13,6 +13,7 @@ from typing import Any
 
 from ....errors import InputError, MeshwrightError, RunError
 from ....files import check_target, write_text
+from ....reprs import Shown
 from ....simulator.sharing.world import SharingWorld
 from ...lifeline import die_with_parent
 from ...listening import token_of
@@ -29,8 +30,8 @@ from .service import check_installed, listen
 __all__ = ["Handed", "Task", "raise_failure", "serve"]
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+@dataclass(frozen=True, slots=True, repr=False)
+class Task(Shown):
     """What an arbiter is started with.
 
     Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ....reprs import Shown
 from ..choice import PolicyChoice
 
 __all__ = ["ExtenderTask"]
@@ -17,8 +18,8 @@ class _Node:
     rack: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExtenderTask:
+@dataclass(frozen=True, slots=True, repr=False)
+class ExtenderTask(Shown):
     """What `meshwright export --to scheduler-plugin` writes into arbiter.json.
 
     Parameters

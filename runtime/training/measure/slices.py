@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ....errors import InputError
 from ....profiles.graph import Graph
 from ....profiles.graph.token_flow import token_flow
+from ....reprs import Shown
 from ..session import TrainingSession
 
 __all__ = ["SliceMeasurements", "SliceTimes", "measure_slices", "slice_pairs", "undisturbed"]
@@ -25,8 +26,8 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class SliceTimes:
+@dataclass(frozen=True, eq=False, repr=False)
+class SliceTimes(Shown):
     """Slices of one part of a model on one device.
 
     Parameters
@@ -44,8 +45,8 @@ class SliceTimes:
     backward_s: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class SliceMeasurements:
+@dataclass(frozen=True, eq=False, repr=False)
+class SliceMeasurements(Shown):
     """What was measured.
 
     Parameters

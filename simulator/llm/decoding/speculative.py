@@ -21,6 +21,7 @@ import numpy as np
 
 from ....errors import InputError
 from ....profiles.llm.iteration import Iteration, IterationCost
+from ....reprs import Shown
 from ....seeds import generator
 from ..policy.catalogue import Policy
 from ..policy.request import LLMRequest
@@ -31,8 +32,8 @@ from ..policy.work import Work, work_v1
 __all__ = ["Speculative", "SpeculativeCost", "SpeculativeIteration", "SpeculativeScheduler", "speculative_policy"]
 
 
-@dataclass(frozen=True, slots=True)
-class Speculative:
+@dataclass(frozen=True, slots=True, repr=False)
+class Speculative(Shown):
     """How drafts are made and how often they are right.
 
     Parameters

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....errors import InputError
+from ....reprs import Shown
 from ....seeds import generator
 
 __all__ = ["Fault", "Faults"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+@dataclass(frozen=True, slots=True, repr=False)
+class Fault(Shown):
     """One engine dies.
 
     Parameters
@@ -46,8 +47,8 @@ class Fault:
             raise InputError(f"fault: repair_s: expected seconds >= 0 (got {self.repair_s})")
 
 
-@dataclass(frozen=True, slots=True)
-class Faults:
+@dataclass(frozen=True, slots=True, repr=False)
+class Faults(Shown):
     """Engines die, from a list, at random, or both.
 
     With an engine die its KV memory, its prefix cache, and the iteration under way. Its requests are sent to other

@@ -12,6 +12,7 @@ from ....errors import InputError
 from ....profiles.hardware import LinkSpec
 from ....profiles.llm.decoder import DecoderSpec, precision_bytes
 from ....profiles.llm.iteration import IterationCost
+from ....reprs import Shown
 
 __all__ = ["HANDOFFS", "NICS", "Pools"]
 
@@ -19,8 +20,8 @@ HANDOFFS = ("reserve", "buffer")
 NICS = ("both", "sender", "receiver", "none")
 
 
-@dataclass(frozen=True, slots=True)
-class Pools:
+@dataclass(frozen=True, slots=True, repr=False)
+class Pools(Shown):
     """Disaggregated serving: prompts on one pool of engines, decodes on another (DistServe; vLLM's P/D connectors).
 
     A prefill engine processes the prompt and gives the first token. The keys and values of the prompt then go over

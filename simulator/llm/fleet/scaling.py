@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..policy.router import EngineLoad
 
 __all__ = ["METRICS", "Autoscaling", "Scaler", "TargetTracking"]
@@ -52,8 +53,8 @@ class TargetTracking:
         return answer if answer >= there else min(there, max(self.answers))
 
 
-@dataclass(frozen=True, slots=True)
-class Autoscaling:
+@dataclass(frozen=True, slots=True, repr=False)
+class Autoscaling(Shown):
     """A fleet that follows its load.
 
     Every `interval_s` a fresh `Scaler` (by default `TargetTracking`) says how many engines there should be. One that is

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from ....errors import InputError
 from ....profiles.llm.decoder import DecoderSpec, precision_bytes
+from ....reprs import Shown
 
 __all__ = ["SwapCost"]
 
 
-@dataclass(frozen=True, slots=True)
-class SwapCost:
+@dataclass(frozen=True, slots=True, repr=False)
+class SwapCost(Shown):
     """Every block is a copy of its own for the keys and for the values of each layer: small blocks waste the bus.
 
     One direction of `n` blocks takes ``n x 2 layers x max(start_s, piece_bytes / bandwidth)``: vLLM swaps before the

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....reprs import Shown
 from ...metrics import goodput
 from ..result.columns import LLMResult
 from .entries import Deployment
@@ -23,8 +24,8 @@ __all__ = ["LLMPlanResult"]
 INF = float("inf")
 
 
-@dataclass(frozen=True, eq=False)
-class LLMPlanResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class LLMPlanResult(Shown):
     """Outcome of the requests of all models of a plan.
 
     Parameters
@@ -163,10 +164,10 @@ class LLMPlanResult:
             "devices": float(len(self.plan.used_devices)),
         }
 
-    def __repr__(self) -> str:
+    def _headline(self) -> str:
         return (
-            f"LLMPlanResult({len(self)} requests, {self.attainment:.2%} within their limits, goodput "
-            f"{self.goodput:.4g}/s on {len(self.plan.used_devices)} devices)"
+            f"{len(self)} requests, {self.attainment:.2%} within their limits, goodput "
+            f"{self.goodput:.4g}/s on {len(self.plan.used_devices)} devices"
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..memory.contiguous import ContiguousConfig
 from .fastertransformer import FasterTransformerScheduler, fastertransformer_cannot
 from .orca import RESERVES, OrcaScheduler, orca_cannot
@@ -27,8 +28,8 @@ def _one(config: Any) -> int:
     return 1
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+@dataclass(frozen=True, slots=True, repr=False)
+class Policy(Shown):
     """A scheduler that engines can run.
 
     Its objects have the life cycle ``add(LLMRequest)``, ``schedule() -> step``, ``complete(step) -> finished``, where

@@ -10,12 +10,13 @@ from numbers import Integral, Real
 from typing import Any
 
 from ....errors import InputError
+from ....reprs import Shown
 
 __all__ = ["LLMRequest", "Sequence", "SequenceGroup", "Status"]
 
 
-@dataclass(frozen=True, slots=True)
-class LLMRequest:
+@dataclass(frozen=True, slots=True, repr=False)
+class LLMRequest(Shown):
     """One request to a language model.
 
     Parameters

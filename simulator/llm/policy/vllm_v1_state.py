@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..memory.prefix_blocks import HashedBlock
 from .request import LLMRequest
 
@@ -134,8 +135,8 @@ class V1Request:
         return self.request.priority, self.order
 
 
-@dataclass(slots=True)
-class V1Step:
+@dataclass(slots=True, repr=False)
+class V1Step(Shown):
     """What one scheduling decision asks of the engine.
 
     Parameters

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ....reprs import Shown
 from ....errors import InputError
 from ...metrics import Estimate, Tail, goodput, mean_interval, tail
 from ...timeline import Timeline
@@ -34,8 +35,8 @@ Mask = npt.NDArray[np.bool_]
 METRICS = ("ttft", "tpot", "e2e", "normalized_latency", "queue")  # latencies of single requests
 
 
-@dataclass(frozen=True, eq=False)
-class LLMResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class LLMResult(Shown):
     """Outcome of every request, in the rows of the workload; times in seconds, NaN where there is none.
 
     A request of n sequences counts as one, with n tokens at a time. Metrics count requests that finished, and of those
@@ -87,11 +88,11 @@ class LLMResult:
     def __len__(self) -> int:
         return len(self.finish)
 
-    def __repr__(self) -> str:
+    def _headline(self) -> str:
         done = int((~np.isnan(self.finish)).sum())
         return (
-            f"LLMResult({done} of {len(self)} requests finished, {self.throughput:.4g} tokens/s, median TTFT "
-            f"{self.ttft(50):.4g} s, TPOT {self.tpot(50):.4g} s)"
+            f"{done} of {len(self)} requests finished, {self.throughput:.4g} tokens/s, median TTFT "
+            f"{self.ttft(50):.4g} s, TPOT {self.tpot(50):.4g} s"
         )
 
     @cached_property

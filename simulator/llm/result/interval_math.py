@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
+from ....reprs import Shown
 
 __all__ = ["BATCHES", "Batch", "Interval", "check_interval", "check_percentile", "over_seeds", "sectioned"]
 
@@ -30,8 +31,8 @@ BATCHES = (20, 10, 5)
 """Numbers of batches that are tried, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+@dataclass(frozen=True, slots=True, repr=False)
+class Interval(Shown):
     """A figure and an interval around it.
 
     Parameters

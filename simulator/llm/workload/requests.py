@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from ....reprs import Shown
 from ....errors import InputError
 from ....traces.trace import Trace
 from ..policy.request import LLMRequest
@@ -25,8 +26,8 @@ IntColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class LLMTrace:
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class LLMTrace(Shown):
     """Requests in order of arrival.
 
     Parameters
@@ -171,10 +172,10 @@ class LLMTrace:
     def __len__(self) -> int:
         return len(self.arrival)
 
-    def __repr__(self) -> str:
+    def _headline(self) -> str:
         return (
-            f"LLMTrace({len(self)} requests over {self.arrival[-1]:.6g} s, mean prompt {self.prompt_tokens.mean():.4g} "
-            f"and output {self.output_tokens.mean():.4g} tokens)"
+            f"{len(self)} requests over {self.arrival[-1]:.6g} s, mean prompt {self.prompt_tokens.mean():.4g} "
+            f"and output {self.output_tokens.mean():.4g} tokens"
         )
 
     def request(self, row: int, arrival: float | None = None) -> LLMRequest:

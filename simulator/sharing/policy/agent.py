@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..cluster import Level, SharedCluster
 from ..workload.app import App
 from .split import RunningJob
@@ -28,8 +29,8 @@ Convention = Literal["fluid", "slowest"]
 ``slowest``: when its last job ends, as Equation 2 says. See `usual_iteration_s` too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+@dataclass(frozen=True, slots=True, repr=False)
+class Shape(Shown):
     """How GPUs lie: what an estimate depends on beside their number. Slots are not told apart: agents reckon with a
     machine's slowdown inside a slot too, where the truth may be less.
 
@@ -71,8 +72,8 @@ class Shape:
         return Level.RACK if self.racks <= 1 else Level.CLUSTER
 
 
-@dataclass(frozen=True)
-class AppView:
+@dataclass(frozen=True, repr=False)
+class AppView(Shown):
     """An app as it stands at an instant: what policies decide by.
 
     Parameters

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..cluster import SharedCluster
 from .agent import AppView
 from .nearness import Chooser
@@ -48,8 +49,8 @@ class Policy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Greedy:
+@dataclass(frozen=True, slots=True, repr=False)
+class Greedy(Shown):
     """Apps in order of a key, each given all that it can use.
 
     Parameters

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..cluster import SharedCluster
 from .lots import lot
 
@@ -19,8 +20,8 @@ Placement = Literal["near", "blind"]
 PLACEMENTS: tuple[Placement, ...] = ("near", "blind")
 
 
-@dataclass
-class Chooser:
+@dataclass(repr=False)
+class Chooser(Shown):
     """How a policy chooses GPUs for an app: it counts decisions, because lots differ from one to the next.
 
     Parameters

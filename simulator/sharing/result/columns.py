@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..world import SharingWorld
 from .grants import Grant, Grants
 
@@ -43,8 +44,8 @@ class Spell(NamedTuple):
     gpus: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class SharingResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class SharingResult(Shown):
     """Columns per app, in their order.
 
     Parameters

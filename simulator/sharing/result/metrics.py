@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
+from ....reprs import Shown
 from ....seeds import generator
 from ..workload.statistics import app_gpu_s
 from .columns import SharingResult
@@ -27,8 +28,8 @@ FAIR = 1.0 + 1e-9
 """The largest ρ that counts as 1: finish times are differences of large numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharingMetrics:
+@dataclass(frozen=True, slots=True, repr=False)
+class SharingMetrics(Shown):
     """What a run comes to in numbers.
 
     Parameters

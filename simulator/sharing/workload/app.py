@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ....errors import InputError
+from ....reprs import Shown
 from .app_check import check_app
 
 __all__ = ["App", "Job", "Kind", "LossCurve", "Phase", "Slowdown"]
@@ -20,8 +21,8 @@ __all__ = ["App", "Job", "Kind", "LossCurve", "Phase", "Slowdown"]
 Kind = Literal["jobs", "halving", "curve"]
 
 
-@dataclass(frozen=True, slots=True)
-class Slowdown:
+@dataclass(frozen=True, slots=True, repr=False)
+class Slowdown(Shown):
     """By how much a job's iterations are slower than linear, by the widest link between its GPUs (Themis §4.3.1).
 
     Parameters
@@ -52,8 +53,8 @@ class Slowdown:
         return (self.slot, self.machine, self.rack, self.cluster)
 
 
-@dataclass(frozen=True, slots=True)
-class LossCurve:
+@dataclass(frozen=True, slots=True, repr=False)
+class LossCurve(Shown):
     """Loss by the share p of a job's work that is done: end + (start − end)·exp(−rate·p). What SLAQ goes by.
 
     Parameters
@@ -84,8 +85,8 @@ class LossCurve:
         return self.end + (self.start - self.end) * math.exp(-self.rate * progress)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+@dataclass(frozen=True, slots=True, repr=False)
+class Job(Shown):
     """One training job: a gang of tasks of one GPU each, synchronous, with a fixed batch.
 
     Parameters
@@ -127,8 +128,8 @@ class Job:
             raise InputError(f"Job.optimism: expected a finite factor >= 1 (got {self.optimism})")
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+@dataclass(frozen=True, slots=True, repr=False)
+class Phase(Shown):
     """Jobs that run side by side until the last of them has done its iterations.
 
     Parameters
@@ -146,8 +147,8 @@ class Phase:
     gpus: int = 0
 
 
-@dataclass(frozen=True)
-class App:
+@dataclass(frozen=True, repr=False)
+class App(Shown):
     """One user's training: a job, some jobs, or a search over hyper-parameters.
 
     Parameters

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
+from ....reprs import Shown
 from ....wording import nearest
 from .app import Slowdown
 
@@ -48,8 +49,8 @@ _PARAMETERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TrainedModel:
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainedModel(Shown):
     """A model that apps train.
 
     Parameters

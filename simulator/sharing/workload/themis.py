@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
+from ....reprs import Shown
 from ....seeds import generator
 from ..cluster import Machine, SharedCluster
 from .app import App, Job, LossCurve, Phase, Slowdown
@@ -40,8 +41,8 @@ SINGLE_SHARE, FEWEST, MEDIAN, MOST = 0.10, 20, 75, 100
 FIRST_PHASE_ITERATIONS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadOptions:
+@dataclass(frozen=True, slots=True, repr=False)
+class WorkloadOptions(Shown):
     """How a workload is drawn.
 
     Parameters

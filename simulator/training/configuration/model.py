@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from ....errors import InputError
+from ....reprs import Shown
 
 __all__ = ["TransformerShape", "shape_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class TransformerShape:
+@dataclass(frozen=True, slots=True, repr=False)
+class TransformerShape(Shown):
     """A dense decoder-only transformer.
 
     Parameters

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from ....errors import InputError
 from ....profiles.hardware import DeviceSpec
+from ....reprs import Shown
 
 __all__ = ["CORE", "MEGATRON_2022", "DeviceRates", "Stack", "rates_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRates:
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceRates(Shown):
     """How much of its data sheet a device reaches.
 
     Parameters
@@ -110,8 +111,8 @@ def rates_of(spec: DeviceSpec) -> DeviceRates:
     return RATES.get("h100" if family in ("h200", "h800") else "a100" if family == "a800" else family, OTHER)
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+@dataclass(frozen=True, slots=True, repr=False)
+class Stack(Shown):
     """What the training software does, apart from the configuration.
 
     Parameters

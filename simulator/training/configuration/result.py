@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from ....reprs import Shown
 from .columns import PROBLEMS
 
 __all__ = ["Breakdown", "Estimate", "Estimates", "MemoryParts", "TimeParts"]
@@ -14,8 +15,8 @@ __all__ = ["Breakdown", "Estimate", "Estimates", "MemoryParts", "TimeParts"]
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class TimeParts:
+@dataclass(frozen=True, slots=True, repr=False)
+class TimeParts(Shown):
     """Seconds of one iteration on the slowest stage; all but `bubble` is what its device does. They add up.
 
     Parameters
@@ -69,8 +70,8 @@ class TimeParts:
         return sum(getattr(self, field.name) for field in fields(self))
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryParts:
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryParts(Shown):
     """Bytes at the allocator's peak on the fullest device (`memory.Memory`), and what lies outside the allocator."""
 
     parameters: int
@@ -92,8 +93,8 @@ class MemoryParts:
         return self.total + self.outside
 
 
-@dataclass(frozen=True, slots=True)
-class Breakdown:
+@dataclass(frozen=True, slots=True, repr=False)
+class Breakdown(Shown):
     """Parts of time and of memory.
 
     Parameters
@@ -134,8 +135,8 @@ class Breakdown:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+@dataclass(frozen=True, slots=True, repr=False)
+class Estimate(Shown):
     """One configuration.
 
     Parameters
@@ -169,8 +170,8 @@ class Estimate:
         return f"{said}{'' if self.fits else ', does NOT fit'}\n{self.breakdown.explain()}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Estimates:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Estimates(Shown):
     """Many configurations, one per row.
 
     Parameters

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
+from ....reprs import Shown
 from . import kernels as program_kernels
 from .columns import Columns, columns_of
 
@@ -36,8 +37,8 @@ _OPS: tuple[Op, ...] = tuple(Op)
 _CODES = {str(op): code for code, op in enumerate(_OPS)}
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+@dataclass(frozen=True, slots=True, repr=False)
+class Action(Shown):
     """One step of a mesh.
 
     Parameters
@@ -66,7 +67,7 @@ class Action:
         return where if self.microbatch < 0 else f"{where}.{self.microbatch}" + (f"/{self.slice}" if self.slice else "")
 
 
-class Program:
+class Program(Shown):
     """What every mesh does in one iteration, in order. Immutable.
 
     Two forms of the same: `actions` to read and to execute, `columns` to compute with. A program of many actions is
@@ -207,10 +208,10 @@ class Program:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self) -> str:
+    def _headline(self) -> str:
         what = f"{self.schedule or 'program'} of {self.n_stages} stages on {self.n_meshes} meshes"
         counts = " or ".join(map(str, sorted(set(self.microbatches_of))))
-        return f"<Program: {what}, {counts} microbatches, {len(self)} actions>"
+        return f"{what}, {counts} microbatches, {len(self)} actions"
 
     def __str__(self) -> str:
         return "\n".join(f"mesh {m}: {' '.join(map(str, mine))}" for m, mine in enumerate(self.actions))

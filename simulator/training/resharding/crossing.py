@@ -15,6 +15,7 @@ from math import lcm, prod
 from typing import Literal
 
 from ....errors import InputError
+from ....reprs import Shown
 from ...mesh import LogicalMesh
 from ...sharding import ShardingSpec
 from .senders import Candidate, Choice, choose_senders
@@ -27,8 +28,8 @@ Box = tuple[tuple[int, int], ...]
 """A part of a tensor: first cell and one past the last of each dimension, in cells of a grid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+@dataclass(frozen=True, slots=True, repr=False)
+class Message(Shown):
     """A part of the tensor that one device sends to another; devices as the cluster numbers them."""
 
     source: int
@@ -37,8 +38,8 @@ class Message:
     n_bytes: float
 
 
-@dataclass(frozen=True, slots=True)
-class Gather:
+@dataclass(frozen=True, slots=True, repr=False)
+class Gather(Shown):
     """Devices of the receiving mesh that need the same tile, and who was sent which part of it.
 
     Parameters
@@ -53,8 +54,8 @@ class Gather:
     parts: tuple[tuple[int, Box], ...]
 
 
-@dataclass(frozen=True)
-class Resharding:
+@dataclass(frozen=True, repr=False)
+class Resharding(Shown):
     """What is sent and gathered for one tensor, and how long it takes.
 
     Parameters

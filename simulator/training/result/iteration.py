@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from ....reprs import Shown
 from ...timeline import Timeline
 from ..closed_form import closed_form
 from ..plan.file import StageEntry, TrainingPlan
@@ -29,8 +30,8 @@ _NAMES = {F: "F", B: "B", W: "W", REDUCE: "reduce", UPDATE: "update", SEND_F: "s
 _GATHER = "gather"
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingResult(Shown):
     """One simulated iteration. Arrays are per mesh unless something else is said.
 
     Parameters

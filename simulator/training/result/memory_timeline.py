@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ....reprs import Shown
 from ..program.actions import Program
 from ..program.columns import B, F, W
 
@@ -21,8 +22,8 @@ Floats = npt.NDArray[np.float64]
 GIB = 2**30
 
 
-@dataclass(frozen=True, eq=False)
-class MemoryTimeline:
+@dataclass(frozen=True, eq=False, repr=False)
+class MemoryTimeline(Shown):
     """Steps: from ``seconds[k]`` to ``seconds[k + 1]`` a device of the mesh holds ``n_bytes[k]``.
 
     Parameters

@@ -1,0 +1,155 @@
+"""`Shown`: how an object shows itself: one line in a console, a small table in a notebook.
+
+Plans, profile sets, graphs and results are large. What Python writes by itself would fill many screens (839 kB of a
+profile set), and a notebook would send all of it to the browser. Nothing is imported here but the standard library: to
+show an object must not load pandas or matplotlib.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import Any, cast
+
+__all__ = ["WIDTH", "Shown", "html_table", "one_line", "value_text"]
+
+WIDTH = 160
+"""Characters of a repr at most: two lines of a terminal, one of a log."""
+VALUE_WIDTH = 40
+"""Characters of one value within it: four fit."""
+CELL_WIDTH = 120
+"""Characters of a value in a notebook's table."""
+
+
+class Shown:
+    """Gives a class a repr of one line and an HTML table. Classes say more by `_headline` and `_shown_rows`.
+
+    Dataclasses say ``repr=False``: else the decorator writes its own.
+    """
+
+    __slots__ = ()
+
+    def _headline(self) -> str:
+        """What stands between the parentheses of the repr: sizes and the figures that one looks at first, with units.
+
+        By default the fields; those that say what they would say anyway are left out where the line would be too long.
+        """
+        said = _named_values(self)
+        text = ", ".join(f"{name}={value_text(value)}" for name, value, _ in said)
+        if len(text) + len(type(self).__name__) + 2 <= WIDTH:
+            return text
+        return ", ".join(f"{name}={value_text(value)}" for name, value, usual in said if not usual)
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        """Rows of the notebook's table: what, and its value. By default the fields."""
+        return [(name, value) for name, value, _ in _named_values(self)]
+
+    def __repr__(self) -> str:
+        return one_line(type(self).__name__, self._headline())
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), self._shown_rows())
+
+
+def one_line(kind: str, headline: str) -> str:
+    """``Kind(headline)`` on one line of at most `WIDTH` characters; what does not fit ends in ``…``."""
+    text = " ".join(headline.split())
+    room = WIDTH - len(kind) - 2
+    return f"{kind}({text if len(text) <= room else text[: room - 1].rstrip(', ') + '…'})"
+
+
+def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
+    """A table of two columns with a caption; every text in it is escaped."""
+    body = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
+        f"<td style='text-align:left'>{html.escape(value_text(value, CELL_WIDTH))}</td></tr>"
+        for name, value in rows
+    )
+    return f"<table><caption style='text-align:left'>{html.escape(title)}</caption><tbody>{body}</tbody></table>"
+
+
+def value_text(value: object, width: int = VALUE_WIDTH) -> str:
+    """A value in at most `width` characters: plain values as they are, large ones by their sizes."""
+    text = _plain_text(value, width)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _plain_text(value: object, width: int) -> str:
+    if isinstance(value, str):
+        # A cell of a table shows the text itself, a repr shows that it is text.
+        flat = " ".join(value.split())
+        return flat if width > VALUE_WIDTH else repr(flat)
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, bool | int | None) or isinstance(value, bytes) and len(value) <= 16:
+        return repr(value)
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else str(value)
+    if hasattr(value, "dtype") and hasattr(value, "shape"):  # numpy, torch or pandas, none of which is imported here
+        array: Any = value
+        return f"{array.dtype}[{' x '.join(map(str, array.shape))}]" if array.shape else f"{array}"
+    if isinstance(value, type) or callable(value) and hasattr(value, "__name__"):
+        return str(cast(Any, value).__name__)
+    if isinstance(value, Shown):
+        text = repr(value)
+        return text if len(text) <= width else f"{type(value).__name__}(…)"
+    if isinstance(value, Mapping):
+        return _collection(cast("Mapping[Any, Any]", value), width, "{}")
+    if isinstance(value, Sequence | set | frozenset):
+        return _collection(cast("Sequence[Any]", value), width, "[]" if isinstance(value, list) else "()")
+    return _foreign(value, width)
+
+
+def _collection(value: Mapping[Any, Any] | Sequence[Any], width: int, brackets: str) -> str:
+    """The items where they are few and short, else how many there are."""
+    if len(value) <= 8:
+        inner = (
+            [f"{_plain_text(k, VALUE_WIDTH)}: {_plain_text(v, VALUE_WIDTH)}" for k, v in value.items()]
+            if isinstance(value, Mapping)
+            else [_plain_text(v, VALUE_WIDTH) for v in value]
+        )
+        text = brackets[0] + ", ".join(inner) + ("," if brackets == "()" and len(inner) == 1 else "") + brackets[1]
+        if len(text) <= width:
+            return text
+    return f"<{len(value)} {'entries' if isinstance(value, Mapping) else 'items'}>"
+
+
+def _foreign(value: object, width: int) -> str:
+    """An object of another library, or a small one of ours: by its text where that is short, else by its type."""
+    if is_dataclass(value) and not isinstance(value, type) and any(_large(getattr(value, f.name)) for f in fields(value)):
+        return f"{type(value).__name__}(…)"  # its repr may be very long: it is not even written
+    text = " ".join(repr(value).split())
+    return text if len(text) <= width and " at 0x" not in text else f"{type(value).__name__}(…)"
+
+
+def _large(value: object) -> bool:
+    return hasattr(value, "shape") or (isinstance(value, Sequence | Mapping) and len(cast("Sequence[Any]", value)) > 8)
+
+
+def _named_values(shown: object) -> list[tuple[str, object, bool]]:
+    """Fields of a dataclass or a pydantic model, in their order: name, value, and whether it is the default."""
+    if is_dataclass(shown):
+        found: list[tuple[str, object, bool]] = []
+        for field in fields(shown):
+            if field.repr and not field.name.startswith("_"):
+                value = getattr(shown, field.name)
+                found.append((field.name, value, field.default is not MISSING and _same(value, field.default)))
+        return found
+    model = getattr(type(shown), "model_fields", None)
+    if model is not None:
+        return [
+            (name, getattr(shown, name), not about.is_required() and _same(getattr(shown, name), about.get_default()))
+            for name, about in model.items()
+            if about.repr
+        ]
+    return []
+
+
+def _same(value: object, usual: object) -> bool:
+    """Whether a value is its default; of arrays and other large things nobody asks."""
+    if isinstance(value, str | int | float | None):
+        return type(value) is type(usual) and value == usual
+    return value is usual
