@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 HERE = Path(__file__).parent
+HELPERS = [p for p in HERE.rglob("*.py") if not p.name.startswith(("test_", "conftest")) and p.parent.name != "planted"]
+"""Modules beside tests, which any test imports by their names: each name stands once (test_house.py)."""
+sys.path[:0] = sorted({str(path.parent) for path in HELPERS})
 ALONE = (
-    "runtime_sharing",
-    "runtime/test_real_runs.py::test_killed_worker_fails_its_group_only",
-    "runtime/test_real_runs.py::test_replica_elsewhere_takes_over",
-    "llm/test_engine_compare.py::test_both_worlds_serve_every_request_and_agree_within_a_factor_of_two",
-    "llm/test_engine_compare.py::test_the_report_holds_every_figure_with_its_sign_and_verdict",
+    "runtime/sharing",
+    "runtime/serving/test_real_runs.py::test_killed_worker_fails_its_group_only",
+    "runtime/serving/test_real_runs.py::test_replica_elsewhere_takes_over",
+    "runtime/llm/compare/test_engine.py::test_both_worlds_serve_every_request_and_agree_within_a_factor_of_two",
+    "runtime/llm/compare/test_engine.py::test_the_report_holds_every_figure_with_its_sign_and_verdict",
 )
 """Folders, and tests of files, that compare real seconds with told ones: not beside other tests. Tests that start or
 kill processes, and wait for what must happen however late, need not be here."""
@@ -74,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         where = item.path.relative_to(HERE).as_posix()
         name = getattr(item, "originalname", item.name)
-        if where.partition("/")[0] in ALONE or f"{where}::{name}" in ALONE:
+        if any(where.startswith(f"{folder}/") for folder in ALONE) or f"{where}::{name}" in ALONE:
             item.add_marker(pytest.mark.alone)
     slow = [item for item in items if item.get_closest_marker("slow")]
     if slow and not config.getoption("everything"):

@@ -6,17 +6,13 @@ training step of a GPT on 2x8, no layer merged with another, with several memory
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
-from meshwright.planners.alpa import solve_sharding, stage_dp
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "alpa"))
 from gpt_instance import gpt_instance
+from meshwright.planners.alpa import solve_sharding, stage_dp
 
 MESHES = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (8, 8)]
 AUTHORS_S = {8: 2.37, 16: 55.2, 32: 1750.0}

@@ -1,13 +1,12 @@
 """PipeDream's and Piper's own planners against their published loops, re-implemented, in one run; only printed."""
 
 import json
-import sys
 import time
 from itertools import pairwise
-from pathlib import Path
 
 import numba
 import numpy as np
+from loops import table
 from meshwright.planners.graphpipe import (
     PipeDreamProfile,
     PiperInstance,
@@ -21,10 +20,6 @@ from meshwright.planners.pipedream.states import antichain_states
 from meshwright.profiles.graph import zoo_graph
 from meshwright.seeds import generator
 from meshwright.simulator.cluster import Cluster
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "graphpipe_baselines"))
-
-from loops import table
 
 
 def fastest(call, times=3):

@@ -19,8 +19,6 @@ import pytest
 from meshwright.studies import Session, Study
 
 STUDIES = Path(__file__).parent.parent / "studies"
-sys.path.insert(0, str(STUDIES))
-
 from tiny_world import tiny_study  # noqa: E402
 
 Clock = Callable[[], float]

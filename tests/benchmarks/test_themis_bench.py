@@ -1,18 +1,14 @@
 """Milliseconds of an auction with payments against one bare solve of the mixed-integer programme; only printed."""
 
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from market_milp import best_by_milp
+from markets import market
 from meshwright.planners.themis import Themis, auction
 from meshwright.seeds import generator
 from meshwright.simulator.sharing import App, Job, SharingWorld, simulate, themis_256, themis_testbed
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "themis"))
-from themis_markets import market
-from themis_milp import best_by_milp
 
 
 @pytest.mark.parametrize(("name", "most"), [("64", 32), ("256", 32), ("256", 64)])

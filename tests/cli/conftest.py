@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from meshwright.errors import MeshwrightError
 from meshwright.planners import alpaserve
 from meshwright.profiles import ModelProfile, ParallelConfig, ProfileSet, Provenance
 from meshwright.simulator import Cluster
-
-sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests
 
 ONE, PIPE = ParallelConfig(1, 1), ParallelConfig(1, 2)
 

@@ -14,7 +14,7 @@ TESTS = Path(__file__).parents[1]
 
 def job_logs(folder: Path) -> None:
     """The same few jobs as Philly, Helios and Alibaba write them down; Philly's log begins 31 days before them."""
-    held = runpy.run_path(str(TESTS / "cli_sharing" / "test_share_logs.py"))
+    held = runpy.run_path(str(TESTS / "cli" / "sharing" / "test_logs.py"))
     old = json.dumps(held["_philly"]("old", "u9", "Pass", "00:00:00", "00:00:00", "01:00:00", 1))
     philly = [*json.loads(held["PHILLY"]), json.loads(old.replace("2017-10-07", "2017-09-06"))]
     files = {
@@ -47,6 +47,6 @@ def measured_kernels(folder: Path) -> None:
 
 def authors_files(folder: Path) -> None:
     """What PipeDream's and Piper's own code reads."""
-    held = runpy.run_path(str(TESTS / "cli_pipelines" / "test_authors_formats_cli.py"))
+    held = runpy.run_path(str(TESTS / "cli" / "pipelines" / "test_authors_formats.py"))
     (folder / "graph.txt").write_text(held["graph_text"](), encoding="utf-8")
     (folder / "bert.json").write_text(json.dumps(held["instance"]()), encoding="utf-8")

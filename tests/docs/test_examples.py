@@ -1,6 +1,6 @@
 """Every file of examples/ runs to its finished output: scripts as users start them, plans and worlds by the verb.
 
-Study files run in tests/cli/test_study_cli_examples.py, net.py where modules are traced, planner-gate.yml in
+Study files run in tests/cli/study/test_examples.py, net.py where modules are traced, planner-gate.yml in
 tests/gate.
 """
 

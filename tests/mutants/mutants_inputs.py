@@ -18,7 +18,7 @@ MUTANTS = (
                 'UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e6}',
             ),
         ),
-        ("tests/traces/test_trace_csv.py", "tests/traces/test_trace_parquet.py"),
+        ("tests/traces/test_csv.py", "tests/traces/test_parquet.py"),
         "A trace in nanoseconds would be a thousand times too slow.",
     ),
     Mutant(
@@ -32,7 +32,7 @@ MUTANTS = (
                 "counts: LongArray = table[minutes[max(first - 1, 0) : last - (first > 0)]].to_numpy()",
             ),
         ),
-        ("tests/traces/test_trace_azure.py",),
+        ("tests/traces/test_azure.py",),
         "A slice of a day would hold calls from a minute before it.",
     ),
     Mutant(
@@ -46,7 +46,7 @@ MUTANTS = (
                 "own = np.sqrt(square / gap_count) / mean",
             ),
         ),
-        ("tests/traces/test_trace_fit.py",),
+        ("tests/traces/test_fit.py",),
         "Burstiness of windows with few arrivals would be fitted too low.",
     ),
     Mutant(
@@ -54,7 +54,7 @@ MUTANTS = (
         "inputs",
         "wrong factor",
         (("simulator/llm/workload/files.py", 'float(said["timestamp"]) / 1e3', 'float(said["timestamp"])'),),
-        ("tests/llm/test_llm_workload.py",),
+        ("tests/simulator/llm/test_workload.py",),
         "A published trace would come a thousand times slower.",
     ),
     Mutant(
@@ -90,7 +90,7 @@ MUTANTS = (
         "inputs",
         "wrong factor",
         (("profiles/llm/cost/attention.py", 'return 1 if self.kv == "fp8" else 2', "return 2"),),
-        ("tests/llm/test_cost_theory.py",),
+        ("tests/profiles/llm/test_cost_theory.py",),
         "An fp8 cache would be no faster to read.",
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS = (
                 "return blocks + self.embedding_weights",
             ),
         ),
-        ("tests/profiles/test_decoder.py", "tests/llm/test_experts.py"),
+        ("tests/profiles/llm/test_decoder.py", "tests/profiles/llm/test_experts.py"),
         "Models with an output layer of their own would be lighter than they are.",
     ),
     Mutant(
@@ -112,7 +112,7 @@ MUTANTS = (
         "inputs",
         "wrong factor",
         (("traces/azure/synthetic.py", "noise[1:] *= math.sqrt(1.0 - keep * keep)", "noise[1:] *= 1.0 - keep"),),
-        ("tests/traces/test_trace_synthetic.py",),
+        ("tests/traces/test_synthetic.py",),
         "Rates would hardly drift: the process is not the stationary one that it says.",
     ),
 )

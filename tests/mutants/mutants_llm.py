@@ -23,7 +23,7 @@ MUTANTS = (
                 "                if free - need <= x.watermark:",
             ),
         ),
-        ("tests/llm/test_block_accounts.py",),
+        ("tests/simulator/llm/memory/test_block_accounts.py",),
         "A prompt that leaves exactly the watermark would wait, in both engines.",
     ),
     Mutant(
@@ -38,7 +38,7 @@ MUTANTS = (
                 "                if moved[id(block)].shares == 1:\n                    source.free(block)",
             ),
         ),
-        ("tests/llm/test_block_accounts.py",),
+        ("tests/simulator/llm/memory/test_block_accounts.py",),
         "Blocks that samples of a prompt share would stay taken on the device when the group is swapped out.",
     ),
     Mutant(
@@ -52,7 +52,7 @@ MUTANTS = (
                 "need = len(self.held(group))",
             ),
         ),
-        ("tests/llm/test_reference.py", "tests/llm/test_decoding.py"),
+        ("tests/simulator/llm/test_reference.py", "tests/simulator/llm/decoding/test_block_sharing.py"),
         "A group would come back from the host and be preempted at once.",
     ),
     Mutant(
@@ -71,7 +71,7 @@ MUTANTS = (
                 "found, free = cached_prefix(s, e, r, q.length // size)",
             ),
         ),
-        ("tests/llm/test_prefix_cache_rules.py",),
+        ("tests/simulator/llm/memory/test_prefix_cache_rules.py",),
         "A prompt that is cached whole would leave nothing to compute, and no first token.",
     ),
     Mutant(
@@ -90,7 +90,7 @@ MUTANTS = (
                 "for k in range(q.blocks):",
             ),
         ),
-        ("tests/llm/test_prefix_cache_rules.py",),
+        ("tests/simulator/llm/memory/test_prefix_cache_rules.py",),
         "The blocks that most prompts share would be evicted before those that nobody asks for again.",
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS = (
                 "return own",
             ),
         ),
-        ("tests/llm/test_prefix_cache_rules.py",),
+        ("tests/simulator/llm/memory/test_prefix_cache_rules.py",),
         "Cached blocks that nobody uses are free ones too: more would be promised than there are.",
     ),
     Mutant(
@@ -118,7 +118,7 @@ MUTANTS = (
                 "return pages.use(scheduler.pool.size)",
             ),
         ),
-        ("tests/llm/test_memory_accounting.py",),
+        ("tests/simulator/llm/memory/test_accounting.py",),
         "Shares of the memory would not be of the memory that there is.",
     ),
     Mutant(
@@ -126,7 +126,7 @@ MUTANTS = (
         "llm",
         "wrong factor",
         (("simulator/llm/memory/swapping.py", "return blocks * 2 * self.layers", "return blocks * self.layers"),),
-        ("tests/llm/test_preemption_mode.py", "tests/llm/test_reference.py"),
+        ("tests/simulator/llm/policy/test_preemption_mode.py", "tests/simulator/llm/test_reference.py"),
         "Swapping would take half of the time and look better than recomputing.",
     ),
     Mutant(
@@ -140,7 +140,7 @@ MUTANTS = (
                 "iteration.proposing_context + i * n, n)) for i in range(1, s.tokens)",
             ),
         ),
-        ("tests/llm/test_speculative.py", "tests/llm/test_decoding.py"),
+        ("tests/simulator/llm/decoding/test_speculative.py", "tests/simulator/llm/decoding/test_block_sharing.py"),
         "Speculation would be cheaper than its drafts.",
     ),
     Mutant(
@@ -154,7 +154,7 @@ MUTANTS = (
                 "left = min(request.request.output - request.output, self.config.max_model_len - request.length) - 2",
             ),
         ),
-        ("tests/llm/test_speculative.py", "tests/llm/test_decoding.py"),
+        ("tests/simulator/llm/decoding/test_speculative.py", "tests/simulator/llm/decoding/test_block_sharing.py"),
         "The last step of an output would take one draft less than it may.",
     ),
     Mutant(
@@ -168,7 +168,7 @@ MUTANTS = (
                 "token = layout.kv_heads(model) * model.head_dim",
             ),
         ),
-        ("tests/llm/test_parallel.py", "tests/llm/test_cost.py"),
+        ("tests/profiles/llm/test_parallel.py", "tests/profiles/llm/test_cost.py"),
         "Attention would read keys and no values.",
     ),
     Mutant(
@@ -182,7 +182,7 @@ MUTANTS = (
                 "return (q + kv) / t * (width + bias) + (output + feed_forward) / all_of_it",
             ),
         ),
-        ("tests/llm/test_parallel.py",),
+        ("tests/profiles/llm/test_parallel.py",),
         "Beyond its KV heads a model cannot split their projections: weights would be too few.",
     ),
     Mutant(
@@ -196,7 +196,7 @@ MUTANTS = (
                 "return min(reversed(range(len(engines))), key=lambda i: engines[i].outstanding)",
             ),
         ),
-        ("tests/llm/test_llm_routers.py",),
+        ("tests/simulator/llm/policy/test_routers.py",),
         "Of equally loaded engines the last would get the request.",
     ),
     Mutant(
@@ -210,7 +210,7 @@ MUTANTS = (
                 "self._claims.append((request.request.id, request.request.prompt // c.block_size - len(found)))",
             ),
         ),
-        ("tests/llm/test_fleet_pools.py",),
+        ("tests/simulator/llm/fleet/test_pools.py",),
         "The last block of a prompt would reach the decode engine for nothing.",
     ),
 )

@@ -18,7 +18,7 @@ MUTANTS = (
                 "op[:, None] * instance.weight[configs].sum(axis=2), np.inf).max(axis=0)",
             ),
         ),
-        ("tests/planners/test_bound.py",),
+        ("tests/planners/alpaserve/test_bound.py",),
         "Replicas would be counted at their largest: a bound below what can be attained.",
     ),
     Mutant(
@@ -32,7 +32,7 @@ MUTANTS = (
                 "work = instance.configs[c].n_devices * np.nansum(instance.latency[c], axis=1)",
             ),
         ),
-        ("tests/planners/test_bound.py",),
+        ("tests/planners/alpaserve/test_bound.py",),
         "A pipeline would keep all of its devices busy all the time: the bound is none.",
     ),
     Mutant(
@@ -46,7 +46,7 @@ MUTANTS = (
                 "        if front_later[i, j, k, c] >= s:",
             ),
         ),
-        ("tests/alpa/test_stage_dp.py",),
+        ("tests/planners/alpa/test_stage_dp.py",),
         "A stage that holds exactly what it must would be refused.",
     ),
     Mutant(
@@ -54,7 +54,7 @@ MUTANTS = (
         "planners",
         "missing term",
         (("planners/alpa/stage_kernel.py", "if s * f[s, 0, n_devices] < value:", "if f[s, 0, n_devices] < value:"),),
-        ("tests/alpa/test_stage_dp.py",),
+        ("tests/planners/alpa/test_stage_dp.py",),
         "The min-max twin would cut into too many stages.",
     ),
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = (
                 "beaten &= (needs[:, :, None] >= needs[:, None, :]).any(axis=0)",
             ),
         ),
-        ("tests/alpa/test_sharding_followers.py",),
+        ("tests/planners/alpa/test_sharding_followers.py",),
         "Under memory limits a strategy would go that is the only one to fit.",
     ),
     Mutant(
@@ -82,7 +82,7 @@ MUTANTS = (
                 'return microbatches if schedule == "gpipe" else min(later + 2, microbatches)',
             ),
         ),
-        ("tests/alpa_inter/test_shapes_and_memory.py", "tests/alpa_inter/test_plan.py"),
+        ("tests/planners/alpa/inter/test_shapes_and_memory.py", "tests/planners/alpa/inter/test_plan.py"),
         "Plans would be refused whose first stage fits exactly.",
     ),
     Mutant(
@@ -96,7 +96,7 @@ MUTANTS = (
                 "weight = microbatches * virtual - meshes * virtual",
             ),
         ),
-        ("tests/alpa_inter/test_interleave.py",),
+        ("tests/planners/alpa/inter/test_interleave.py",),
         "The stage programme would forget the time in which an interleaved pipeline fills.",
     ),
     Mutant(
@@ -115,7 +115,7 @@ MUTANTS = (
                 "if t < threshold and totals[context] + t == totals[end]:",
             ),
         ),
-        ("tests/terapipe/test_slicing.py",),
+        ("tests/planners/terapipe/test_slicing.py",),
         "The slicing whose longest slice is the threshold would be left out: no optimum.",
     ),
     Mutant(
@@ -129,7 +129,7 @@ MUTANTS = (
                 "                reduce = 2 * (m - 1) * size / (bandwidth * m) / within\n                row[m - 1]",
             ),
         ),
-        ("tests/graphpipe_baselines/test_pipedream_authors.py",),
+        ("tests/planners/pipedream/test_authors.py",),
         "PipeDream's replicas would exchange half of their gradients.",
     ),
     Mutant(
@@ -143,7 +143,7 @@ MUTANTS = (
                 "t = max(t, out[k] / (bandwidth * m) / compression)",
             ),
         ),
-        ("tests/graphpipe_baselines/test_pipedream_authors.py",),
+        ("tests/planners/pipedream/test_authors.py",),
         "Gradients would come back for nothing.",
     ),
     Mutant(
@@ -157,7 +157,7 @@ MUTANTS = (
                 "more = np.where(y < b_x, x - y,",
             ),
         ),
-        ("tests/graphpipe/test_in_flight.py",),
+        ("tests/planners/graphpipe/test_in_flight.py",),
         "A stage with large microbatches would be planned to hold too few samples.",
     ),
     Mutant(
@@ -171,7 +171,7 @@ MUTANTS = (
                 "rest = (all_work - work[head] + work[state]) / threshold * (1 + 1e-2)",
             ),
         ),
-        ("tests/graphpipe_baselines/test_downset_pairs.py",),
+        ("tests/planners/piper/test_downset_pairs.py",),
         "A stage that leaves exactly enough devices for the rest would be cut off: no optimum.",
     ),
     Mutant(
@@ -190,7 +190,7 @@ MUTANTS = (
                 "reduce = 4 * weights[at] / microbatches / bandwidth",
             ),
         ),
-        ("tests/graphpipe_baselines/test_piper_authors.py",),
+        ("tests/planners/piper/test_authors.py",),
         "One replica would pay for synchronising with nobody.",
     ),
     Mutant(
@@ -204,7 +204,7 @@ MUTANTS = (
                 "further = ((result.finish - result.first_token) / result.generated)[done]",
             ),
         ),
-        ("tests/planners/test_llm_planner_parts.py",),
+        ("tests/planners/vllm/test_parts.py",),
         "Plans would be ranked by a time per token that is too small.",
     ),
     Mutant(
@@ -212,7 +212,7 @@ MUTANTS = (
         "planners",
         "missing term",
         (("planners/alpa/intra/memory.py", "cut = 0 if _adds_up(pricing.options) else gradient", "cut = 0"),),
-        ("tests/alpa_intra/test_intra_memory.py",),
+        ("tests/planners/alpa/intra/test_memory.py",),
         "With one microbatch gradients would take no memory.",
     ),
 )

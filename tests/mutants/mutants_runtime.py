@@ -18,7 +18,7 @@ MUTANTS = (
                 "self._shift(job.group, end - job.end)",
             ),
         ),
-        ("tests/runtime/test_dispatcher.py",),
+        ("tests/runtime/serving/test_dispatcher.py",),
         "The controller's clocks would run away from reality within a busy period.",
     ),
     Mutant(
@@ -32,7 +32,7 @@ MUTANTS = (
                 "        self.waiting -= 1",
             ),
         ),
-        ("tests/runtime/test_dispatcher.py",),
+        ("tests/runtime/serving/test_dispatcher.py",),
         "The controller would believe that requests wait when none do.",
     ),
     Mutant(
@@ -47,8 +47,8 @@ MUTANTS = (
             ),
         ),
         (
-            "tests/runtime_sharing/test_sharing_parts.py::test_books_of_a_lease_by_hand",
-            "tests/runtime_sharing/test_sharing_parts.py::test_an_old_lease_ends_no_new_one",
+            "tests/runtime/sharing/test_parts.py::test_books_of_a_lease_by_hand",
+            "tests/runtime/sharing/test_parts.py::test_an_old_lease_ends_no_new_one",
         ),
         "A lease that is over now would not be offered now.",
     ),
@@ -58,8 +58,8 @@ MUTANTS = (
         "leaked block",
         (("runtime/sharing/arbiter/ledger.py", "number = max(self._lease) + 1", "number = max(self._lease)"),),
         (
-            "tests/runtime_sharing/test_sharing_parts.py::test_books_of_a_lease_by_hand",
-            "tests/runtime_sharing/test_sharing_parts.py::test_an_old_lease_ends_no_new_one",
+            "tests/runtime/sharing/test_parts.py::test_books_of_a_lease_by_hand",
+            "tests/runtime/sharing/test_parts.py::test_an_old_lease_ends_no_new_one",
         ),
         "The end of an old lease would offer GPUs that were granted anew.",
     ),
@@ -68,7 +68,7 @@ MUTANTS = (
         "runtime",
         "off by one",
         (("runtime/export/triton.py", '"last": str(held.cuts[k + 1]),', '"last": str(held.cuts[k + 1] - 1),'),),
-        ("tests/export/test_export_triton.py",),
+        ("tests/runtime/export/test_triton.py",),
         "An exported pipeline would leave a layer out at each cut.",
     ),
     Mutant(
@@ -82,7 +82,7 @@ MUTANTS = (
                 "per_pod = max(*(len(devices) for devices in places.values()), 1)",
             ),
         ),
-        ("tests/export/test_export_k8s.py",),
+        ("tests/runtime/export/test_k8s.py",),
         "Where nodes have unequal shares a pod would ask for more GPUs than its node has.",
     ),
     Mutant(

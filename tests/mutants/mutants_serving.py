@@ -26,7 +26,7 @@ MUTANTS = (
                 "    return _PAIR_MASK - (best & _PAIR_MASK)",
             ),
         ),
-        ("tests/simulator/test_serving_semantics.py", "tests/simulator/test_engines_agree.py"),
+        ("tests/simulator/serving/test_semantics.py", "tests/simulator/serving/test_engines_agree.py"),
         "Of equally long queues the last would get the request, in both engines.",
     ),
     Mutant(
@@ -34,7 +34,7 @@ MUTANTS = (
         "serving",
         "off by one",
         (("simulator/serving/policy.py", "TOLERANCE_S = 1e-9", "TOLERANCE_S = -1e-9"),),
-        ("tests/simulator/test_serving_semantics.py", "tests/simulator/test_serving_invariants.py"),
+        ("tests/simulator/serving/test_semantics.py", "tests/simulator/serving/test_invariants.py"),
         "A request that finishes on its deadline would be rejected, and not count, everywhere alike.",
     ),
     Mutant(
@@ -53,7 +53,7 @@ MUTANTS = (
                 "in_time = t <= now + slo[i] + TOLERANCE_S",
             ),
         ),
-        ("tests/simulator/test_serving_semantics.py", "tests/simulator/test_serving_invariants.py"),
+        ("tests/simulator/serving/test_semantics.py", "tests/simulator/serving/test_invariants.py"),
         "Both engines would take requests that the overhead makes late.",
     ),
     Mutant(
@@ -72,7 +72,7 @@ MUTANTS = (
                 "tightest = arrival[r] + slo[r] + TOLERANCE_S",
             ),
         ),
-        ("tests/simulator/test_serving_invariants.py", "tests/simulator/test_serving_semantics.py"),
+        ("tests/simulator/serving/test_invariants.py", "tests/simulator/serving/test_semantics.py"),
         "A batch would wait for its newest request's deadline and miss those of the others, in both engines.",
     ),
     Mutant(
@@ -91,7 +91,7 @@ MUTANTS = (
                 "        t += wire\n        clock[spare, k] = t",
             ),
         ),
-        ("tests/simulator/test_engines_agree.py",),
+        ("tests/simulator/serving/test_engines_agree.py",),
         "A stage would be busy while its result travels: less throughput than there is.",
     ),
     Mutant(
@@ -99,7 +99,7 @@ MUTANTS = (
         "serving",
         "missing term",
         (("simulator/serving/queueing.py", "blocked / (1 - load / c * (1 - blocked))", "blocked / (1 - load / c)"),),
-        ("tests/simulator/test_queueing_formulas.py",),
+        ("tests/simulator/serving/test_queueing_formulas.py",),
         "The yardstick of several servers would be wrong itself.",
     ),
     Mutant(
@@ -127,7 +127,7 @@ MUTANTS = (
                 "counted = arrival >= arrival[0] + warmup_s",
             ),
         ),
-        ("tests/simulator/test_serving_result.py",),
+        ("tests/simulator/serving/test_result.py",),
         "The tail, in which queues empty, would count.",
     ),
 )

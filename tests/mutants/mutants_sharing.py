@@ -28,7 +28,7 @@ MUTANTS = (
                 "app.total_work_s / app.max_gpus for app in apps]",
             ),
         ),
-        ("tests/sharing/test_sharing_wider.py",),
+        ("tests/simulator/sharing/test_wider.py",),
         "Apps wider than the cluster would look treated worse than they are, everywhere alike.",
     ),
     Mutant(
@@ -47,7 +47,7 @@ MUTANTS = (
                 "app.total_work_s / app.max_gpus for app in apps]",
             ),
         ),
-        ("tests/sharing/test_sharing_wider.py",),
+        ("tests/simulator/sharing/test_wider.py",),
         "Results would be right, and decisions made by a wrong T_id, in both engines.",
     ),
     Mutant(
@@ -66,7 +66,7 @@ MUTANTS = (
                 "self.integral += (len(self.active) - 0.5) * (now - self.counted_at)",
             ),
         ),
-        ("tests/sharing/test_sharing_closed_forms.py",),
+        ("tests/simulator/sharing/test_closed_forms.py",),
         "N_avg would be half an app too small in both engines, and every ρ too large.",
     ),
     Mutant(
@@ -85,7 +85,7 @@ MUTANTS = (
                 "job.resumes = up",
             ),
         ),
-        ("tests/sharing/test_sharing_closed_forms.py",),
+        ("tests/simulator/sharing/test_closed_forms.py",),
         "Preemption would be cheaper than it is.",
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS = (
                 "self.world.lease_s + self.world.container_s)\n        over = ",
             ),
         ),
-        ("tests/sharing/test_sharing_closed_forms.py",),
+        ("tests/simulator/sharing/test_closed_forms.py",),
         "Leases would begin when the containers are up.",
     ),
     Mutant(
@@ -123,7 +123,7 @@ MUTANTS = (
                 "return min(len(gpus), cap) / slowdown.levels[max(cluster.level(gpus) - 1, 0)]",
             ),
         ),
-        ("tests/sharing/test_sharing_metrics.py", "tests/sharing/test_sharing_placement.py"),
+        ("tests/simulator/sharing/test_metrics.py", "tests/simulator/sharing/test_placement.py"),
         "Jobs across machines would run as fast as within one.",
     ),
     Mutant(
@@ -147,7 +147,7 @@ MUTANTS = (
                 "        has[i] += got\n        key[i] = _key(w, s, code, a, has[i] - kept[i], left_s[i])",
             ),
         ),
-        ("tests/sharing/test_sharing_policies.py",),
+        ("tests/simulator/sharing/test_policies.py",),
         "Dominant shares would forget what an app holds already.",
     ),
     Mutant(
@@ -166,7 +166,7 @@ MUTANTS = (
                 "key=lambda v: (self.key(v), -v.index)",
             ),
         ),
-        ("tests/sharing/test_sharing_closed_forms.py",),
+        ("tests/simulator/sharing/test_closed_forms.py",),
         "Of equals the last would be served first, in both engines.",
     ),
     Mutant(
@@ -180,7 +180,7 @@ MUTANTS = (
                 "return float(x.sum() ** 2 / ((len(x) - 1) * (x**2).sum()))",
             ),
         ),
-        ("tests/sharing/test_sharing_metrics.py",),
+        ("tests/simulator/sharing/test_metrics.py",),
         "Jain's index of equals would be above 1.",
     ),
     Mutant(
@@ -194,7 +194,7 @@ MUTANTS = (
                 "if other != app and log > STARVED:",
             ),
         ),
-        ("tests/themis/test_themis_mechanism.py", "tests/themis/test_themis_engines.py"),
+        ("tests/planners/themis/test_mechanism.py", "tests/planners/themis/test_engines.py"),
         "An app beside which another cannot run would keep nothing of what it won.",
     ),
     Mutant(
@@ -213,7 +213,7 @@ MUTANTS = (
                 "int(np.floor((1 - rules.fairness) * apps.shape[0] + 1e-9))",
             ),
         ),
-        ("tests/themis/test_themis_mechanism.py::test_the_worst_share_of_all_apps_take_part",),
+        ("tests/planners/themis/test_mechanism.py::test_the_worst_share_of_all_apps_take_part",),
         "One app fewer than the worst 1 − f would take part in auctions, in both engines.",
     ),
     Mutant(
@@ -232,7 +232,7 @@ MUTANTS = (
                 "if counts[k] == 0 and gang[jobs[k]] < spare + (gang[jobs[k]] == 1) and",
             ),
         ),
-        ("tests/sharing/test_sharing_gangs.py", "tests/sharing/test_sharing_closed_forms.py"),
+        ("tests/simulator/sharing/test_gangs.py", "tests/simulator/sharing/test_closed_forms.py"),
         "A gang would need a GPU more than it has tasks, in both engines.",
     ),
 )

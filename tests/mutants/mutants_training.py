@@ -18,7 +18,7 @@ MUTANTS = (
                 "return microbatches",
             ),
         ),
-        ("tests/training_programs/test_closed_forms.py",),
+        ("tests/simulator/training/test_closed_forms.py",),
         "The planned and the simulated time of an interleaved pipeline would be compared by a formula of another one.",
     ),
     Mutant(
@@ -32,7 +32,10 @@ MUTANTS = (
                 "warmup=(v - 1) * group + 2 * (p - 1 - r) + 1) for r in range(p)]",
             ),
         ),
-        ("tests/training_programs/test_schedule_formulas.py", "tests/training_programs/test_schedules_torch.py"),
+        (
+            "tests/simulator/training/policy/test_schedule_formulas.py",
+            "tests/simulator/training/policy/test_schedules_torch.py",
+        ),
         "Interleaved stages would keep one microbatch more than Megatron-LM's.",
     ),
     Mutant(
@@ -46,7 +49,7 @@ MUTANTS = (
                 "positions + np.where(alone, norm, 0)",
             ),
         ),
-        ("tests/training/test_training_layer_theory.py",),
+        ("tests/simulator/training/configuration/test_layer_theory.py",),
         "A model whose output layer is not the embedding would fit one device that it does not fit.",
     ),
     Mutant(
@@ -60,7 +63,7 @@ MUTANTS = (
                 "return size + 1 if _dropout(shape, stack) else size",
             ),
         ),
-        ("tests/training/test_training_memory.py",),
+        ("tests/simulator/training/configuration/test_memory.py",),
         "5 a s / h of the papers' activations would be 3 a s / h.",
     ),
     Mutant(
@@ -74,7 +77,10 @@ MUTANTS = (
                 "np.where(c.zero >= level, d, 1.0) for level in (2, 2, 1)",
             ),
         ),
-        ("tests/training/test_training_memory.py", "tests/training/test_training_metamorphic.py"),
+        (
+            "tests/simulator/training/configuration/test_memory.py",
+            "tests/simulator/training/configuration/test_metamorphic.py",
+        ),
         "ZeRO-2 would shard what only ZeRO-3 does.",
     ),
     Mutant(
@@ -88,7 +94,10 @@ MUTANTS = (
                 "seconds = 2 * self.latency + 2 * n_bytes / self.reduce_rate",
             ),
         ),
-        ("tests/training/test_training_model.py", "tests/training/test_training_estimate.py"),
+        (
+            "tests/simulator/training/configuration/test_model.py",
+            "tests/simulator/training/configuration/test_estimate.py",
+        ),
         "Tensor parallelism of two would pay twice for its all-reduces.",
     ),
     Mutant(
@@ -130,7 +139,7 @@ MUTANTS = (
                 "_gather_seconds(tile_bytes, source, need.repeating_axes, parts < copies) if gathers else 0.0",
             ),
         ),
-        ("tests/training_programs/test_resharding.py", "tests/training_programs/test_resharding_reuse.py"),
+        ("tests/simulator/training/resharding/test_executed.py", "tests/simulator/training/resharding/test_reuse.py"),
         "A tensor would be gathered over the links of the mesh that it came from.",
     ),
     Mutant(
@@ -144,7 +153,7 @@ MUTANTS = (
                 "(2.0 if backward else 1.0) * products",
             ),
         ),
-        ("tests/training/test_training_layer_theory.py",),
+        ("tests/simulator/training/configuration/test_layer_theory.py",),
         "Fused attention's backward pass has five products for two.",
     ),
     Mutant(
@@ -158,7 +167,10 @@ MUTANTS = (
                 "return after + x - min(x, y) +",
             ),
         ),
-        ("tests/training_programs/test_uneven_programs.py", "tests/training_programs/test_uneven_engines.py"),
+        (
+            "tests/simulator/training/program/test_uneven_programs.py",
+            "tests/simulator/training/program/test_uneven_engines.py",
+        ),
         "A stage would warm up with too few samples and keep its successor waiting.",
     ),
 )

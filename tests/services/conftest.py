@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # tests import the helpers beside them
 
 for needed in ("torch", "fastapi", "uvicorn", "httpx"):
     pytest.importorskip(needed)
