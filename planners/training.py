@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..simulator.training.plan.file import TrainingPlan
     from .alpa.baselines import Baseline
 
-__all__ = ["TRAINING_PLANNERS", "planner_options", "training_planner"]
+__all__ = ["CONFIGURATION_SEARCH", "TRAINING_PLANNERS", "planner_options", "training_planner"]
 
 _STAGE_GRAPHS = {
     "graphpipe": ("graphpipe.planner", "plan", "GraphPipeOptions"),
@@ -30,6 +30,9 @@ TRAINING_PLANNERS = (
 )  # fmt: skip
 """Names: Alpa and what it is compared with (`planners.alpa.baselines`), TeraPipe, GraphPipe, PipeDream and Piper. They
 stand here so that asking for them does not import a search."""
+
+CONFIGURATION_SEARCH = "search"
+"""Name of the planner that knows a decoder by its sizes, and not by a graph (`planners.megatron.SearchOptions`)."""
 
 
 def training_planner(name: str) -> Baseline:
@@ -52,13 +55,16 @@ def training_planner(name: str) -> Baseline:
 
 
 def planner_options(name: str) -> type[Any]:
-    """The class that holds the options of a planner of training; its docstring says what each does.
+    """The class that holds the options of a planner of training, or of the configuration search; its docstring says
+    what each does.
 
     Raises
     ------
     InputError
         If there is no such planner.
     """
+    if name == CONFIGURATION_SEARCH:
+        return importlib.import_module("meshwright.planners.megatron").SearchOptions
     _check(name)
     if name == "terapipe":
         return importlib.import_module("meshwright.planners.terapipe").TeraPipeOptions

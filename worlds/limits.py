@@ -10,8 +10,9 @@ from ..profiles.profile_set import MAX_MODELS
 from ..simulator.cluster import MAX_DEVICES
 
 __all__ = [
-    "LONGEST_RESTART_S", "MAX_APPS", "MAX_DEVICES", "MAX_JOBS", "MAX_LLM_REQUESTS", "MAX_MODELS", "MAX_REQUESTS",
-    "MAX_SEATS",
+    "LONGEST_RESTART_S", "MAX_APPS", "MAX_BATCH", "MAX_BYTES", "MAX_BYTES_PER_S", "MAX_DEVICES", "MAX_FACTOR",
+    "MAX_JOBS", "MAX_LAYERS", "MAX_LLM_REQUESTS", "MAX_MODELS", "MAX_PRICE", "MAX_RATE", "MAX_REQUESTS", "MAX_SAMPLES",
+    "MAX_SEATS", "MAX_SECONDS", "MAX_TOKENS", "MAX_WIDTH", "MIN_BYTES", "MIN_FACTOR",
 ]  # fmt: skip
 
 MAX_REQUESTS = 100_000_000
@@ -31,3 +32,42 @@ MAX_JOBS = 100_000
 
 LONGEST_RESTART_S = 86_400.0
 """Seconds of a checkpoint, and of a container's start: a day."""
+
+MAX_BATCH = 10_000_000
+"""Samples of an iteration: what `planners.batches` refuses, known here without importing planners."""
+
+MAX_SECONDS = 1e10
+"""Seconds of anything that a case says: three centuries."""
+
+MAX_RATE = 1e9
+"""Requests per second: more than all devices of the world answer."""
+
+MIN_FACTOR = 1e-6
+"""The least that a field multiplies something by."""
+
+MAX_FACTOR = 1e6
+"""The most that a field multiplies something by."""
+
+MAX_PRICE = 1e6
+"""Price of one device-hour, in any currency."""
+
+MIN_BYTES = 2**20
+"""The least memory of a device: a mebibyte. Less is a number without its unit."""
+
+MAX_BYTES = 2**50
+"""The most memory of a device: a pebibyte."""
+
+MAX_BYTES_PER_S = 1e15
+"""The fastest link, bytes per second."""
+
+MAX_TOKENS = 10_000_000
+"""Tokens of one sample."""
+
+MAX_SAMPLES = 10**18
+"""Samples, or tokens, of a whole training run."""
+
+MAX_LAYERS = 10_000
+"""Layers of a model, and its experts."""
+
+MAX_WIDTH = 1_000_000
+"""Widths of a model: hidden size, heads, vocabulary in tens."""

@@ -4,14 +4,18 @@ from .devices import DeviceCount, devices_for, sweep_devices
 from .emit import training_plan
 from .flags import megatron_flags
 from .models import GPTS, model_shape
+from .options import SOFTWARE, SearchOptions
 from .result import Configuration, SearchResult
 from .search import search
-from .space import Space
+from .space import ImpossibleError, Space
 
 __all__ = [
     "GPTS",
+    "SOFTWARE",
     "Configuration",
     "DeviceCount",
+    "ImpossibleError",
+    "SearchOptions",
     "SearchResult",
     "Space",
     "devices_for",

@@ -16,6 +16,7 @@ from ...simulator.training.configuration.kernels import DTYPE_BYTES, TF32
 from ...simulator.training.configuration.model import shape_of
 from .result import Configuration, SearchResult
 from .search import search
+from .space import ImpossibleError
 
 __all__ = ["DeviceCount", "devices_for", "sweep_devices"]
 
@@ -163,10 +164,8 @@ def devices_for(
 def _searched(model: object, cluster: Cluster, global_batch: int, options: dict[str, Any]) -> SearchResult | None:
     try:
         return search(model, cluster, global_batch, must_fit=False, **options)
-    except InputError as error:
-        if str(error).startswith(("search: none of", "tp, pp, dp: no product")):
-            return None
-        raise
+    except ImpossibleError:
+        return None
 
 
 def _doubling(cluster: Cluster) -> Iterator[int]:

@@ -18,7 +18,7 @@ from ...simulator.training import CORE, DeviceRates, Stack, TransformerShape, es
 from ...simulator.training.configuration.columns import PROBLEMS, RECOMPUTE, Columns
 from ...simulator.training.configuration.model import shape_of
 from .result import Configuration, SearchResult
-from .space import NAMES, Choices, Space
+from .space import NAMES, Choices, ImpossibleError, Space
 
 if TYPE_CHECKING:
     from ...profiles.llm import KernelTables
@@ -84,8 +84,9 @@ def search(
     Raises
     ------
     InputError
-        On a choice that cannot be, or a space without a possible combination; names the rule that what comes closest
-        breaks.
+        On a choice that cannot be.
+    ImpossibleError
+        On a space without a possible combination; names the rule that what comes closest breaks.
     InfeasibleError
         If nothing fits; names the smallest configuration and the fewest nodes on which something does.
     """
@@ -108,7 +109,7 @@ def search(
     if not len(table["seconds"]):
         rules = list(impossible)  # in the order in which they are checked: the last is broken by what comes closest
         rule = rules[-1] if rules else "every combination repeats another"
-        raise InputError(f"search: none of {len(space):,} combinations is possible; what comes closest breaks: {rule}")
+        raise ImpossibleError(f"search: none of {len(space):,} combinations is possible; what comes closest breaks: {rule}")
     table["fits"] = table["device_bytes"] <= limit
     fits = np.flatnonzero(table["fits"])
 

@@ -18,7 +18,7 @@ from ...simulator.training import Stack
 from ...simulator.training.configuration.columns import RECOMPUTE
 from ..batches import check_batch, divisors
 
-__all__ = ["NAMES", "Choices", "Space"]
+__all__ = ["NAMES", "Choices", "ImpossibleError", "Space"]
 
 NAMES = ("tp", "pp", "dp", "microbatch", "interleave", "recompute", "sequence_parallel", "zero")
 """Columns of a space, in the order in which equally good configurations are preferred: the first of each counts."""
@@ -27,6 +27,10 @@ CHUNK = 1 << 18
 
 Choices = int | bool | str | Sequence[int] | Sequence[bool] | Sequence[str] | None
 """What may be tried for one of the means: one value, several, or None for all."""
+
+
+class ImpossibleError(InputError):
+    """The choices are right one by one, and no combination of them is possible on this cluster: another may have one."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,6 +87,8 @@ class Space(Shown):
         ------
         InputError
             On a choice of a wrong kind, none at all, or a batch below one or above ten million.
+        ImpossibleError
+            If no product of the degrees is the number of devices.
         """
         check_batch(global_batch)
         by_device = divisors(devices)
@@ -91,7 +97,7 @@ class Space(Shown):
         degrees = tuple((t, p, d) for t, p, d in every if t * p * d == devices)
         if not degrees:
             said = ", ".join(f"{name} {_short(given)}" for name, given in chosen.items())
-            raise InputError(
+            raise ImpossibleError(
                 f"tp, pp, dp: no product of {said} is the number of devices, {devices}; allow more of them"
             )
         stacks = (stack,) if isinstance(stack, Stack) else tuple(stack)

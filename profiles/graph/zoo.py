@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import inspect
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -161,10 +162,33 @@ def _spec(name: str) -> dict[str, Any]:
     raise InputError(f"unknown model {name!r}; {hint}")
 
 
-def build_graph(name: str, *, attention: Attention = "matmuls") -> Graph:
-    """A graph of the zoo at batch 1, built from its formulas instead of read."""
+def build_graph(name: str, *, attention: Attention = "matmuls", sizes: Mapping[str, int] | None = None) -> Graph:
+    """A graph of the zoo at batch 1, built from its formulas instead of read.
+
+    Parameters
+    ----------
+    name : str
+        As for `zoo_graph`.
+    attention : {"matmuls", "fused"}
+        As for `zoo_graph`.
+    sizes : mapping of str to int, optional
+        Sizes that differ from the named model's, such as ``{"layers": 48, "seq": 4096}``. They stand behind the name.
+
+    Raises
+    ------
+    InputError
+        If there is no such graph, or it has no such size; or the sizes do not go together.
+    """
     spec = _spec(name)
     build = spec.pop("build")
+    if sizes:
+        taken = [key for key, p in inspect.signature(build).parameters.items() if p.annotation == "int"]
+        taken = [key for key in taken if key not in ("batch", "top_k")]
+        for key, value in sizes.items():
+            if key not in taken:
+                raise InputError(f"model {name!r}: has no size {key!r}; it has {', '.join(taken)}")
+            spec[key] = value
+        name = f"{name}-{'-'.join(f'{key}{value}' for key, value in sizes.items())}"
     if attention != "matmuls":
         if "heads" not in spec and build not in (mmt, case_study):
             raise InputError(f"attention: {name} has none; leave the option out (got {attention!r})")

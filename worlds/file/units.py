@@ -1,4 +1,4 @@
-"""Values with units, read at the door: "13 GiB", "99 %", "10 min", "2 GPU h"."""
+"""Values with units, read at the door: "13 GiB", "99 %", "10 min", "2 GPU h", "25 GB/s"."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["PATTERNS", "parse_bytes", "parse_fraction", "parse_gpu_seconds", "parse_seconds"]
+__all__ = ["PATTERNS", "parse_bandwidth", "parse_bytes", "parse_fraction", "parse_gpu_seconds", "parse_seconds"]
 
 UNITS = {
     "B": 1,
@@ -18,6 +18,7 @@ UNITS = {
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 NUMBER = r"(\d+(?:\.\d+)?)"
 BYTES = rf"\s*{NUMBER}\s*([kKMGT]?i?B)\s*"
+BANDWIDTH = rf"\s*{NUMBER}\s*([kKMGT]?i?(?:B|b|bit))/s\s*"
 FRACTION = rf"\s*{NUMBER}\s*%\s*"
 SECONDS = rf"\s*(-?{NUMBER[1:]}\s*(s|min|h|d)\s*"
 GPU_SECONDS = rf"\s*(-?{NUMBER[1:]}\s*GPU[ -]?(s|min|h|d)\s*"
@@ -37,6 +38,23 @@ def parse_bytes(value: Any) -> Any:
     if match is None or match[2] not in UNITS:
         raise ValueError(f"expected bytes, such as 13 GiB or 16 GB (got {value!r})")
     return round(float(match[1]) * UNITS[match[2]])
+
+
+def parse_bandwidth(value: Any) -> Any:
+    """``"25 GB/s"``, or ``"200 Gbit/s"`` -> bytes per second; anything but text as it is.
+
+    Raises
+    ------
+    ValueError
+        On text that is no bandwidth.
+    """
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(BANDWIDTH, value)
+    prefix, unit = ("", "") if match is None else (re.sub("(B|b|bit)$", "", match[2]), match[2])
+    if match is None or f"{prefix}B" not in UNITS:
+        raise ValueError(f"expected bytes per second, such as 25 GB/s, 300 GiB/s or 200 Gbit/s (got {value!r})")
+    return float(match[1]) * UNITS[f"{prefix}B"] / (1 if unit.endswith("B") else 8)
 
 
 def parse_fraction(value: Any) -> Any:
@@ -88,8 +106,8 @@ def _time(value: Any, form: str, expected: str) -> Any:
 
 PATTERNS: Mapping[Callable[[Any], Any], str] = MappingProxyType(
     {
-        parse_bytes: f"^{BYTES}$", parse_fraction: f"^{FRACTION}$", parse_seconds: f"^{SECONDS}$",
-        parse_gpu_seconds: f"^{GPU_SECONDS}$",
+        parse_bandwidth: f"^{BANDWIDTH}$", parse_bytes: f"^{BYTES}$", parse_fraction: f"^{FRACTION}$",
+        parse_seconds: f"^{SECONDS}$", parse_gpu_seconds: f"^{GPU_SECONDS}$",
     }
 )  # fmt: skip
 """Reader -> what the text that it takes looks like, as a regular expression of JSON Schema."""

@@ -1,0 +1,164 @@
+"""What a case of the training world says: cluster, model, batch, how fast it must be, planner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ...profiles.hardware import device as device_by_name
+from ..file.units import parse_bandwidth, parse_bytes, parse_seconds
+from ..limits import (
+    MAX_BATCH,
+    MAX_BYTES,
+    MAX_BYTES_PER_S,
+    MAX_DEVICES,
+    MAX_FACTOR,
+    MAX_LAYERS,
+    MAX_PRICE,
+    MAX_SAMPLES,
+    MAX_SECONDS,
+    MAX_TOKENS,
+    MAX_WIDTH,
+    MIN_BYTES,
+    MIN_FACTOR,
+)
+from ..world import CIRCUMSTANCE, Case
+
+__all__ = [
+    "ShapeCase", "TrainingCase", "TrainingClusterCase", "TrainingPlannerCase", "TrainingWorkloadCase",
+]  # fmt: skip
+
+Devices = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
+Samples = Annotated[int, Field(gt=0, le=MAX_BATCH)]
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=MIN_BYTES, le=MAX_BYTES)]
+Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(ge=1, le=MAX_BYTES_PER_S)]
+Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0, le=MAX_SECONDS)]
+Factor = Annotated[float, Field(ge=MIN_FACTOR, le=MAX_FACTOR)]
+Layers = Annotated[int, Field(gt=0, le=MAX_LAYERS)]
+Width = Annotated[int, Field(gt=0, le=MAX_WIDTH)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class TrainingClusterCase(_Part):
+    """The devices. A number that fills no whole nodes stands in the largest equal nodes: 12 of 8 are two of 6."""
+
+    devices: Devices = Field(description="number of devices; a plan uses all of them")
+    devices_per_node: Devices = Field(default=8, description="devices in a node, at most")
+    device: str = Field(default="v100-16gb", description="device type")
+    memory: Bytes | None = Field(default=None, description="memory of a device in bytes, such as 32 GiB; else the type's")
+    intra_node_bandwidth: Bandwidth | None = Field(
+        default=None,
+        description="link between two devices of a node, bytes per second, such as 300 GB/s; else the type's",
+    )
+    inter_node_bandwidth: Bandwidth | None = Field(
+        default=None, description="network adapter of a node, bytes per second, such as 200 Gbit/s; else the type's"
+    )
+    link_scale: Annotated[Factor, CIRCUMSTANCE] = Field(
+        default=1.0, description="factor that multiplies the bandwidth of all links"
+    )
+    price_per_hour: Annotated[float | None, CIRCUMSTANCE] = Field(
+        default=None, ge=0, le=MAX_PRICE, description="price of one device-hour; else the type's"
+    )
+
+    @property
+    def device_memory(self) -> int:
+        """Memory of a device, bytes."""
+        return device_by_name(self.device).memory_bytes if self.memory is None else self.memory
+
+
+class ShapeCase(_Part):
+    """Sizes of the model that differ from those of its name."""
+
+    layers: Layers | None = Field(default=None, description="number of layers")
+    hidden: Width | None = Field(default=None, description="hidden size, number of features")
+    heads: Width | None = Field(default=None, description="number of attention heads")
+    kv_heads: Width | None = Field(default=None, description="number of heads of keys and values")
+    ffn: Width | None = Field(default=None, description="inner size of the feed-forward layers, number of features")
+    vocab: Annotated[int, Field(gt=0, le=10 * MAX_WIDTH)] | None = Field(
+        default=None, description="vocabulary, number of tokens"
+    )
+    experts: Layers | None = Field(default=None, description="number of experts of a layer that has some")
+
+    @property
+    def said(self) -> dict[str, int]:
+        """The sizes that are given."""
+        return self.model_dump(exclude_none=True)
+
+
+class TrainingWorkloadCase(_Part):
+    """What an iteration trains on, how long the run is, and how fast it must be."""
+
+    slo_words: ClassVar[str] = "× the limits that are given"
+
+    global_batch: Annotated[Samples, CIRCUMSTANCE] = Field(description="samples of one iteration")
+    microbatches: Samples | None = Field(
+        default=None, description="number of microbatches of an iteration; else the planner chooses"
+    )
+    sequence: Annotated[Annotated[int, Field(gt=0, le=MAX_TOKENS)] | None, CIRCUMSTANCE] = Field(
+        default=None, description="tokens of one sample; else the model's"
+    )
+    slo: Annotated[Seconds | None, CIRCUMSTANCE] = Field(
+        default=None, description="limit of one iteration, seconds; what attainment asks for"
+    )
+    run_samples: Annotated[Annotated[int, Field(gt=0, le=MAX_SAMPLES)] | None, CIRCUMSTANCE] = Field(
+        default=None, description="length of the whole run, samples"
+    )
+    deadline: Annotated[Seconds | None, CIRCUMSTANCE] = Field(
+        default=None, description="limit of the whole run, seconds or such as 30 d; needs run_samples"
+    )
+    slo_scale: Annotated[Factor, CIRCUMSTANCE] = Field(
+        default=1.0, description="factor that multiplies slo and deadline"
+    )
+
+    @model_validator(mode="after")
+    def _divides(self) -> TrainingWorkloadCase:
+        if self.deadline is not None and self.run_samples is None:
+            raise ValueError("deadline: how long is the run? Give run_samples, too")
+        count, batch = self.microbatches, self.global_batch
+        if count is not None and batch % count:
+            near = min((m for m in range(1, batch + 1) if batch % m == 0), key=lambda m: abs(m - count))
+            raise ValueError(
+                f"microbatches: {count} do not divide the global batch of {batch}; the nearest that do: {near}"
+            )
+        return self
+
+
+class TrainingPlannerCase(_Part):
+    """Who plans: Alpa and what it is compared with, TeraPipe, GraphPipe, PipeDream, Piper, or a search."""
+
+    name: str = Field(
+        default="alpa",
+        description="a planner's name: alpa, terapipe, graphpipe, …; search: tensor, pipeline and data parallelism of "
+        "a decoder and what goes with them, all combinations",
+    )
+    label: str = Field(default="", description="how tables call it; by default its name")
+    options: Mapping[str, Any] = Field(default_factory=dict, description="options of the planner, by their names")
+
+
+class TrainingCase(Case):
+    """One case of the training world: a model on a cluster, one iteration.
+
+    Nothing is drawn: replications of a case are equal.
+    """
+
+    cluster: TrainingClusterCase
+    model: Annotated[str, CIRCUMSTANCE] = Field(
+        default="gpt3-1.3b",
+        description="a model of the zoo, a graph file, or path/to/file.py:function of a torch module; of planner search "
+        "a decoder's name, or sizes such as layers=96,hidden=12288,heads=96,vocab=51200,seq=2048",
+    )
+    shape: Annotated[ShapeCase, CIRCUMSTANCE] = ShapeCase()
+    speed: Annotated[Mapping[str, Factor], CIRCUMSTANCE] = Field(
+        default_factory=dict,
+        description="device type -> factor by which it computes faster than its data sheet says; links stay",
+    )
+    kernels: Annotated[str | None, CIRCUMSTANCE] = Field(
+        default=None, description="of planner search: folder of measured kernels; else rates of the data sheet"
+    )
+    workload: TrainingWorkloadCase
+    planner: TrainingPlannerCase = TrainingPlannerCase()
