@@ -216,12 +216,12 @@ def test_memory_counts_minibatches_in_flight():
         pipedream_partition(profile, memory_bytes=least * 0.999, **fits)
 
 
-@pytest.mark.parametrize("limit", ["pipedream_states.MOST_STATES", "pipedream_partition.MOST_CELLS"])
+@pytest.mark.parametrize("limit", ["states.MOST_STATES", "partition.MOST_CELLS"])
 def test_a_limit_of_ours_is_not_told_as_no_plan(monkeypatch, limit):
     profile = drawn(generator(3, "limit"), 4, [(0, 1), (0, 2), (1, 3), (2, 3)])
     assert pipedream_partition(profile, machines=(4,), bandwidths=(1e9,)).stages
     module, _, name = limit.partition(".")
-    monkeypatch.setattr(importlib.import_module(f"meshwright.planners.graphpipe.{module}"), name, 2)
+    monkeypatch.setattr(importlib.import_module(f"meshwright.planners.pipedream.{module}"), name, 2)
     with pytest.raises(LimitError, match=r"our limit of 2 .*ended the search, so whether there is a plan is not known"):
         pipedream_partition(profile, machines=(4,), bandwidths=(1e9,))
 
