@@ -22,6 +22,7 @@ WORLDS = {
     "serving": "meshwright.worlds.serving.world",
     "llm": "meshwright.worlds.llm.world",
     "sharing": "meshwright.worlds.sharing.world",
+    "training": "meshwright.worlds.training.world",
 }
 """Name of a world that comes with Meshwright -> its module, which holds one object of it as `WORLD`."""
 

@@ -109,7 +109,9 @@ def search(
     if not len(table["seconds"]):
         rules = list(impossible)  # in the order in which they are checked: the last is broken by what comes closest
         rule = rules[-1] if rules else "every combination repeats another"
-        raise ImpossibleError(f"search: none of {len(space):,} combinations is possible; what comes closest breaks: {rule}")
+        raise ImpossibleError(
+            f"search: none of {len(space):,} combinations is possible; what comes closest breaks: {rule}"
+        )
     table["fits"] = table["device_bytes"] <= limit
     fits = np.flatnonzero(table["fits"])
 

@@ -30,7 +30,7 @@ Choices = int | bool | str | Sequence[int] | Sequence[bool] | Sequence[str] | No
 
 
 class ImpossibleError(InputError):
-    """The choices are right one by one, and no combination of them is possible on this cluster: another may have one."""
+    """Each choice is right, and no combination of them is possible on this cluster. Another cluster may have one."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -50,7 +50,9 @@ class TrainingClusterCase(_Part):
     devices: Devices = Field(description="number of devices; a plan uses all of them")
     devices_per_node: Devices = Field(default=8, description="devices in a node, at most")
     device: str = Field(default="v100-16gb", description="device type")
-    memory: Bytes | None = Field(default=None, description="memory of a device in bytes, such as 32 GiB; else the type's")
+    memory: Bytes | None = Field(
+        default=None, description="memory of a device in bytes, such as 32 GiB; else the type's"
+    )
     intra_node_bandwidth: Bandwidth | None = Field(
         default=None,
         description="link between two devices of a node, bytes per second, such as 300 GB/s; else the type's",
@@ -149,8 +151,8 @@ class TrainingCase(Case):
     cluster: TrainingClusterCase
     model: Annotated[str, CIRCUMSTANCE] = Field(
         default="gpt3-1.3b",
-        description="a model of the zoo, a graph file, or path/to/file.py:function of a torch module; of planner search "
-        "a decoder's name, or sizes such as layers=96,hidden=12288,heads=96,vocab=51200,seq=2048",
+        description="a model of the zoo, a graph file, or path/to/file.py:function of a torch module; of planner "
+        "search a decoder's name, or sizes such as layers=96,hidden=12288,heads=96,vocab=51200,seq=2048",
     )
     shape: Annotated[ShapeCase, CIRCUMSTANCE] = ShapeCase()
     speed: Annotated[Mapping[str, Factor], CIRCUMSTANCE] = Field(

@@ -1,0 +1,147 @@
+"""A training case solved: a plan of its planner, and one simulated iteration of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from ...errors import InfeasibleError, InputError
+from ...planners.training import training_planner
+from ...simulator.training import TrainingPlan, TrainingResult, simulate_training
+from .case import TrainingCase
+from .data import TrainingData, cluster_of, is_search, model_key
+
+__all__ = ["TrainingSolved", "plan", "solve"]
+
+CACHED_PLANS = 64
+"""Plans that a worker remembers: points that differ in nothing that a planner sees share one."""
+
+LAID_OUT = 100
+"""Configurations of a search that are tried as plans: the fastest whose meshes are rectangles of devices is taken."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingSolved:
+    """A case, its plan, and what came of an iteration.
+
+    Parameters
+    ----------
+    case : TrainingCase
+        The case.
+    plan : TrainingPlan
+        Who trains what where.
+    result : TrainingResult
+        One simulated iteration.
+    tokens : int
+        Tokens of a sample; 0: its samples are none.
+    """
+
+    case: TrainingCase
+    plan: TrainingPlan
+    result: TrainingResult
+    tokens: int = 0
+
+
+def plan(case: TrainingCase, data: TrainingData, progress: Progress | None = None) -> TrainingPlan:
+    """The plan of a case. A planning problem is solved once in a process.
+
+    Raises
+    ------
+    InfeasibleError
+        If nothing fits; says the smallest change that helps where the planner knows it.
+    LimitError
+        If a limit ended the search.
+    """
+    return _planned(_Asked(_seen(case), case, data, progress))
+
+
+def solve(case: TrainingCase, data: TrainingData) -> TrainingSolved:
+    """Plan and simulate.
+
+    Raises
+    ------
+    InfeasibleError, LimitError
+        As `plan`.
+    """
+    made = plan(case, data)
+    return TrainingSolved(case, made, simulate_training(made), tokens_of(case, data))
+
+
+def tokens_of(case: TrainingCase, data: TrainingData) -> int:
+    """Tokens of a sample; 0 where samples are none, as images are."""
+    if is_search(case):
+        return data.shapes[model_key(case)].seq
+    graph = data.graph_of(case)
+    return int(graph.items_per_sample) if graph.items == "tokens" else 0
+
+
+def _seen(case: TrainingCase) -> str:
+    """What decides a plan: not the seed, for nothing is drawn; not what is only counted or compared."""
+    unseen: dict[str, Any] = {
+        "seed": True, "planner": {"label"}, "cluster": {"price_per_hour"},
+        "workload": {"slo", "slo_scale", "run_samples", "deadline"},
+    }  # fmt: skip
+    return case.model_dump_json(exclude=unseen)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A plan to make; equal to another if all that decides it is."""
+
+    seen: str
+    case: TrainingCase = field(compare=False)
+    data: TrainingData = field(compare=False)
+    progress: Progress | None = field(compare=False)
+
+    def __post_init__(self) -> None:
+        # The same words may name another file in another folder: its content decides, too.
+        object.__setattr__(self, "seen", f"{self.seen} {sorted(self.data.digests_of(self.case).items())}")
+
+
+@lru_cache(maxsize=CACHED_PLANS)
+def _planned(asked: _Asked) -> TrainingPlan:
+    case, data = asked.case, asked.data
+    if is_search(case):
+        return _searched(case, data, asked.progress)
+    made = training_planner(case.planner.name)(
+        data.graph_of(case), cluster_of(case), global_batch=case.workload.global_batch,
+        microbatches=case.workload.microbatches, options=data.options_of(case), progress=asked.progress,
+    )  # fmt: skip
+    named = case.planner.options.get("slice_profile", case.planner.options.get("slice-profile"))
+    if named is None:
+        return made
+    who = made.planner.model_copy(update={"options": {**made.planner.options, "slice_profile": named}})
+    return made.model_copy(update={"planner": who})
+
+
+def _searched(case: TrainingCase, data: TrainingData, progress: Progress | None) -> TrainingPlan:
+    """The fastest configuration that stands on rectangles of devices."""
+    from ...planners.megatron import ImpossibleError, SearchOptions, training_plan
+
+    options, cluster = SearchOptions.of(data.options_of(case)), cluster_of(case)
+    shape = data.shapes[model_key(case)]
+    tables = None if case.kernels is None else data.tables[case.kernels]
+    batch = case.workload.global_batch
+    try:
+        found = options.run(shape, cluster, batch, top=LAID_OUT, tables=tables, progress=progress)
+    except ImpossibleError as error:
+        raise InfeasibleError(str(error)) from None
+    why = ""
+    for one in found.best:
+        try:
+            made = training_plan(
+                shape, cluster, batch, dtype=options.dtype, stack=options.stack(one.stack),
+                name="decoder" if "=" in case.model else case.model, **one.settings,
+            )  # fmt: skip
+        except InputError as error:
+            why = str(error)
+            continue
+        who = made.planner.model_copy(
+            update={"name": "search", "evaluations": found.evaluated, "seconds": found.seconds}
+        )
+        return made.model_copy(update={"planner": who})
+    raise InfeasibleError(f"search: none of the fastest {len(found.best)} configurations can be laid out: {why}")
