@@ -22,6 +22,7 @@ GROUPS = {
 """Verbs with verbs of their own: module `.<name>` holds a typer `app`."""
 
 COMMANDS = {
+    "new": "Write a case to start from, every field with what it is.",
     "graph": "Show a model as a training graph; trace one from torch.",
     "plan": "Search a placement of models for a trace, or how to train one.",
     "configure": "Search the fastest way to train a decoder on a cluster.",
@@ -39,6 +40,9 @@ COMMANDS = {
 """Plain verbs: module `.<name>_cmd` holds a function of that name."""
 
 VERBS = {**GROUPS, **COMMANDS}
+
+DOORS = ("plan", "simulate", "run", "compare", "export", "measure")
+"""Verbs whose first word says of which world they are (`doors`)."""
 
 
 class Stopped(Exception):
@@ -76,6 +80,14 @@ class Verbs(typer.core.TyperGroup):
             If there is no such verb; names the nearest one.
         """
         word = args[0]
+        if word in DOORS and len(args) > 1 and not args[1].startswith("-"):
+            from .doors import door_command, subject_of
+
+            subject = subject_of(args[1])
+            if word in subject.world.doors:
+                ctx.info_name = "meshwright"
+                said = args[1:] if subject.plans else args[2:]
+                return word if subject.plans else f"{word} {args[1]}", door_command(word, subject), said
         if word not in VERBS and not word.startswith("-"):
             near = difflib.get_close_matches(word, VERBS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"the verbs are {', '.join(VERBS)}"

@@ -32,7 +32,7 @@ def shares(split: Split, models: Sequence[str]) -> FloatArray:
     Parameters
     ----------
     split : None, str, sequence of float or mapping
-        None or ``"uniform"``: equal shares. ``{"power_law": 0.5}``: a power law by position, exponent 0.5. A
+        None or ``"uniform"``: equal shares. ``{"power_law": 0.5}``, or ``"power_law:0.5"``: by position, exponent 0.5. A
         sequence: a weight for each model, in order. A mapping from model to weight, for every model. Weights
         are >= 0, not all 0, and are divided by their sum.
     models : sequence of str
@@ -52,6 +52,12 @@ def shares(split: Split, models: Sequence[str]) -> FloatArray:
     if split is None or (isinstance(split, str) and split == "uniform"):
         return np.full(n, 1.0 / n)
     if isinstance(split, str):
+        law, _, exponent = split.partition(":")
+        if law == "power_law":
+            try:
+                return power_law(n, float(exponent or 0.5))
+            except ValueError:
+                raise InputError(f"split: expected power_law:EXPONENT, such as power_law:0.5 (got {split!r})") from None
         raise InputError(
             f'split: unknown law {split!r}; expected "uniform", {{"power_law": exponent}}, '
             "a list of shares, or shares by model"

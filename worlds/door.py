@@ -49,7 +49,8 @@ class Asked:
     Parameters
     ----------
     cases : tuple of Case
-        One for each planner that is compared; they differ in nothing else. Of doors that take a plan, the circumstances.
+        One for each planner that is compared; they differ in nothing else. Of doors that take plans there is one, whose
+        circumstances count.
     plans : mapping of str to PlanFile
         Plans by the name that tables call them; empty at the door `plan`.
     options : Options
@@ -115,11 +116,14 @@ class Door:
         What may be said besides the case.
     says : {"case", "circumstances", "nothing"}
         Which fields of a case can be said here: all of them, those that we meet and do not choose, or none.
+    out : str
+        What may be written to a file or folder that is named; empty if nothing.
     """
 
     opens: str
     options: type[Options] = Options
     says: Literal["case", "circumstances", "nothing"] = "circumstances"
+    out: str = ""
 
     def __call__(self, asked: Asked) -> Answer:
         """Ask.

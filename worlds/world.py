@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
@@ -153,6 +153,8 @@ class OpenWorld(World, Protocol):
         What can be asked; a door that is missing cannot.
     exports : mapping of str to str
         Target of the door `export` -> what is written for it.
+    sample : mapping of str to value
+        Path of a field -> its value in a case that works as it stands: what ``meshwright new`` begins with.
     """
 
     title: str
@@ -160,9 +162,14 @@ class OpenWorld(World, Protocol):
     essentials: tuple[str, ...]
     doors: Mapping[DoorName, Door]
     exports: Mapping[str, str]
+    sample: Mapping[str, Any]
 
     def planners(self) -> Mapping[str, str]:
         """Name of each planner that comes with Meshwright, or that an installed package brings -> what it does."""
+        ...
+
+    def known(self, path: str) -> Iterable[str]:
+        """Words that a field may say, for completion: models, devices, presets; empty where anything may stand."""
         ...
 
     def load(self, path: Path) -> PlanFile:

@@ -40,7 +40,16 @@ class LLMWorkloadCase(_Part):
 
     rate: Positive | None = Field(default=None, description="requests per second, generated traffic")
     cv: Positive = Field(default=1.0, description="coefficient of variation of inter-arrival times; 1: Poisson")
-    requests: Annotated[int, Field(gt=0, le=MAX_LLM_REQUESTS)] = Field(default=2000, description="generated requests")
+    requests: Annotated[int, Field(gt=0, le=MAX_LLM_REQUESTS)] | None = Field(
+        default=None, description="generated requests, all models together; else those of the duration"
+    )
+    duration: Positive | None = Field(
+        default=None,
+        description="seconds of generated traffic; else 120 s, at least 2,000 requests, at most 20,000",
+    )
+    split: str | Mapping[str, float] | tuple[float, ...] = Field(
+        default="uniform", description="shares of several models: uniform, power_law:EXPONENT, or one for each"
+    )
     lengths: str = Field(default="sharegpt", description="sharegpt, alpaca, or a file with prompt and output tokens")
     trace: str | None = Field(default=None, description="measured traffic: a file of Azure's or Mooncake's form")
     rate_scale: Positive = Field(default=1.0, description="multiplies the rate; a trace is squeezed in time by it")
@@ -53,7 +62,9 @@ class LLMWorkloadCase(_Part):
     def _one_source(self) -> LLMWorkloadCase:
         if (self.rate is None) == (self.trace is None):
             raise ValueError("give one of rate (generated traffic) and trace (a file)")
-        shaped = [name for name in ("cv", "requests", "lengths") if name in self.model_fields_set]
+        shaped = [n for n in ("cv", "requests", "duration", "split", "lengths") if n in self.model_fields_set]
+        if self.requests is not None and self.duration is not None:
+            raise ValueError("give one of requests and duration")
         if self.trace is not None and shaped:
             raise ValueError(f"{shaped[0]}: shapes generated traffic, but a trace is given; leave it out")
         if self.trace is not None and self.cv_scale != 1:
@@ -88,11 +99,21 @@ class EngineCase(_Part):
 class LLMPlannerCase(_Part):
     """Who plans: `fixed` takes the engine as it is, `vllm` searches one."""
 
-    name: Literal["fixed", "vllm"] = "fixed"
+    name: Literal["vllm", "fixed"] = Field(
+        default="vllm", description="vllm searches the engines; fixed puts as many of engine on the cluster as fit"
+    )
     label: str = Field(default="", description="how the study calls it; by default its name")
     options: Mapping[str, Any] = Field(
         default_factory=dict,
-        description="of `vllm`: fields of its SearchSpace (tp, batched_tokens, …) and of its Effort (eta, seeds, …)",
+        description="of `vllm`: fields of its SearchSpace (tp, batched_tokens, …) and of its Effort (eta, seeds, …); "
+        "share=true lets models share devices",
+    )
+    objective: Literal["goodput", "devices", "rate"] = Field(
+        default="goodput",
+        description="most good requests; fewest devices that attain target; the highest rate that does",
+    )
+    target: Annotated[Fraction, Field(gt=0, le=1)] = Field(
+        default=0.99, description="share of requests within both limits that objective devices or rate asks for"
     )
 
 
@@ -104,15 +125,20 @@ class LLMCase(Case):
     """
 
     cluster: LLMClusterCase
-    model: Annotated[str, CIRCUMSTANCE] = Field(
-        default="llama-3.1-8b", description="a shipped decoder, or a config.json"
+    model: Annotated[str | tuple[str, ...], CIRCUMSTANCE] = Field(
+        default="llama-3.1-8b", description="a shipped decoder, or a config.json; several share the cluster"
     )
     kernels: Annotated[str | None, CIRCUMSTANCE] = Field(
         default=None, description="folder of kernel tables; else the device's roofline"
     )
     workload: Annotated[LLMWorkloadCase, CIRCUMSTANCE]
-    engine: EngineCase = EngineCase()
+    engine: EngineCase = EngineCase()  # of planner `fixed`
     planner: LLMPlannerCase = LLMPlannerCase()
     warmup: Annotated[int, CIRCUMSTANCE] = Field(
         default=0, ge=0, description="requests left out of the metrics at the beginning and at the end"
     )
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models, as they are named."""
+        return (self.model,) if isinstance(self.model, str) else self.model

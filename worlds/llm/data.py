@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,9 @@ from ...profiles import device
 from ...profiles.llm import DecoderSpec, KernelTables, decoder
 from ...profiles.llm.decoder_names import check_precision_said
 from ...simulator.llm import POLICIES, LLMTrace, read_azure_llm, read_lengths, read_mooncake
+from ...simulator.llm.plan.simulate import by_model
 from ...simulator.llm.policy.router import ROUTERS
+from ...traces import read
 from ...traces.lengths import LENGTHS, length_profile
 from .case import LLMCase
 
@@ -35,7 +38,8 @@ class LLMData:
     models : mapping of str to DecoderSpec
     tables : mapping of str to KernelTables
     lengths : mapping of str to LengthSource
-    traces : mapping of str to LLMTrace
+    traces : mapping of str to mapping of str to LLMTrace
+        By the model that the file names; of a file that names none, under the empty name.
     digests : mapping of str to str
         Name of a file or folder -> SHA-256 of its content.
     """
@@ -43,12 +47,12 @@ class LLMData:
     models: dict[str, DecoderSpec] = field(default_factory=dict[str, DecoderSpec])
     tables: dict[str, KernelTables] = field(default_factory=dict[str, KernelTables])
     lengths: dict[str, LengthSource] = field(default_factory=dict[str, LengthSource])
-    traces: dict[str, LLMTrace] = field(default_factory=dict[str, LLMTrace])
+    traces: dict[str, dict[str, LLMTrace]] = field(default_factory=dict[str, dict[str, LLMTrace]])
     digests: dict[str, str] = field(default_factory=dict[str, str])
 
     def digests_of(self, case: LLMCase) -> dict[str, str]:
         """Of the files that a case reads."""
-        named = (case.model, case.kernels, case.workload.lengths, case.workload.trace)
+        named = (*case.models, case.kernels, case.workload.lengths, case.workload.trace)
         return {name: self.digests[name] for name in named if name is not None and name in self.digests}
 
 
@@ -94,12 +98,15 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
 
     for case in cases:
         w, e = case.workload, case.engine
-        once("model", case.model, data.models, lambda name: _decoder(name, folder, data))
-        tried("model", lambda c=case: _precision_said(c))
+        for model in case.models:
+            once("model", model, data.models, lambda name: _decoder(name, folder, data))
+            tried("model", lambda c=case, m=model: _precision_said(c, m))
         once("kernels", case.kernels, data.tables, lambda name: _tables(name, folder, data))
         if w.trace is None:
             once("workload.lengths", w.lengths, data.lengths, lambda name: _lengths(name, folder, data))
         once("workload.trace", w.trace, data.traces, lambda name: _trace(name, folder, data))
+        if w.trace in data.traces:
+            tried("workload.trace", lambda c=case: _same_models(c, data))
         tried("cluster.device", lambda c=case: device(c.cluster.device))
         for path, name, known in (("engine.policy", e.policy, POLICIES), ("engine.router", e.router, ROUTERS)):
             if name not in known:
@@ -133,11 +140,26 @@ def _refuse(why: str) -> None:
     raise InputError(why)
 
 
-def _precision_said(case: LLMCase) -> None:
+def _precision_said(case: LLMCase, model: str) -> None:
     """A model whose name tells of quantised weights is not served in 16 bits unless the case says so."""
     engine = case.engine
     said = engine.precision if "precision" in engine.model_fields_set else case.planner.options.get("precision")
-    check_precision_said(case.model, said, "engine.precision {}")
+    how = "planner.options.precision={}" if case.planner.name == "vllm" else "engine.precision {}"
+    check_precision_said(model, said, how)
+
+
+def _same_models(case: LLMCase, data: LLMData) -> None:
+    """A trace that names models names those of the case."""
+    held = data.traces[case.workload.trace or ""]
+    names = [data.models[m].name for m in case.models if m in data.models]
+    if len(names) == 1 and len(held) == 1:
+        return
+    other = [name for name in held if name not in names]
+    if other:
+        raise InputError(f"{case.workload.trace}: holds requests for {other[0]!r}; the models are {', '.join(names)}")
+    missing = [name for name in names if name not in held]
+    if missing:
+        raise InputError(f"{case.workload.trace}: holds no request for {missing[0]!r}")
 
 
 def _decoder(name: str, folder: Path, data: LLMData) -> DecoderSpec:
@@ -165,11 +187,26 @@ def _lengths(name: str, folder: Path, data: LLMData) -> LengthSource:
     return LengthPairs(name, prompts, outputs)
 
 
-def _trace(name: str, folder: Path, data: LLMData) -> LLMTrace:
+def _trace(name: str, folder: Path, data: LLMData) -> dict[str, LLMTrace]:
+    """Requests by model: Mooncake's form, Azure's of LLM inference, or any trace with token columns."""
     path = folder / name
-    found = read_mooncake(path) if path.suffix == ".jsonl" else read_azure_llm(path)
+    if path.suffix == ".jsonl":
+        found = {"": read_mooncake(path)}
+    elif "ContextTokens" in _first_line(path):
+        found = {"": read_azure_llm(path)}
+    else:
+        found = by_model(read(path))
     data.digests[name] = _digest(path)
     return found
+
+
+def _first_line(path: Path) -> str:
+    """Of a text file, plain or gzipped; empty where there is none."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else readable(path).open() as file:
+            return file.readline(1000)
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _digest(path: Path) -> str:

@@ -7,19 +7,21 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from ...errors import InfeasibleError
+from ...errors import InfeasibleError, InputError
 from ...planners.vllm import Candidate, DrawnTraffic, Effort, GivenTraffic, LLMDemand, SearchSpace, plan
 from ...planners.vllm.layouts import engine_shapes
 from ...planners.vllm.scoring import Setting
+from ...profiles.llm import KernelTables
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.llm.result.columns import LLMResult
 from ...simulator.llm.workload.requests import LLMTrace
+from ...traces.splits import shares
 from .case import LLMCase
 from .data import LLMData, planner_options
 
-__all__ = ["LLMSolved", "limits", "solve"]
+__all__ = ["LLMSolved", "cluster_of", "demands_of", "limits", "planned", "solve", "tables_of", "with_limits"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,19 +54,71 @@ def limits(case: LLMCase) -> tuple[float, float]:
     return ttft, tpot
 
 
-def demand_of(case: LLMCase, data: LLMData) -> LLMDemand:
-    """What the model of a case is asked for.
+FEWEST, LONGEST_S, MOST = 2000, 120.0, 20_000
+"""What is drawn, all models together, where nobody says how long: so many requests, or those of so many seconds if that
+is more (what is overloaded a little looks fine for a while), but no more than so many."""
 
-    Another rate stretches the same gaps, and moves no length.
+
+def demands_of(case: LLMCase, data: LLMData) -> list[LLMDemand]:
+    """What each model of a case is asked for; models without traffic are left out.
+
+    Another `rate_scale` stretches the same gaps, and moves no length.
     """
     w = case.workload
     ttft, tpot = limits(case)
-    if w.trace is None:
-        assert w.rate is not None  # the case has checked it
-        traffic: Any = DrawnTraffic(data.lengths[w.lengths], w.rate * w.rate_scale, w.requests, w.cv * w.cv_scale)
+    specs = [data.models[name] for name in case.models]
+    if w.trace is not None:
+        held = data.traces[w.trace]
+        if len(specs) == 1 and len(held) == 1:
+            held = {specs[0].name: next(iter(held.values()))}
+        return [
+            LLMDemand(spec, GivenTraffic(_squeezed(held[spec.name], w.rate_scale), w.trace), ttft, tpot)
+            for spec in specs
+        ]
+    assert w.rate is not None  # the case has checked it
+    parts = shares(w.split, [spec.name for spec in specs])
+    if w.requests is not None:
+        seconds = w.requests / w.rate
     else:
-        traffic = GivenTraffic(_squeezed(data.traces[w.trace], w.rate_scale), w.trace)
-    return LLMDemand(data.models[case.model], traffic, ttft, tpot)
+        seconds = w.duration or min(max(FEWEST / w.rate, LONGEST_S), MOST / w.rate)
+    rates = [w.rate * float(part) for part in parts]
+    return [
+        LLMDemand(
+            spec,
+            DrawnTraffic(
+                data.lengths[w.lengths], rate * w.rate_scale, max(1, round(rate * seconds)), w.cv * w.cv_scale, number
+            ),
+            ttft,
+            tpot,
+        )
+        for number, (spec, rate) in enumerate(zip(specs, rates, strict=True))
+        if rate > 0
+    ]
+
+
+def demand_of(case: LLMCase, data: LLMData) -> LLMDemand:
+    """What the one model of a case is asked for.
+
+    Raises
+    ------
+    InputError
+        If there are several.
+    """
+    found = demands_of(case, data)
+    if len(case.models) > 1:
+        raise InputError(f"model: expected one model here (got {', '.join(case.models)})")
+    return found[0]
+
+
+def tables_of(case: LLMCase, data: LLMData) -> KernelTables | None:
+    """Measured kernels, if the case names any."""
+    return None if case.kernels is None else data.tables[case.kernels]
+
+
+def with_limits(plan: LLMPlan, case: LLMCase) -> LLMPlan:
+    """A plan whose models have the limits of a case."""
+    said = {f"slo_{n}_s": None if math.isinf(x) else x for n, x in zip(("ttft", "tpot"), limits(case), strict=True)}
+    return plan.model_copy(update={"models": tuple(m.model_copy(update=said) for m in plan.models)})
 
 
 def _squeezed(trace: LLMTrace, factor: float) -> LLMTrace:
@@ -95,24 +149,33 @@ def solve(case: LLMCase, data: LLMData) -> LLMSolved:
     InputError
         If a request is longer than the model takes.
     """
-    made, evaluations = _planned(_Asked(_seen(case), case, data))
+    made, evaluations = planned(case, data)
     demand = demand_of(case, data)
-    ttft, tpot = limits(case)
-    entry = made.models[0].model_copy(
-        update={f"slo_{n}_s": None if math.isinf(x) else x for n, x in (("ttft", ttft), ("tpot", tpot))}
-    )
-    made = made.model_copy(update={"models": (entry,)})
-    tables = None if case.kernels is None else data.tables[case.kernels]
-    scored = simulate_plan(made, {entry.name: demand.traffic.trace(case.seed)}, tables=tables, seed=case.seed)
-    result = scored.results[entry.name]
+    made = with_limits(made, case)
+    requests = {demand.name: demand.traffic.trace(case.seed)}
+    scored = simulate_plan(made, requests, tables=tables_of(case, data), seed=case.seed)
+    result = scored.results[demand.name]
     if case.warmup:
         result = result.trim(case.warmup, case.warmup)
     return LLMSolved(case, made, result, evaluations)
 
 
+def planned(case: LLMCase, data: LLMData) -> tuple[LLMPlan, int]:
+    """The plan of a case, and the simulations that it took; the same question is answered once in a process.
+
+    Raises
+    ------
+    InfeasibleError
+        If no engine is possible, or none goes into the cluster.
+    """
+    return _planned(_Asked(_seen(case), case, data))
+
+
 def _seen(case: LLMCase) -> str:
     """What decides a plan: limits do not where the engine is given, nor does what is only counted."""
     unseen: dict[str, Any] = {"warmup": True, "planner": {"label"}}
+    if case.planner.name == "vllm":
+        unseen["engine"] = True
     if case.planner.name == "fixed":
         unseen["workload"] = {"slo_ttft", "slo_tpot", "slo_scale"}
     return case.model_dump_json(exclude=unseen)
@@ -131,12 +194,12 @@ class _Asked:
 def _planned(asked: _Asked) -> tuple[LLMPlan, int]:
     case, data = asked.case, asked.data
     demand, cluster = demand_of(case, data), cluster_of(case)
-    tables = None if case.kernels is None else data.tables[case.kernels]
+    tables = tables_of(case, data)
     space, effort = planner_options(case.planner.options)
     if case.planner.name == "vllm":
         found = plan(
-            cluster, [demand], objective="goodput", tables=tables, space=SearchSpace(**space), effort=Effort(**effort),
-            seed=case.seed,
+            cluster, [demand], objective=case.planner.objective, target=case.planner.target, tables=tables,
+            space=SearchSpace(**space), effort=Effort(**effort), seed=case.seed,
         )  # fmt: skip
         return found.plan, found.plan.planner.evaluations
     return _fixed(case, demand, cluster, Setting(cluster, (demand,), tables)), 0

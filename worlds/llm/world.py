@@ -1,22 +1,28 @@
-"""The world of LLM serving in studies: engines on a cluster, scored token by token."""
+"""The world of LLM serving: what it can be asked, and what studies know of it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError
-from ...simulator.llm.policy.router import ROUTERS
-from ...simulator.metrics import tail
+from ..door import Door, DoorName
 from ..outcome import Outcome
-from ..world import Panel
+from ..world import OpenWorld, Panel
 from .case import LLMCase
-from .data import LLMData, load_data
-from .solve import LLMSolved, limits, solve
+from .options import ExportOptions, PlanOptions, SimulateOptions
+
+if TYPE_CHECKING:
+    from ...simulator.plan.file import PlanFile
+    from ..guard import Guard
+    from .data import LLMData
 
 __all__ = ["METRICS", "WORLD", "LLMWorld"]
+
+DOORS = "meshwright.worlds.llm.doors"
 
 _LATENCIES = {
     "ttft": "time to first token, seconds",
@@ -42,15 +48,78 @@ METRICS = {
 """What a study knows of a case."""
 
 
-class LLMWorld:
-    """One language model served token by token."""
+class LLMWorld(OpenWorld):
+    """Language models served token by token."""
 
     name = "llm"
+    title = "Language models served token by token by engines on a cluster (vLLM, Orca, Sarathi, …)."
     case = LLMCase
     metrics = METRICS
+    plan_kinds = ("meshwright/llm-plan",)
+    essentials = (
+        "model", "cluster.devices", "cluster.device", "workload.rate", "workload.lengths", "workload.trace",
+        "workload.slo_ttft", "workload.slo_tpot", "planner.name", "planner.objective", "planner.options",
+    )  # fmt: skip
+    sample: Mapping[str, Any] = MappingProxyType(
+        {
+            "model": "llama-3.1-8b", "cluster.devices": 8, "cluster.device": "h100-80gb", "workload.rate": 60.0,
+            "workload.lengths": "sharegpt", "workload.slo_ttft": 0.5, "workload.slo_tpot": 0.05,
+        }
+    )  # fmt: skip
+    doors: Mapping[DoorName, Door] = MappingProxyType(
+        {
+            "plan": Door(
+                f"{DOORS}.plan:decided", PlanOptions, says="case", out="write the plan here (of several, the best)"
+            ),
+            "simulate": Door(f"{DOORS}.simulate:simulated", SimulateOptions),
+            "export": Door(f"{DOORS}.export:exported", ExportOptions, says="nothing", out="folder to write to"),
+        }
+    )
+    exports: Mapping[str, str] = MappingProxyType(
+        {"vllm": "vllm serve scripts and docker-compose files per node", "k8s": "Kubernetes manifests"}
+    )
+
+    def planners(self) -> Mapping[str, str]:
+        """The two."""
+        return {
+            "vllm": "searches parallelism, options, replicas and devices of every model",
+            "fixed": "the engine as the case says it, as often as it fits",
+        }
+
+    def known(self, path: str) -> Iterable[str]:
+        """Models, devices, lengths, planners, policies and routers."""
+        if path == "planner.name":
+            return self.planners()
+        if path == "model":
+            from ...profiles.llm.decoder import DECODERS
+
+            return DECODERS
+        if path == "cluster.device":
+            from ...profiles.hardware import DEVICES
+
+            return DEVICES
+        if path == "workload.lengths":
+            from ...traces.lengths import LENGTHS
+
+            return LENGTHS
+        return ()
+
+    def load(self, path: Path) -> PlanFile:
+        """Read an LLM plan."""
+        from ...simulator.llm.plan.file import LLMPlan
+
+        return LLMPlan.load(path)
+
+    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What an LLM plan says of its circumstances: models, limits, and the rate where no traffic is said."""
+        from .doors.origin import case_of
+
+        return case_of(plans, said)
 
     def share(self, cases: Sequence[LLMCase], folder: Path) -> LLMData:
         """Load decoders, kernel tables, lengths and traces that the cases name."""
+        from .data import load_data
+
         return load_data(cases, folder)
 
     def digests(self, case: LLMCase, shared: LLMData) -> Mapping[str, str]:
@@ -59,6 +128,9 @@ class LLMWorld:
 
     def evaluate(self, case: LLMCase, shared: LLMData) -> Outcome:
         """Plan and score."""
+        from .measures import decision, measures
+        from .solve import solve
+
         try:
             solved = solve(case, shared)
         except InfeasibleError as error:
@@ -68,59 +140,17 @@ class LLMWorld:
 
     def panels(self, case: LLMCase, shared: LLMData) -> Sequence[Panel]:
         """The plan in words."""
+        from .solve import solve
+
         solved = solve(case, shared)
         body = f"<pre>{escape(solved.plan.explain())}</pre>"
         return (Panel("Engines", "What serves the base case, and the KV memory that it has.", "html", body),)
 
+    def guard(self) -> Guard:
+        """The world as the gate sees it."""
+        from .guard import LLMGuard
 
-def measures(solved: LLMSolved) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Metrics of a solved case by name, finite ones only, and notes.
-
-    attainment is the share of the requests within both limits, goodput these per second, throughput tokens per second;
-    ttft, tpot, e2e percentiles in seconds (p99 only from 10,000 requests on); normalized_latency in seconds per token
-    (vLLM §5.6); mean_batch in requests; kv_use the share of the KV slots in use, averaged over iterations.
-    """
-    result, case = solved.result, solved.case
-    ttft, tpot = limits(case)
-    cluster = solved.plan.cluster_spec
-    lasts = result.iterations.end - result.iterations.start
-    held = float((result.iterations.used_tokens * lasts).sum() / lasts.sum()) if len(lasts) else math.nan
-    values = {
-        "attainment": result.attainment(ttft=ttft, tpot=tpot),
-        "goodput": result.goodput(ttft=ttft, tpot=tpot),
-        "throughput": result.throughput,
-        "request_throughput": result.request_throughput,
-        "normalized_latency": result.normalized_latency,
-        "mean_batch": result.mean_batch,
-        "kv_use": held / result.iterations.capacity_tokens if result.iterations.capacity_tokens else math.nan,
-        "preemptions": float(result.preemptions.sum()),
-        "prefix_hit_rate": result.prefix_hit_rate,
-        "n_requests": float(len(result) if result.counted is None else result.counted.sum()),
-        "n_devices": float(len(solved.plan.used_devices)),
-    }
-    notes: list[str] = []
-    if math.isinf(ttft) and math.isinf(tpot):
-        del values["attainment"]
-        notes.append("no attainment: neither slo_ttft nor slo_tpot is given; goodput counts all that finished")
-    for name in ("ttft", "tpot", "e2e"):
-        for p in (50, 90):
-            values[f"{name}_p{p}"] = getattr(result, name)(p)
-        last = tail(result.values(name), 99.0)
-        values[f"{name}_p99"] = last.value
-        if last.why:
-            notes.append(f"{name}_p99 refused: {last.why}")
-    price = cluster.spec.price_per_hour if case.cluster.price_per_hour is None else case.cluster.price_per_hour
-    if price > 0:
-        values["cost_per_hour"] = price * values["n_devices"]
-    if case.planner.name == "vllm":
-        values["evaluations"] = float(solved.evaluations)
-    return {name: value for name, value in values.items() if math.isfinite(value)}, tuple(notes)
-
-
-def decision(solved: LLMSolved) -> str:
-    """The engines, in words."""
-    said = "; ".join(str(d) for d in solved.plan.deployments)
-    return said if solved.plan.router == next(iter(ROUTERS)) else f"{said}; {solved.plan.router}"
+        return LLMGuard(self)
 
 
 WORLD = LLMWorld()

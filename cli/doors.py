@@ -1,0 +1,267 @@
+"""The verbs that are doors of worlds: `plan`, `simulate`, `run`, `compare`, `export`, `measure`.
+
+What a verb takes depends on the world that its first word names: a world, a file with a case, or a plan. Each such
+command is made out of the fields of the world's case and of the door's options; nothing here knows any world.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.main
+
+from ..errors import InputError, RunError
+from ..worlds.cases import CaseFile, build
+from ..worlds.door import DOORS, Answer, Asked, Door, DoorName
+from ..worlds.faces import checked_options
+from ..worlds.fields import find_field
+from ..worlds.leaves import leaves, parse
+from ..worlds.registry import names, open_world, world_of_plan
+from ..worlds.world import Case, OpenWorld
+from .flags import Flag, flags_of, function_of, values_of
+from .grouped_help import Grouped
+from .status import status
+from .trace_io import print_json
+
+__all__ = ["Subject", "door_command", "subject_of"]
+
+CASE, HERE = "The case", "Here"
+PLANNER = "planner.name"
+DOING: dict[DoorName, str] = {
+    "plan": "planning", "simulate": "simulating", "run": "running", "compare": "comparing", "export": "exporting",
+    "measure": "measuring",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the first word of a verb names.
+
+    Parameters
+    ----------
+    world : OpenWorld
+        Whose door is asked.
+    file : CaseFile, optional
+        The file of a case.
+    plans : bool
+        Whether the words are plan files.
+    """
+
+    world: OpenWorld
+    file: CaseFile | None = None
+    plans: bool = False
+
+
+def subject_of(word: str) -> Subject:
+    """What a word names: a world, a YAML file with a case, or a plan file.
+
+    Raises
+    ------
+    InputError
+        If it is none of these.
+    """
+    if word in names():
+        return Subject(open_world(word))
+    if Path(word).suffix in (".yaml", ".yml"):
+        file = CaseFile(word)
+        return Subject(file.world, file)
+    if not Path(word).suffix and not Path(word).exists():
+        raise InputError(f"{word}: is no world ({', '.join(names())}) and no file")
+    return Subject(world_of_plan(word), plans=True)
+
+
+def door_command(verb: DoorName, subject: Subject) -> Any:
+    """The command that a verb is for a subject.
+
+    Raises
+    ------
+    InputError
+        If its world has no such door.
+    """
+    world = subject.world
+    door = world.doors.get(verb)
+    if door is None:
+        raise InputError(f"{verb}: the world {world.name} has no such door; it has {', '.join(world.doors)}")
+    shown = _case_flags(world, door, subject)
+    options = flags_of(leaves(door.options), HERE, door.options.model_fields, lambda path: ())
+    _distinct(shown, options, world, verb)
+
+    def call(**said: Any) -> None:
+        _call(verb, door, subject, shown, options, said)
+
+    parameters = [
+        *(_plans(verb) if subject.plans else ()),
+        *(f.signature() for f in (*shown, *options)),
+        *_common(door, shown),
+    ]
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    kind = type("Shown", (Grouped,), {"rare": frozenset(f.parameter for f in shown if f.hidden)})
+    single.command(verb, cls=kind)(function_of(call, verb, f"{DOORS[verb]}\n\n{world.title}", parameters))
+    made: Any = typer.main.get_command(single)
+    made.name = f"{verb} {world.name}"
+    return made
+
+
+def _case_flags(world: OpenWorld, door: Door, subject: Subject) -> list[Flag]:
+    found = leaves(world.case)
+    if door.says == "nothing" and subject.plans:
+        found = ()
+    elif subject.plans:
+        found = tuple(leaf for leaf in found if leaf.circumstance)
+    return flags_of(found, CASE, world.essentials, world.known)
+
+
+def _distinct(case: Sequence[Flag], options: Sequence[Flag], world: OpenWorld, verb: str) -> None:
+    """One name, one thing."""
+    taken = {flag.parameter for flag in case} | {"plans", "changed", "out", "as_json", "help_all"}
+    for flag in options:
+        if flag.parameter in taken:
+            raise InputError(
+                f"world {world.name!r}: {verb}: option {flag.parameter!r} has the name of a field; rename it"
+            )
+
+
+def _plans(verb: str) -> list[inspect.Parameter]:
+    said = typer.Argument(
+        help="Plan files; several are compared on the same case." if verb != "export" else "Plan file."
+    )
+    return [inspect.Parameter("plans", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[list[Path], said])]
+
+
+def _common(door: Door, shown: Sequence[Flag]) -> list[inspect.Parameter]:
+    """What every door takes."""
+    kinds: dict[str, Any] = {}
+    if shown:
+        setting: Any = typer.Option(
+            "--set", "-s", metavar="PATH=VALUE", help="Any field, by its path or last word.", rich_help_panel=CASE
+        )
+        kinds["changed"] = Annotated[list[str] | None, setting]
+    if door.out:
+        kinds["out"] = Annotated[Path | None, typer.Option("--out", help=door.out, rich_help_panel=HERE)]
+    printed: Any = typer.Option("--json", help="Print JSON for machines.", rich_help_panel=HERE)
+    kinds["as_json"] = Annotated[bool, printed]
+    defaults: dict[str, Any] = {"as_json": False}
+    if any(flag.hidden for flag in shown):
+        everything: Any = typer.Option(
+            "--help-all", is_eager=True, callback=_help_all, help="Show every field, and exit.", rich_help_panel=HERE
+        )
+        kinds["help_all"] = Annotated[bool, everything]
+        defaults["help_all"] = False
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(n, keyword, default=defaults.get(n), annotation=kind) for n, kind in kinds.items()]
+
+
+def _help_all(ctx: typer.Context, value: bool) -> None:
+    if value:
+        ctx.meta["everything"] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+def _call(
+    verb: DoorName,
+    door: Door,
+    subject: Subject,
+    shown: Sequence[Flag],
+    options: Sequence[Flag],
+    said: Mapping[str, Any],
+) -> None:
+    """Ask at the door, print the answer, write the plan."""
+    from ..files import check_target
+
+    out: Path | None = said.get("out")
+    if out is not None and verb == "plan":
+        check_target(out)
+    chosen = checked_options(door.options, values_of(options, said))
+    changed = {**values_of(shown, said), **_changed(subject.world, said.get("changed") or ())}
+    folder = Path() if subject.file is None else subject.file.path.parent
+    plans = _loaded(subject, said)
+    cases = _cases(subject, door, plans, changed)
+    with status(DOING[verb]) as say:
+        if not plans and verb != "plan":
+            plans = _planned(subject.world, cases, folder, say)
+            cases = cases[:1]
+        answer = door(Asked(cases, plans, chosen, folder, out, say))
+    _print(verb, answer, out, bool(said.get("as_json")))
+
+
+def _loaded(subject: Subject, said: Mapping[str, Any]) -> dict[str, Any]:
+    """The plans by their paths."""
+    paths: Sequence[Path] = said.get("plans") or ()
+    for path in paths:
+        if world_of_plan(path).name != subject.world.name:
+            raise InputError(f"{path}: is a plan of another world than {paths[0]}; compare plans of one world")
+    return {str(path): subject.world.load(path) for path in paths}
+
+
+def _changed(world: OpenWorld, words: Sequence[str]) -> dict[str, Any]:
+    """``-s workload.rate=60`` -> path and value."""
+    known = {leaf.path: leaf for leaf in leaves(world.case)}
+    short = {leaf.name: leaf.path for leaf in leaves(world.case)}
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise InputError(f"--set: expected PATH=VALUE (got {word!r})")
+        path = short.get(name) or find_field(world.case, name)
+        leaf = known.get(path)
+        if leaf is None:  # what a mapping holds: planner.options.beam
+            above = next(known[p] for p in known if path.startswith(f"{p}."))
+            inside = parse(above, f"{path[len(above.path) + 1 :]}={value}")
+            found[path] = next(iter(inside.values()))
+        else:
+            found[path] = parse(leaf, value)
+    return found
+
+
+def _cases(subject: Subject, door: Door, plans: Mapping[str, Any], changed: Mapping[str, Any]) -> tuple[Case, ...]:
+    """The case, once for each planner that is named."""
+    world = subject.world
+    if plans:
+        if door.says == "nothing":
+            return ()
+        return (build(world, world.case_of(plans, changed), changed),)
+    said = {} if subject.file is None else subject.file.said
+    document = None if subject.file is None else subject.file.document
+    planner = changed.get(PLANNER)
+    several = planner.split(",") if isinstance(planner, str) else [None]
+    if len(set(several)) < len(several):
+        raise InputError(f"--planner: each once (got {planner})")
+    return tuple(
+        build(world, said, {**changed, **({} if name is None else {PLANNER: name.strip()})}, document)
+        for name in several
+    )
+
+
+def _planned(world: OpenWorld, cases: Sequence[Case], folder: Path, say: Any) -> dict[str, Any]:
+    """Each case planned, for a door that takes plans."""
+    found: dict[str, Any] = {}
+    for case in cases:
+        answer = world.doors["plan"](Asked((case,), folder=folder, progress=say, options=world.doors["plan"].options()))
+        name = getattr(getattr(case, "planner", None), "name", "plan")
+        if answer.plan is None:
+            raise InputError(f"{name}: writes no plan that could be taken further")
+        found[name] = answer.plan
+    return found
+
+
+def _print(verb: str, answer: Answer, out: Path | None, as_json: bool) -> None:
+    if verb == "plan" and out is not None:
+        if answer.plan is None:
+            raise InputError("--out: what was decided is held by no plan file")
+        answer.plan.save(out)
+    if as_json:
+        print_json({**answer.document, "out": None if out is None else str(out)})
+    else:
+        typer.echo(answer.text)
+        if verb == "plan" and out is not None:
+            typer.echo(f"plan written: {out}")
+        for path in answer.written:
+            typer.echo(f"written: {path}")
+    if answer.failed:
+        raise RunError(answer.failed)

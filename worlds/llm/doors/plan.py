@@ -1,0 +1,88 @@
+"""Planning: engines for language models on a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
+
+from ....errors import InputError
+from ....planners.vllm import Effort, Planning, SearchSpace, SharedPlanning, plan, plan_shared
+from ...door import Answer, Asked
+from ..case import LLMCase
+from ..data import LLMData, load_data, planner_options
+from ..options import PlanOptions
+from ..solve import cluster_of, demands_of, tables_of
+
+__all__ = ["decided"]
+
+SHARED_TOKENS = (2048,)
+"""Tokens of a batch that groups of models which share devices try, where nobody says which."""
+
+
+def decided(asked: Asked) -> Answer:
+    """Plan; of several planners the one with the highest goodput is the answer's plan.
+
+    Raises
+    ------
+    InputError
+        On what is wrong with a case.
+    InfeasibleError
+        If there is no plan, with the smallest change that makes one.
+    """
+    cases = cast("tuple[LLMCase, ...]", asked.cases)
+    data = load_data(cases, asked.folder)
+    options = cast(PlanOptions, asked.options)
+    answers = [_one(case, data, options, asked) for case in cases]
+    if len(answers) == 1:
+        return answers[0]
+    best = max(answers, key=lambda answer: cast(Any, answer.plan).predicted.get("goodput", 0.0))
+    text = "\n\n".join(f"{case.planner.name}\n{answer.text}" for case, answer in zip(cases, answers, strict=True))
+    documents = {case.planner.name: answer.document for case, answer in zip(cases, answers, strict=True)}
+    return Answer(text, {"plans": documents, **best.document}, [a.value for a in answers], best.plan)
+
+
+def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> Answer:
+    if case.planner.name == "fixed":
+        from ..solve import planned
+
+        made, _ = planned(case, data)
+        return Answer(made.explain(), {"plan": json.loads(made.to_json())}, made, made)
+    said = dict(case.planner.options)
+    share = said.pop("share", False)
+    if not isinstance(share, bool):
+        raise InputError(f"planner.options.share: expected true or false (got {share!r})")
+    space, effort = planner_options(said)
+    demands = demands_of(case, data)
+    same: dict[str, Any] = {
+        "tables": tables_of(case, data), "effort": Effort(**effort), "seed": case.seed, "progress": asked.progress,
+    }  # fmt: skip
+    if share:
+        given = [name for name in ("objective", "target") if name in case.planner.model_fields_set]
+        if options.workers > 1 or any(name != "objective" or case.planner.objective != "goodput" for name in given):
+            raise InputError(
+                "planner.options.share: maximises goodput in one process; leave objective, target, workers out"
+            )
+        group: dict[str, Any] = {"batched_tokens": SHARED_TOKENS, **space}
+        found: Planning | SharedPlanning = plan_shared(cluster_of(case), demands, space=SearchSpace(**group), **same)
+    else:
+        found = plan(
+            cluster_of(case), demands, space=SearchSpace(**space), objective=case.planner.objective,
+            target=case.planner.target, workers=options.workers, **same,
+        )  # fmt: skip
+    return Answer(found.explain(), _document(found), found, found.plan)
+
+
+def _document(found: Planning | SharedPlanning) -> Mapping[str, Any]:
+    who = found.plan.planner
+    said: dict[str, Any] = {
+        "plan": json.loads(found.plan.to_json()), "simulations": who.evaluations, "seconds": who.seconds,
+    }  # fmt: skip
+    if not isinstance(found, Planning):
+        return said | {"shared": found.shared_good, "dedicated": found.dedicated_good, "tried": found.tried}
+    return said | {
+        "front": {f.model: [asdict(p) for p in found.devices_front(f.model)] for f in found.fronts},
+        "latency_front": {f.model: [asdict(p) for p in found.latency_front(f.model)] for f in found.fronts},
+        "rejected": {name: [asdict(r) for r in rows] for name, rows in found.rejected.items()},
+    }

@@ -1,0 +1,88 @@
+"""Simulating: LLM plans, several on the same requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ....errors import InputError
+from ....simulator.llm import LLMPlan, LLMPlanResult, simulate_plan
+from ...door import Answer, Asked
+from ...words import table
+from ..case import LLMCase
+from ..data import load_data
+from ..options import SimulateOptions
+from ..solve import demands_of, tables_of, with_limits
+
+__all__ = ["simulated"]
+
+ENGINES: Mapping[str, str] = {"compiled": "fast", "simpy": "simpy"}
+"""What a person says -> what `simulate_plan` is asked for: compiled, where that can be."""
+
+
+def simulated(asked: Asked) -> Answer:
+    """Simulate and compare.
+
+    Raises
+    ------
+    InputError
+        On what is wrong with the case or the plans.
+    """
+    options, case = cast(SimulateOptions, asked.options), cast(LLMCase, asked.case)
+    plans = cast("Mapping[str, LLMPlan]", asked.plans)
+    first, *others = plans
+    names = {m.name for m in plans[first].models}
+    for path in others:
+        if {m.name for m in plans[path].models} != names:
+            raise InputError(f"{path}: serves other models than {first}; compare plans for the same models")
+    data = load_data([case], asked.folder)
+    demands = demands_of(case, data)
+    requests = {demand.name: demand.traffic.trace(case.seed) for demand in demands}
+    asked.progress("simulating")
+    results = {
+        path: simulate_plan(
+            with_limits(plan, case), requests, tables=tables_of(case, data), seed=case.seed,
+            engine=ENGINES[options.engine],
+        )
+        for path, plan in plans.items()
+    }  # fmt: skip
+    count = sum(map(len, requests.values()))
+    last = max(float(t.arrival[-1]) for t in requests.values())
+    source = "; ".join(dict.fromkeys(demand.traffic.source for demand in demands))
+    per_second = f" ({count / last:.4g}/s)" if last > 0 else ""
+    text = [f"{count} requests in {last:.6g} s{per_second}: {source}", *_rows(results)]
+    for path, result in results.items():
+        for wanted, frame in ((options.per_group, result.per_deployment), (options.per_model, result.per_model)):
+            if wanted:
+                text += ["", path, table(frame().reset_index())]
+    document = {"traffic": source, "requests": count, "plans": [_document(p, r) for p, r in results.items()]}
+    value = next(iter(results.values())) if len(results) == 1 else results
+    return Answer("\n".join(text), document, value)
+
+
+def _document(path: str, result: LLMPlanResult) -> dict[str, Any]:
+    return {
+        "plan": path,
+        "engine": result.made_by,
+        **result.summary(),
+        **({} if result.has_limits else {"attainment": None}),
+        "per_model": result.per_model().reset_index().to_dict("records"),
+        "per_deployment": result.per_deployment().reset_index().to_dict("records"),
+    }
+
+
+def _rows(results: Mapping[str, LLMPlanResult]) -> list[str]:
+    width = max(len("plan"), *(len(path) for path in results)) + 2
+    rows = [
+        f"{'plan':<{width}}{'devices':>8}{'attainment':>12}{'goodput/s':>11}{'TTFT p50':>10}{'p90 ms':>9}"
+        f"{'TPOT p50':>10}{'p90 ms':>9}{'preempted':>11}"
+    ]
+    for path, result in results.items():
+        ttft, tpot = result.percentiles("ttft", (50, 90)), result.percentiles("tpot", (50, 90))
+        cells = "".join(f"{x * 1e3:>10.1f}{y * 1e3:>9.1f}" for x, y in (ttft, tpot))
+        preempted = sum(int(r.preemptions.sum()) for r in result.results.values())
+        attained = f"{result.attainment:>12.2%}" if result.has_limits else f"{'no SLO':>12}"
+        rows.append(
+            f"{path:<{width}}{len(result.plan.used_devices):>8}{attained}{result.goodput:>11.4g}{cells}{preempted:>11}"
+        )
+    return rows
