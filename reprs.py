@@ -84,14 +84,14 @@ def _plain_text(value: object, width: int) -> str:
         return flat if width > VALUE_WIDTH else repr(flat)
     if isinstance(value, Enum):
         return value.name
-    if isinstance(value, bool | int | None) or isinstance(value, bytes) and len(value) <= 16:
+    if isinstance(value, bool | int | None) or (isinstance(value, bytes) and len(value) <= 16):
         return repr(value)
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else str(value)
     if hasattr(value, "dtype") and hasattr(value, "shape"):  # numpy, torch or pandas, none of which is imported here
         array: Any = value
         return f"{array.dtype}[{' x '.join(map(str, array.shape))}]" if array.shape else f"{array}"
-    if isinstance(value, type) or callable(value) and hasattr(value, "__name__"):
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
         return str(cast(Any, value).__name__)
     if isinstance(value, Shown):
         text = repr(value)
@@ -119,7 +119,11 @@ def _collection(value: Mapping[Any, Any] | Sequence[Any], width: int, brackets: 
 
 def _foreign(value: object, width: int) -> str:
     """An object of another library, or a small one of ours: by its text where that is short, else by its type."""
-    if is_dataclass(value) and not isinstance(value, type) and any(_large(getattr(value, f.name)) for f in fields(value)):
+    if (
+        is_dataclass(value)
+        and not isinstance(value, type)
+        and any(_large(getattr(value, f.name)) for f in fields(value))
+    ):
         return f"{type(value).__name__}(…)"  # its repr may be very long: it is not even written
     text = " ".join(repr(value).split())
     return text if len(text) <= width and " at 0x" not in text else f"{type(value).__name__}(…)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # pandas, scipy and pyarrow bring no type stubs.
 # pyright: reportMissingTypeStubs=false
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,17 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ...reprs import Shown
 from ...errors import InputError
+from ...reprs import Shown
 from ...traces.trace import Trace
 from ..metrics import goodput
 from ..placement import Placement
+from ..summary import Summary
 from ..timeline import Timeline
 from .policy import TOLERANCE_S
 from .replay import Segment, stage_spans, stage_work
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 __all__ = ["SimulationResult"]
 
@@ -188,6 +191,21 @@ class SimulationResult(Shown):
                 f"trim: a warm-up of {warmup_s} s at each end leaves no request of a trace of {arrival[-1]:.6g} s"
             )
         return replace(self, counted=counted)
+
+    def summary(self) -> Summary:
+        """The figures that one looks at first, each with its unit."""
+        from .views import summary
+
+        return summary(self)
+
+    def plot(self) -> Figure:
+        """Latencies of each model, and how busy the devices are over time, as a matplotlib figure."""
+        from .views import plot
+
+        return plot(self)
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary()._shown_rows()
 
     def to_frame(self) -> pd.DataFrame:
         """One row per request: arrival, model, slo, group, start, finish, latency, attained."""

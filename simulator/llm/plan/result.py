@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # pandas brings no type stubs.
 # pyright: reportMissingTypeStubs=false
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,15 @@ import numpy as np
 
 from ....reprs import Shown
 from ...metrics import goodput
+from ...plots import draw_cdf, panels
+from ...summary import Figure, Summary
 from ..result.columns import LLMResult
 from .entries import Deployment
 from .file import LLMPlan
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure as Drawing
 
 __all__ = ["LLMPlanResult"]
 
@@ -154,15 +157,37 @@ class LLMPlanResult(Shown):
                 at += count
         return found
 
-    def summary(self) -> dict[str, float]:
-        """The figures that one looks at first."""
-        return {
-            "requests": float(len(self)),
-            "attainment": self.attainment,
-            "goodput": self.goodput,
-            "goodput_per_device": self.goodput / len(self.plan.used_devices),
-            "devices": float(len(self.plan.used_devices)),
-        }
+    def summary(self) -> Summary:
+        """The figures that one looks at first, each with its unit."""
+        said = "within both limits of their model" if self.has_limits else "that finished: the plan sets no limits"
+        devices = len(self.plan.used_devices)
+        return Summary(
+            repr(self),
+            [
+                Figure("requests", float(len(self)), "", "that were asked"),
+                Figure("attainment", self.attainment, "", f"share of requests {said}"),
+                Figure("goodput", self.goodput, "1/s", "those, per second of arrivals"),
+                Figure("goodput_per_device", self.goodput / devices, "1/s", "over the devices that are used"),
+                Figure("devices", float(devices), "", "that are used"),
+            ],
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per request of every model; the columns of `LLMResult.to_frame`, and ``served_model``."""
+        import pandas as pd
+
+        frames = [r.to_frame().assign(served_model=name) for name, r in self.results.items()]
+        return pd.concat(frames, ignore_index=True)
+
+    def plot(self) -> Drawing:
+        """Time to first token and per further token of each model, as a matplotlib figure."""
+        with panels(2.6, columns=2, title=repr(self)) as (figure, axes):
+            for ax, metric in zip(axes, ("ttft", "tpot"), strict=True):
+                draw_cdf(ax, {name: r.values(metric) for name, r in self.results.items()}, f"{metric.upper()} (s)")
+        return figure
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary()._shown_rows()
 
     def _headline(self) -> str:
         return (

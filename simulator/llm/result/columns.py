@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # pandas brings no type stubs.
 # pyright: reportMissingTypeStubs=false
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ....reprs import Shown
 from ....errors import InputError
+from ....reprs import Shown
 from ...metrics import Estimate, Tail, goodput, mean_interval, tail
+from ...summary import Summary
 from ...timeline import Timeline
 from ..workload.requests import LLMTrace
 from .interval_math import Interval, check_percentile
 from .intervals import interval, intervals
 from .iterations import Iterations, TokenRuns, weighted_percentile
-from .views import memory_saving, over_time, summary, timeline, to_frame
+from .limited import Limited
+from .views import memory_saving, over_time, plot, summary, timeline, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from ..fleet.report import FleetReport
 
@@ -66,6 +70,8 @@ class LLMResult(Shown):
         Transfers, deaths, retries, engine-seconds; of worlds with pools, faults or autoscaling.
     counted : ndarray of bool, optional
         Requests that metrics count (see `trim`); all without it.
+    ttft_limit_s, tpot_limit_s : float
+        What `attainment` and `goodput` ask of a request (see `under`); infinity asks nothing but that it finishes.
     """
 
     trace: LLMTrace
@@ -84,6 +90,8 @@ class LLMResult(Shown):
     made_by: str = "reference"
     fleet: FleetReport | None = None
     counted: Mask | None = None
+    ttft_limit_s: float = float("inf")
+    tpot_limit_s: float = float("inf")
 
     def __len__(self) -> int:
         return len(self.finish)
@@ -230,12 +238,28 @@ class LLMResult(Shown):
         """Finished requests per second of `span`."""
         return self._per_second(self.finished.sum())
 
-    def goodput(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> float:
-        """Requests that meet both limits (seconds), per second of the time over which the counted ones arrived.
+    def under(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> LLMResult:
+        """The same result, judged by other limits (seconds) of the time to first token and per further token.
 
+        Raises
+        ------
+        InputError
+            On a limit that is not above 0.
+        """
+        _check_limits(ttft, tpot)
+        return replace(self, ttft_limit_s=ttft, tpot_limit_s=tpot)
+
+    @property
+    def goodput(self) -> Limited:
+        """Requests that meet both limits, per second of the time over which the counted ones arrived.
+
+        The limits are the result's own; ``result.goodput(ttft=…, tpot=…)`` asks with others (seconds).
         See `simulator.metrics.goodput`: what is generated after the last arrival takes no part. A request without a
         second token is judged by its first; without limits, every request that finished is good.
         """
+        return Limited.of(self._goodput, self.ttft_limit_s, self.tpot_limit_s)
+
+    def _goodput(self, ttft: float, tpot: float) -> float:
         return goodput(float(self.good(ttft, tpot).sum()), *self.arrival_span, self.span[1])
 
     @property
@@ -245,15 +269,21 @@ class LLMResult(Shown):
         times = times[np.isfinite(times)]
         return (float(times.min()), float(times.max())) if len(times) else (float("nan"), float("nan"))
 
-    def attainment(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> float:
-        """Share of the counted requests, ignored ones included, that finished within both limits (seconds)."""
+    @property
+    def attainment(self) -> Limited:
+        """Share of the counted requests, ignored ones included, that finished within both limits.
+
+        The limits are the result's own; ``result.attainment(ttft=…, tpot=…)`` asks with others (seconds).
+        """
+        return Limited.of(self._attainment, self.ttft_limit_s, self.tpot_limit_s)
+
+    def _attainment(self, ttft: float, tpot: float) -> float:
         asked = len(self) if self.counted is None else int(self.counted.sum())
         return float(self.good(ttft, tpot).sum() / asked)
 
     def good(self, ttft: float, tpot: float) -> Mask:
         """Finished requests within both limits (seconds), shape (n,)."""
-        if not (ttft > 0 and tpot > 0):
-            raise InputError(f"goodput: expected limits > 0 seconds (got ttft {ttft}, tpot {tpot})")
+        _check_limits(ttft, tpot)
         further = np.nan_to_num(self.latencies["tpot"], nan=0.0)
         return self.finished & (self.latencies["ttft"] <= ttft) & (further <= tpot)
 
@@ -277,11 +307,11 @@ class LLMResult(Shown):
 
     @property
     def memory_saving(self) -> float:
-        """Share of the blocks that sharing saves (vLLM Fig. 5.15); see `result_views.memory_saving`."""
+        """Share of the blocks that sharing saves (vLLM Fig. 5.15); see `views.memory_saving`."""
         return memory_saving(self.iterations)
 
     def over_time(self, window_s: float) -> pd.DataFrame:
-        """State of all engines together in windows of `window_s` seconds; see `result_views.over_time`."""
+        """State of all engines together in windows of `window_s` seconds; see `views.over_time`."""
         return over_time(self.iterations, window_s)
 
     def token_times(self, row: int) -> Column:
@@ -292,9 +322,16 @@ class LLMResult(Shown):
         """One row per request: what was asked, times, latencies, and how it fared."""
         return to_frame(self)
 
-    def summary(self) -> dict[str, float]:
-        """The figures that one looks at first; see `result_views.summary`."""
+    def summary(self) -> Summary:
+        """The figures that one looks at first, each with its unit."""
         return summary(self)
+
+    def plot(self) -> Figure:
+        """Latencies, and what ran and waited over time, as a matplotlib figure."""
+        return plot(self)
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary()._shown_rows()
 
     def interval(
         self, metric: str, percentile: float | None = None, *, confidence: float = 0.9, **more: Any
@@ -307,5 +344,10 @@ class LLMResult(Shown):
         return intervals(self, confidence=confidence, kind=kind)
 
     def timeline(self) -> Timeline:
-        """Every iteration as a span, one lane per engine; see `result_views.timeline`."""
+        """Every iteration as a span, one lane per engine; see `views.timeline`."""
         return timeline(self.iterations)
+
+
+def _check_limits(ttft: float, tpot: float) -> None:
+    if not (ttft > 0 and tpot > 0):
+        raise InputError(f"goodput: expected limits > 0 seconds (got ttft {ttft}, tpot {tpot})")

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import InputError
+from ...plots import draw_cdf, draw_steps, panels
+from ...summary import Figure, Summary
 from ...timeline import Timeline
 from .iterations import Iterations
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure as Drawing
 
     from .columns import LLMResult
 
-__all__ = ["memory_saving", "over_time", "summary", "timeline", "to_frame"]
+__all__ = ["memory_saving", "over_time", "plot", "summary", "timeline", "to_frame"]
 
 
 def over_time(it: Iterations, window_s: float) -> pd.DataFrame:
@@ -92,24 +95,64 @@ def memory_saving(iterations: Iterations) -> float:
     return float((it.shared_tokens[some] / apart[some] * length[some]).sum() / total) if total else float("nan")
 
 
-def summary(result: LLMResult) -> dict[str, float]:
+LATENCIES = {
+    "ttft": "arrival to first token",
+    "tpot": "time per further token",
+    "itl": "between two tokens",
+    "e2e": "arrival to finish",
+}
+
+
+def summary(result: LLMResult) -> Summary:
     """The figures that one looks at first; seconds, tokens and requests per second, shares."""
-    figures = {
-        "requests": float(len(result)),
-        "finished": float(result.finished.sum()),
-        "ignored": float(result.ignored.sum()),
-        "throughput": result.throughput,
-        "request_throughput": result.request_throughput,
-        "normalized_latency": result.normalized_latency,
-        "mean_batch": result.mean_batch,
-        "preemptions": float(result.preemptions.sum()),
-        "swapped_blocks": float(result.iterations.swap_out.sum() + result.iterations.swap_in.sum()),
-        "prefix_hit_rate": result.prefix_hit_rate,
-    }
-    for name in ("ttft", "tpot", "itl", "e2e"):
-        for p in (50, 90):
-            figures[f"{name}_p{p}"] = getattr(result, name)(p)
-    return figures
+    it = result.iterations
+    figures = [
+        Figure("requests", float(len(result)), "", "that were asked"),
+        Figure("finished", float(result.finished.sum()), "", "requests that finished and are counted"),
+        Figure("ignored", float(result.ignored.sum()), "", "requests that were refused or given up"),
+        *_judged(result),
+        Figure("throughput", result.throughput, "tokens/s", "tokens of finished requests"),
+        Figure("request_throughput", result.request_throughput, "1/s", "finished requests"),
+        Figure("normalized_latency", result.normalized_latency, "s/token", "mean latency per output token"),
+        Figure("mean_batch", result.mean_batch, "", "requests that run at once"),
+        Figure("preemptions", float(result.preemptions.sum()), "", "times that a request lost its memory"),
+        Figure(
+            "swapped_blocks", float(it.swap_out.sum() + it.swap_in.sum()), "", "KV blocks moved to the host and back"
+        ),
+        Figure("prefix_hit_rate", result.prefix_hit_rate, "", "share of prompt tokens that the cache held"),
+    ]
+    for name, says in LATENCIES.items():
+        figures += [
+            Figure(f"{name}_p{p}", getattr(result, name)(p), "s", f"{says}, {p}th percentile") for p in (50, 90)
+        ]
+    return Summary(repr(result), figures)
+
+
+def _judged(result: LLMResult) -> list[Figure]:
+    """Attainment and goodput where the result has limits; without one they would say nothing about latency."""
+    limits = {"TTFT": result.ttft_limit_s, "TPOT": result.tpot_limit_s}
+    said = " and ".join(f"{name} <= {limit:g} s" for name, limit in limits.items() if np.isfinite(limit))
+    if not said:
+        return []
+    return [
+        Figure("attainment", float(result.attainment), "", f"share of requests with {said}"),
+        Figure("goodput", float(result.goodput), "1/s", "those, per second of arrivals"),
+    ]
+
+
+def plot(result: LLMResult) -> Drawing:
+    """Latencies, and what ran and waited over time."""
+    it = result.iterations
+    until = float(it.end.max()) if len(it) else 1.0
+    with panels(2.6, columns=2, title=repr(result)) as (figure, (left, right)):
+        lines = {name.upper(): result.values(name) for name in ("ttft", "tpot", "e2e")}
+        draw_cdf(left, lines, "latency (s)")
+        left.set_xscale("log")
+        # 200 windows: as many as a panel shows apart.
+        states = over_time(it, until / 200)
+        edges = states.index.to_numpy(dtype=np.float64)
+        draw_steps(right, edges, {name: states[name].to_numpy() for name in ("running", "waiting")}, "requests")
+    return figure
 
 
 def to_frame(result: LLMResult) -> pd.DataFrame:

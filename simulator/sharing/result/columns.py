@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
 from ....reprs import Shown
+from ...metrics import goodput
+from ...summary import Summary
 from ..world import SharingWorld
 from .grants import Grant, Grants
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 __all__ = ["AppRecord", "Grant", "SharingResult", "Spell"]
 
 Floats = npt.NDArray[np.float64]
+
+FAIR = 1.0 + 1e-9
+"""The largest ρ that counts as 1: finish times are differences of large numbers."""
 
 
 class AppRecord(NamedTuple):
@@ -126,3 +135,55 @@ class SharingResult(Shown):
     def makespan_s(self) -> float:
         """When the last app ended."""
         return float(self.finish.max(initial=0.0))
+
+    @property
+    def attained(self) -> npt.NDArray[np.bool_]:
+        """Apps whose ρ is at most 1, shape (n_apps,): they ended no later than with a share 1/N of their own."""
+        return self.completed & (self.rho <= FAIR)
+
+    @property
+    def attainment(self) -> float:
+        """Share of all apps, failed ones included, with ρ at most 1: for whom sharing paid (Themis §3).
+
+        An app has no deadline; finish-time fairness is what a cluster promises to it. NaN without apps.
+        """
+        return float(self.attained.mean()) if len(self.finish) else math.nan
+
+    @property
+    def goodput(self) -> float:
+        """Apps with ρ at most 1 per second of the time over which apps arrived; see `simulator.metrics.goodput`."""
+        arrivals = [a.arrival_s for a in self.world.apps]
+        if not arrivals:
+            return math.nan
+        return goodput(float(self.attained.sum()), min(arrivals), max(arrivals), self.makespan_s)
+
+    def summary(self) -> Summary:
+        """The figures that one looks at first, each with its unit."""
+        from .views import summary
+
+        return summary(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per app: times (seconds), GPU seconds, contention, ρ, and how it fared."""
+        from .views import to_frame
+
+        return to_frame(self)
+
+    def plot(self) -> Figure:
+        """Finish-time fairness of all apps, and how many run and wait over time, as a matplotlib figure."""
+        from .views import plot
+
+        return plot(self)
+
+    def __len__(self) -> int:
+        return len(self.finish)
+
+    def _headline(self) -> str:
+        rho = self.rho[self.completed]
+        fair = f"ρ max {rho.max():.4g}, median {np.median(rho):.4g}" if len(rho) else "none completed"
+        gpus = self.world.cluster.n_gpus
+        done = f"{int(self.completed.sum())} of {len(self)} apps completed"
+        return f"{self.policy} on {gpus} GPUs: {done}, {fair}, makespan {self.makespan_s / 3600:.4g} h"
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary()._shown_rows()

@@ -16,16 +16,13 @@ from ....errors import InputError
 from ....reprs import Shown
 from ....seeds import generator
 from ..workload.statistics import app_gpu_s
-from .columns import SharingResult
+from .columns import FAIR, SharingResult
 
 __all__ = [
     "Interval", "SharingMetrics", "bootstrap", "cdf", "jain", "placement_scores", "rho_cdf", "sharing_metrics",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
-
-FAIR = 1.0 + 1e-9
-"""The largest ρ that counts as 1: finish times are differences of large numbers."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ....reprs import Shown
+from ...summary import Summary
 from ...timeline import Timeline
 from ..closed_form import closed_form
 from ..plan.file import StageEntry, TrainingPlan
@@ -21,6 +22,10 @@ from ..program.columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B,
 from ..timing import ActionTimes, Prepared
 from .memory_timeline import MemoryTimeline, in_flight, memory_timeline
 from .words import explain
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 __all__ = ["TrainingResult"]
 
@@ -189,6 +194,39 @@ class TrainingResult(Shown):
             names,
             [self._devices_text(m % n) for m in range(2 * n)],
         )
+
+    @property
+    def goodput(self) -> float:
+        """Samples of the global batch per second: all that is trained is good.
+
+        An iteration has no SLO, so that there is no `attainment`.
+        """
+        return self.samples_per_s
+
+    def summary(self) -> Summary:
+        """The figures that one looks at first, each with its unit."""
+        from .views import summary
+
+        return summary(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per action, mesh after mesh: what it was, when it began and ended (seconds)."""
+        from .views import to_frame
+
+        return to_frame(self)
+
+    def plot(self) -> Figure:
+        """What each mesh did when, and the memory of its devices, as a matplotlib figure."""
+        from .views import plot
+
+        return plot(self)
+
+    def _headline(self) -> str:
+        what = f"{self.plan.model.name}, {len(self.plan.stages)} stages on {int(self.devices.sum())} devices"
+        return f"{what}: {self.seconds:.4g} s per iteration, {self.samples_per_s:.4g} samples/s, MFU {self.mfu:.2%}"
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary()._shown_rows()
 
     def explain(self) -> str:
         """The result in words."""
