@@ -11,6 +11,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.mesh import LogicalMesh, Mesh
 from ...simulator.training.plan.entries import MeshEntry
 from ..alpa.baseline_megatron import block_stages
+from ..alpa.fixed import megatron
 from ..alpa.inter.assemble import mesh_entries
 from ..alpa.inter.shapes import submesh_shapes
 from .options import TeraPipeOptions
@@ -78,7 +79,9 @@ def layouts(graph: Graph, cluster: Cluster, options: TeraPipeOptions, batch: int
             if shape not in shapes or shape[0] * shape[1] != data * op:
                 continue
             try:
-                graph.with_batch(data)
+                sized = graph.with_batch(data)
+                if options.op is None:  # a degree that is given says itself why it does not divide a loop
+                    megatron(sized, (data, op))
             except InputError:
                 continue
             meshes = mesh_entries([shape] * pipe, cluster)

@@ -150,6 +150,11 @@ class Search:
             shapes = shapes[-1:]
         elif self.options.stages == "one_device":
             shapes = tuple(s for s in shapes if s == (1, 1))
+            if not shapes:  # Theorem 1 cuts hosts of a power of two only
+                raise InfeasibleError(
+                    f"alpa: a node of {self.cluster.devices_per_node} devices is not cut into stages of one device; "
+                    "take nodes of a power of two, or another planner"
+                )
         table = price_stages(
             self._graph(count), self.layers, self.cluster, shapes, self.pricer,
             microbatches=count, recompute=recompute, logical=self.options.logical,
