@@ -27,7 +27,8 @@ def regress(
         list[str] | None, typer.Option(help="Run only cases of this name (with * and ?); may be repeated.")
     ] = None,
     planner: Annotated[
-        str | None, typer.Option(help="Plan all cases with this planner: a name, or path/to/file.py:name.")
+        str | None,
+        typer.Option(help="Plan with this planner the cases whose world has it: a name, or path/to/file.py:name."),
     ] = None,
     update: Annotated[bool, typer.Option("--update", help="Make what was planned now the baseline.")] = False,
     reason: Annotated[str | None, typer.Option(help="Why the baseline is updated; kept in it.")] = None,
@@ -43,7 +44,6 @@ def regress(
     """Hold planners against a baseline; exit 1 where one got worse, needs over 1.5 times the evaluations, or fails."""
     from .. import gate
     from ..files import check_target, write_text
-    from ..planners import PlannerSource
 
     if update != bool((reason or "").strip()):
         wrong = (
@@ -62,11 +62,10 @@ def regress(
         if target is not None:
             check_target(target)
     old = None if update and not file.exists() else gate.read_baseline(file, cases)
-    source = None if planner is None else PlannerSource.find(planner, Path())
     chosen = cases.only(only or [])
     with status("regress") as say:
         runs = gate.run_suite(
-            chosen, old, planner=source, workers=workers or os.cpu_count() or 1,
+            chosen, old, planner=planner, workers=workers or os.cpu_count() or 1,
             progress=lambda done, total, name: say(f"{done} of {total} cases, {name}"),
         )  # fmt: skip
     report = None if old is None else gate.held_against(cases, runs, old, only or [])
@@ -76,7 +75,11 @@ def regress(
         if markdown is not None:
             write_text(markdown, gate.markdown(report))
         _tell_github(report, annotations, as_json)
-    new = gate.updated(old, cases, runs, str(reason).strip(), whole=not only) if update else None
+    new = (
+        gate.updated(old, cases, runs, str(reason).strip(), whole=not only and len(runs) == len(cases.cases))
+        if update
+        else None
+    )
     if as_json:
         print_json(_document(cases, report, new, file))
     elif report is not None:

@@ -1,4 +1,4 @@
-"""The gate: a suite of planning cases, planned and scored, held pairwise against a baseline.
+"""The gate: a suite of planning cases of any world, planned and scored, held against a baseline.
 
 `regress` does it; `load_suite` and `read_baseline` read what it needs; `text`, `markdown`, `junit` and
 `github_annotations` write what it says. ``meshwright regress`` is the same on the command line; docs/gate.md says how
@@ -8,8 +8,6 @@ it decides.
 from __future__ import annotations
 
 from .baseline import Baseline, BaselineCase, Update, read_baseline, updated
-from .decision import Decision
-from .diff import describe
 from .github import github_annotations
 from .junit_xml import junit
 from .run import Report, default_baseline, held_against, regress, run_suite
@@ -23,7 +21,6 @@ __all__ = [
     "BaselineCase",
     "CaseReport",
     "CaseRun",
-    "Decision",
     "Difference",
     "Finding",
     "Report",
@@ -32,7 +29,6 @@ __all__ = [
     "Update",
     "github_annotations",
     "default_baseline",
-    "describe",
     "held_against",
     "judge",
     "junit",

@@ -8,20 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .. import __version__
 from ..errors import InputError
 from ..files import readable, write_text
 from ..wording import dotted, short
-from .decision import Decision, Entry
-from .scoring import CaseRun, no_value
+from ..worlds import names, world
+from ..worlds.guard import guard_of
+from .scoring import CaseRun
 from .suite import Suite
 
 __all__ = ["Baseline", "BaselineCase", "Update", "read_baseline", "updated"]
 
 FORMAT = "meshwright-baseline"
-VERSION = 1
+VERSION = 2
+
+
+class Entry(BaseModel):
+    """Base of what a baseline file holds: frozen, no unknown keys, no NaN or infinity."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class BaselineCase(Entry):
@@ -30,11 +37,11 @@ class BaselineCase(Entry):
     Parameters
     ----------
     problem : dict
-        What decides the problem and its scores (`SuiteCase.problem`).
+        Its world, and what decides the problem and its scores (`SuiteCase.problem`).
     planner : str
         Who planned it.
-    decision : Decision, optional
-        The plan; None if there was none.
+    decision : plain data
+        The plan as its world keeps it (`Guard.decide`); None if there was none.
     infeasible : str
         Why there was none.
     evaluations : int
@@ -42,14 +49,14 @@ class BaselineCase(Entry):
     scores : dict
         Metric -> its value in each replication, as scored when the baseline was made.
     digests : dict
-        SHA-256 of the profile set and files that the case reads.
+        SHA-256 of what the case reads.
     package : str
         Version of Meshwright that made the entry.
     """
 
     problem: dict[str, Any]
     planner: str
-    decision: Decision | None = None
+    decision: Any = None
     infeasible: str = ""
     evaluations: int = Field(default=0, ge=0)
     scores: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
@@ -71,7 +78,7 @@ class Baseline(Entry):
     """A baseline."""
 
     format: Literal["meshwright-baseline"] = FORMAT
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     suite: str
     updates: tuple[Update, ...] = Field(min_length=1)
     cases: dict[str, BaselineCase]
@@ -129,7 +136,7 @@ def _parse(text: str, where: str) -> Baseline:
             "use the Meshwright that wrote it, or create it anew with --update --reason once it is deleted"
         )
     try:
-        return Baseline.model_validate_json(text)
+        found = Baseline.model_validate_json(text)
     except ValidationError as error:
         errors = error.errors(include_url=False)
         first = errors[0]
@@ -137,6 +144,22 @@ def _parse(text: str, where: str) -> Baseline:
         raise InputError(
             f"{where}: {dotted(first['loc'])}: {first['msg']} (got {short(first['input'])}){more}; {mend}"
         ) from None
+    for name, entry in found.cases.items():
+        _check_decision(entry, f"{where}: cases.{name}.decision", mend)
+    return found
+
+
+def _check_decision(entry: BaselineCase, where: str, mend: str) -> None:
+    """Refuse a decision that its world cannot read; of a world that is not here any more the suite has no case."""
+    name = entry.problem.get("world")
+    if entry.decision is None or name not in names():
+        return
+    try:
+        guard_of(world(str(name))).check(entry.decision)
+    except InputError as error:
+        said = str(error)
+        joint = "." if said.partition(":")[0].replace(".", "").replace("[", "").replace("]", "").isalnum() else ": "
+        raise InputError(f"{where}{joint}{said}; {mend}") from None
 
 
 class _TwiceError(Exception):
@@ -191,13 +214,13 @@ def updated(old: Baseline | None, suite: Suite, runs: Sequence[CaseRun], reason:
             f"--update: case {broken[0].case!r} gave no valid plan: {broken[0].why}; mend it first"
             + (f" (and {len(broken) - 1} more)" if len(broken) > 1 else "")
         )
-    objectives = {case.name: case.objective for case in suite.cases}
+    asked = {case.name: case for case in suite.cases}
     for run in runs:
-        objective = objectives[run.case]
-        if None in run.scores.get(objective, ()):
+        case = asked[run.case]
+        if None in run.scores.get(case.metric, ()):
             raise InputError(
-                f"--update: case {run.case!r}: its objective {objective} has no value: {no_value(objective)}; make the "
-                "case longer, or take another objective"
+                f"--update: case {run.case!r}: its metric {case.metric} has no value: "
+                f"{case.measure(case.metric).absent}; make the case longer, or take another metric"
             )
     before = {} if old is None else dict(old.cases)
     problems = {case.name: case.problem() for case in suite.cases}
@@ -215,29 +238,44 @@ def updated(old: Baseline | None, suite: Suite, runs: Sequence[CaseRun], reason:
 
 def _entry(run: CaseRun, problem: Mapping[str, Any]) -> BaselineCase:
     return BaselineCase(
-        problem=json.loads(json.dumps(problem)), planner=run.planner, decision=run.decision,
+        problem=json.loads(json.dumps(problem)), planner=run.planner, decision=_plain_data(run.decision),
         infeasible=run.why if run.failure == "infeasible" else "", evaluations=run.evaluations,
         scores=dict(run.scores), digests=dict(run.digests),
     )  # fmt: skip
 
 
+def _plain_data(value: Any) -> Any:
+    """As JSON gives it back, so that what is kept now is what is read later."""
+    return json.loads(json.dumps(value))
+
+
+LINE = 160
+"""Characters up to which a list or object without measured values stands on one line."""
+
+
 def layout(value: Any, indent: str) -> str:
-    """JSON that version control shows well: what holds no lists or objects of its own stands on one line."""
+    """JSON that version control shows well: a line for each smallest part that a reviewer would name."""
     inner = indent + " "
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)
-        if any(isinstance(v, dict | list) for v in entries.values()) and not _is_group(entries):
+        if any(isinstance(v, dict | list) for v in entries.values()) and not _is_line(entries):
             rows = [f"{inner}{_plain(key)}: {layout(item, inner)}" for key, item in entries.items()]
             return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
     elif isinstance(value, list):
         items = cast("list[Any]", value)
-        if any(isinstance(item, dict | list) for item in items):
+        if any(isinstance(item, dict | list) for item in items) and not _is_line(items):
             return "[\n" + ",\n".join(inner + layout(item, inner) for item in items) + f"\n{indent}]"
     return _plain(value)
 
 
-def _is_group(entries: Mapping[str, Any]) -> bool:
-    return set(entries) == {"config", "devices", "models"}
+def _is_line(value: Any) -> bool:
+    """Whether something nested stands on one line: short, or objects aside only names and counts in flat lists."""
+    if isinstance(value, dict):
+        inner = [v for v in cast("dict[str, Any]", value).values() if isinstance(v, dict | list)]
+        if all(isinstance(v, list) and all(isinstance(x, str | int) for x in cast("list[Any]", v)) for v in inner):
+            return True
+        return not any(isinstance(v, dict) for v in inner) and len(_plain(value)) <= LINE
+    return len(_plain(value)) <= LINE and not any(isinstance(item, dict) for item in cast("list[Any]", value))
 
 
 def _plain(value: Any) -> str:

@@ -8,32 +8,29 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from ..errors import InputError
-from ..planners import PlannerSource
+from ..reprs import Shown
 from ..spawning import check_workers
 from ..studies.execution.processes import Processes, start_worker
 from ..studies.execution.work import Cargo, held
-from ..worlds.serving.data import ServingData
-from ..worlds.serving.world import WORLD
 from .baseline import Baseline
-from .decision import Decision
-from .scoring import CaseRun, Shared, run_case
+from .scoring import CaseRun, Kept, Shared, run_case
 from .suite import Suite, SuiteCase, matches
 from .verdict import UPDATE, CaseReport, Finding, judge
 
 __all__ = ["Report", "default_baseline", "held_against", "regress", "run_suite"]
 
-Job = tuple[SuiteCase, Decision | None]
-"""A case, and what the baseline decided in it."""
+Job = tuple[SuiteCase, Kept | None]
+"""A case, and what the baseline has of it."""
 
 OnCase = Callable[[int, int, str], None]
 """Called with how many cases are done, how many there are, and the name of the last one."""
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """What the gate says.
 
     Parameters
@@ -72,7 +69,7 @@ def regress(
     suite: Suite,
     baseline: Baseline,
     *,
-    planner: PlannerSource | None = None,
+    planner: str | None = None,
     workers: int = 1,
     only: Sequence[str] = (),
     progress: OnCase | None = None,
@@ -85,8 +82,8 @@ def regress(
         The cases.
     baseline : Baseline
         What they are held against.
-    planner : PlannerSource, optional
-        Plans every case, instead of the planner that the case names.
+    planner : str, optional
+        Plans every case whose world has it, instead of the planner that the case names; the other cases are left out.
     workers : int
         Processes; the report does not depend on them.
     only : sequence of str
@@ -110,18 +107,20 @@ def run_suite(
     suite: Suite,
     baseline: Baseline | None,
     *,
-    planner: PlannerSource | None = None,
+    planner: str | None = None,
     workers: int = 1,
     progress: OnCase | None = None,
 ) -> tuple[CaseRun, ...]:
     """Plan and score all cases of a suite; the baseline's plans too, on the same traffic. See `regress`."""
-    shared = Shared(_data(suite, planner), planner)
+    if planner is not None:
+        suite = suite.planned_by(planner)
+    shared = Shared(_data(suite), foreign=planner is not None)
     kept = {} if baseline is None else baseline.cases
     jobs: list[Job] = []
     for case in suite.cases:
         entry = kept.get(case.name)
-        same = entry is not None and entry.problem == case.problem()
-        jobs.append((case, entry.decision if entry is not None and same else None))
+        comparable = entry is not None and entry.decision is not None and entry.problem == case.problem()
+        jobs.append((case, Kept(entry.decision, entry.scores) if entry is not None and comparable else None))
     count = min(check_workers(workers), len(jobs))
     runs: dict[int, CaseRun] = {}
     for number, run in _here(shared, jobs) if count <= 1 else _in_processes(shared, jobs, count):
@@ -131,34 +130,42 @@ def run_suite(
     return tuple(runs[number] for number in range(len(jobs)))
 
 
-def _data(suite: Suite, planner: PlannerSource | None) -> ServingData:
-    """Load and check what the cases name; where another planner plans, theirs need not be there.
+def _data(suite: Suite) -> dict[str, Any]:
+    """World -> what its cases share, loaded and checked.
 
     Raises
     ------
     InputError
         A line for each thing that is wrong, with the first case that it is wrong in.
     """
-    cases = list(suite.cases)
-    if planner is not None:
-        cases = [case.model_copy(update={"planner": type(case.planner)()}) for case in cases]
-    try:
-        return WORLD.share(cases, suite.folder)
-    except InputError:
-        found: dict[str, list[str]] = {}
-        for case in cases:
-            try:
-                WORLD.share([case], suite.folder)
-            except InputError as error:
-                for line in str(error).splitlines():
-                    found.setdefault(line, []).append(case.name)
-        if not found:
-            raise
-    lines: list[str] = []
-    for what, names in found.items():
-        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-        lines.append(f"{suite.where or suite.name}:{suite.lines.get(names[0], 1)}: case {names[0]!r}{more}: {what}")
-    raise InputError("\n".join(lines))
+    of: dict[str, list[SuiteCase]] = {}
+    for case in suite.cases:
+        of.setdefault(case.world, []).append(case)
+    data: dict[str, Any] = {}
+    found: dict[str, list[str]] = {}
+    for name, cases in of.items():
+        guard = cases[0].guard
+        try:
+            data[name] = guard.share([case.case for case in cases], suite.folder)
+        except InputError as whole:
+            wrong = 0
+            for case in cases:
+                try:
+                    guard.share([case.case], suite.folder)
+                except InputError as error:
+                    wrong += 1
+                    for line in str(error).splitlines():
+                        found.setdefault(line, []).append(case.name)
+            if not wrong:
+                raise whole
+    if found:
+        raise InputError("\n".join(_placed(suite, what, names) for what, names in found.items()))
+    return data
+
+
+def _placed(suite: Suite, what: str, names: Sequence[str]) -> str:
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{suite.where or suite.name}:{suite.lines.get(names[0], 1)}: case {names[0]!r}{more}: {what}"
 
 
 def held_against(suite: Suite, runs: Sequence[CaseRun], baseline: Baseline, only: Sequence[str] = ()) -> Report:
@@ -175,8 +182,8 @@ def held_against(suite: Suite, runs: Sequence[CaseRun], baseline: Baseline, only
 
 def _here(shared: Shared, jobs: Sequence[Job]) -> Iterator[tuple[int, CaseRun]]:
     """What comes of each job, with its number; in this process."""
-    for number, (case, decision) in enumerate(jobs):
-        yield number, run_case(shared, case, decision)
+    for number, (case, kept) in enumerate(jobs):
+        yield number, run_case(shared, case, kept)
 
 
 def _in_processes(shared: Shared, jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, CaseRun]]:
@@ -206,15 +213,15 @@ def _in_processes(shared: Shared, jobs: Sequence[Job], workers: int) -> Iterator
                 case = jobs[number][0]
                 yield (
                     number,
-                    CaseRun(case.name, shared.planner_of(case), failure="error", why=how) if how else future.result(),
+                    CaseRun(case.name, case.planner, failure="error", why=how) if how else future.result(),
                 )
         ended = True
     finally:
         pool.close(at_once=not ended)
 
 
-def _in_worker(digest: str, case: SuiteCase, decision: Decision | None) -> CaseRun:
-    return run_case(cast(Shared, held(digest)), case, decision)
+def _in_worker(digest: str, case: SuiteCase, kept: Kept | None) -> CaseRun:
+    return run_case(cast(Shared, held(digest)), case, kept)
 
 
 def default_baseline(suite: Suite) -> Path:

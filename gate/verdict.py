@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from ..reprs import Shown
 from ..simulator.metrics import Estimate, paired_difference
+from ..worlds.guard import Measure, Scores
 from .baseline import BaselineCase
-from .diff import describe
-from .scoring import CaseRun, Scores, no_value
-from .suite import OBJECTIVES, Objective, SuiteCase
+from .scoring import CaseRun
+from .suite import SuiteCase
 
 __all__ = ["CaseReport", "Difference", "Finding", "Status", "judge"]
 
@@ -21,8 +22,8 @@ MOVED = 1e-9
 """Largest relative difference of a score that two machines may give the same plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+@dataclass(frozen=True, slots=True, repr=False)
+class Difference(Shown):
     """A metric of the plan against the baseline's.
 
     Parameters
@@ -32,53 +33,52 @@ class Difference:
     before, now : float
         Means over the replications.
     change : Estimate
-        Mean of ``now - before`` over the pairs, with its interval.
+        Mean of ``now - before`` over the pairs, with its interval; of one exact score the interval has no width.
     allowed : float
         The tolerance, in the metric's unit.
+    measure : Measure
+        How the metric is judged and told.
     """
 
-    metric: Objective
+    metric: str
     before: float
     now: float
     change: Estimate
     allowed: float
+    measure: Measure
 
     @property
     def verdict(self) -> Literal["worse", "better", "equal"]:
         """Worse (better) where the interval excludes zero and the mean goes beyond the tolerance that way."""
         if not self.change.differs_from_zero or abs(self.change.mean) <= self.allowed:
             return "equal"
-        return "better" if (self.change.mean > 0) == OBJECTIVES[self.metric] else "worse"
+        return "better" if (self.change.mean > 0) == self.measure.more else "worse"
 
     def __str__(self) -> str:
-        scale, digits, unit = _UNITS[self.metric]
-        c = self.change
-        point = "points" if self.metric == "attainment" else unit
+        m, c = self.measure, self.change
+        point = " points" if m.share else m.shown
+        share = "" if m.share or not self.before else f" ({100 * c.mean / abs(self.before):+.2f} %)"
+        sure = (
+            f"{100 * c.confidence:g} % interval [{m.told(c.low, '+')}, {m.told(c.high, '+')}] over {c.n} pairs"
+            if c.n > 1
+            else "one exact score"
+        )
         return (
-            f"{self.metric.replace('_', ' ')} {scale * self.before:.{digits}f} → {scale * self.now:.{digits}f} {unit}: "
-            f"{scale * c.mean:+.{digits}f} {point}, {100 * c.confidence:g} % interval "
-            f"[{scale * c.low:+.{digits}f}, {scale * c.high:+.{digits}f}] over {c.n} pairs, "
-            f"tolerance {scale * self.allowed:.{digits}f}"
+            f"{self.metric.replace('_', ' ')} {m.told(self.before)} → {m.told(self.now)}{m.shown}: "
+            f"{m.told(c.mean, '+')}{point}{share}, {sure}, tolerance {m.told(self.allowed)}"
         )
 
 
-_UNITS: dict[Objective, tuple[float, int, str]] = {
-    "attainment": (100.0, 2, "%"), "goodput": (1.0, 3, "/s"), "mean_latency": (1000.0, 1, "ms"),
-    "p50_latency": (1000.0, 1, "ms"), "p99_latency": (1000.0, 1, "ms"),
-}  # fmt: skip
-"""Metric -> factor, digits and unit for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
+@dataclass(frozen=True, slots=True, repr=False)
+class Finding(Shown):
     """Something that makes a case fail, in a sentence."""
 
     kind: Kind
     text: str
 
 
-@dataclass(frozen=True)
-class CaseReport:
+@dataclass(frozen=True, repr=False)
+class CaseReport(Shown):
     """What the gate says of a case.
 
     Parameters
@@ -144,14 +144,19 @@ def judge(case: SuiteCase, run: CaseRun, entry: BaselineCase | None) -> CaseRepo
         return CaseReport(case.name, run.planner, (), counts, (), (*notes, more))
     assert run.decision is not None
     differences, unknown = _differences(case, run.baseline_scores or {}, run.scores)
+    if not case.guard.scores_again and any(d.verdict != "equal" for d in differences):
+        kept = "held against the scores that the baseline keeps: here no old plan is scored again"
+        said = (*said, f"{kept}{_other(run, entry)}")
     worse = tuple(Finding("worse", str(d)) for d in differences if d.verdict == "worse")
     better = tuple(f"better: {d}; {UPDATE}" for d in differences if d.verdict == "better")
     spent, spent_said = _evaluations(case, run, entry)
-    if run.decision == entry.decision:
+    same = run.decision == entry.decision
+    if same:
         notes = ()
+    plans = case.guard.differ(entry.decision, run.decision)
     return CaseReport(
         case.name, run.planner, differences, counts, (*worse, *unknown, *spent, *moved),
-        (*notes, *better, *spent_said, *said), describe(entry.decision, run.decision), run.decision == entry.decision,
+        (*notes, *better, *spent_said, *said), plans, same,
     )  # fmt: skip
 
 
@@ -167,10 +172,11 @@ def _failure(run: CaseRun, entry: BaselineCase | None) -> Finding:
 
 
 def _differences(case: SuiteCase, before: Scores, now: Scores) -> tuple[tuple[Difference, ...], tuple[Finding, ...]]:
-    """Of attainment and the objective; and a finding where the objective has no value any more."""
+    """Of what is compared; and a finding where a metric has no value any more."""
     found: list[Difference] = []
     unknown: list[Finding] = []
-    for metric in dict.fromkeys(("attainment", case.objective)):
+    for metric in case.metrics:
+        measure = case.measure(metric)
         old, new = before.get(metric, ()), now.get(metric, ())
         if not old or not new:
             continue  # the baseline's plan could not be scored, which is a finding of its own
@@ -178,14 +184,16 @@ def _differences(case: SuiteCase, before: Scores, now: Scores) -> tuple[tuple[Di
         lost = sum(b is None for b in new)
         if len(pairs) < len(new):
             count = lost or len(new) - len(pairs)
-            text = f"{metric} has no value in {count} of {len(new)} replications: {no_value(metric)}"
+            text = f"{metric} has no value in {count} of {len(new)} replications: {measure.absent}"
             unknown.append(Finding("worse" if lost else "changed", text))
             continue
         a, b = [p[0] for p in pairs], [p[1] for p in pairs]
         mean = sum(a) / len(a)
-        allowed = case.tolerance * (1.0 if metric == "attainment" else abs(mean))
+        allowed = case.tolerance * (1.0 if measure.share else abs(mean))
         change = paired_difference(b, a, case.confidence)
-        found.append(Difference(metric, mean, sum(b) / len(b), change, allowed))
+        if len(pairs) == 1:  # nothing was drawn: the difference is what it is
+            change = replace(change, half_width=0.0)
+        found.append(Difference(metric, mean, sum(b) / len(b), change, allowed, measure))
     return tuple(found), tuple(unknown)
 
 
@@ -205,13 +213,14 @@ def _moved(case: SuiteCase, run: CaseRun, entry: BaselineCase) -> tuple[tuple[Fi
     """The baseline's own plan, scored again: another score means that simulator, traffic or profile changed."""
     if entry.decision is None or (run.failure == "error" and not (run.baseline_scores or run.baseline_why)):
         return (), ()
-    cause = _cause(run.digests, entry)
+    cause = _other(run, entry) or f" (the simulator or traffic changed since {entry.package})"
     if run.baseline_scores is None:
         return (Finding("moved", f"the baseline's plan cannot be scored any more{cause}: {run.baseline_why}"),), ()
     findings: list[Finding] = []
     notes: list[str] = []
-    for metric in dict.fromkeys(("attainment", case.objective)):
-        old, new = entry.scores.get(metric, ()), run.baseline_scores[metric]
+    for metric in case.metrics:
+        measure = case.measure(metric)
+        old, new = entry.scores.get(metric, ()), run.baseline_scores.get(metric, ())
         if len(old) != len(new) or any((a is None) != (b is None) for a, b in zip(old, new, strict=True)):
             findings.append(Finding("moved", f"the baseline's plan has no {metric} to pair any more{cause}; {UPDATE}"))
             continue
@@ -220,25 +229,22 @@ def _moved(case: SuiteCase, run: CaseRun, entry: BaselineCase) -> tuple[tuple[Fi
         if far <= MOVED:
             continue
         a, b = sum(p[0] for p in pairs) / len(pairs), sum(p[1] for p in pairs) / len(pairs)
-        scale, digits, unit = _UNITS[metric]
         text = (
-            f"the baseline's plan scores {metric} {scale * b:.{digits}f} {unit} now and {scale * a:.{digits}f} when it "
+            f"the baseline's plan scores {metric} {measure.told(b)}{measure.shown} now and {measure.told(a)} when it "
             f"was kept{cause}"
         )
-        if abs(b - a) > case.tolerance * (1.0 if metric == "attainment" else abs(a)):
+        if abs(b - a) > case.tolerance * (1.0 if measure.share else abs(a)):
             findings.append(Finding("moved", f"{text}; if that is meant, {UPDATE}"))
         else:
             notes.append(f"{text}; within the tolerance")
     return tuple(findings), tuple(notes)
 
 
-def _cause(digests: Mapping[str, str], entry: BaselineCase) -> str:
-    """What is known to have changed since."""
-    other = [name for name in entry.digests if digests.get(name) not in (None, entry.digests[name])]
+def _other(run: CaseRun, entry: BaselineCase) -> str:
+    """The files and sets that are known to have changed since; empty if none is."""
+    other = [name for name in entry.digests if run.digests.get(name) not in (None, entry.digests[name])]
     other = [name for name in other if name != entry.planner]
-    if other:
-        return f" (changed since: {', '.join(other)})"
-    return f" (the simulator or traffic changed since {entry.package})"
+    return f" (changed since: {', '.join(other)})" if other else ""
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> str:

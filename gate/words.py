@@ -14,19 +14,19 @@ LONGEST_MARKDOWN = 900_000
 """Characters; GitHub takes a summary of up to 1 MiB."""
 
 
+HEADS = ("case", "planner", "judged by", "score", "change", "evaluations")
+
+
 def text(report: Report) -> str:
     """A table with a line for each case, and below it what is to be said of those that are not the same."""
-    width = max(len("case"), *(len(case.case) for case in report.cases))
-    planners = max(len("planner"), *(len(case.planner) for case in report.cases))
-    lines = [
-        f"{'case':<{width}}  {'planner':<{planners}}  {'attainment':>20}  {'change, points':>19}  {'evaluations':>15}"
-    ]
-    for case in report.cases:
-        first = case.differences[0] if case.differences else None
-        lines.append(
-            f"{case.case:<{width}}  {case.planner:<{planners}}  {_attainment(first):>20}  {_change(first):>19}  "
-            f"{_evaluations(case):>15}  {SIGNS[case.status]}"
-        )
+    rows = [HEADS, *(_cells(case) for case in report.cases)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
+    ends = ["", *(SIGNS[case.status] for case in report.cases)]
+    lines: list[str] = []
+    for row, end in zip(rows, ends, strict=True):
+        left = [cell.ljust(width) for cell, width in zip(row[:3], widths[:3], strict=True)]
+        right = [cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True)]
+        lines.append("  ".join([*left, *right, end]).rstrip())
     for case in report.cases:
         said = case_lines(case)
         if said:
@@ -50,10 +50,9 @@ def markdown(report: Report) -> str:
         if said:
             lines += [f"- **{_escaped(case.case)}** ({SIGNS[case.status]}, {_escaped(case.planner)})"]
             lines += [f"  - {_escaped(line)}" for line in said]
-    lines += ["", "| case | planner | attainment | change, points | evaluations | |", "|---|---|---:|---:|---:|---|"]
+    lines += ["", f"| {' | '.join(HEADS)} | |", "|---|---|---|---:|---:|---:|---|"]
     for case in report.cases:
-        first = case.differences[0] if case.differences else None
-        cells = (case.case, case.planner, _attainment(first), _change(first), _evaluations(case), SIGNS[case.status])
+        cells = (*_cells(case), SIGNS[case.status])
         lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
     whole = "\n".join(lines) + "\n"
     return whole if len(whole) <= LONGEST_MARKDOWN else whole[:LONGEST_MARKDOWN] + "…\n"
@@ -67,15 +66,27 @@ def _escaped(value: str) -> str:
     return plain
 
 
-def _attainment(difference: Difference | None) -> str:
-    return "—" if difference is None else f"{difference.before:.2%} → {difference.now:.2%}"
+def _cells(case: CaseReport) -> tuple[str, ...]:
+    first = case.differences[0] if case.differences else None
+    metric = "—" if first is None else first.metric.replace("_", " ")
+    return (case.case, case.planner, metric, _score(first), _change(first), _evaluations(case))
+
+
+def _score(difference: Difference | None) -> str:
+    if difference is None:
+        return "—"
+    m = difference.measure
+    return f"{m.told(difference.before)} → {m.told(difference.now)}{m.shown}"
 
 
 def _change(difference: Difference | None) -> str:
     if difference is None:
         return "—"
-    change = difference.change
-    return f"{100 * change.mean:+.2f} ± {100 * change.half_width:.2f}" if change.mean or change.half_width else "0"
+    m, change = difference.measure, difference.change
+    if not (change.mean or change.half_width):
+        return "0"
+    width = f" ± {m.told(change.half_width)}" if change.n > 1 else ""
+    return f"{m.told(change.mean, '+')}{width}{' points' if m.share else ''}"
 
 
 def _evaluations(case: CaseReport) -> str:

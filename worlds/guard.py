@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import InfeasibleError, MeshwrightError
 from .fields import set_fields
@@ -103,10 +103,10 @@ class Guard:
         Fields of which a case gives one: its own replaces a default of another one.
     """
 
-    measures: Mapping[str, Measure] = {}
-    always: tuple[str, ...] = ()
-    scores_again: bool = False
-    rivals: tuple[tuple[str, ...], ...] = ()
+    measures: ClassVar[Mapping[str, Measure]] = {}
+    always: ClassVar[tuple[str, ...]] = ()
+    scores_again: ClassVar[bool] = False
+    rivals: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     def __init__(self, world: World) -> None:
         self.world = world

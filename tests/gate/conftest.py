@@ -13,24 +13,29 @@ from meshwright.cli import run
 PLANTED = Path(__file__).parent / "planted"
 
 SUITE = """\
-suite: 1
+suite: 2
 name: greedy
+world: serving
 defaults:
-  workload: {cv: 3, duration: 120, slo_scale: 5}
-  planner: reference.py:plan
+  serving:
+    workload: {cv: 3, duration: 120, slo_scale: 5}
+    planner: reference.py:plan
 cases:
   - name: roomy
-    cluster: {devices: 4}
-    models: {bert-1.3b: 4}
-    workload: {rate: 8}
+    case:
+      cluster: {devices: 4}
+      models: {bert-1.3b: 4}
+      workload: {rate: 8}
   - name: full of gaps
-    cluster: {devices: 4}
-    models: {bert-6.7b: 2, bert-2.7b: 2, bert-1.3b: 6}
-    workload: {rate: 8}
+    case:
+      cluster: {devices: 4}
+      models: {bert-6.7b: 2, bert-2.7b: 2, bert-1.3b: 6}
+      workload: {rate: 8}
   - name: little memory
-    cluster: {devices: 6, memory: 9 GiB}
-    models: {bert-2.7b: 5, bert-1.3b: 8}
-    workload: {rate: 10}
+    case:
+      cluster: {devices: 6, memory: 9 GiB}
+      models: {bert-2.7b: 5, bert-1.3b: 8}
+      workload: {rate: 10}
 """
 
 Cli = Callable[..., tuple[int, str, str]]

@@ -29,21 +29,30 @@ def refused(cli: Cli, folder: Path) -> Callable[..., str]:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("suite: 1", "suite: 2", ":1: suite: should be 1 (got 2)"),
-        ("workload: {cv: 3,", "workload: {cvv: 3,", ":4: defaults.workload.cvv: unknown key; did you mean 'cv'?"),
-        ("planner: reference", "plannner: reference", ":5: defaults.plannner: unknown key; did you mean 'planner'?"),
-        ("rate: 10", "rate: -1", ":18: cases[2].workload.rate: should be greater than 0 (got -1)"),
-        ("defaults:", "defaults:\n  replications: 2", "defaults.replications: should be greater than or equal to 3"),
-        ("defaults:", "defaults:\n  tolerance: -0.1", "defaults.tolerance: should be greater than or equal to 0"),
-        ("defaults:", "defaults:\n  objective: atainment", "defaults.objective: should be 'attainment', 'goodput'"),
+        ("suite: 2", "suite: 1", ":1: suite: should be 2 (got 1)"),
+        ("{cv: 3,", "{cvv: 3,", ":6: defaults.serving.workload.cvv: unknown key; did you mean 'cv'?"),
+        ("planner: ref", "plannner: ref", ":7: defaults.serving.plannner: unknown key; did you mean 'planner'?"),
+        ("rate: 10", "rate: -1", ":23: cases[2].case.workload.rate: should be greater than 0 (got -1)"),
+        ("defaults:", "judge: {replications: 2}\ndefaults:", "judge.replications: should be greater than or equal"),
+        ("defaults:", "judge: {tolerance: -0.1}\ndefaults:", "judge.tolerance: should be greater than or equal to 0"),
+        ("defaults:", "judge: {toleranse: 0.1}\ndefaults:", "judge.toleranse: unknown key; did you mean 'tolerance'?"),
+        ("defaults:", "judge: {metric: atainment}\ndefaults:", "judge.metric: world 'serving' is not judged by"),
+        ("defaults:", "judge: {metric: gap}\ndefaults:", "expected one of attainment, goodput, mean_latency"),
+        ("defaults:", "judge: {better: up}\ndefaults:", "judge.better: should be '', 'more' or 'less' (got 'up')"),
+        ("world: serving", "world: servings", ":3: world: unknown world 'servings'; did you mean 'serving'?"),
+        ("world: serving\n", "", "suite.yaml:1: world: is missing; say it for all cases here, or in each (cases[0]"),
+        ("name: roomy", "name: roomy\n    world: llm", "cases[0].case.models: unknown key; did you mean 'model'?"),
+        ("name: roomy\n    case:", "name: roomy\n    kase:", "cases[0].kase: unknown key; did you mean 'case'?"),
         ("name: roomy", "name: little memory", "cases[0] is called 'little memory' already"),
         ("reference.py:plan", "{name: alpaserve, plan_on: same}", "plans on one draw of the traffic"),
         ("reference.py:plan", "alpaservee", "did you mean 'alpaserve'?"),
         ("reference.py:plan", "gone.py:plan", "gone.py: no such file"),
         ("models: {bert-1.3b: 4}", "models: {bart-1.3b: 4}", "bart-1.3b"),
+        ("models: {bert-1.3b: 4}", "seed: -1", "cases[0].case.seed: should be greater than or equal to 0 (got -1)"),
         ("name: greedy", "name: greedy\nname: again", "this key stands twice"),
         ("rate: 10", "rate: 1e1", "1e1"),
         ("name: roomy", "name: a/b", "cases[0].name: expected words of letters, digits and + - . _"),
+        ("name: greedy", "name: a/b", ":2: name: expected words of letters, digits and + - . _"),
         ("cases:", "casses:", "did you mean 'cases'?"),
     ],
 )
@@ -52,21 +61,21 @@ def test_a_wrong_suite(refused: Callable[..., str], folder: Path, old: str, new:
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))
-    lines = 2 if new == "casses:" else 1
+    lines = 2 if new == "casses:" or "kase" in new else 1
     assert said in refused("suite.yaml", lines=lines)
 
 
 def test_all_errors_of_a_suite_at_once(refused: Callable[..., str], folder: Path) -> None:
     file = folder / "suite.yaml"
     file.write_text(file.read_text().replace("rate: 10", "rat: 10").replace("devices: 4}", "devices: 0}", 1))
-    assert "cases[0].cluster.devices" in refused("suite.yaml", lines=2)
+    assert "cases[0].case.cluster.devices" in refused("suite.yaml", lines=2)
 
 
 def test_options_that_a_planner_does_not_have(refused: Callable[..., str], folder: Path) -> None:
     file = folder / "suite.yaml"
     file.write_text(file.read_text().replace("reference.py:plan", "{name: alpaserve, options: {beem: 2}}"))
     err = refused("suite.yaml")
-    assert "suite.yaml:7: case 'roomy' (and 2 more): planner.options: planner 'alpaserve' has no option 'beem'" in err
+    assert "suite.yaml:9: case 'roomy' (and 2 more): planner.options: planner 'alpaserve' has no option 'beem'" in err
 
 
 @pytest.mark.parametrize(
@@ -100,8 +109,8 @@ def _other_suite(text: str) -> str:
         (lambda text: "[" * 100_000, "is not JSON"),
         (lambda text: "{}", "not a Meshwright baseline"),
         (lambda text: '["meshwright-baseline"]', "not a Meshwright baseline"),
-        (lambda text: text.replace('"version": 1', '"version": 7'), "reads version 1 (got 7)"),
-        (lambda text: text.replace('"version": 1', '"version": true'), "reads version 1 (got True)"),
+        (lambda text: text.replace('"version": 2', '"version": 7'), "reads version 2 (got 7)"),
+        (lambda text: text.replace('"version": 2', '"version": true'), "reads version 2 (got True)"),
         (_other_suite, "the baseline of another suite: 'other' (the suite is 'greedy')"),
         (lambda text: text.replace("op1pp2", "op0pp2", 1), "decision.windows[0].groups[0].config"),
         (lambda text: text.replace('"evaluations": 9', '"evaluations": -9'), "evaluations"),

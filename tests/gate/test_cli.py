@@ -115,7 +115,7 @@ def test_a_better_plan_passes_and_is_said(cli: Cli, folder: Path) -> None:
     assert code == 0, err
     code, out, _ = cli("suite.yaml", "--baseline", "low.json")
     assert code == 1, "more evaluations than the one that gives up early"
-    text = (folder / "suite.yaml").read_text().replace("defaults:\n", "defaults:\n  evaluations_factor: null\n")
+    text = (folder / "suite.yaml").read_text().replace("defaults:\n", "judge: {evaluations_factor: null}\ndefaults:\n")
     (folder / "suite.yaml").write_text(text)
     code, out, _ = cli("suite.yaml", "--baseline", "low.json")
     assert code == 0
@@ -166,7 +166,7 @@ def test_cases_that_came_went_or_changed_are_findings(cli: Cli, folder: Path) ->
 
 def test_judging_otherwise_does_not_make_another_case(cli: Cli, folder: Path) -> None:
     suite = folder / "suite.yaml"
-    suite.write_text(suite.read_text().replace("defaults:\n", "defaults:\n  tolerance: 0.6\n  objective: goodput\n"))
+    suite.write_text(suite.read_text().replace("defaults:\n", "judge: {tolerance: 0.6, metric: goodput}\ndefaults:\n"))
     code, out, _ = cli("suite.yaml", "--planner", "fragmenting.py:plan")
     assert code == 0
     assert "equally good" in out
@@ -244,10 +244,10 @@ def test_a_worker_that_dies_takes_no_case_with_it_but_its_own(cli: Cli, folder: 
 
 def test_an_objective_without_value_is_not_kept(cli: Cli, folder: Path) -> None:
     suite = folder / "suite.yaml"
-    suite.write_text(suite.read_text().replace("defaults:\n", "defaults:\n  objective: p99_latency\n"))
+    suite.write_text(suite.read_text().replace("defaults:\n", "judge: {metric: p99_latency}\ndefaults:\n"))
     code, _, err = cli("suite.yaml", "--baseline", "new.json", "--update", "--reason", "x")
     assert code == 2
-    assert "case 'roomy': its objective p99_latency has no value: it needs 10000 finished requests" in err
+    assert "case 'roomy': its metric p99_latency has no value: it needs 10000 finished requests" in err
     assert not (folder / "new.json").exists()
 
 

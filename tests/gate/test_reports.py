@@ -11,17 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meshwright.gate import (
     CaseReport,
-    Decision,
     Finding,
     Report,
     Suite,
-    describe,
     github_annotations,
     junit,
     load_suite,
     markdown,
     text,
 )
+from meshwright.worlds.serving.guard import Decision, describe
 
 
 def plan(*groups: tuple[str, str]) -> Decision:
@@ -173,7 +172,7 @@ def test_markdown_shows_text_as_it_is() -> None:
     assert "<b>" not in said
     rows = [line for line in said.splitlines() if line.startswith("|")]
     assert len(rows) == 4
-    assert all(row.replace("\\|", "").count("|") == 7 for row in rows)
+    assert all(row.replace("\\|", "").count("|") == 8 for row in rows)
     assert markdown(report(CaseReport("fine", "p", same=True))).startswith("## Planner gate: passed\n")
 
 
@@ -186,5 +185,6 @@ def test_text_has_a_line_for_each_case() -> None:
 
 def test_lines_of_cases_are_known(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
-    file.write_text("suite: 1\nname: s\ncases:\n\n- {name: a, cluster: {devices: 1}, workload: {rate: 1}}\n")
-    assert load_suite(file).lines == {"a": 5}
+    case = "{cluster: {devices: 1}, workload: {rate: 1}}"
+    file.write_text(f"suite: 2\nname: s\nworld: serving\ncases:\n\n- {{name: a, case: {case}}}\n")
+    assert load_suite(file).lines == {"a": 6}

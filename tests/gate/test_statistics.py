@@ -9,30 +9,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from meshwright import traces
-from meshwright.gate import BaselineCase, CaseReport, CaseRun, Decision, SuiteCase, judge
+from meshwright.gate import BaselineCase, CaseReport, CaseRun, SuiteCase, judge
 from meshwright.profiles import ModelProfile, ParallelConfig
 from meshwright.simulator import Group, Placement, simulate
+from meshwright.worlds.serving.case import ServingCase
 
 ONE = ParallelConfig(1, 1)
 METRICS = ("attainment", "goodput", "mean_latency", "p50_latency", "p99_latency")
 
 
-def decision(*models: str) -> Decision:
+def decision(*models: str) -> Any:
     groups = [{"config": "op1pp1", "devices": [0], "models": list(models)}]
-    return Decision.model_validate({"windows": [{"start": 0.0, "groups": groups}]})
+    return {"windows": [{"start": 0.0, "groups": groups}], "schedule": False, "carry": False}
 
 
 def case(**said: Any) -> SuiteCase:
-    return SuiteCase.model_validate(
-        {"name": "c", "cluster": {"devices": 1}, "workload": {"rate": 1.0}, "replications": 5, **said}
-    )
+    planned = ServingCase.model_validate({"cluster": {"devices": 1}, "workload": {"rate": 1.0}})
+    return SuiteCase("c", "serving", planned, **{"replications": 5, **said})
 
 
 def held(
     before: Any, now: Any, metric: str = "attainment", evaluations: tuple[int, int] = (10, 10), **said: Any
 ) -> CaseReport:
     """A case whose scores were `before` and are `now`."""
-    asked = case(replications=max(len(before), 3), objective=metric, **said)
+    asked = case(replications=len(before), metric=metric, **said)
     old, new = (
         {name: tuple(values) if name in (metric, "attainment") else (1.0,) * len(values) for name in METRICS}
         for values in (before, now)
@@ -91,6 +91,19 @@ def test_a_small_real_loss_is_found_by_pairing() -> None:
     assert float(np.std(common)) > 0.1
 
 
+def test_one_exact_score_is_held_to_the_tolerance_alone() -> None:
+    """Where nothing is drawn there is one score; a difference beyond the tolerance is one."""
+    assert held([0.9], [0.8949]).status == "failed"
+    assert held([0.9], [0.8951]).status == "equal"
+    (said,) = held([0.5], [0.4]).findings
+    assert said.text == "attainment 50.00 → 40.00 %: -10.00 points, one exact score, tolerance 0.50"
+
+
+def test_a_suite_may_turn_the_direction() -> None:
+    assert held([0.5] * 5, [0.4] * 5, better="less").status == "better"
+    assert held([0.5] * 5, [0.6] * 5, better="less").status == "failed"
+
+
 def test_a_difference_without_variance_counts() -> None:
     assert held([0.9] * 5, [0.89] * 5).status == "failed"
     assert held([0.9] * 5, [0.91] * 5).status == "better"
@@ -110,7 +123,7 @@ def test_less_latency_is_better() -> None:
 
 
 def test_attainment_is_always_compared() -> None:
-    asked = case(objective="mean_latency")
+    asked = case(metric="mean_latency")
     old = dict.fromkeys(METRICS, (0.5,) * 5)
     entry = BaselineCase(problem=asked.problem(), planner="p", decision=decision("a"), scores=old)
     new = old | {"attainment": (0.3,) * 5, "mean_latency": (0.1,) * 5}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from pydantic import ValidationError
 
@@ -38,7 +38,7 @@ ONE_DRAW = ("plan_on", "planned_for", "lost_groups")
 class ServingGuard(Guard):
     """Multi-model serving as the gate sees it."""
 
-    measures = {
+    measures: ClassVar = {
         "attainment": Measure(True, share=True),
         "goodput": Measure(True, unit="/s", absent=IDLE),
         "mean_latency": Measure(False, unit="ms", scale=1000.0, digits=1, absent=IDLE),
@@ -89,15 +89,15 @@ class ServingGuard(Guard):
         try:
             plan = _plan(cast(ServingCase, case), shared, problem, foreign)
         except InfeasibleError as error:
-            # A planner that puts too much on a device is told so by the same kind of error that says that nothing can be
-            # planned; only the words tell the two apart.
+            # A planner that puts too much on a device is told so by the same kind of error that says that nothing can
+            # be planned; only the words tell the two apart.
             if str(error).startswith("Placement does not fit"):
                 raise UnfitError(str(error)) from error
             raise
         return Decided(_decision(plan).model_dump(mode="json"), plan.planner.evaluations)
 
     def scores(self, case: Case, plan: Any, shared: Any, seeds: Sequence[int]) -> Scores:
-        """All metrics on a trace of each seed, drawn from a stream that no planner sees; measured traffic is resampled."""
+        """All metrics on a trace of each seed, from a stream that no planner sees; measured traffic is resampled."""
         asked, data = cast(ServingCase, case), cast(ServingData, shared)
         decision, problem = Decision.model_validate(plan), problem_of(asked, data)
         try:
