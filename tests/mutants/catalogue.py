@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import mutants_inputs
-import mutants_llm
-import mutants_planners
-import mutants_runtime
-import mutants_serving
-import mutants_sharing
-import mutants_training
 from mutant import Mutant
+from planted import inputs, llm, planners, runtime, serving, sharing, training
 
 __all__ = ["MUTANTS"]
 
 MUTANTS: tuple[Mutant, ...] = (
-    *mutants_serving.MUTANTS,
-    *mutants_llm.MUTANTS,
-    *mutants_training.MUTANTS,
-    *mutants_sharing.MUTANTS,
-    *mutants_planners.MUTANTS,
-    *mutants_inputs.MUTANTS,
-    *mutants_runtime.MUTANTS,
+    *serving.MUTANTS,
+    *llm.MUTANTS,
+    *training.MUTANTS,
+    *sharing.MUTANTS,
+    *planners.MUTANTS,
+    *inputs.MUTANTS,
+    *runtime.MUTANTS,
 )

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_to_report import told
 from meshwright import studies
 from meshwright.studies.headline import headline
 from meshwright.studies.report.headline import headline_sentence
 from meshwright.studies.report.results import gather
 from meshwright.worlds import WORLDS, world
 from meshwright.worlds.fields import is_circumstance, paths
-from report_cases import told
 
 MET = {
     "serving": {

@@ -8,7 +8,7 @@ This is tighter than the usual e ≥ s_v + s_u − 1, and with one-hot nodes the
 the nodes are integer variables.
 
 The solver was picked by its answers. SCIP 10.0.0 (ortools 9.15) presolves some of these ILPs, with a matrix of 0 and ±1
-and nothing degenerate, to a wrong optimum that it calls proven (tests/planners/alpa/test_sharding.py keeps one).
+and nothing degenerate, to a wrong optimum that it calls proven (tests/planners/alpa/solver/test_sharding.py keeps one).
 Both take about the same time on what presolve leaves of a 24-layer GPT with memory; CP-SAT does not solve it.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 import torch
-from graph_interpreter import run
+from interpreter import run
 from meshwright.errors import InputError
 from meshwright.profiles.graph import BRANCHES, Graph, build_graph, candle_uno, dlrm, in_zoo, mmt, zoo_graph
 from torch.nn import functional as F

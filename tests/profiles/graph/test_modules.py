@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from graph_interpreter import execute, run
+from interpreter import execute, run
 from meshwright.kernels.training import top_k_gate
 from meshwright.profiles.graph import Graph, build_graph, zoo_graph, zoo_module
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_to_report import NASTY, SMALL, answer, study_of, told
 from meshwright import studies
 from meshwright.studies import Point, report
-from report_cases import NASTY, SMALL, answer, study_of, told
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(

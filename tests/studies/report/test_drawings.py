@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases_to_report import study_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright import simulator, traces
@@ -16,7 +17,6 @@ from meshwright.worlds.serving.burst import worst_burst
 from meshwright.worlds.serving.map import alike, device_use
 from meshwright.worlds.serving.panels import burst_html, panels
 from meshwright.worlds.serving.solve import Solved, solve
-from report_cases import study_of
 
 PIPE, ONE = ParallelConfig(1, 2), ParallelConfig(1, 1)
 PROFILES = {

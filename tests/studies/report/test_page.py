@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from cases_to_report import EVIL, NASTY, SMALL, answer, study_of, told
 from meshwright import studies
 from meshwright.errors import InputError
 from meshwright.studies import report
@@ -16,7 +17,6 @@ from meshwright.studies.report.layout import kind_of, layout
 from meshwright.studies.report.results import gather
 from meshwright.worlds.serving.panels import panels
 from meshwright.worlds.serving.solve import solve
-from report_cases import EVIL, NASTY, SMALL, answer, study_of, told
 
 
 class Page(HTMLParser):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-from graph_interpreter import execute
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interpreter import execute
 from meshwright.profiles.graph.trace.draft import Draft
 from meshwright.profiles.graph.trace.step import Step
 from meshwright.profiles.graph.trace.values import Value, atoms_of, reshaped, total, unified

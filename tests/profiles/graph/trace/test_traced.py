@@ -7,8 +7,7 @@ from functools import cache
 
 import pytest
 import torch
-import trace_modules
-from graph_interpreter import run
+from interpreter import run
 from meshwright.profiles.graph import Graph, Operator, from_torch, leaders, repeats, zoo_graph, zoo_module
 from test_modules import example, shaken
 from torch import nn
@@ -104,13 +103,13 @@ def labels(*shape: int, classes: int = 5) -> torch.Tensor:
 
 def test_a_vision_transformer() -> None:
     torch.manual_seed(0)
-    graph = same_as_module(trace_modules.Vit(), {"images": images(2, 8)}, loss="cross_entropy", labels=labels(2))
+    graph = same_as_module(traced_modules.Vit(), {"images": images(2, 8)}, loss="cross_entropy", labels=labels(2))
     assert Counter(op.kind for op in graph.operators)["attention"] == 2
 
 
 def test_a_convnet() -> None:
     torch.manual_seed(0)
-    graph = same_as_module(trace_modules.Convnet(), {"images": images(2, 16)}, loss="cross_entropy", labels=labels(2))
+    graph = same_as_module(traced_modules.Convnet(), {"images": images(2, 16)}, loss="cross_entropy", labels=labels(2))
     convolutions = [op for op in graph.operators if op.kind == "convolution"]
     grouped = [op for op in convolutions if op.inputs[0].endswith("hardswish")]
     (g, k), (_, c) = grouped[0].parsed.result[1], grouped[0].parsed.operands[0][1]
@@ -123,13 +122,13 @@ def test_a_convnet() -> None:
 def test_an_mlp_mixer() -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    same_as_module(trace_modules.Mixer(), {"x": x})
+    same_as_module(traced_modules.Mixer(), {"x": x})
 
 
 def test_a_hugging_face_like_decoder() -> None:
     torch.manual_seed(0)
     graph = same_as_module(
-        trace_modules.Hf(),
+        traced_modules.Hf(),
         {"input_ids": labels(2, 6, classes=20)},
         loss="cross_entropy",
         labels=labels(2, 6, classes=20),
@@ -142,17 +141,17 @@ def test_a_hugging_face_like_decoder() -> None:
 def test_torchs_own_encoder_layer() -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    same_as_module(trace_modules.Encoder(), {"x": x}, loss="cross_entropy", labels=labels(2, classes=3))
+    same_as_module(traced_modules.Encoder(), {"x": x}, loss="cross_entropy", labels=labels(2, classes=3))
 
 
-GROUPS = [list(trace_modules.FUNCTIONS)[k::4] for k in range(4)]
+GROUPS = [list(traced_modules.FUNCTIONS)[k::4] for k in range(4)]
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=["-".join(names)[:40] for names in GROUPS])
 def test_functions_of_many_kinds(names: list[str]) -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
-    same_as_module(trace_modules.Functions(names), {"x": x})
+    same_as_module(traced_modules.Functions(names), {"x": x})
 
 
 @pytest.mark.parametrize("name", ["tiny-gpt", "tiny-moe", "tiny-resnet"])

@@ -90,7 +90,7 @@ MUTANTS = (
         "inputs",
         "wrong factor",
         (("profiles/llm/cost/attention.py", 'return 1 if self.kv == "fp8" else 2', "return 2"),),
-        ("tests/profiles/llm/test_cost_theory.py",),
+        ("tests/profiles/llm/cost/test_theory.py",),
         "An fp8 cache would be no faster to read.",
     ),
     Mutant(

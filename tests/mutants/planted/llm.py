@@ -168,7 +168,7 @@ MUTANTS = (
                 "token = layout.kv_heads(model) * model.head_dim",
             ),
         ),
-        ("tests/profiles/llm/test_parallel.py", "tests/profiles/llm/test_cost.py"),
+        ("tests/profiles/llm/test_parallel.py", "tests/profiles/llm/cost/test_iteration.py"),
         "Attention would read keys and no values.",
     ),
     Mutant(

@@ -68,7 +68,7 @@ MUTANTS = (
                 "beaten &= (needs[:, :, None] >= needs[:, None, :]).any(axis=0)",
             ),
         ),
-        ("tests/planners/alpa/test_sharding_followers.py",),
+        ("tests/planners/alpa/solver/test_followers.py",),
         "Under memory limits a strategy would go that is the only one to fit.",
     ),
     Mutant(
