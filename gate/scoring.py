@@ -100,11 +100,15 @@ def run_case(shared: Shared, case: SuiteCase, kept: Kept | None) -> CaseRun:
         return replace(done, scores=done.baseline_scores)
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            return replace(done, scores=guard.scores(case.case, found.plan, data, case.seeds()))
+            done = replace(done, scores=guard.scores(case.case, found.plan, data, case.seeds()))
     except Exception as error:
         # A plan that was made and cannot be scored is no valid one; whatever crashes is an error.
         kind = "error" if _kind(error) == "error" else "invalid"
         return replace(done, decision=None, evaluations=0, failure=kind, why=_said(error))
+    if not guard.scores_again and kept is not None and found.plan == kept.plan:
+        # The same decision under the same seeds: if it scores otherwise, that is no planner's doing.
+        return replace(done, baseline_scores=done.scores)
+    return done
 
 
 def _with_baseline(done: CaseRun, case: SuiteCase, data: Any, kept: Kept) -> CaseRun:

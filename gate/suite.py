@@ -188,24 +188,22 @@ class Suite(Shown):
         return replace(self, cases=tuple(c for c in self.cases if matches(c.name, patterns)))
 
     def planned_by(self, planner: str) -> Suite:
-        """The cases whose world has that planner, planned by it.
+        """The cases that a planner can plan, planned by it: its world has it, and it takes what the case says.
 
         Raises
         ------
         InputError
-            If no world of the suite has it.
+            If it can plan none.
         """
         kept: list[SuiteCase] = []
         wrong: dict[str, InputError] = {}
         for case in self.cases:
-            if case.world in wrong:
-                continue
             try:
                 kept.append(case.replanned(planner))
             except InputError as error:
-                wrong[case.world] = error
+                wrong.setdefault(case.world, error)
         if kept:
-            return replace(self, cases=tuple(case for case in kept if case.world not in wrong))
+            return replace(self, cases=tuple(kept))
         if len(wrong) == 1:
             raise next(iter(wrong.values()))
         said = "; ".join(f"{name}: {' '.join(str(error).split())}" for name, error in wrong.items())

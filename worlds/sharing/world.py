@@ -14,6 +14,7 @@ from ...files import readable
 from ...simulator.sharing import App, simulate
 from ...traces import ClusterLog
 from ...wording import dotted
+from ..guard import Guard
 from ..outcome import Outcome
 from ..world import Panel
 from .build import apps_of, complaints, in_file_words, policy_of, world_of
@@ -115,6 +116,12 @@ def _placed(text: str) -> str:
     line = " ".join(text.split())
     own = ("failures", "cluster", "apps", "app_failures", "machine_failures", "lease", "SharingWorld")
     return line if line.startswith(own) else f"workload: {line.removeprefix('workload: ')}"
+
+    def guard(self) -> Guard:
+        """The world as the gate sees it."""
+        from .guard import SharingGuard
+
+        return SharingGuard(self)
 
 
 WORLD = SharingStudyWorld()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...errors import InfeasibleError
 from ...simulator.training import TrainingPlan, TrainingResult, simulate_training
+from ..guard import Guard
 from ..outcome import Outcome
 from ..world import Panel
 from . import solve
@@ -64,6 +65,12 @@ class TrainingWorld:
         from .panels import panels
 
         return panels(solve.solve(case, shared))
+
+    def guard(self) -> Guard:
+        """The world as the gate sees it."""
+        from .guard import TrainingGuard
+
+        return TrainingGuard(self)
 
 
 WORLD = TrainingWorld()
