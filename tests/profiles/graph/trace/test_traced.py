@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 import torch
+import traced_modules
 from interpreter import run
 from meshwright.profiles.graph import Graph, Operator, from_torch, leaders, repeats, zoo_graph, zoo_module
 from test_modules import example, shaken
