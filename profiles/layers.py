@@ -129,6 +129,11 @@ class LayerTable(Shown):
     def __len__(self) -> int:
         return len(self.layers)
 
+    def _headline(self) -> str:
+        degrees = ", ".join(map(str, self.ops))
+        weight = float(self.weight_bytes(self.ops[0]).sum()) / 2**30
+        return f"{self.model}: {len(self)} layers, op degrees {degrees}, weights {weight:.4g} GiB at op {self.ops[0]}"
+
     @property
     def ops(self) -> tuple[int, ...]:
         """Intra-op degrees held, ascending."""

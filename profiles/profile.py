@@ -201,6 +201,12 @@ class ModelProfile(Shown):
             )
         return cls(name, stages, provenance or Provenance("given by hand"))
 
+    def _headline(self) -> str:
+        device = f" on {self.provenance.device}" if self.provenance.device else ""
+        batches = sorted({b for stage in self.stages.values() for b in stage.latency})
+        span = f"{batches[0]} … {batches[-1]}" if len(batches) > 1 else str(batches[0])
+        return f"{self.name}{device}: {len(self.stages)} configurations, batch {span}"
+
     @property
     def configs(self) -> tuple[ParallelConfig, ...]:
         """The parallel configurations that this profile holds, sorted."""

@@ -77,6 +77,10 @@ class ProfileSet(Shown, Mapping[str, ModelProfile]):
         plain = (self.name, self.device, dict(self.models), self.provenance, self.overhead_s, dict(self.aliases))
         return ProfileSet, plain
 
+    def _headline(self) -> str:
+        names = ", ".join(list(self.models)[:3]) + (" …" if len(self.models) > 3 else "")
+        return f"{self.name} on {self.device}: {len(self.models)} models ({names})"
+
     def __getitem__(self, key: str) -> ModelProfile:
         profile = self.models.get(self.aliases.get(key, key))
         if profile is None:

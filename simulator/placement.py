@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -109,6 +110,14 @@ class Placement(Shown):
             for g in given
         )  # fmt: skip
         object.__setattr__(self, "groups", placed)
+
+    def _headline(self) -> str:
+        kinds = Counter(str(group.config) for group in self.groups)
+        said = ", ".join(f"{n} x {config}" for config, n in kinds.most_common(4)) + (" …" if len(kinds) > 4 else "")
+        return f"{len(self.models)} models in {len(self.groups)} groups on {self.n_devices} devices: {said}"
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        return [(f"group {k}: {g.config}", ", ".join(g.models)) for k, g in enumerate(self.groups[:50])]
 
     @property
     def n_devices(self) -> int:

@@ -53,6 +53,10 @@ class Timeline(Shown):
     def __len__(self) -> int:
         return len(self.lane)
 
+    def _headline(self) -> str:
+        last = float(self.end.max()) if len(self) else 0.0
+        return f"{len(self)} spans in {len(self.lanes)} lanes until {last:.6g} s"
+
     def busy(self) -> npt.NDArray[np.float64]:
         """Busy seconds of each lane, shape ``(len(lanes),)``."""
         work = np.bincount(self.lane, weights=self.end - self.start, minlength=len(self.lanes))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import InputError, RunError
+from ..reprs import Shown
 from ..wording import nearest
 from ..worlds.names import check_metrics
 from ..worlds.outcome import Outcome
@@ -71,7 +72,7 @@ class _Said:
     error: str = ""
 
 
-class Session:
+class Session(Shown):
     """A study, its store and who evaluates its points. Made by `Session.open`, used as a context.
 
     Leaving the context well seals the store: its bytes then depend on the study alone. Leaving it by an error or
@@ -99,6 +100,14 @@ class Session:
         self._fresh_asked = 0
         self._folded: set[int] = set()
         self._what = ""
+
+    def _headline(self) -> str:
+        done = len(self.store)
+        return f"{self.study.name or 'study'}: {done} points kept of {len(self.study)}, {len(self.answers)} answers"
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        rows = [("study", self.study), ("points kept", len(self.store))]
+        return [*rows, *((answer.question, answer.sentence) for answer in self.answers)]
 
     @classmethod
     def open(

@@ -170,6 +170,11 @@ class Study(Shown):
         said = {key: value for key, value in (self.document() | keys).items() if value is not None}
         return Study.from_dict(said, self.folder)
 
+    def _headline(self) -> str:
+        axes = ", ".join(axis.path for axis in self.axes[:4]) + (" …" if len(self.axes) > 4 else "")
+        asked = f", {len(self.questions)} questions" if self.questions else ""
+        return f"{self.name or 'study'} of {self.world.name}: {len(self)} points over {axes or 'no axis'}{asked}"
+
     def __len__(self) -> int:
         """Points of the design: combinations x planners x replications."""
         return len(self.design) * len(self.planners) * self.replications

@@ -77,6 +77,10 @@ class Graph(Shown):
                 raise InputError(f"graph {self.name!r}: {op.name!r} is defined twice")
             shapes[op.name] = op.shape
 
+    def _headline(self) -> str:
+        size = f"{self.params / 1e9:.4g} B parameters, {self.forward_flops / 1e12:.4g} TFLOP forward"
+        return f"{self.name}: {len(self.operators)} operators, {size}, batch {self.batch}"
+
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
         """Inputs and parameters by name."""

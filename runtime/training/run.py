@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +14,8 @@ import numpy as np
 from ...errors import InputError
 from ...profiles.graph import Graph
 from ...reprs import Shown
+from ...simulator.plots import panels
+from ...simulator.summary import Figure, Summary
 from ...simulator.training.plan.file import TrainingPlan
 from ...simulator.training.plan.graph import check_graph, in_plan_order
 from ...simulator.training.plan.program import plan_program
@@ -32,6 +34,9 @@ from .slices.turns import microbatch_samples
 from .wires.edges import edges_of, mesh_ranks, tied_groups
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure as Drawing
+
     from ...profiles.graph.module_loss import ModuleLoss
 
 __all__ = ["Difference", "TrainingRun", "program_of", "rank_names", "run_training"]
@@ -78,6 +83,50 @@ class TrainingRun(Shown):
     def median_s(self) -> float:
         """Median seconds of an iteration, the first left out where there are others: it meets cold code."""
         return float(np.median(self.seconds[1:] or self.seconds))
+
+    def summary(self) -> Summary:
+        """The figures that one looks at first, each with its unit."""
+        return Summary(
+            repr(self),
+            [
+                Figure("seconds", self.median_s, "s", "of one iteration, median"),
+                Figure("iterations", float(len(self.seconds)), "", "that were run"),
+                Figure("ranks", float(len(self.mesh_of_rank)), "", "processes"),
+                Figure("first_loss", self.losses[0] if self.losses else float("nan"), "", "of the first iteration"),
+                Figure("last_loss", self.losses[-1] if self.losses else float("nan"), "", "of the last iteration"),
+            ],
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per action of every iteration and rank: what it was, when it began and ended (seconds)."""
+        import pandas as pd
+
+        rows = [
+            {
+                "iteration": k, "rank": rank, "mesh": self.mesh_of_rank[rank], "op": span.op, "stage": span.stage,
+                "microbatch": span.microbatch, "slice": span.slice, "start_s": span.start, "finish_s": span.end,
+                "cpu_s": span.cpu,
+            }
+            for k, ranks in enumerate(self.spans) for rank, spans in enumerate(ranks) for span in spans
+        ]  # fmt: skip
+        return pd.DataFrame(rows)
+
+    def plot(self) -> Drawing:
+        """Seconds and loss of each iteration, as a matplotlib figure."""
+        with panels(2.6, columns=2, title=repr(self)) as (figure, (left, right)):
+            left.plot(range(len(self.seconds)), self.seconds, "o-")
+            left.set(xlabel="iteration", ylabel="seconds", ylim=(0, None))
+            right.plot(range(len(self.losses)), self.losses, "o-")
+            right.set(xlabel="iteration", ylabel="loss")
+        return figure
+
+    def _headline(self) -> str:
+        loss = f", loss {self.losses[0]:.4g} -> {self.losses[-1]:.4g}" if self.losses else ""
+        ranks = f"{len(self.mesh_of_rank)} ranks"
+        return f"{len(self.seconds)} iterations on {ranks}: {self.median_s:.4g} s per iteration{loss}"
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary()._shown_rows()
 
     def collectives_of(self, stage: int) -> dict[str, float]:
         """A stage's collectives as plans count them: per microbatch, or per iteration for reduce and update."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -26,6 +26,19 @@ class PlanFile(Entry):
     """With its article, for messages."""
 
     schema_id: ClassVar[str]
+
+    @property
+    def _figures(self) -> dict[str, float]:
+        # Every kind has the field; declared here it would come first in every file.
+        return cast("dict[str, float]", getattr(self, "predicted", {}))
+
+    def _expected(self, most: int = 2) -> str:
+        """The first of the predicted figures, for the line that shows the plan; empty if nothing is predicted."""
+        return "".join(f", {name} {value:.4g}" for name, value in list(self._figures.items())[:most])
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        """The fields, and each predicted figure in a row of its own."""
+        return [*super()._shown_rows(), *((f"predicted {name}", value) for name, value in self._figures.items())]
 
     @classmethod
     @abstractmethod

@@ -172,6 +172,11 @@ class KernelTables(Shown):
     layers: Layers | None = None
     source: str = ""
 
+    def _headline(self) -> str:
+        grids = self._grids()
+        parts = [name for name in ("operators", "layers") if getattr(self, name) is not None]
+        return f"{self.name}: {len(grids)} measured tables ({' and '.join(parts) or 'roofline only'}); {self.source}"
+
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
         """Measured points that contradict others, table by table; nothing rests on them."""

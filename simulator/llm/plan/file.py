@@ -145,6 +145,12 @@ class LLMPlan(PlanFile):
             **wider,
         )
 
+    def _headline(self) -> str:
+        names = ", ".join(m.name for m in self.models[:2]) + (" …" if len(self.models) > 2 else "")
+        engines = sum(d.replicas for d in self.deployments)
+        where = f"{engines} engine{'s' if engines > 1 else ''} on {len(self.used_devices)} x {self.cluster.device.name}"
+        return f"{self.planner.name}: {names} by {where}{self._expected()}"
+
     @classmethod
     def between(cls, data: Mapping[str, Any]) -> list[Problem]:
         """What is wrong between the entries of a parsed file, as far as they can be read one by one."""

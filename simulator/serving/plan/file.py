@@ -164,6 +164,11 @@ class Plan(PlanFile):
             )
         self.placement.check(cluster, profiles)
 
+    def _headline(self) -> str:
+        groups = f"{len(self.groups)} group{'s' if len(self.groups) > 1 else ''}"
+        where = f"{len(self.models)} models in {groups} on {self.cluster_spec.n_devices} x {self.cluster.device.name}"
+        return f"{self.planner.name}: {where}{self._expected()}"
+
     @classmethod
     def between(cls, data: Mapping[str, Any]) -> list[Problem]:
         """What is wrong between the entries of a parsed file, as far as they can be read one by one."""

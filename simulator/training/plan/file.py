@@ -100,6 +100,12 @@ class TrainingPlan(PlanFile, SparseEntry):
         entry = self.meshes[self.stages[stage].mesh]
         return Mesh(self.cluster_spec, entry.hosts, entry.devices, entry.first_host, entry.first_device)
 
+    def _headline(self) -> str:
+        devices = sum(m.hosts * m.devices for m in self.meshes)
+        where = f"{len(self.stages)} stages on {devices} x {self.cluster.device.name}"
+        batch = f"{self.schedule}, batch {self.global_batch} in {self.microbatches} microbatches"
+        return f"{self.planner.name}: {self.model.name} in {where}, {batch}{self._expected(1)}"
+
     @classmethod
     def between(cls, data: Mapping[str, Any]) -> list[Problem]:
         """What is wrong between the entries of a parsed file, as far as they can be read one by one."""
