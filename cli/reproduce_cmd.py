@@ -1,4 +1,4 @@
-"""`meshwright reproduce`: the paper's figures and tables, and a verdict on each of its claims."""
+"""`meshwright reproduce`: the papers' figures and tables, and a verdict on each of their claims."""
 
 from __future__ import annotations
 
@@ -13,32 +13,49 @@ from ..errors import InputError
 __all__ = ["reproduce"]
 
 
+def _words(incomplete: str) -> list[tuple[str, str]]:
+    """What can be completed: all, papers, figures, and their numbers in the thesis."""
+    from ..reproduce.catalogue import completions
+
+    return [(word, says) for word, says in completions() if word.startswith(incomplete)]
+
+
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Figures and tables, such as figure02 table1, or all.")
+        list[str] | None,
+        typer.Argument(
+            help="Figures and tables by the paper's number (vllm/fig12, alpaserve/table1) or the thesis' (vllm/5.12, "
+            "alpaserve/table4.1), papers (vllm), or all.",
+            autocompletion=_words,
+        ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List what there is, and stop.")] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List papers, figures, costs and last verdicts, of NAMES or all; make none.")
+    ] = False,
     fast: Annotated[bool, typer.Option("--fast", help="Seconds for each instead of minutes: shorter traces.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for CSV, PNG and JSON.")] = Path("reproduce-out"),
     seed: Annotated[int, typer.Option(help="Seed, >= 0.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 unless every claim holds.")] = False,
+    remember: Annotated[
+        bool, typer.Option("--remember", help="Keep cost and verdicts with the package, for --list.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> int:
     """Make the papers' figures and tables and check their claims."""
-    from ..reproduce import FIGURES, Report, titles, verdict_table
+    from ..reproduce.catalogue import resolve
+
+    if not names and not list_:
+        raise InputError("reproduce: name a figure or table (vllm/fig12), a paper (vllm), or all; --list shows them")
+    wanted = resolve(names or ["all"])
+    if list_:
+        typer.echo(_listing(wanted, json_))
+        return 0
+
+    from ..reproduce import Report, verdict_table
     from ..reproduce import reproduce as make
+    from ..reproduce.verdicts import remember as keep
     from .status import status
 
-    if list_:
-        for name, title in titles().items():
-            typer.echo(f"{name:9}  {title}")
-        return 0
-    if not names:
-        raise InputError("reproduce: name a figure or table, or all; --list shows them")
-    wanted = list(FIGURES) if "all" in names else list(dict.fromkeys(names))
-    unknown = [name for name in wanted if name not in FIGURES]
-    if unknown:
-        make(unknown[0])  # raises, naming the nearest
     reports: list[Report] = []
     for name in wanted:
         with status(name) as say:
@@ -50,6 +67,8 @@ def reproduce(
                 progress=lambda done, total, what, say=say: say(f"{done} of {total} {what}".rstrip()),
             )
         reports.append(report)
+        if remember:  # at once: what was made before an interruption stays
+            keep([report])
         if not json_:
             typer.echo(f"{name}: {report.title} ({report.seconds:.1f} s)")
     if json_:
@@ -58,6 +77,41 @@ def reproduce(
         _print(reports, verdict_table(reports), out)
     kept = all(claim.verdict == "holds" for report in reports for claim in report.claims)
     return 1 if strict and not kept else 0
+
+
+def _listing(wanted: tuple[str, ...], as_json: bool) -> str:
+    """Paper, figure, cost, last verdict and title: lines for a person, or JSON."""
+    from ..reproduce.catalogue import FIGURES, PAPERS
+    from ..reproduce.verdicts import cost, last, load
+
+    kept = load()
+    rows: list[dict[str, str | None]] = []
+    for name in wanted:
+        figure, runs = FIGURES[name], kept.get(name, {})
+        latest = last(runs)
+        verdict = (
+            "not run" if latest is None else f"{latest[1]} ({latest[0]}, {latest[1].date}, {latest[1].meshwright})"
+        )
+        rows.append(
+            {
+                "name": name, "paper": PAPERS[figure.paper].title, "thesis": figure.alias, "title": figure.title,
+                "fast": cost(figure, "fast", runs), "full": cost(figure, "full", runs), "verdict": verdict,
+            }
+        )  # fmt: skip
+    if as_json:
+        return json.dumps(rows, indent=1, ensure_ascii=False)
+    columns = ("name", "thesis", "fast", "full", "verdict", "title")
+    heads = {key: key for key in columns} | {"thesis": "or, by the thesis", "verdict": "last verdict"}
+    widths = {key: max(len(row[key] or "") for row in (*rows, heads)) for key in columns}
+    lines, paper = [], None
+    for row in rows:
+        if row["paper"] != paper:
+            paper = row["paper"]
+            lines += ["", str(paper)]
+        lines.append("  " + "  ".join((row[key] or "").ljust(widths[key]) for key in columns).rstrip())
+    head = "  " + "  ".join(heads[key].ljust(widths[key]) for key in columns).rstrip()
+    said = "fast and full: processor seconds as measured; seconds, minutes or hours in words are classes."
+    return "\n".join([head, *lines, "", said])
 
 
 def _print(reports: list, table: object, out: Path) -> None:

@@ -1,23 +1,27 @@
 """Reproductions: one module per figure or table of a paper, each with its data, its picture and its verdicts.
 
-``meshwright reproduce figure02`` or ``python -m meshwright.reproduce.alpaserve.fig02``.
+``meshwright reproduce vllm/fig12`` or ``python -m meshwright.reproduce.vllm.fig12``.
 """
 
+from .catalogue import FIGURES, PAPERS, Figure, Paper, resolve
 from .claims import Claim, Expectation, Rule, at_least, at_most, between, within
-from .figures import FIGURES, reproduce, titles
+from .figures import reproduce
 from .report import Report, verdict_table
 
 __all__ = [
     "FIGURES",
+    "PAPERS",
     "Claim",
     "Expectation",
+    "Figure",
+    "Paper",
     "Report",
     "Rule",
     "at_least",
     "at_most",
     "between",
     "reproduce",
-    "titles",
+    "resolve",
     "verdict_table",
     "within",
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..files import write_bytes, write_text
 from ..reprs import Shown
+from .catalogue import FIGURES
 from .claims import Claim
 
 if TYPE_CHECKING:
@@ -31,6 +34,12 @@ Progress = Callable[[int, int, str], None]
 VERDICT_STYLES = {"holds": "green", "partly": "yellow", "does not hold": "red"}
 
 
+def cpu_seconds() -> float:
+    """Processor seconds so far, of this process and of children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def quiet(done: int, total: int, what: str) -> None:
     """A `Progress` that says nothing."""
 
@@ -42,7 +51,7 @@ class Report(Shown):
     Parameters
     ----------
     name, title : str
-        Module name, and what it shows.
+        Key of `FIGURES`, such as vllm/fig12, and what it shows.
     fast : bool
         Whether it was the short version.
     seed : int
@@ -50,13 +59,15 @@ class Report(Shown):
     claims : tuple of Claim
         What the text says, and what we found.
     tables : Mapping[str, DataFrame]
-        File stem -> the figure's data, tidy.
+        Path below `out` without its ending, such as vllm/fig12 -> the figure's data, tidy.
     files : tuple of Path
         What was written.
     notes : tuple of str
         Assumptions that the paper leaves open.
     seconds : float
         How long it took.
+    cpu_s : float
+        Processor seconds of this process and of workers that have ended.
     """
 
     name: str
@@ -68,6 +79,15 @@ class Report(Shown):
     files: tuple[Path, ...]
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    cpu_s: float = 0.0
+
+    def _headline(self) -> str:
+        counts = Counter(claim.verdict for claim in self.claims)
+        said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+        return f"{self.name}, {self.title}: {len(self.claims)} claims ({said}), {len(self.tables)} tables"
+
+    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+        return [(claim.text, claim.verdict) for claim in self.claims]
 
     def count(self, verdict: str) -> int:
         """Number of claims with this verdict."""
@@ -82,6 +102,7 @@ class Report(Shown):
             "seed": self.seed,
             "meshwright": __version__,
             "seconds": round(self.seconds, 3),
+            "cpu_seconds": round(self.cpu_s, 3),
             "notes": list(self.notes),
             "claims": [claim.to_json() for claim in self.claims],
             "files": [path.name for path in self.files],
@@ -94,24 +115,29 @@ class Session:
 
     Parameters
     ----------
-    name, title : str
-        Module name, and what it shows.
+    name : str
+        Key of `FIGURES`, which has the title.
     fast : bool
         Whether it is the short version.
     out : Path
-        Folder to write to.
+        Folder to write to; files go to the paper's folder in it.
     seed : int
         Seed of everything random in it.
     """
 
     name: str
-    title: str
     fast: bool
     out: Path
     seed: int
     _started: float = field(default_factory=time.perf_counter)
+    _cpu_started: float = field(default_factory=lambda: cpu_seconds())
     _tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     _files: list[Path] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """What it shows."""
+        return FIGURES[self.name].title
 
     def table(self, frame: Frame, suffix: str = "") -> Frame:
         """Save a figure's data as ``<name><suffix>.csv``; returns it."""
@@ -139,6 +165,7 @@ class Session:
             files=(*self._files, path),
             notes=tuple(notes),
             seconds=time.perf_counter() - self._started,
+            cpu_s=cpu_seconds() - self._cpu_started,
         )
         write_text(path, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
         return report

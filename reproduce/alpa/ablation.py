@@ -1,4 +1,4 @@
-"""Ways to shard a whole model on the GPUs of one node: the points of Figure 3.8."""
+"""Ways to shard a whole model on the GPUs of one node: the points of Figure 8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 3.7 (Alpa, Fig. 7): throughput of GPT-3, GShard-MoE and Wide-ResNet on 1 to 64 V100s."""
+"""Figure 7 (Alpa, Fig. 7): throughput of GPT-3, GShard-MoE and Wide-ResNet on 1 to 64 V100s."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..alpa_bars import bars, linear
+from ..bars import bars, linear
 from ..claims import Claim, Expectation, at_least, at_most, between, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
@@ -17,11 +17,9 @@ from .systems import FAMILIES, SYSTEMS, Family
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Alpa: end-to-end throughput of three models on 1 to 64 GPUs"
-
 EXPECTED = {
     "gpt against megatron": Expectation(
-        "GPT: Alpa's throughput over Megatron-LM's, the least of all sizes (no worse)", "§3.8.1, Fig. 3.7a",
+        "GPT: Alpa's throughput over Megatron-LM's, the least of all sizes (no worse)", "§3.8.1, Fig. 7a",
         "at least 1", at_least(0.98, partly=0.9), "{:.2f}×",
     ),
     "gpt slightly": Expectation(
@@ -69,7 +67,7 @@ EXPECTED = {
         between(2, 2, partly=(1, 2)), "{:.0f} of 2",
     ),
     "moe inter fits": Expectation(
-        "MoE: of 1 to 16 GPUs, on how many inter-op only runs out of memory", "Fig. 3.7b", "none",
+        "MoE: of 1 to 16 GPUs, on how many inter-op only runs out of memory", "Fig. 7b", "none",
         at_most(0, partly=1), "{:.0f}",
     ),
     "moe intra": Expectation(
@@ -184,7 +182,7 @@ def draw(frame: Frame, ax: Axes, family: Family) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: up to 8 GPUs. Nothing in it is random."""
-    session = Session("figure3_07", TITLE, fast, out, seed)
+    session = Session("alpa/fig07", fast, out, seed)
     sizes = tuple(n for n in (1, 4, 8, 16, 32, 64) if n <= (8 if fast else 64))
     frame = session.table(measure_all(tuple(FAMILIES), sizes, progress))
     with canvas(1, 3, width=3.6, height=2.8) as (figure, axes):
@@ -199,10 +197,10 @@ NOTES = (
     "PFLOP/s count the forward and both backward passes of the model's operators; recomputed operators do not count",
     "GPT and Wide-ResNet with Adam, 16 bytes a parameter (the authors' benchmark of the latter has SGD with momentum, "
     "12); MoE with Adafactor, 8 bytes, and DeepSpeed reduces its gradients after each microbatch, as its ZeRO-2 does",
-    "every system takes the microbatch size that it runs fastest with; batches 1024, 1024 and 1536 (Table 3.4)",
+    "every system takes the microbatch size that it runs fastest with; batches 1024, 1024 and 1536 (Table 4)",
     "V100s as data sheet and NVLink say, 25 Gb/s between nodes; shares of the peak are documented, not fitted "
     "(docs/training-costs.md), so heights are not the paper's: ratios are what is compared",
 )
 
 if __name__ == "__main__":
-    main("figure3_07")
+    main("alpa/fig07")

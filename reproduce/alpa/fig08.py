@@ -1,4 +1,4 @@
-"""Figure 3.8 (Alpa, Fig. 8): ways of sharding within one node of 8 GPUs, three kinds of models."""
+"""Figure 8 (Alpa, Fig. 8): ways of sharding within one node of 8 GPUs, three kinds of models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..alpa_bars import bars, linear
+from ..bars import bars, linear
 from ..claims import Claim, Expectation, at_least, at_most
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
@@ -17,19 +17,17 @@ from .systems import TITLES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Alpa: ways of intra-operator parallelism on one node"
-
 EXPECTED = {
     "data": Expectation(
         "data parallelism runs out of memory quickly: of the models' largest sizes, how many it cannot train",
-        "§3.8.2, Fig. 3.8", "all 3", at_least(3, partly=2), "{:.0f} of 3",
+        "§3.8.2, Fig. 8", "all 3", at_least(3, partly=2), "{:.0f} of 3",
     ),
     "zero fits": Expectation(
         "ZeRO-2 and ZeRO-3 resolve the memory problem: points that ZeRO-3 cannot train", "§3.8.2", "none",
         at_most(0, partly=1), "{:.0f}",
     ),
     "ilp fits": Expectation(
-        "auto-sharding trains every model: points that it cannot", "Fig. 3.8", "none", at_most(0), "{:.0f}",
+        "auto-sharding trains every model: points that it cannot", "Fig. 8", "none", at_most(0), "{:.0f}",
     ),
     "best": Expectation(
         "auto-sharding performs best in all cases: its throughput over the best of the others, the least of all points",
@@ -97,7 +95,7 @@ def draw(frame: Frame, ax: Axes, family: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; fast and full are the same. Nothing in it is random."""
-    session = Session("figure3_08", TITLE, fast, out, seed)
+    session = Session("alpa/fig08", fast, out, seed)
     frame = session.table(measure_ways(progress))
     with canvas(1, 3, width=3.6, height=2.8) as (figure, axes):
         for ax, family in zip(axes[0], dict.fromkeys(frame.family), strict=True):
@@ -116,4 +114,4 @@ NOTES = (
 )
 
 if __name__ == "__main__":
-    main("figure3_08")
+    main("alpa/fig08")

@@ -1,4 +1,4 @@
-"""Figure 3.9 (Alpa, Fig. 9): stages by the dynamic programme, or by rule, for GPT-3 and Wide-ResNet."""
+"""Figure 9 (Alpa, Fig. 9): stages by the dynamic programme, or by rule, for GPT-3 and Wide-ResNet."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..alpa_bars import bars, linear
+from ..bars import bars, linear
 from ..claims import Claim, Expectation, at_least, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREEN, ORANGE, canvas
 from .points import measure_all
 from .systems import FAMILIES
-
-TITLE = "Alpa: stages by dynamic programming, equal operators or equal layers"
 
 COLOURS = {"Equal operator": ORANGE, "Equal layer": GREEN, "Alpa": BLUE}
 """Rule -> colour; "Alpa" is the paper's "DP"."""
@@ -77,7 +75,7 @@ def judged(frame: Frame, fast: bool) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure, up to 32 GPUs; fast: up to 8. Nothing in it is random."""
-    session = Session("figure3_09", TITLE, fast, out, seed)
+    session = Session("alpa/fig09", fast, out, seed)
     sizes = tuple(n for n in (1, 4, 8, 16, 32) if n <= (8 if fast else 32))
     frame = session.table(points(sizes, progress))
     with canvas(1, 2, width=3.6, height=2.8) as (figure, axes):
@@ -91,7 +89,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 NOTES = (
-    "settings are those of Fig. 3.7; 'Alpa' is the paper's 'DP'",
+    "settings are those of Fig. 7; 'Alpa' is the paper's 'DP'",
     "equal layers can be ahead: points are simulated with transfers between stages, which the programme does not see "
     "(§3.7); by its own Eq. 2 they never are. `cross_stage` has it count them",
     "equal operator is left out on GPT: its clusters cut attention in the middle, where so much crosses that every run "
@@ -99,4 +97,4 @@ NOTES = (
 )
 
 if __name__ == "__main__":
-    main("figure3_09")
+    main("alpa/fig09")

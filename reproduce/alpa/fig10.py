@@ -1,4 +1,4 @@
-"""Figure 3.10 (Alpa, Fig. 10): how planning time grows with the model and the cluster, for GPT-3."""
+"""Figure 10 (Alpa, Fig. 10): how planning time grows with the model and the cluster, for GPT-3."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ from .systems import FAMILIES, OPTIONS, cluster_of, graph_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Alpa: planning time of GPT-3 over model and cluster"
-
 MICROBATCHES = {1: 64, 4: 64, 8: 64, 16: 128, 32: 128, 64: 256}
 """GPUs -> B: a single run with B provided, as in §3.8.4; values from the authors' benchmark."""
 
 EXPECTED = {
     "growth": Expectation(
         "time grows linearly with model and cluster: exponent of the number of GPUs, from 4 to the most (the models "
-        "grow with it)", "§3.8.4, Fig. 3.10", "1", at_most(1.15, partly=1.5), "{:.2f}",
+        "grow with it)", "§3.8.4, Fig. 10", "1", at_most(1.15, partly=1.5), "{:.2f}",
     ),
     "faster": Expectation(
-        "the largest model on 64 GPUs: our seconds over the paper's 2,393", "Table 3.5", "1", at_most(1.0), "{:.4f}",
+        "the largest model on 64 GPUs: our seconds over the paper's 2,393", "Table 5", "1", at_most(1.0), "{:.4f}",
     ),
 }  # fmt: skip
 
@@ -95,7 +93,7 @@ def draw(frame: Frame, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: up to 16 GPUs. Nothing in it is random but the machine's load."""
-    session = Session("figure3_10", TITLE, fast, out, seed)
+    session = Session("alpa/fig10", fast, out, seed)
     frame = session.table(times(fast, progress))
     with canvas(1, 1, width=3.8, height=2.8) as (figure, axes):
         draw(frame, axes[0, 0])
@@ -109,4 +107,4 @@ NOTES = (
 )
 
 if __name__ == "__main__":
-    main("figure3_10")
+    main("alpa/fig10")

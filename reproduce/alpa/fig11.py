@@ -1,18 +1,16 @@
-"""Figure 3.11 (Alpa, Fig. 11): what moving tensors between meshes takes, with Wide-ResNet."""
+"""Figure 11 (Alpa, Fig. 11): what moving tensors between meshes takes, with Wide-ResNet."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ..alpa_bars import bars
+from ..bars import bars
 from ..claims import Claim, Expectation, at_least, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREY, ORANGE, canvas
 from .points import RESHARDINGS, measure_reshardings
 from .systems import FAMILIES
-
-TITLE = "Alpa: resharding between meshes, with and without local all-gather"
 
 COLOURS = dict(zip(RESHARDINGS, (GREY, ORANGE, BLUE), strict=True))
 
@@ -60,7 +58,7 @@ WHY = (
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: up to 16 GPUs. Nothing in it is random."""
-    session = Session("figure3_11", TITLE, fast, out, seed)
+    session = Session("alpa/fig11", fast, out, seed)
     sizes = tuple(n for n in (4, 8, 16, 32, 64) if n <= (16 if fast else 64))
     frame = session.table(measure_reshardings(sizes, progress))
     with canvas(1, 1, width=4.2, height=2.8) as (figure, axes):
@@ -77,4 +75,4 @@ NOTES = (
 )
 
 if __name__ == "__main__":
-    main("figure3_11")
+    main("alpa/fig11")

@@ -1,4 +1,4 @@
-"""Figures 3.12 and 3.13 (Alpa, Fig. 12 and 13): how Wide-ResNet is cut on 4, 8 and 16 GPUs, layer by layer."""
+"""Figures 12 and 13 (Alpa, Fig. 12 and 13): how Wide-ResNet is cut on 4, 8 and 16 GPUs, layer by layer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from .systems import FAMILIES, OPTIONS, cluster_of, graph_of, plan_of
 if TYPE_CHECKING:
     from ...simulator.training.plan.file import TrainingPlan
 
-TITLE = "Alpa: plans of Wide-ResNet on 4, 8 and 16 GPUs"
-
 EXPECTED = {
     "stages 16": Expectation(
-        "on 16 GPUs: stages", "§3.8.6, Fig. 3.12", "3", between(3, 3, partly=(2, 4)), "{:.0f}",
+        "on 16 GPUs: stages", "§3.8.6, Fig. 12", "3", between(3, 3, partly=(2, 4)), "{:.0f}",
     ),
     "meshes 16": Expectation(
         "on 16 GPUs: stages that have the paper's number of devices (4, 4, 8), in order", "§3.8.6", "3 of 3",
@@ -37,14 +35,14 @@ EXPECTED = {
         "several", at_least(2), "{:.0f}",
     ),
     "stages 4": Expectation(
-        "on 4 GPUs: stages (only intra-operator parallelism)", "§3.8.6, Fig. 3.13a", "1", between(1, 1), "{:.0f}",
+        "on 4 GPUs: stages (only intra-operator parallelism)", "§3.8.6, Fig. 13a", "1", between(1, 1), "{:.0f}",
     ),
     "switch": Expectation(
         "on 4 GPUs: the first dozens of layers are cut by the batch, the last few by channels (share of layers that "
         "agree with one such switch, which is not at an end)", "§3.8.6", "all", at_least(0.9, partly=0.75), "{:.0%}",
     ),
     "meshes 8": Expectation(
-        "on 8 GPUs: stages that have the paper's number of devices (4, 4), in order", "Fig. 3.13b", "2 of 2",
+        "on 8 GPUs: stages that have the paper's number of devices (4, 4), in order", "Fig. 13b", "2 of 2",
         at_least(2, partly=1), "{:.0f} of 2",
     ),
 }  # fmt: skip
@@ -125,7 +123,7 @@ def _axes(axes: tuple[int, ...]) -> str:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the pictures; fast and full are the same. Nothing in it is random."""
-    session = Session("figure3_12", TITLE, fast, out, seed)
+    session = Session("alpa/fig12", fast, out, seed)
     plans: dict[int, TrainingPlan] = {}
     cuts: dict[int, tuple[Layer, ...]] = {}
     for k, n in enumerate((4, 8, 16)):
@@ -180,4 +178,4 @@ def notes(plans: Mapping[int, TrainingPlan]) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    main("figure3_12")
+    main("alpa/fig12")

@@ -64,7 +64,7 @@ def _shape(plan: TrainingPlan) -> str:
 def measure_all(
     families: Sequence[str], sizes: Sequence[int], progress: Progress = quiet, *, systems: Sequence[str] | None = None
 ) -> Frame:
-    """One row for each family, number of GPUs and system (by default those of Fig. 3.7)."""
+    """One row for each family, number of GPUs and system (by default those of Fig. 7)."""
     import pandas as pd
 
     jobs = [(f, n, s) for f in families for n in sizes for s in (systems or SYSTEMS[f])]

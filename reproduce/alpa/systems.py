@@ -44,9 +44,9 @@ class Family:
     name, title : str
         Of tables and of pictures.
     models : mapping
-        GPUs -> name in the zoo (Tables 3.6–3.8).
+        GPUs -> name in the zoo (Tables 6–8).
     batch : int
-        Samples of an iteration (Table 3.4).
+        Samples of an iteration (Table 4).
     microbatches : mapping
         GPUs -> numbers of microbatches that pipelines choose from: around those of the authors' benchmark.
     """

@@ -18,8 +18,6 @@ from ..style import BLUE, VERMILLION, canvas
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "a burst of four requests on two devices"
-
 ONE, TWO = ParallelConfig(1, 1), ParallelConfig(1, 2)
 MODELS = ("A", "B")
 OVERHEAD = 0.1
@@ -86,7 +84,7 @@ def draw(frame: Frame, system: str, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; nothing in it is random, and fast is full."""
-    session = Session("figure01", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig01", fast, out, seed)
     results = burst()
     frame = session.table(spans(results))
     with canvas(1, 2, height=1.7) as (figure, axes):
@@ -97,4 +95,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure01")
+    main("alpaserve/fig01")

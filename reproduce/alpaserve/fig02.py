@@ -21,8 +21,6 @@ from ..style import COLOURS, canvas, outside_legend, plain_ticks
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "two 6.7B models on two devices: latency and utilization"
-
 LATENCY_S = 0.4
 """A request on one device (§3.1)."""
 MODELS = ("model 1", "model 2")
@@ -214,7 +212,7 @@ def draw_utilization(frame: Frame, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 20 traces of 6,000 s per scenario; fast: 5 of 2,000 s."""
-    session = Session("figure02", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig02", fast, out, seed)
     means, cdf = latencies(2000.0 if fast else 6000.0, 5 if fast else 20, seed, progress)
     summary = summarise(means, ("scenario", "system", "model"), ("mean_latency_s", "busy_while_waiting"))
     rates, cv = SCENARIOS["b: Gamma, CV 3"]
@@ -264,4 +262,4 @@ def distance(cdf: Frame) -> float:
 
 
 if __name__ == "__main__":
-    main("figure02")
+    main("alpaserve/fig02")

@@ -10,12 +10,11 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..sampling import summarise
 from ..style import BLACK, canvas, outside_legend
-from . import eight_models as setup
+from .experiments import eight_models as setup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "eight 2.6B models on eight devices: latency against memory per device"
 USABLE_GB = 13.0
 """Usable memory of a 16 GB V100 (Fig. 4's dashed line)."""
 
@@ -97,7 +96,7 @@ def draw(frame: Frame, ax: Axes, y: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 20 traces of 3,600 s; fast: 5 of 900 s."""
-    session = Session("figure04", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig04", fast, out, seed)
     frame = latencies(900.0 if fast else 3600.0, 5 if fast else 20, seed, progress)
     session.table(frame)
     with canvas(1, 2, height=2.9) as (figure, axes):
@@ -130,4 +129,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure04")
+    main("alpaserve/fig04")

@@ -10,9 +10,8 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..sampling import summarise
 from ..style import canvas, outside_legend
-from . import eight_models as setup
+from .experiments import eight_models as setup
 
-TITLE = "eight 2.6B models on eight devices: latency against rate"
 RATES = (2.0, 4.0, 8.0, 12.0, 16.0, 20.0, 22.0, 24.0, 26.0, 28.0, 30.0, 32.0)
 
 PLACEMENTS = {
@@ -73,7 +72,7 @@ def latencies(
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 20 traces of 3,600 s per rate; fast: 5 of 900 s."""
-    session = Session("figure05", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig05", fast, out, seed)
     frame = latencies(RATES, 900.0 if fast else 3600.0, 5 if fast else 20, seed, progress)
     session.table(frame)
     with canvas(1, 2, height=2.9) as (figure, axes):
@@ -101,4 +100,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure05")
+    main("alpaserve/fig05")

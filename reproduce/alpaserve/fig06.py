@@ -10,9 +10,8 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..sampling import summarise
 from ..style import canvas, outside_legend
-from . import eight_models as setup
+from .experiments import eight_models as setup
 
-TITLE = "eight 2.6B models on eight devices: latency against CV"
 CVS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
 
 PLACEMENTS = {
@@ -68,7 +67,7 @@ def latencies(cvs: Sequence[float], duration: float, repetitions: int, seed: int
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 20 traces of 3,600 s per CV; fast: 5 of 900 s."""
-    session = Session("figure06", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig06", fast, out, seed)
     frame = latencies(CVS, 900.0 if fast else 3600.0, 5 if fast else 20, seed, progress)
     session.table(frame)
     with canvas(1, 2, height=2.9) as (figure, axes):
@@ -100,4 +99,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure06")
+    main("alpaserve/fig06")

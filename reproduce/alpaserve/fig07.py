@@ -15,12 +15,11 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..sampling import summarise
 from ..style import COLOURS, canvas, lines, plain_ticks
-from . import eight_models as setup
+from .experiments import eight_models as setup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "eight 2.6B models on eight devices: SLO attainment against the SLO"
 SCALES = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 30.0)
 ALPHAS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
 STAGES = 8
@@ -175,7 +174,7 @@ def _dress(ax: Axes, title: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 20 traces of 3,600 s; fast: 5 of 600 s."""
-    session = Session("figure07", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig07", fast, out, seed)
     duration, repetitions = (600.0, 4) if fast else (3600.0, 20)
     frame = attainments(SCALES, ALPHAS, duration, repetitions, seed, progress)
     session.table(frame)
@@ -232,4 +231,4 @@ def _slowest() -> float:
 
 
 if __name__ == "__main__":
-    main("figure07")
+    main("alpaserve/fig07")

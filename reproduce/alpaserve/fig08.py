@@ -15,7 +15,6 @@ from ..style import COLOURS, canvas, outside_legend
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "overhead of inter-op and intra-op parallelism, a 2.6B model on V100s"
 MODEL = "bert-2.6b"
 DEVICES = (1, 2, 4, 8)
 PARTS = ("computation", "communication", "uneven partition")
@@ -93,7 +92,7 @@ def draw(frame: Frame, parallelism: str, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; nothing in it is random, and fast is full."""
-    session = Session("figure08", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig08", fast, out, seed)
     frame = session.table(overheads())
     with canvas(1, 2, height=2.8) as (figure, axes):
         draw(frame, "inter-op", axes[0, 0])
@@ -120,4 +119,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure08")
+    main("alpaserve/fig08")

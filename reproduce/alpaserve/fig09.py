@@ -14,7 +14,6 @@ from ..style import canvas, lines, outside_legend
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "latency, throughput and memory against devices, a 2.6B model on V100s"
 MODEL = "bert-2.6b"
 DEVICES = (1, 2, 4, 8)
 PANELS = {
@@ -104,7 +103,7 @@ def draw(frame: Frame, column: str, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; nothing in it is random, and fast is full."""
-    session = Session("figure09", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig09", fast, out, seed)
     frame = session.table(costs())
     with canvas(1, 3, width=2.7) as (figure, axes):
         for column, ax in zip(PANELS, axes.flat, strict=True):
@@ -128,4 +127,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure09")
+    main("alpaserve/fig09")

@@ -20,8 +20,6 @@ from ..style import BLUE, VERMILLION, canvas
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "greatest communication overhead α and uneven partition β that model parallelism bears"
-
 LATENCY_S = 0.4
 CHECKED = (0.5, 1.0, 1.5)
 """Total utilizations λD at which the frontier is held against simulation."""
@@ -137,7 +135,7 @@ def draw(frame: Frame, checks: Frame, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 10 simulations of 200,000 requests per point; fast: 5 of 50,000."""
-    session = Session("figure10", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig10", fast, out, seed)
     frame = session.table(curves(99))
     requests, repetitions = (50_000, 5) if fast else (200_000, 10)
     checks = session.table(simulated(requests, repetitions, seed, progress), "-simulated")
@@ -159,4 +157,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure10")
+    main("alpaserve/fig10")

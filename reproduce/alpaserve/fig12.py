@@ -14,13 +14,12 @@ from ..claims import Expectation, at_least
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLACK, canvas, lines, outside_legend
-from .points import Points
-from .systems import GOAL, SYSTEMS, Traffic, crossing, placement
+from .experiments.points import Points
+from .experiments.systems import GOAL, SYSTEMS, Traffic, crossing, placement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "SLO attainment of AlpaServe, Selective Replication and Clockwork++ on real-world traffic"
 SLO_SCALE = 5.0
 """Default (§6.2)."""
 
@@ -256,10 +255,10 @@ def draw(frame: Frame, ax: Axes, *, column: str, varied: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 10 windows of MAF1 traffic, 16 of MAF2; fast: 2, 4, three points a curve, no S3."""
-    session = Session("figure12", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig12", fast, out, seed)
     effort = FAST if fast else FULL
     columns = tuple(c for c in COLUMNS if not (fast and c.models == "S3"))
-    points = Points(out / "figure12-unfinished.json", f"seed {seed}, {effort}, {COLUMNS}")
+    points = Points(out / "alpaserve/fig12-unfinished.json", f"seed {seed}, {effort}, {COLUMNS}")
     frame = session.table(attainments(columns, effort, seed, progress, points))
     reached = session.table(levels(frame), "-levels")
     with canvas(len(ROWS), len(columns), width=2.1, height=1.9) as (figure, axes):
@@ -307,4 +306,4 @@ def _shown(row: Frame, varied: str) -> str:
 
 
 if __name__ == "__main__":
-    main("figure12")
+    main("alpaserve/fig12")

@@ -18,8 +18,6 @@ from ..style import BLUE, GREEN, GREY, ORANGE, PURPLE, canvas, outside_legend
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "four models of 104B parameters on 64 devices"
-
 DEVICES = 64
 RATE, CV, SPLIT = 8.0, 4.0, {"power_law": 0.5}
 """§6.3: 8 requests/s, CV 4, a power law with exponent 0.5."""
@@ -158,7 +156,7 @@ def draw(frame: Frame, varied: str, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 5 traces of 1,200 s per point (the paper ran 1,200 s once); fast: 1 of 600 s."""
-    session = Session("figure13", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig13", fast, out, seed)
     duration, repetitions = (600.0, 1) if fast else (1200.0, 5)
     frame = session.table(attainments(duration, repetitions, seed, progress=progress))
     answer = default_answer(duration, seed)
@@ -208,4 +206,4 @@ def memory() -> str:
 
 
 if __name__ == "__main__":
-    main("figure13")
+    main("alpaserve/fig13")

@@ -16,14 +16,13 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..sampling import summarise
 from ..style import canvas, lines, outside_legend
-from . import fig12 as figure12
-from .systems import SYSTEMS, Traffic, placement
+from . import fig12
+from .experiments.systems import SYSTEMS, Traffic, placement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "robustness: planned for one hour of traffic, served another (S2@MAF1)"
-COLUMN = next(c for c in figure12.COLUMNS if c.name == "S2@MAF1")
+COLUMN = next(c for c in fig12.COLUMNS if c.name == "S2@MAF1")
 
 EXPECTED = {
     "alpaserve": Expectation(
@@ -85,9 +84,9 @@ def attainments(
 
     profiles = model_set(COLUMN.models)
     day = Traffic.of(COLUMN.character, list(profiles), COLUMN.rate, hours * 60, 60.0, seed, fine=3.0)
-    rng = generator(seed, "figure14", "hours")
+    rng = generator(seed, "alpaserve/fig14", "hours")
     pairs = [rng.choice(hours, 2, replace=False) for _ in range(repetitions)]
-    cases = [(v, x) for v in figure12.ROWS for x in figure12.thinned(figure12.grid(COLUMN, v), points)]
+    cases = [(v, x) for v in fig12.ROWS for x in fig12.thinned(fig12.grid(COLUMN, v), points)]
     rows = []
     for i, (varied, x) in enumerate(cases):
         progress(i, len(cases), f"{varied} {x:g}")
@@ -104,7 +103,7 @@ def _point(
     varied: str, x: float, assumed: Traffic, actual: Traffic, profiles: Mapping, seed: int
 ) -> dict[str, tuple[float, float]]:
     """System -> attainment of its stale plan and of one made for the actual traffic."""
-    value = {"devices": COLUMN.devices, "rate": COLUMN.rate, "cv": COLUMN.cv, "slo": figure12.SLO_SCALE} | {varied: x}
+    value = {"devices": COLUMN.devices, "rate": COLUMN.rate, "cv": COLUMN.cv, "slo": fig12.SLO_SCALE} | {varied: x}
     options = {"rate_factor": value["rate"] / COLUMN.rate, "cv": value["cv"], "slo_scale": value["slo"]}
     old = assumed.trace(profiles, seed=2 * seed, **options)
     new = actual.trace(profiles, seed=2 * seed + 1, **options)
@@ -126,19 +125,19 @@ def draw(frame: Frame, varied: str, ax: Axes) -> Axes:
     part = frame[frame.varied == varied].copy()
     part[["attainment", "attainment_ci"]] *= 100
     lines(part, ax, x="x", y="attainment", spread="attainment_ci", order=tuple(SYSTEMS))
-    ax.set(xlabel=figure12.ROWS[varied], ylabel="SLO attainment (%)")
+    ax.set(xlabel=fig12.ROWS[varied], ylabel="SLO attainment (%)")
     ax.set_ylim(max(-3.0, float(part.attainment.min()) - 8), 103)
     return ax
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: three pairs of hours of a day, 20 minutes of each; fast: two of six, 2 minutes."""
-    session = Session("figure14", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig14", fast, out, seed)
     hours, windows, points, repetitions = (6, 2, 3, 2) if fast else (24, 20, 8, 3)
     frame = attainments(hours, windows, points, repetitions, seed, progress)
     summary = session.table(summarise(frame, ("varied", "x", "system"), ("attainment", "known_attainment")))
     with canvas(1, 4, width=2.6, height=2.7) as (figure, axes):
-        for varied, ax in zip(figure12.ROWS, axes.flat, strict=True):
+        for varied, ax in zip(fig12.ROWS, axes.flat, strict=True):
             draw(summary, varied, ax)
         outside_legend(figure, axes[0, 0])
         session.figure(figure)
@@ -168,4 +167,4 @@ WHY_LOSS = "how far two hours of the trace lie apart is the synthetic character'
 
 
 if __name__ == "__main__":
-    main("figure14")
+    main("alpaserve/fig14")

@@ -13,12 +13,10 @@ from ..claims import Expectation, at_least, at_most
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREEN, canvas, plain_ticks
-from .systems import placement
+from .experiments.systems import placement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-TITLE = "dynamic batching on model set S1"
 
 DEVICES = 32
 """The paper does not print the number; the authors' artifact serves 32 models of this size on 32 devices."""
@@ -129,7 +127,7 @@ def _dress(ax: Axes, title: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 600 s of traffic (77,000 requests); fast: 60 s."""
-    session = Session("figure15", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig15", fast, out, seed)
     frame = session.table(attainments(SCALES[:: 2 if fast else 1], BATCHES, 60.0 if fast else 600.0, seed, progress))
     with canvas(1, 2, width=4.8, height=2.9) as (figure, axes):
         draw_batches(frame, axes[0, 0])
@@ -169,4 +167,4 @@ WHY = (
 
 
 if __name__ == "__main__":
-    main("figure15")
+    main("alpaserve/fig15")

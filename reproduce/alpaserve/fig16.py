@@ -15,7 +15,6 @@ from ..style import COLOURS, canvas, lighter, outside_legend
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "pipeline overhead of the manual and the automatic partition"
 MODELS = {"bert-1.3b": "a: Transformer 1.3B", "bert-2.6b": "b: Transformer 2.6B"}
 STAGES = (1, 2, 4, 8)
 PARTITIONS = {"manual": equal_layers, "automatic": auto_partition}
@@ -103,7 +102,7 @@ def reductions(frame: Frame) -> Frame:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; nothing in it is random, and fast is full."""
-    session = Session("figure16", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig16", fast, out, seed)
     frame = session.table(overheads())
     with canvas(1, 2, width=3.6, height=3.0) as (figure, axes):
         for model, ax in zip(MODELS, axes.flat, strict=True):
@@ -126,4 +125,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure16")
+    main("alpaserve/fig16")

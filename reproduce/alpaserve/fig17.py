@@ -14,12 +14,10 @@ from ..claims import Claim, Expectation, at_least, at_most, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLACK, canvas, lines, outside_legend
-from .systems import GOAL, crossing
+from .experiments.systems import GOAL, crossing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-TITLE = "ablation of the placement algorithm on model set S3"
 
 DEVICES, RATE, CV, SLO_SCALE, SPLIT = 32, 64.0, 4.0, 5.0, {"power_law": 0.5}
 """The paper does not print the case; these are the defaults of the authors' script for it (alpa-projects/mms,
@@ -134,7 +132,7 @@ def draw(frame: Frame, varied: str, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 200 s of traffic as in the artifact, all points; fast: 30 s, a third of the points."""
-    session = Session("figure17", TITLE, fast, out, seed)
+    session = Session("alpaserve/fig17", fast, out, seed)
     varied = {name: values[:: 3 if fast else 1] for name, values in VARIED.items()}
     frame = session.table(attainments(30.0 if fast else 200.0, seed, varied, 3 if fast else 30, progress))
     selections = session.table(heuristic(30.0 if fast else 300.0, seed), "-heuristic")
@@ -182,4 +180,4 @@ WHY_ORDER = "a search over the same trace can only gain, but two heuristics need
 
 
 if __name__ == "__main__":
-    main("figure17")
+    main("alpaserve/fig17")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...profiles import ParallelConfig, device, load
 from ...profiles.alpaserve.shipped import MODEL_SETS
+from ..catalogue import FIGURES
 from ..claims import Expectation, at_most, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
@@ -14,8 +15,6 @@ from ..style import BLACK, BLUE, canvas, plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-TITLE = "models and model sets"
 
 PAPER: dict[str, tuple[float, float, tuple[int, int, int, int]]] = {
     "bert-1.3b": (2.4, 151, (32, 0, 10, 0)),
@@ -105,7 +104,13 @@ def draw(frame: Frame, ax: Axes) -> Axes:
             va="top" if below else "bottom",
             fontsize=8,
         )
-    ax.set(xscale="log", yscale="log", xlabel="weights (GB)", ylabel="latency of one query (ms)", title=TITLE)
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="weights (GB)",
+        ylabel="latency of one query (ms)",
+        title=FIGURES["alpaserve/table1"].title,
+    )
     ax.set(xlim=(1.5, 400), ylim=(100, 8000))
     plain_ticks(ax, "x", (2, 5, 10, 20, 50, 100, 200))
     plain_ticks(ax, "y", (100, 200, 500, 1000, 2000, 5000))
@@ -115,7 +120,7 @@ def draw(frame: Frame, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table; nothing in it is random, and fast is full."""
-    session = Session("table1", TITLE, fast, out, seed)
+    session = Session("alpaserve/table1", fast, out, seed)
     frame = session.table(models())
     with canvas(width=5.6, height=3.2) as (figure, axes):
         draw(frame, axes[0, 0])
@@ -140,4 +145,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("table1")
+    main("alpaserve/table1")

@@ -23,8 +23,6 @@ from ..style import COLOURS, canvas, plain_ticks
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "fidelity of the simulator: SLO attainment of two placements"
-
 PAPER: Mapping[float, tuple[float, float, float, float]] = {
     0.5: (0.0, 0.0, 33.3, 33.3),
     1.0: (0.0, 0.0, 53.5, 53.2),
@@ -144,7 +142,7 @@ def draw(frame: Frame, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table. The arrivals are the authors' own, so nothing depends on the seed, and fast is full."""
-    session = Session("table2", TITLE, fast, out, seed)
+    session = Session("alpaserve/table2", fast, out, seed)
     frame = session.table(attainments(progress))
     with canvas(width=6.4, height=3.2) as (figure, axes):
         draw(frame, axes[0, 0])
@@ -176,4 +174,4 @@ def _where(row: Frame, column: str) -> str:
 
 
 if __name__ == "__main__":
-    main("table2")
+    main("alpaserve/table2")

@@ -171,7 +171,7 @@ def _planner(system: str) -> Callable[..., TrainingPlan]:
 
 SMALL = (
     "in our model a V100 is nearly as fast with small microbatches, which long pipelines therefore take at little loss;"
-    " at equal sizes the gap is larger (graphpipe3_7)"
+    " at equal sizes the gap is larger (graphpipe/fig07)"
 )
 """Why gaps are smaller than the paper's."""
 

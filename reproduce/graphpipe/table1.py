@@ -19,8 +19,6 @@ from .systems import GPUS, MODELS, SYSTEMS, graph_of, searched
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "GraphPipe: search times"
-
 PAPER: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
     {
         "mmt": {
@@ -142,7 +140,7 @@ def draw(frame: Frame, ax: Axes, model: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table. Fast: 4 and 8 GPUs. Nothing in it is random but the machine's load."""
-    session = Session("graphpipe_table3_1", TITLE, fast, out, seed)
+    session = Session("graphpipe/table1", fast, out, seed)
     frame = session.table(measured(GPUS[:2] if fast else GPUS, progress))
     with canvas(1, 3, width=3.2, height=2.6, sharey=True) as (figure, axes):
         for ax, model in zip(axes[0], MODELS, strict=True):
@@ -160,4 +158,4 @@ NOTES = (
 )
 
 if __name__ == "__main__":
-    main("graphpipe_table3_1")
+    main("graphpipe/table1")

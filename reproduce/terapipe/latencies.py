@@ -1,4 +1,4 @@
-"""Tables 2.2 to 2.4 as one: latencies beside ours, and the TFLOP/s that they print."""
+"""Tables 2 to 4 as one: latencies beside ours, and the TFLOP/s that they print."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def expected(table: str) -> dict[str, Expectation]:
             at_most(0.001, partly=0.01), "{:.2%}",
         ),
     }  # fmt: skip
-    if table == "2.2":
+    if table == "2":
         found["replicas"] = Expectation(
             "TFLOP/s of settings with several replicas are those of one replica's batch: printed over counted, times "
             "replicas, the farthest from 1", where, "1 if so", at_most(1.002, partly=1.01), "{:.4f}",
         )  # fmt: skip
-    if table == "2.4":
+    if table == "4":
         found["length"] = Expectation(
             "TFLOP/s of longer sequences are those of 2048 tokens of each: counted over printed at 8192 tokens",
             where, "above 4 if so", at_least(4), "{:.2f}×",
@@ -52,10 +52,10 @@ def expected(table: str) -> dict[str, Expectation]:
 def rows_of(table: str) -> tuple[Row, ...]:
     """The rows of a table in its order, those that it repeats from another included."""
     mine = {
-        "2.2": lambda r: r.table == "2.2",
-        "2.3": lambda r: r.table == "2.3" or r.key in ((8, 2048, "w/o"), (8, 2048, "w/"))
+        "2": lambda r: r.table == "2",
+        "3": lambda r: r.table == "3" or r.key in ((8, 2048, "w/o"), (8, 2048, "w/"))
         or r.key in ((9, 2048, "w/o"), (9, 2048, "w/")),
-        "2.4": lambda r: r.table == "2.4" or (r.setting == 5 and r.table == "2.2"),
+        "4": lambda r: r.table == "4" or (r.setting == 5 and r.table == "2"),
     }[table]  # fmt: skip
     return tuple(sorted(filter(mine, ROWS), key=lambda r: (r.setting, r.tokens, r.scheme == "w/")))
 
@@ -92,9 +92,9 @@ WHY = (
 )
 
 
-def make(name: str, title: str, table: str, claims: dict[str, Expectation], fast: bool, out: Path, seed: int) -> Report:
+def make(name: str, table: str, claims: dict[str, Expectation], fast: bool, out: Path, seed: int) -> Report:
     """Make one of the tables."""
-    session = Session(name, title, fast, out, seed)
+    session = Session(name, fast, out, seed)
     frame = session.table(latencies(rows_of(table)))
     with canvas(1, 1, width=5.4, height=0.2 * len(frame) + 1.0) as (figure, axes):
         ax, at = axes[0, 0], np.arange(len(frame))

@@ -1,4 +1,4 @@
-"""Table 2.1 (TeraPipe, Table 1): the models and how they are cut."""
+"""Table 1 (TeraPipe, Table 1): the models and how they are cut."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREY, canvas, plain_ticks
 from .tables import SETTINGS
 
-TITLE = "TeraPipe: models and settings"
-
 PRINTED = {
     "GPT3-1B": (1e9, 192), "GPT3-13B": (13e9, 320), "GPT3-44B": (44e9, 384), "GPT3-175B": (175e9, 384),
 }  # fmt: skip
@@ -21,15 +19,15 @@ WORDS = 50257
 
 EXPECTED = {
     "gpus": Expectation(
-        "settings whose replicas times stages times GPUs of a layer are the GPUs printed", "Table 2.1", "10 of 10",
+        "settings whose replicas times stages times GPUs of a layer are the GPUs printed", "Table 1", "10 of 10",
         between(10, 10), "{:.0f} of 10",
     ),
     "params": Expectation(
         "models whose parameters, embeddings of GPT-3's 50,257 words and 2048 positions included, are those printed, "
-        "rounded to billions", "Table 2.1", "4 of 4", between(4, 4, partly=(3, 4)), "{:.0f} of 4",
+        "rounded to billions", "Table 1", "4 of 4", between(4, 4, partly=(3, 4)), "{:.0f} of 4",
     ),
     "layers": Expectation(
-        "settings whose stages have equally many layers and whose layers' GPUs are within a node (§2.5)", "Table 2.1",
+        "settings whose stages have equally many layers and whose layers' GPUs are within a node (§2.5)", "Table 1",
         "10 of 10", between(10, 10), "{:.0f} of 10",
     ),
 }  # fmt: skip
@@ -71,7 +69,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table; fast and full are the same. Nothing in it is random."""
-    session = Session("table2_1", TITLE, fast, out, seed)
+    session = Session("terapipe/table1", fast, out, seed)
     frame = session.table(rows())
     with canvas(1, 1, width=4.6, height=2.4) as (figure, axes):
         ax, at = axes[0, 0], range(len(frame))
@@ -88,4 +86,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 NOTES = ("TeraPipe's published program trains the layers alone, and so do our latencies, without the embeddings",)
 
 if __name__ == "__main__":
-    main("table2_1")
+    main("terapipe/table1")

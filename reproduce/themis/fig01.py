@@ -11,9 +11,7 @@ from ..claims import Claim, Expectation, at_least, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREY, canvas
-from .workloads import NOTES, TRACE_DAYS, demand_within
-
-TITLE = "Themis: aggregate GPU demand of the apps over time"
+from .experiments.workloads import NOTES, TRACE_DAYS, demand_within
 
 DAY_S = 86400.0
 EXPECTED = {
@@ -66,7 +64,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure."""
-    session = Session("themis_figure1", TITLE, fast, out, seed)
+    session = Session("themis/fig01", fast, out, seed)
     frame = session.table(demands(range(seed, seed + (3 if fast else 50))))
     apps = workload1(WorkloadOptions(seed=seed, span_s=TRACE_DAYS * DAY_S))
     at, gpus, mean = demand_within(apps, TRACE_DAYS * DAY_S)
@@ -82,4 +80,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_figure1")
+    main("themis/fig01")

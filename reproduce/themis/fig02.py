@@ -12,9 +12,7 @@ from ..claims import Claim, Expectation, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, canvas
-from .workloads import NOTES, cdf_frame, draw_cdfs, two_sided
-
-TITLE = "Themis: jobs of an app"
+from .experiments.workloads import NOTES, cdf_frame, draw_cdfs, two_sided
 
 EXPECTED = {
     "single": Expectation(
@@ -40,7 +38,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; fast and full are the same."""
-    session = Session("themis_figure2", TITLE, fast, out, seed)
+    session = Session("themis/fig02", fast, out, seed)
     frame = session.table(cdf_frame({"85 apps drawn": jobs_per_app(workload1(WorkloadOptions(seed=seed)))}))
     with canvas(1, 1) as (figure, axes):
         draw_cdfs(axes[0, 0], frame, (BLUE,), 75)
@@ -51,4 +49,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_figure2")
+    main("themis/fig02")

@@ -25,8 +25,6 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, VERMILLION, canvas
 
-TITLE = "Themis: placement, sharing incentive, Pareto efficiency and envy"
-
 WORK_S = 4 * 3600.0
 """An hour on four GPUs of one machine. The figure has no times; only ratios are judged."""
 
@@ -134,7 +132,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; fast and full are the same. Nothing in it is random."""
-    session = Session("themis_figure5", TITLE, fast, out, seed)
+    session = Session("themis/fig05", fast, out, seed)
     frame = session.table(played())
     worst = frame.groupby(["policy", "instance"], sort=False).slowdown.max().unstack()
     with canvas(1, 1, width=4.4, height=2.2) as (figure, axes):
@@ -152,4 +150,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 NOTES = ("with two apps in the order A1, A2 and the reverse; a policy's worst app of both counts",)
 
 if __name__ == "__main__":
-    main("themis_figure5")
+    main("themis/fig05")

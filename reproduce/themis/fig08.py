@@ -12,9 +12,7 @@ from ..claims import Claim, Expectation, at_least, between
 from ..figures import main
 from ..report import Progress, Report, Session, quiet
 from ..style import BLUE, VERMILLION, canvas
-from .workloads import NOTES, cdf_frame, draw_cdfs
-
-TITLE = "Themis: the two workloads"
+from .experiments.workloads import NOTES, cdf_frame, draw_cdfs
 
 EXPECTED = {
     "small": Expectation(
@@ -53,7 +51,7 @@ def judged(one: tuple[App, ...], two: tuple[App, ...]) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; fast and full are the same."""
-    session = Session("themis_figure8", TITLE, fast, out, seed)
+    session = Session("themis/fig08", fast, out, seed)
     options = WorkloadOptions(seed=seed)
     one, two = workload1(options), workload2(options)
     names = ("Workload 1", "Workload 2")
@@ -75,4 +73,4 @@ OPEN = (
 )
 
 if __name__ == "__main__":
-    main("themis_figure8")
+    main("themis/fig08")

@@ -6,15 +6,13 @@ from pathlib import Path
 
 from ..figures import main
 from ..report import Progress, Report, quiet
-from .fairness import make
-
-TITLE = "Themis: finish-time fairness, Workload 1"
+from .experiments.fairness import make
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: two seeds instead of eight."""
-    return make("themis_figure9", TITLE, 1, fast, out, seed, progress)
+    return make("themis/fig09", 1, fast, out, seed, progress)
 
 
 if __name__ == "__main__":
-    main("themis_figure9")
+    main("themis/fig09")

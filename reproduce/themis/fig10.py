@@ -6,15 +6,13 @@ from pathlib import Path
 
 from ..figures import main
 from ..report import Progress, Report, quiet
-from .fairness import make
-
-TITLE = "Themis: finish-time fairness, Workload 2"
+from .experiments.fairness import make
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: two seeds instead of eight."""
-    return make("themis_figure10", TITLE, 2, fast, out, seed, progress)
+    return make("themis/fig10", 2, fast, out, seed, progress)
 
 
 if __name__ == "__main__":
-    main("themis_figure10")
+    main("themis/fig10")

@@ -6,15 +6,13 @@ from pathlib import Path
 
 from ..figures import main
 from ..report import Progress, Report, quiet
-from .gpu_time import make
-
-TITLE = "Themis: GPU time, Workload 1"
+from .experiments.gpu_time import make
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: two seeds instead of eight."""
-    return make("themis_figure11", TITLE, 1, fast, out, seed, progress)
+    return make("themis/fig11", 1, fast, out, seed, progress)
 
 
 if __name__ == "__main__":
-    main("themis_figure11")
+    main("themis/fig11")

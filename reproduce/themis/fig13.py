@@ -12,9 +12,7 @@ from ..claims import Claim, Expectation, at_least, at_most, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
-from .points import COLOURS, NOTES, POLICIES, Point, frame_of, measured, over_themis, seeds_of, shown
-
-TITLE = "Themis: placement scores"
+from .experiments.points import COLOURS, NOTES, POLICIES, Point, frame_of, measured, over_themis, seeds_of, shown
 
 EXPECTED = {
     "best": Expectation(
@@ -65,7 +63,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: two seeds instead of eight."""
     import pandas as pd
 
-    session = Session("themis_figure13", TITLE, fast, out, seed)
+    session = Session("themis/fig13", fast, out, seed)
     seeds = seeds_of(seed, 2 if fast else 8)
     points = [Point(p, w, s) for w in (1, 2) for s in seeds for p in POLICIES]
     frame = frame_of(points, progress)
@@ -92,4 +90,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 ALLOCATION = "an allocation: a job is given GPUs other than those that it has; its score is 1/S of their widest link"
 
 if __name__ == "__main__":
-    main("themis_figure13")
+    main("themis/fig13")

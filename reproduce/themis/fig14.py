@@ -8,9 +8,7 @@ from ..claims import Claim, Expectation, at_most
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLACK, canvas, outside_legend
-from .points import COLOURS, NOTES, POLICIES, Point, frame_of, seeds_of, shown
-
-TITLE = "Themis: contention"
+from .experiments.points import COLOURS, NOTES, POLICIES, Point, frame_of, seeds_of, shown
 
 TIMES = (1, 2, 4)
 
@@ -51,7 +49,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: two seeds instead of eight, without 2×."""
-    session = Session("themis_figure14", TITLE, fast, out, seed)
+    session = Session("themis/fig14", fast, out, seed)
     seeds = seeds_of(seed, 2 if fast else 8)
     times = (min(TIMES), max(TIMES)) if fast else TIMES
     points = [Point(p, 1, s, contention=k) for k in times for s in seeds for p in POLICIES]
@@ -70,4 +68,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_figure14")
+    main("themis/fig14")

@@ -6,15 +6,13 @@ from pathlib import Path
 
 from ..figures import main
 from ..report import Progress, Report, quiet
-from .intensive import make
-
-TITLE = "Themis: largest ρ by the share of network-intensive apps"
+from .experiments.intensive import make
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: one seed and three shares instead of four and six."""
-    return make("themis_figure15", TITLE, "max_rho", fast, out, seed, progress)
+    return make("themis/fig15", "max_rho", fast, out, seed, progress)
 
 
 if __name__ == "__main__":
-    main("themis_figure15")
+    main("themis/fig15")

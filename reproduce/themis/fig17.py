@@ -10,10 +10,8 @@ from ..claims import Claim, Expectation, at_most
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, canvas
-from .intensive import CLUSTER_NOTE
-from .points import NOTES, Point, frame_of, seeds_of, shown
-
-TITLE = "Themis: errors of agents"
+from .experiments.intensive import CLUSTER_NOTE
+from .experiments.points import NOTES, Point, frame_of, seeds_of, shown
 
 ERRORS = (0.0, 0.05, 0.1, 0.2)
 
@@ -39,7 +37,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: one seed instead of eight."""
-    session = Session("themis_figure17", TITLE, fast, out, seed)
+    session = Session("themis/fig17", fast, out, seed)
     seeds = seeds_of(seed, 1 if fast else 8)
     points = [Point("themis", 2, s, heterogeneous=True, error=x) for x in ERRORS for s in seeds]
     frame = session.table(frame_of(points, progress))
@@ -52,4 +50,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_figure17")
+    main("themis/fig17")

@@ -14,8 +14,6 @@ from ..figures import main
 from ..report import Progress, Report, Session, quiet
 from ..style import BLUE, VERMILLION, canvas, outside_legend
 
-TITLE = "Themis: truth-telling"
-
 MECHANISMS = {
     "all bid, payments idle": {"fairness": 0.0, "leftovers": "idle"},
     "f = 0.8, leftovers given away": {"fairness": 0.8, "leftovers": "participants"},
@@ -70,7 +68,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: steps of 20 % and two seeds instead of 5 % and five."""
     import pandas as pd
 
-    session = Session("themis_figure18", TITLE, fast, out, seed)
+    session = Session("themis/fig18", fast, out, seed)
     percents, seeds = (range(0, 101, 20), 2) if fast else (range(0, 101, 5), 5)
     rows: list[dict[str, Any]] = []
     found: dict[float, dict[str, tuple[Lie, ...]]] = {}
@@ -108,4 +106,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_figure18")
+    main("themis/fig18")

@@ -11,10 +11,8 @@ from ..claims import Claim, Expectation, at_least, at_most, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
-from .intensive import CLUSTER_NOTE
-from .points import NOTES, Point, frame_of, seeds_of, shown
-
-TITLE = "Themis: fairness knob and lease"
+from .experiments.intensive import CLUSTER_NOTE
+from .experiments.points import NOTES, Point, frame_of, seeds_of, shown
 
 KNOBS, LEASES_MIN = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (5, 10, 20, 40)
 
@@ -39,9 +37,7 @@ EXPECTED = {
     ),
 }  # fmt: skip
 
-WHY = (
-    "with f = 0 all apps take part and the product of 1/ρ is over all of them; see themis_figure9 for what a fifth does"
-)
+WHY = "with f = 0 all apps take part and the product of 1/ρ is over all of them; see themis/fig09 for what a fifth does"
 
 
 def judged(frame: Frame) -> list[Claim]:
@@ -68,7 +64,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: one seed, three f and two leases instead of four, six and four."""
-    session = Session("themis_figure19", TITLE, fast, out, seed)
+    session = Session("themis/fig19", fast, out, seed)
     seeds = seeds_of(seed, 1 if fast else 4)
     knobs, leases = ((0.0, 0.8, 1.0), (10, 40)) if fast else (KNOBS, LEASES_MIN)
     points = [
@@ -91,4 +87,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_figure19")
+    main("themis/fig19")

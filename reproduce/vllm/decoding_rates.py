@@ -1,7 +1,7 @@
-"""The setting of the vLLM thesis' Figs. 5.14 to 5.17: many sequences from a prompt, common prefixes, rounds of chat.
+"""The setting of the vLLM thesis' Figs. 14 to 17: many sequences from a prompt, common prefixes, rounds of chat.
 
 The servers, the cost of an iteration and its one constant are those of `serving_rates`: calibrated on vLLM's batch of
-Fig. 5.13, and on nothing else. Sequences that share blocks share memory only: the kernel reads keys and values of each
+Fig. 13, and on nothing else. Sequences that share blocks share memory only: the kernel reads keys and values of each
 sequence for itself, as vLLM's does.
 """
 
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 SHARE = 0.835
-"""Share of the A100's data sheet: what `serving_rates.calibrated_share` finds (seed 0; figure5_12 finds it anew)."""
+"""Share of the A100's data sheet: what `serving_rates.calibrated_share` finds (seed 0; vllm/fig12 finds it anew)."""
 LIMIT = 0.25
 """Seconds per token up to which a rate counts as sustained. The paper says "similar latencies"."""
 TIMES = (0.6, 0.85, 1.0, 1.15, 1.4, 1.8, 2.5, 4.0, 8.0)
@@ -56,7 +56,7 @@ HOST_BLOCKS = 4096
 
 OPT = SERVERS["OPT-13B"]
 LLAMA = Server("llama-13b", OPT.device, OPT.gpus, OPT.kv_gib)
-"""LLaMA-13B (§5.6.4) has the size of OPT-13B; Table 5.1 does not list it, so it gets OPT-13B's memory."""
+"""LLaMA-13B (§5.6.4) has the size of OPT-13B; Table 1 does not list it, so it gets OPT-13B's memory."""
 
 SYSTEMS = {
     "Orca (Max)": "orca-max",

@@ -1,4 +1,4 @@
-"""Figure 5.2: where the KV memory goes in Orca and in vLLM, from lengths and allocators alone."""
+"""Figure 2: where the KV memory goes in Orca and in vLLM, from lengths and allocators alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...profiles.llm.linear import ConstantCost
 from ...simulator.llm.memory.accounting import MemoryUse
 from ...traces.lengths import SHAREGPT
+from ..catalogue import FIGURES
 from ..claims import Expectation, at_most, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
@@ -17,8 +18,6 @@ from . import kv_memory as setup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-TITLE = "vLLM: where the KV memory goes"
 
 PAPER = {
     "Orca (Max)": (20.4, 13.3, 57.3, 8.9),
@@ -34,7 +33,7 @@ POINTS = 3.0
 
 def _effective(system: str) -> Expectation:
     paper = PAPER[system][0]
-    where = "§5.1, Fig. 5.2" if system in ("Orca (Max)", "Orca (Oracle)") else "Fig. 5.2"
+    where = "§5.1, Fig. 2" if system in ("Orca (Max)", "Orca (Oracle)") else "Fig. 2"
     rule = between(paper - POINTS, paper + POINTS, partly=(paper - 2 * POINTS, paper + 2 * POINTS))
     return Expectation(
         f"{system}: share of the slots that hold token states (%)", where, f"{paper:g} %", rule, "{:.1f} %"
@@ -45,14 +44,14 @@ EXPECTED = {
     **{system: _effective(system) for system in PAPER},
     "external": Expectation(
         "Orca (Max): external fragmentation is what seven chunks of 2048 leave of 15,728 slots",
-        "Fig. 5.2", "8.9 %", between(8.8, 8.9), "{:.2f} %",
+        "Fig. 2", "8.9 %", between(8.8, 8.9), "{:.2f} %",
     ),
     "shares": Expectation(
         "all bars of the three Orcas: largest deviation of any share (points)",
-        "Fig. 5.2", "0", at_most(POINTS, partly=2 * POINTS), "{:.1f}",
+        "Fig. 2", "0", at_most(POINTS, partly=2 * POINTS), "{:.1f}",
     ),
     "order": Expectation(
-        "vLLM's effective memory over that of the best Orca", "§5.1, Fig. 5.2", "2.5×", between(2.2, 2.8), "{:.2f}×"
+        "vLLM's effective memory over that of the best Orca", "§5.1, Fig. 2", "2.5×", between(2.2, 2.8), "{:.2f}×"
     ),
 }  # fmt: skip
 
@@ -106,14 +105,14 @@ def draw(frame: Frame, ax: Axes) -> Axes:
                     )
                 base += 100 * height
     ax.set_xticks(range(len(frame)), [f"{s}\nours | paper" for s in frame.system], fontsize=8)
-    ax.set(ylabel="share of the KV slots (%)", ylim=(0, 100), title=TITLE)
+    ax.set(ylabel="share of the KV slots (%)", ylim=(0, 100), title=FIGURES["vllm/fig02"].title)
     ax.grid(visible=False, axis="x")
     return ax
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 480,000 iterations of each Orca, 64,000 of vLLM; fast: a quarter."""
-    session = Session("figure5_02", TITLE, fast, out, seed)
+    session = Session("vllm/fig02", fast, out, seed)
     frame = session.table(shares(fast, seed, progress))
     with canvas(width=6.4, height=3.4) as (figure, axes):
         draw(frame, axes[0, 0])
@@ -136,12 +135,12 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             EXPECTED["order"].judge(by.used["vLLM"] / by.used[orcas].max()),
         ],
         notes=[
-            f"OPT-13B: {setup.SLOTS:,} slots (Table 5.1); requests always wait and iterations last equally long, so "
+            f"OPT-13B: {setup.SLOTS:,} slots (Table 1); requests always wait and iterations last equally long, so "
             "that nothing but lengths and allocators counts: at 2 requests/s all three Orcas are saturated too",
             "the output lengths' CV of 0.877 is what the bar of Orca (Max) for reserved slots (13.3 %) implies: that "
             "one share is not a prediction; the other CVs are assumed equal (traces.lengths)",
             "the share of Orca (Pow2) lies near the edge of its tolerance, where the seed of a short run can decide",
-            f"vLLM reaches 96.3 % only where requests always wait: the 30.42 requests of Fig. 5.13, 458 tokens each by "
+            f"vLLM reaches 96.3 % only where requests always wait: the 30.42 requests of Fig. 13, 458 tokens each by "
             f"the bar of Orca (Max), fill {30.42 * 458 / setup.SLOTS:.1%}",
             "of the two labels that sources print for Orca (Pow2), internal 13.6 and external 41.6 is the order taken",
         ],
@@ -149,10 +148,10 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 WHY = {
-    "Orca (Pow2)": "9.81 requests (Fig. 5.13) in 26.8 % of the slots are 430 tokens each, fewer than the 458 that the "
+    "Orca (Pow2)": "9.81 requests (Fig. 13) in 26.8 % of the slots are 430 tokens each, fewer than the 458 that the "
     "bar of Orca (Max) gives for the same requests; ours have as many under every system",
 }
 
 
 if __name__ == "__main__":
-    main("figure5_02")
+    main("vllm/fig02")

@@ -1,4 +1,4 @@
-"""Figure 5.11: how long requests and answers are in the two data sets, as the distributions that stand for them."""
+"""Figure 11: how long requests and answers are in the two data sets, as the distributions that stand for them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from ..style import BLUE, ORANGE, canvas, outside_legend
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "vLLM: lengths of requests and answers"
-
 DATA = {"ShareGPT": SHAREGPT, "Alpaca": ALPACA}
 BIN = {"ShareGPT": 50, "Alpaca": 10}
 """Tokens in a bar."""
@@ -23,11 +21,11 @@ SHOWN = {"ShareGPT": 2000, "Alpaca": 400}
 
 EXPECTED = {
     "prompt": Expectation(
-        "given, and kept by the samples: ShareGPT's prompts are longer than Alpaca's, means", "§5.6.1, Fig. 5.11",
+        "given, and kept by the samples: ShareGPT's prompts are longer than Alpaca's, means", "§5.6.1, Fig. 11",
         "8.4×", within(8.4, 0.02, partly=0.05), "{:.2f}×",
     ),
     "output": Expectation(
-        "given, and kept by the samples: ShareGPT's outputs are longer than Alpaca's, means", "§5.6.1, Fig. 5.11",
+        "given, and kept by the samples: ShareGPT's outputs are longer than Alpaca's, means", "§5.6.1, Fig. 11",
         "5.8×", within(5.8, 0.02, partly=0.05), "{:.2f}×",
     ),
     "variance": Expectation(
@@ -68,7 +66,7 @@ def draw(frame: Frame, ax: Axes, name: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: a million samples of each; fast: 50,000."""
-    session = Session("figure5_11", TITLE, fast, out, seed)
+    session = Session("vllm/fig11", fast, out, seed)
     n = 50_000 if fast else 1_000_000
     progress(0, 1, "sampling")
     frame = session.table(histograms(n, seed))
@@ -89,7 +87,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         ],
         notes=[
             "the data sets are not shipped: truncated log-normals with the published means stand for them, with the "
-            "spread that Fig. 5.2 implies for ShareGPT's outputs and the same for the other three (traces.lengths)"
+            "spread that Fig. 2 implies for ShareGPT's outputs and the same for the other three (traces.lengths)"
         ],
     )
 
@@ -100,4 +98,4 @@ def _fitting(profile: LengthProfile, n: int, seed: int) -> float:
 
 
 if __name__ == "__main__":
-    main("figure5_11")
+    main("vllm/fig11")

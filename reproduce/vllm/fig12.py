@@ -1,4 +1,4 @@
-"""Figure 5.12: normalized latency over the request rate, three OPT models, two workloads, five systems."""
+"""Figure 12: normalized latency over the request rate, three OPT models, two workloads, five systems."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from .serving_rates import SERVERS, SYSTEMS, Curve, PromptsApart, calibrated_sha
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-TITLE = "vLLM: latency over the request rate"
 
 WORKLOADS: dict[str, LengthProfile] = {"ShareGPT": SHAREGPT, "Alpaca": ALPACA}
 LIMIT = 0.5
@@ -36,7 +34,7 @@ COLOURS = {
 EXPECTED = {
     "share": Expectation(
         "calibrated, not predicted: the share of its roofline's speed at which vLLM's batch on ShareGPT is 30.42",
-        "Fig. 5.13a", "not given", between(0.4, 0.95, partly=(0.3, 1.0)), "{:.3f}",
+        "Fig. 13a", "not given", between(0.4, 0.95, partly=(0.3, 1.0)), "{:.3f}",
     ),
     **{
         (model, "Orca (Oracle)"): Expectation(
@@ -62,7 +60,7 @@ EXPECTED = {
     ),
     "panel f": Expectation(
         "Alpaca: vLLM's lead over Orca (Oracle) with OPT-175B, over that with OPT-13B (less pronounced: below 1)",
-        "§5.6.2, Fig. 5.12f", "below 1", at_most(0.95, partly=1.0), "{:.2f}",
+        "§5.6.2, Fig. 12f", "below 1", at_most(0.95, partly=1.0), "{:.2f}",
     ),
     "sudden": Expectation(
         "OPT-13B, ShareGPT, vLLM: latency rises gradually, then explodes (slope over the last third of the rates, over "
@@ -148,7 +146,7 @@ def draw(frame: Frame, ax: Axes, model: str, workload: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: traces of an hour (15 minutes for OPT-175B and Alpaca); fast: OPT-13B, minutes."""
-    session = Session("figure5_12", TITLE, fast, out, seed)
+    session = Session("vllm/fig12", fast, out, seed)
     frame, found, share = curves(fast, seed, progress)
     session.table(frame)
     rates = session.table(sustained(found), "_sustained")
@@ -215,4 +213,4 @@ def _leads(rates: Frame, models: list[str], limit: float) -> str:
 
 
 if __name__ == "__main__":
-    main("figure5_12")
+    main("vllm/fig12")

@@ -1,4 +1,4 @@
-"""Figure 5.13: how many requests are batched, from lengths, allocators and one constant of the memory bandwidth."""
+"""Figure 13: how many requests are batched, from lengths, allocators and one constant of the memory bandwidth."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from . import kv_memory as setup
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "vLLM: requests in a batch"
-
 WORKLOADS: dict[str, tuple[LengthProfile, float]] = {"ShareGPT": (SHAREGPT, 2.0), "Alpaca": (ALPACA, 30.0)}
 """Workload -> lengths, requests/s."""
 PAPER = {
@@ -31,12 +29,12 @@ PAPER = {
 EXPECTED = {
     "constant": Expectation(
         "calibrated, not predicted: the share of an A100's bandwidth at which vLLM's batch on ShareGPT is 30.42",
-        "Fig. 5.13a", "not given", between(0.4, 0.95, partly=(0.3, 1.0)), "{:.3f}",
+        "Fig. 13a", "not given", between(0.4, 0.95, partly=(0.3, 1.0)), "{:.3f}",
     ),
     **{
         (workload, system): Expectation(
             f"predicted: requests that {system} batches, {workload} at {rate:g} requests/s",
-            f"Fig. 5.13{panel}", f"{PAPER[workload][system]:.2f}", within(PAPER[workload][system], 0.1, partly=0.25),
+            f"Fig. 13{panel}", f"{PAPER[workload][system]:.2f}", within(PAPER[workload][system], 0.1, partly=0.25),
             "{:.2f}",
         )
         for panel, (workload, (_, rate)) in zip("ab", WORKLOADS.items(), strict=True)
@@ -45,11 +43,11 @@ EXPECTED = {
     },
     "oracle": Expectation(
         "vLLM batches more than Orca (Oracle), ShareGPT (its calibrated batch over a predicted one)",
-        "§5.6.2, Fig. 5.13a", "2.2×", within(2.2, 0.1, partly=0.25), "{:.2f}×",
+        "§5.6.2, Fig. 13a", "2.2×", within(2.2, 0.1, partly=0.25), "{:.2f}×",
     ),
     "max": Expectation(
         "vLLM batches more than Orca (Max), ShareGPT (its calibrated batch over a predicted one)",
-        "§5.6.2, Fig. 5.13a", "4.3×", within(4.3, 0.1, partly=0.25), "{:.2f}×",
+        "§5.6.2, Fig. 13a", "4.3×", within(4.3, 0.1, partly=0.25), "{:.2f}×",
     ),
 }  # fmt: skip
 
@@ -143,7 +141,7 @@ def draw(frame: Frame, ax: Axes, workload: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: three traces of an hour (Alpaca: 15 minutes); fast: one of 20 (Alpaca: 5) minutes."""
-    session = Session("figure5_13", TITLE, fast, out, seed)
+    session = Session("vllm/fig13", fast, out, seed)
     frame, efficiency = batches(fast, seed, progress)
     session.table(frame)
     with canvas(1, 2, height=2.9) as (figure, axes):
@@ -175,11 +173,11 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             f"one constant: every iteration reads the weights, and the keys and values of its decodes, at "
             f"{efficiency:.3f} × {setup.BANDWIDTH / 1e12:g} TB/s; calibrated on vLLM's 30.42 (ShareGPT) and on nothing "
             "else; a prompt costs one reading of the weights",
-            "the output CV of the lengths comes from Fig. 5.2 (traces.lengths); arrivals are Poisson",
+            "the output CV of the lengths comes from Fig. 2 (traces.lengths); arrivals are Poisson",
             "vLLM processes prompts in iterations of their own (0.2.7); Orca mixes them with decodes",
         ],
     )
 
 
 if __name__ == "__main__":
-    main("figure5_13")
+    main("vllm/fig13")

@@ -1,4 +1,4 @@
-"""Figure 5.14: parallel sampling and beam search with OPT-13B on Alpaca: latency over rate, vLLM and three Orcas."""
+"""Figure 14: parallel sampling and beam search with OPT-13B on Alpaca: latency over rate, vLLM and three Orcas."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
 from . import decoding_rates as setup
 from .decoding_rates import BASIC, Method
-
-TITLE = "vLLM: parallel sampling and beam search"
 
 WIDEST = {False: Method(6), True: Method(6, True)}
 METHODS = (BASIC, *(Method(n, beam) for beam in (False, True) for n in (2, 4, 6)))
@@ -77,7 +75,7 @@ def _tell(progress: Progress, done: int, steps: int, systems: list[str], method:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: seven methods, 250 s of arrivals a point; fast: three methods, 30 s."""
-    session = Session("figure5_14", TITLE, fast, out, seed)
+    session = Session("vllm/fig14", fast, out, seed)
     frame = session.table(curves(fast, seed, progress))
     widths = (6,) if fast else (2, 4, 6)
     with canvas(2, len(widths), height=2.5) as (figure, axes):
@@ -105,7 +103,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             EXPECTED["basic"].judge(
                 gain["basic"],
                 why="with short sequences the batch is limited by computation more than by memory, and vLLM 0.2's "
-                "prompts take iterations of their own (figure5_12 says what if Orca's did too)",
+                "prompts take iterations of their own (vllm/fig12 says what if Orca's did too)",
             ),
             EXPECTED["beam"].judge(
                 gain[beams],
@@ -126,8 +124,8 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             + "; ".join(f"{method} {gain[method]:.2f}×, {full[method]:.2f}×" for method in gain),
             "every sequence of Orca's has a chunk and a prompt of its own; the copies that its beams would make are "
             "not charged, which favours it",
-            f"one constant, {setup.SHARE} of the A100's data sheet, calibrated on vLLM's batch of 30.42 (figure5_12); "
-            "the beams' one parameter is that of figure5_15",
+            f"one constant, {setup.SHARE} of the A100's data sheet, calibrated on vLLM's batch of 30.42 (vllm/fig12); "
+            "the beams' one parameter is that of vllm/fig15",
         ],
     )
 
@@ -138,4 +136,4 @@ def _unlimited(cost: IterationCost, seed: int, trace: LLMTrace, until: float | N
 
 
 if __name__ == "__main__":
-    main("figure5_14")
+    main("vllm/fig14")

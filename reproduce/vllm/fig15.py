@@ -1,4 +1,4 @@
-"""Figure 5.15: memory that sharing blocks saves, parallel sampling and beam search with OPT-13B."""
+"""Figure 15: memory that sharing blocks saves, parallel sampling and beam search with OPT-13B."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from .decoding_rates import Method
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "vLLM: memory saved by sharing"
-
 WORKLOADS: dict[str, tuple[LengthProfile, float]] = {"Alpaca": (ALPACA, 8.0), "ShareGPT": (SHAREGPT, 0.25)}
 """Workload -> lengths, requests/s: what even six beams sustain. What is saved hardly depends on the rate."""
 METHODS = tuple(Method(n, beam) for beam in (False, True) for n in (2, 4, 6))
@@ -36,12 +34,12 @@ FITTED = ("Alpaca", Method(2, True))
 EXPECTED = {
     "survival": Expectation(
         "calibrated, not predicted: chance that a beam goes on in its own place, at which k=2 saves 37.56 % on Alpaca",
-        "Fig. 5.15b", "not given", between(0, 1), "{:.3f}",
+        "Fig. 15b", "not given", between(0, 1), "{:.3f}",
     ),
     **{
         (workload, Method(n, beam)): Expectation(
             f"predicted: {workload}, {Method(n, beam)}: memory saved (%)",
-            f"Fig. 5.15{'ab'[beam]}" if workload == "Alpaca" else "§5.6.3", f"{100 * share:.1f} %",
+            f"Fig. 15{'ab'[beam]}" if workload == "Alpaca" else "§5.6.3", f"{100 * share:.1f} %",
             within(100 * share, 0.1, partly=0.25), "{:.1f} %",
         )
         for (workload, beam), shares in PAPER.items()
@@ -152,7 +150,7 @@ def draw(frame: Frame, ax: Axes, title: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: three traces of 2000 (ShareGPT: 500) requests; fast: one of 250 (60)."""
-    session = Session("figure5_15", TITLE, fast, out, seed)
+    session = Session("vllm/fig15", fast, out, seed)
     frame, survival = savings(fast, seed, progress)
     session.table(frame)
     with canvas(2, 2, height=2.4) as (figure, axes):
@@ -186,4 +184,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure5_15")
+    main("vllm/fig15")

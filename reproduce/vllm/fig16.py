@@ -1,4 +1,4 @@
-"""Figure 5.16: translation with a common prefix, LLaMA-13B: latency over rate, vLLM with reserved blocks and Orca."""
+"""Figure 16: translation with a common prefix, LLaMA-13B: latency over rate, vLLM with reserved blocks and Orca."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
 from . import decoding_rates as setup
 
-TITLE = "vLLM: a prefix that prompts share"
-
 SENTENCES = LengthProfile(
     "wmt16-like", 28.0, 40.0, prompt_cv=0.6, output_cv=0.6,
     source="assumed: news sentences of 21 words, 1.3 tokens per English and 1.9 per German word, long-tailed",
 )  # fmt: skip
 """The thesis prints no lengths of its translations, and the data are not here; see `source`."""
 PREFIXES = {"1-shot": 80, "5-shot": 341}
-"""Panel -> tokens of the prefix (Fig. 5.16)."""
+"""Panel -> tokens of the prefix (Fig. 16)."""
 NAMES = ("Orca (Oracle)", "vLLM, not shared", "vLLM", "vLLM V1")
 """vLLM reserves blocks for the prefix, V1 finds them by their content. All but Orca (Oracle) and vLLM are ours."""
 
 EXPECTED = {
     "1-shot": Expectation(
-        "prefix of one example, 80 tokens: rate that vLLM sustains over Orca (Oracle)'s", "§5.6.4, Fig. 5.16a", "1.67×",
+        "prefix of one example, 80 tokens: rate that vLLM sustains over Orca (Oracle)'s", "§5.6.4, Fig. 16a", "1.67×",
         within(1.67, 0.1, partly=0.25), "{:.2f}×",
     ),
     "5-shot": Expectation(
-        "prefix of five examples, 341 tokens: rate that vLLM sustains over Orca (Oracle)'s", "§5.6.4, Fig. 5.16b",
+        "prefix of five examples, 341 tokens: rate that vLLM sustains over Orca (Oracle)'s", "§5.6.4, Fig. 16b",
         "3.58×", within(3.58, 0.1, partly=0.25), "{:.2f}×",
     ),
 }  # fmt: skip
@@ -80,7 +78,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: 120 s of arrivals a point; fast: 20 s."""
-    session = Session("figure5_16", TITLE, fast, out, seed)
+    session = Session("vllm/fig16", fast, out, seed)
     frame = session.table(curves(fast, seed, progress))
     with canvas(1, 2, height=2.7) as (figure, axes):
         for ax, (panel, tokens) in zip(axes[0], PREFIXES.items(), strict=True):
@@ -107,11 +105,11 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             f"lengths: {SENTENCES.source}",
             "requests finished while others always wait, over Orca (Oracle)'s: " + "; ".join(told),
             "Orca computes and keeps the whole prompt of every request; prompts cost computation and reading here, on "
-            f"a roofline at {setup.SHARE} of the A100's data sheet (figure5_12's constant)",
-            "LLaMA-13B has OPT-13B's memory for keys and values, 12 GiB; Table 5.1 does not list it",
+            f"a roofline at {setup.SHARE} of the A100's data sheet (vllm/fig12's constant)",
+            "LLaMA-13B has OPT-13B's memory for keys and values, 12 GiB; Table 1 does not list it",
         ],
     )
 
 
 if __name__ == "__main__":
-    main("figure5_16")
+    main("vllm/fig16")

@@ -1,4 +1,4 @@
-"""Figure 5.17: rounds of chat with OPT-13B: prompts of up to 1024 tokens, latency over rate, vLLM and three Orcas."""
+"""Figure 17: rounds of chat with OPT-13B: prompts of up to 1024 tokens, latency over rate, vLLM and three Orcas."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, canvas, outside_legend
 from . import decoding_rates as setup
 
-TITLE = "vLLM: rounds of chat"
-
 ROUNDS = 3.5
 """Mean rounds of a conversation: assumed, the thesis gives none."""
 ORCAS = ("Orca (Max)", "Orca (Pow2)", "Orca (Oracle)")
@@ -26,7 +24,7 @@ ORCAS = ("Orca (Max)", "Orca (Pow2)", "Orca (Oracle)")
 EXPECTED = {
     **{
         orca: Expectation(
-            f"rate that vLLM sustains over {orca}'s", "§5.6.5, Fig. 5.17", "2×",
+            f"rate that vLLM sustains over {orca}'s", "§5.6.5, Fig. 17", "2×",
             within(2.0, 0.1, partly=0.25), "{:.2f}×",
         )
         for orca in ORCAS
@@ -101,7 +99,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Fr
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: half an hour of arrivals a point; fast: four minutes."""
-    session = Session("figure5_17", TITLE, fast, out, seed)
+    session = Session("vllm/fig17", fast, out, seed)
     frame, other = curves(fast, seed, progress)
     session.table(frame)
     session.table(other, "_rounds")
@@ -142,10 +140,10 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             "lengths; a request is some round of some conversation, cut to its last 1024 tokens",
             "nothing is kept between rounds, as in the thesis, so rounds arrive at random each by itself",
             f"sustained: up to {setup.LIMIT:g} s/token; one constant, {setup.SHARE} of the A100's data sheet "
-            "(figure5_12)",
+            "(vllm/fig12)",
         ],
     )
 
 
 if __name__ == "__main__":
-    main("figure5_17")
+    main("vllm/fig17")

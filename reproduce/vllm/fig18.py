@@ -1,4 +1,4 @@
-"""Figure 5.18: what the block size does to latency; and what a paged kernel costs, where there is a GPU to ask."""
+"""Figure 18: what the block size does to latency; and what a paged kernel costs, where there is a GPU to ask."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from .serving_rates import SERVERS, calibrated_share, requests, served
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "vLLM: block size"
-
 WORKLOADS: dict[str, tuple[LengthProfile, float]] = {"ShareGPT": (SHAREGPT, 2.0), "Alpaca": (ALPACA, 30.0)}
-"""Workload -> lengths, requests/s. The paper says "fixed request rates" and not which: those of Fig. 5.13."""
+"""Workload -> lengths, requests/s. The paper says "fixed request rates" and not which: those of Fig. 13."""
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 EXPECTED = {
@@ -90,7 +88,7 @@ def draw(frame: Frame, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: two hours of arrivals (Alpaca half an hour); fast: half an hour (five minutes)."""
-    session = Session("figure5_18", TITLE, fast, out, seed)
+    session = Session("vllm/fig18", fast, out, seed)
     frame, share = sizes(fast, seed, progress)
     session.table(frame)
     with canvas(1, 1, width=4.2) as (figure, axes):
@@ -120,4 +118,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure5_18")
+    main("vllm/fig18")

@@ -1,4 +1,4 @@
-"""Figure 5.19: recomputing or swapping what was preempted, alone and end to end, over block sizes."""
+"""Figure 19: recomputing or swapping what was preempted, alone and end to end, over block sizes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,19 @@ from .serving_rates import GIB, SERVERS, calibrated_share, requests, served
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "vLLM: recomputation and swapping"
-
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 MEDIUM = (16, 32, 64)
 TOKENS = 1024
 """Of the sequence in the microbenchmark; the paper does not say. Both times are nearly proportional to it."""
 RATE = 2.0
-"""Requests/s of ShareGPT's lengths, as in Fig. 5.13; the paper does not say."""
+"""Requests/s of ShareGPT's lengths, as in Fig. 13; the paper does not say."""
 HOST_GIB = 40
 """Host memory to swap to, GiB."""
 
 EXPECTED = {
     "small": Expectation(
         "swapping incurs excessive overhead with small blocks (out and in again with blocks of 1, over recomputation)",
-        "§5.7.3, Fig. 5.19a", "excessive", at_least(5, partly=2), "{:.1f}×",
+        "§5.7.3, Fig. 19a", "excessive", at_least(5, partly=2), "{:.1f}×",
     ),
     "large": Expectation(
         "swapping is more efficient with large blocks (out and in again with blocks of 256, over recomputation)",
@@ -43,11 +41,11 @@ EXPECTED = {
     ),
     "end to end": Expectation(
         "blocks of 16 to 64: comparable end-to-end performance (the larger latency over the smaller, worst of them)",
-        "§5.7.3, Fig. 5.19b", "comparable", at_most(1.25, partly=1.6), "{:.2f}×",
+        "§5.7.3, Fig. 19b", "comparable", at_most(1.25, partly=1.6), "{:.2f}×",
     ),
     "small end to end": Expectation(
         "end to end, swapping is worse than recomputation with the smallest blocks (latency with blocks of 1)",
-        "§5.7.3, Fig. 5.19b", "worse", at_least(1.2, partly=1.0), "{:.2f}×",
+        "§5.7.3, Fig. 19b", "worse", at_least(1.2, partly=1.0), "{:.2f}×",
     ),
 }  # fmt: skip
 
@@ -116,7 +114,7 @@ def draw(one: Frame, two: Frame, axes: tuple[Axes, Axes]) -> None:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Full: an hour of arrivals; fast: ten minutes."""
-    session = Session("figure5_19", TITLE, fast, out, seed)
+    session = Session("vllm/fig19", fast, out, seed)
     share = calibrated_share(seed)
     one = session.table(alone(share))
     two = session.table(end_to_end(share, 600.0 if fast else 3600.0, seed, progress), "_end_to_end")
@@ -153,4 +151,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure5_19")
+    main("vllm/fig19")

@@ -1,4 +1,4 @@
-"""The setting of the vLLM thesis' Figs. 5.2 and 5.13: OPT-13B on an A100, four memory managers, two sets of lengths.
+"""The setting of the vLLM thesis' Figs. 2 and 13: OPT-13B on an A100, four memory managers, two sets of lengths.
 
 Which requests fit is decided by the lengths and the allocators alone. How long an iteration takes matters only where
 requests arrive by the clock; the model of it has one constant: every iteration reads the weights, and the keys and
@@ -37,7 +37,7 @@ __all__ = [
 GIB = 2**30
 MODEL = decoder("opt-13b")
 KV_GIB = 12
-"""Table 5.1: memory for the KV cache of OPT-13B."""
+"""Table 1: memory for the KV cache of OPT-13B."""
 SLOTS = KV_GIB * GIB // MODEL.kv_bytes_per_token()
 BANDWIDTH = 1.555e12
 """Memory bandwidth of an A100 40 GB, bytes/s (NVIDIA's data sheet)."""

@@ -2,7 +2,7 @@
 
 An iteration takes what `iteration_cost` says of an A100 of which nothing was measured: its roofline, at 70 % of the
 data sheet in matrices and 80 % elsewhere, all-reduces over NVLink, no host overhead. One constant stretches it: a
-share of that speed, calibrated on vLLM's batch of 30.42 (Fig. 5.13a). Everything else is predicted.
+share of that speed, calibrated on vLLM's batch of 30.42 (Fig. 13a). Everything else is predicted.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = [
 GIB = 2**30
 BLOCK = 16
 BATCH = 30.42
-"""Requests that vLLM batches on ShareGPT at 2 requests/s with OPT-13B (Fig. 5.13a)."""
+"""Requests that vLLM batches on ShareGPT at 2 requests/s with OPT-13B (Fig. 13a)."""
 TIMES = (0.4, 0.7, 0.85, 1.0, 1.15, 1.3, 1.6, 2.0, 3.0)
 """Rates of a curve, as multiples of what the system finishes while requests always wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A row of Table 5.1.
+    """A row of Table 1.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ SERVERS: Mapping[str, Server] = MappingProxyType(
         "OPT-175B": Server("opt-175b", "a100-80gb", 8, 264),
     }
 )
-"""Table 5.1."""
+"""Table 1."""
 
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""Table 5.1: how many tokens' keys and values fit beside the weights, and which of its entries do not add up."""
+"""Table 1: how many tokens' keys and values fit beside the weights, and which of its entries do not add up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...profiles.llm import decoder
+from ..catalogue import FIGURES
 from ..claims import Expectation, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
@@ -14,11 +15,9 @@ from ..style import BLACK, BLUE, canvas, plain_ticks
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "vLLM: memory for keys and values"
-
 GIB, GB = 2**30, 1e9
 PAPER = {"opt-13b": (40, 26, 12, 15.7), "opt-66b": (160, 132, 21, 9.7), "opt-175b": (640, 346, 264, 60.1)}
-"""Table 5.1: model -> GPU memory, parameters and KV cache ("GB"), slots (thousands)."""
+"""Table 1: model -> GPU memory, parameters and KV cache ("GB"), slots (thousands)."""
 
 EXPECTED = {
     "token": Expectation(
@@ -29,25 +28,25 @@ EXPECTED = {
     ),
     "opt-13b": Expectation(
         "slots of OPT-13B, with 12 GB taken as GiB (as GB it would be 14.6K)",
-        "Table 5.1", "15.7K", between(15.65, 15.75), "{:.3f}K",
+        "Table 1", "15.7K", between(15.65, 15.75), "{:.3f}K",
     ),
     "opt-66b": Expectation(
         "slots of OPT-66B, with 21 GB taken as GiB; partly: some memory that rounds to 21 gives 9.7K",
-        "Table 5.1", "9.7K", between(9.65, 9.75, partly=(9.33, 9.79)), "{:.3f}K",
+        "Table 1", "9.7K", between(9.65, 9.75, partly=(9.33, 9.79)), "{:.3f}K",
     ),
     "opt-175b": Expectation(
-        "slots of OPT-175B, with 264 GB taken as GiB", "Table 5.1", "60.1K", between(60.05, 60.15), "{:.3f}K"
+        "slots of OPT-175B, with 264 GB taken as GiB", "Table 1", "60.1K", between(60.05, 60.15), "{:.3f}K"
     ),
     "weights opt-13b": Expectation(
-        "weights of OPT-13B in fp16 (10⁹ bytes)", "Table 5.1", "26 GB", between(25.5, 26.5), "{:.1f} GB"
+        "weights of OPT-13B in fp16 (10⁹ bytes)", "Table 1", "26 GB", between(25.5, 26.5), "{:.1f} GB"
     ),
     "weights opt-66b": Expectation(
         "weights of OPT-66B in fp16 (10⁹ bytes); partly: within 1 %",
-        "Table 5.1", "132 GB", between(131.5, 132.5, partly=(130.7, 133.3)), "{:.1f} GB",
+        "Table 1", "132 GB", between(131.5, 132.5, partly=(130.7, 133.3)), "{:.1f} GB",
     ),
     "weights opt-175b": Expectation(
         "weights of OPT-175B in fp16 (10⁹ bytes); partly: within 1 %",
-        "Table 5.1", "346 GB", between(345.5, 346.5, partly=(342.5, 349.5)), "{:.1f} GB",
+        "Table 1", "346 GB", between(345.5, 346.5, partly=(342.5, 349.5)), "{:.1f} GB",
     ),
     "share": Expectation(
         "share of an A100's 40 GB that the weights of OPT-13B take", "§5.1", "65 %", between(0.625, 0.675), "{:.1%}"
@@ -96,10 +95,14 @@ def draw(frame: Frame, ax: Axes) -> Axes:
             row.model, (row.kv_gib, row.slots), xytext=(7, -9), textcoords="offset points", fontsize=8
         )  # fmt: skip
     ax.scatter(frame.kv_gib, frame.slots, color=BLUE, s=26, label="from the model's shape", zorder=3)
-    ax.scatter(
-        frame.kv_gib, frame.slots_paper, marker="o", s=80, facecolors="none", edgecolors=BLACK, label="Table 5.1"
+    ax.scatter(frame.kv_gib, frame.slots_paper, marker="o", s=80, facecolors="none", edgecolors=BLACK, label="Table 1")
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="memory for keys and values (GiB)",
+        ylabel="slots (tokens)",
+        title=FIGURES["vllm/table1"].title,
     )
-    ax.set(xscale="log", yscale="log", xlabel="memory for keys and values (GiB)", ylabel="slots (tokens)", title=TITLE)
     plain_ticks(ax, "x", (5, 10, 20, 50, 100, 200, 500))
     plain_ticks(ax, "y", (5_000, 10_000, 20_000, 50_000, 100_000))
     ax.legend(loc="upper left")
@@ -108,7 +111,7 @@ def draw(frame: Frame, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table; nothing in it is random, and fast is full."""
-    session = Session("table5_1", TITLE, fast, out, seed)
+    session = Session("vllm/table1", fast, out, seed)
     frame = session.table(slots())
     with canvas(width=5.2, height=3.4) as (figure, axes):
         draw(frame, axes[0, 0])
@@ -138,4 +141,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("table5_1")
+    main("vllm/table1")

@@ -15,27 +15,27 @@ def test_list_names_every_figure(capsys):
 
 
 def test_writes_and_prints_verdicts(tmp_path, capsys):
-    assert run(["reproduce", "figure01", "table1", "--fast", "--out", str(tmp_path), "--strict"]) == 0
+    assert run(["reproduce", "alpaserve/fig01", "alpaserve/table1", "--fast", "--out", str(tmp_path), "--strict"]) == 0
     out = capsys.readouterr().out
     assert "holds" in out
     assert "7 claims: 7 hold" in out
-    assert (tmp_path / "figure01.png").exists()
+    assert (tmp_path / "alpaserve/fig01.png").exists()
 
 
 def test_json_is_one_document(tmp_path, capsys):
-    assert run(["reproduce", "figure01", "--fast", "--out", str(tmp_path), "--json"]) == 0
+    assert run(["reproduce", "alpaserve/fig01", "--fast", "--out", str(tmp_path), "--json"]) == 0
     [report] = json.loads(capsys.readouterr().out)
-    assert report["name"] == "figure01"
+    assert report["name"] == "alpaserve/fig01"
     assert [c["verdict"] for c in report["claims"]] == ["holds", "holds"]
 
 
 def test_strict_fails_when_a_claim_does(tmp_path, monkeypatch):
     from meshwright.reproduce import Expectation, at_least
-    from meshwright.reproduce.alpaserve import fig01 as figure01
+    from meshwright.reproduce.alpaserve import fig01
 
     never = Expectation("never", "§0", "1", at_least(1e9))
-    monkeypatch.setitem(figure01.EXPECTED, "simple", never)
-    arguments = ["reproduce", "figure01", "--fast", "--out", str(tmp_path)]
+    monkeypatch.setitem(fig01.EXPECTED, "simple", never)
+    arguments = ["reproduce", "alpaserve/fig01", "--fast", "--out", str(tmp_path)]
     assert run(arguments) == 0
     assert run([*arguments, "--strict"]) == 1
 
@@ -43,9 +43,15 @@ def test_strict_fails_when_a_claim_does(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["figure8"], "did you mean 'figure08'"),
+        (["vlm/fig12"], "did you mean 'vllm/fig12'"),
+        (["fig14"], "say of which paper: alpaserve/fig14, vllm/fig14, themis/fig14"),
+        (["vllm/4.12"], "did you mean 'vllm/5.12'"),
+        (["vllm/12"], "did you mean"),
+        (["vllm/fig99"], "did you mean"),
+        (["figure5_12"], "did you mean 'vllm/fig12'"),
+        (["nothing of the kind"], "--list shows them"),
         ([], "name a figure"),
-        (["figure01", "--seed", "-1"], "seed"),
+        (["alpaserve/fig01", "--seed", "-1"], "seed"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, arguments, said):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles import CommModel, LinkSpec, device
 from meshwright.profiles.llm import DecoderSpec, decoder
-from meshwright.profiles.llm.parallel import thesis as thesis
+from meshwright.profiles.llm.parallel import thesis
 from meshwright.profiles.llm.parallel.collectives import (
     all_gather,
     all_reduce,
@@ -22,7 +22,7 @@ from meshwright.profiles.llm.parallel.collectives import (
 )
 from meshwright.profiles.llm.parallel.layer import EXCHANGES, Parallel, Split, Widths, collectives, decode_layer
 from meshwright.profiles.llm.parallel.split import owners, table_entries, tokens_per_shard
-from meshwright.reproduce.cache_parallel import fig1 as figure4_1
+from meshwright.reproduce.cache_parallel import fig01
 
 LLAMA = decoder("Llama-2-7b")
 GROUPED = decoder("Llama-3.1-70B")
@@ -247,14 +247,14 @@ def test_what_does_not_fit_is_refused():
 # --- the figure ---
 
 
-def test_figure4_1_has_honest_verdicts(tmp_path):
-    report = figure4_1.run(True, tmp_path, 0)
-    verdict = {e.text: name for name, e in figure4_1.EXPECTED.items()}
+def test_fig01_has_honest_verdicts(tmp_path):
+    report = fig01.run(True, tmp_path, 0)
+    verdict = {e.text: name for name, e in fig01.EXPECTED.items()}
     found = {verdict[c.text]: c.verdict for c in report.claims}
     holds = {name for name, v in found.items() if v == "holds"}
     assert holds == {"printed lower", "printed grows", "all-gather", "tables"}
     assert all(c.why for c in report.claims if c.verdict != "holds")
-    table = report.tables["figure4_1"]
+    table = report.tables["cache_parallel/fig01"]
     assert len(table) == 20
     assert table.ratio_ring.to_numpy() == pytest.approx(1.00390625)
     assert {p.suffix for p in report.files} == {".csv", ".png", ".json"}

@@ -10,13 +10,13 @@ from meshwright.reproduce import FIGURES
 from meshwright.reproduce.claims import Expectation
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reproduce-alpa.md").read_text("utf-8")
-ALPA = [name for name in FIGURES if name.startswith("figure3_") or name == "table3_5"]
+ALPA = [name for name in FIGURES if name.startswith("alpa/")]
 
 
 def expectations() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in ALPA:
-        expected: dict[str, Expectation] = importlib.import_module(FIGURES[name]).EXPECTED
+        expected: dict[str, Expectation] = importlib.import_module(FIGURES[name].module).EXPECTED
         found |= {e.text: e.rule.text for e in expected.values()}
     return found
 

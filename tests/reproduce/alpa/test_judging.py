@@ -6,11 +6,10 @@ import math
 
 import pandas as pd
 import pytest
-from meshwright.reproduce.alpa import fig07 as figure3_07
-from meshwright.reproduce.alpa import fig09 as figure3_09
+from meshwright.reproduce.alpa import fig07, fig09
 from meshwright.reproduce.alpa.fig12 import agreeing
 from meshwright.reproduce.alpa.picture import Cut, Layer
-from meshwright.reproduce.alpa_bars import bars, linear
+from meshwright.reproduce.bars import bars, linear
 from meshwright.reproduce.style import canvas
 
 NAN = math.nan
@@ -26,14 +25,14 @@ def points(family: str = "moe") -> pd.DataFrame:
 
 
 def test_ratios_leave_out_what_the_other_cannot_train():
-    assert figure3_07.ratio(points(), "moe", "Alpa", "DeepSpeed") == pytest.approx({1: 1.0, 4: 4 / 3, 16: 3.5})
-    assert figure3_07.ratio(points(), "moe", "Alpa", "Inter-op only") == pytest.approx({1: 1.0, 4: 2.0})
-    assert figure3_07.ratio(points(), "moe", "Inter-op only", "Alpa")[16] == 0.0
+    assert fig07.ratio(points(), "moe", "Alpa", "DeepSpeed") == pytest.approx({1: 1.0, 4: 4 / 3, 16: 3.5})
+    assert fig07.ratio(points(), "moe", "Alpa", "Inter-op only") == pytest.approx({1: 1.0, 4: 2.0})
+    assert fig07.ratio(points(), "moe", "Inter-op only", "Alpa")[16] == 0.0
 
 
 def test_scaling_and_memory():
-    assert figure3_07.per_gpu(points(), "moe", "Alpa", 16) == pytest.approx(14 / 16)
-    assert figure3_07.out_of_memory(points(), "moe", "Inter-op only", (4, 16)) == 1
+    assert fig07.per_gpu(points(), "moe", "Alpa", 16) == pytest.approx(14 / 16)
+    assert fig07.out_of_memory(points(), "moe", "Inter-op only", (4, 16)) == 1
     assert linear(points(), "Alpa") == {1: 1.0, 4: 4.0, 16: 16.0}
     assert linear(points()[lambda x: x.gpus > 1].assign(pflops=NAN), "Alpa") == {}
 
@@ -57,11 +56,11 @@ def test_verdicts_of_the_stage_ablation():
         [(f, n, s, v) for f, n, *values in rows for s, v in zip(names, values, strict=True)],
         columns=["family", "gpus", "system", "pflops"],
     )
-    found = {c.text: (round(c.value, 3), c.verdict) for c in figure3_09.judged(frame, fast=False)}
-    assert found[figure3_09.EXPECTED["operator"].text] == (2.6, "holds")
-    assert found[figure3_09.EXPECTED["layer"].text] == (math.inf, "does not hold")
-    assert found[figure3_09.EXPECTED["always"].text] == (2.0, "holds")
-    assert found[figure3_09.EXPECTED["gpt"].text] == (1.0, "holds")
+    found = {c.text: (round(c.value, 3), c.verdict) for c in fig09.judged(frame, fast=False)}
+    assert found[fig09.EXPECTED["operator"].text] == (2.6, "holds")
+    assert found[fig09.EXPECTED["layer"].text] == (math.inf, "does not hold")
+    assert found[fig09.EXPECTED["always"].text] == (2.0, "holds")
+    assert found[fig09.EXPECTED["gpt"].text] == (1.0, "holds")
 
 
 def test_pieces_of_a_cut_go_to_the_devices_that_the_mesh_says():

@@ -10,9 +10,7 @@ import pytest
 from meshwright.planners.alpa import AlpaOptions, plan
 from meshwright.profiles.graph import roofline
 from meshwright.profiles.graph.zoo import zoo_graph
-from meshwright.reproduce.alpa import ablation as alpa_ablation
-from meshwright.reproduce.alpa import points as alpa_points
-from meshwright.reproduce.alpa import systems as alpa_systems
+from meshwright.reproduce.alpa import ablation, points, systems
 from meshwright.reproduce.alpa.given import best_with, seconds_with
 from meshwright.reproduce.alpa.picture import layers
 from meshwright.simulator.cluster import Cluster
@@ -60,8 +58,8 @@ def test_ways_of_sharding_are_what_they_say():
     graph, cluster = zoo_graph("tiny-gpt", 8), Cluster(1, 4)
     mesh, costs = Mesh(cluster, 1, 4).view((1, 4)), roofline(cluster.spec)
     ways = {
-        name: alpa_ablation.sharded(graph, way, mesh, costs, Analysis(graph), "resnet")
-        for name, way in alpa_ablation._WAYS.items()  # pyright: ignore[reportPrivateUsage]
+        name: ablation.sharded(graph, way, mesh, costs, Analysis(graph), "resnet")
+        for name, way in ablation._WAYS.items()  # pyright: ignore[reportPrivateUsage]
     }
     data, zero2, zero3, heuristic = (ways[n] for n in ("Data", "ZeRO-2", "ZeRO-3", "Heuristic"))
     assert set("".join(data.parameters.values())) == {"R"}
@@ -81,30 +79,30 @@ def test_ways_of_sharding_are_what_they_say():
 def test_sizes_and_batches_are_the_papers():
     from meshwright.profiles.graph.zoo import ZOO
 
-    for family in alpa_systems.FAMILIES.values():
+    for family in systems.FAMILIES.values():
         assert set(family.models) == {1, 4, 8, 16, 32, 64}
         assert set(family.models.values()) <= set(ZOO)
-        for system in alpa_systems.SYSTEMS[family.name]:
+        for system in systems.SYSTEMS[family.name]:
             for gpus in family.models:
                 assert all(family.batch % count == 0 for count in family.counts(system, gpus))
-    assert [f.batch for f in alpa_systems.FAMILIES.values()] == [1024, 1024, 1536]
+    assert [f.batch for f in systems.FAMILIES.values()] == [1024, 1024, 1536]
 
 
 def test_a_point_that_does_not_fit_is_nan_with_its_reason(monkeypatch):
     from meshwright.errors import InfeasibleError
 
-    monkeypatch.setattr(alpa_systems, "_best", lambda *_: InfeasibleError("needs 20 GiB"))
-    row = alpa_points.measure("gpt", "Alpa", 4)
+    monkeypatch.setattr(systems, "_best", lambda *_: InfeasibleError("needs 20 GiB"))
+    row = points.measure("gpt", "Alpa", 4)
     assert math.isnan(row["pflops"])
     assert row["note"] == "needs 20 GiB"
     with pytest.raises(InfeasibleError, match="20 GiB"):
-        alpa_systems.plan_of("gpt", "Alpa", 4)
+        systems.plan_of("gpt", "Alpa", 4)
 
 
 def test_reshardings_of_one_plan_are_ordered(monkeypatch):
     graph, cluster = zoo_graph("tiny-resnet", 8), Cluster(2, 4)
     found = plan(graph, cluster, global_batch=32, microbatches=4)
-    monkeypatch.setattr(alpa_points, "plan_of", lambda *_: found)
-    frame = alpa_points.measure_reshardings((8,)).set_index("system").seconds
-    signal, without, local = (frame[name] for name in alpa_points.RESHARDINGS)
+    monkeypatch.setattr(points, "plan_of", lambda *_: found)
+    frame = points.measure_reshardings((8,)).set_index("system").seconds
+    signal, without, local = (frame[name] for name in points.RESHARDINGS)
     assert signal <= local <= without * (1 + 1e-9)

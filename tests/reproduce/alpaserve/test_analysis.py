@@ -6,41 +6,8 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import ParallelConfig
-from meshwright.reproduce import FIGURES
-from meshwright.reproduce.alpaserve import (
-    eight_models,
-    table1,
-)
-from meshwright.reproduce.alpaserve import (
-    fig01 as figure01,
-)
-from meshwright.reproduce.alpaserve import (
-    fig02 as figure02,
-)
-from meshwright.reproduce.alpaserve import (
-    fig04 as figure04,
-)
-from meshwright.reproduce.alpaserve import (
-    fig05 as figure05,
-)
-from meshwright.reproduce.alpaserve import (
-    fig06 as figure06,
-)
-from meshwright.reproduce.alpaserve import (
-    fig07 as figure07,
-)
-from meshwright.reproduce.alpaserve import (
-    fig08 as figure08,
-)
-from meshwright.reproduce.alpaserve import (
-    fig09 as figure09,
-)
-from meshwright.reproduce.alpaserve import (
-    fig10 as figure10,
-)
-from meshwright.reproduce.alpaserve import (
-    fig16 as figure16,
-)
+from meshwright.reproduce.alpaserve import fig01, fig02, fig04, fig05, fig06, fig07, fig08, fig09, fig10, fig16, table1
+from meshwright.reproduce.alpaserve.experiments import eight_models
 from meshwright.simulator import Cluster
 
 
@@ -48,12 +15,12 @@ def verdicts(report):
     return {claim.text: claim.verdict for claim in report.claims}
 
 
-@pytest.mark.parametrize("name", ["figure01", "figure08", "figure09", "figure16", "table1"])
-def test_figures_without_chance_hold_and_write_all_their_files(tmp_path, name):
-    module = {"figure01": figure01, "figure08": figure08, "figure09": figure09, "figure16": figure16, "table1": table1}
-    report = module[name].run(True, tmp_path, 0)
+@pytest.mark.parametrize("module", [fig01, fig08, fig09, fig16, table1])
+def test_figures_without_chance_hold_and_write_all_their_files(tmp_path, module):
+    name = f"alpaserve/{module.__name__.rpartition('.')[2]}"
+    report = module.run(True, tmp_path, 0)
     assert set(verdicts(report).values()) == {"holds"}
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in report.files)
+    assert sorted((tmp_path / "alpaserve").iterdir()) == sorted(report.files)
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / f"{name}.json").read_text())["claims"]
     for stem, frame in report.tables.items():
@@ -64,44 +31,44 @@ def test_figures_without_chance_hold_and_write_all_their_files(tmp_path, name):
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path):
     for folder in ("a", "b"):
-        figure08.run(True, tmp_path / folder, 0)
-    for name in ("figure08.csv", "figure08.png"):
+        fig08.run(True, tmp_path / folder, 0)
+    for name in ("alpaserve/fig08.csv", "alpaserve/fig08.png"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_figure01_finishes_half_a_unit_apart():
-    results = figure01.burst()
+def test_fig01_finishes_half_a_unit_apart():
+    results = fig01.burst()
     assert results["simple"].finish.tolist() == pytest.approx([1, 2, 3, 4])
     assert results["model parallel"].finish.tolist() == pytest.approx([1.1, 1.6, 2.1, 2.6])
 
 
-def test_figure02_holds_what_queueing_theory_says(tmp_path):
-    report = figure02.run(True, tmp_path, 0)
+def test_fig02_holds_what_queueing_theory_says(tmp_path):
+    report = fig02.run(True, tmp_path, 0)
     found = verdicts(report)
     for start in ("Poisson: mean latency of the simple", "Poisson: mean latency of the model", "Poisson: speedup"):
         assert next(v for text, v in found.items() if text.startswith(start)) == "holds"
-    table = report.tables["figure02"].set_index(["scenario", "system", "model"])
+    table = report.tables["alpaserve/fig02"].set_index(["scenario", "system", "model"])
     simple, parallel = (table.loc[("a: Poisson", s, "all")] for s in ("simple", "model parallel"))
     # M/D/1 (§3.4): 0.7 s and 0.55 s; the half-widths are of 95 %, 2.1 of them are four standard errors.
     assert abs(simple.mean_latency_s - 0.70) < 2.1 * simple.mean_latency_s_ci
     assert abs(parallel.mean_latency_s - 0.55) < 2.1 * parallel.mean_latency_s_ci
-    cdf = report.tables["figure02-cdf"]
+    cdf = report.tables["alpaserve/fig02-cdf"]
     assert (cdf.groupby(["scenario", "system", "model"]).latency_s.diff().dropna() >= 0).all()
-    assert cdf.latency_s.min() >= figure02.LATENCY_S - 1e-9
+    assert cdf.latency_s.min() >= fig02.LATENCY_S - 1e-9
 
 
-def test_figure10_frontier_is_where_both_placements_are_equal(tmp_path):
-    report = figure10.run(True, tmp_path, 0)
+def test_fig10_frontier_is_where_both_placements_are_equal(tmp_path):
+    report = fig10.run(True, tmp_path, 0)
     assert set(verdicts(report).values()) == {"holds"}
-    curves = report.tables["figure10"]
+    curves = report.tables["alpaserve/fig10"]
     assert list(curves.columns) == ["utilization", "alpha", "beta"]
     assert (curves.alpha >= 1).all()
     assert (curves.beta >= 1).all()
     assert (np.diff(curves.beta) < 0).all()
 
 
-def test_figure04_gain_is_gone_when_everything_fits_everywhere():
-    frame = figure04.latencies(300.0, 2, 0)
+def test_fig04_gain_is_gone_when_everything_fits_everywhere():
+    frame = fig04.latencies(300.0, 2, 0)
     assert list(frame.columns) == [
         *("budget", "memory_gb", "system", "stages"),
         *("mean_latency_s", "mean_latency_s_ci", "p99_latency_s", "p99_latency_s_ci"),
@@ -111,9 +78,9 @@ def test_figure04_gain_is_gone_when_everything_fits_everywhere():
     assert mean.loc[1, "replication"] > 1.2 * mean.loc[1, "model parallel"]
 
 
-def test_figure05_and_06_have_both_systems_at_every_point():
-    by_rate = figure05.latencies((4.0, 20.0), 300.0, 2, 0)
-    by_cv = figure06.latencies((1.0, 6.0), 300.0, 2, 0)
+def test_fig05_and_06_have_both_systems_at_every_point():
+    by_rate = fig05.latencies((4.0, 20.0), 300.0, 2, 0)
+    by_cv = fig06.latencies((1.0, 6.0), 300.0, 2, 0)
     for frame, x in ((by_rate, "rate_per_s"), (by_cv, "cv")):
         mean = frame.pivot(index=x, columns="system", values="mean_latency_s")
         assert mean.notna().all().all()
@@ -121,8 +88,8 @@ def test_figure05_and_06_have_both_systems_at_every_point():
         assert (mean > 0.2).all().all()
 
 
-def test_figure07_attainment_grows_with_the_slo_and_falls_with_overhead():
-    frame = figure07.attainments((1.5, 4.0, 12.0), (1.0, 1.3), 300.0, 2, 0)
+def test_fig07_attainment_grows_with_the_slo_and_falls_with_overhead():
+    frame = fig07.attainments((1.5, 4.0, 12.0), (1.0, 1.3), 300.0, 2, 0)
     wide = frame.pivot(index="slo_scale", columns="system", values="attainment")
     assert (wide.diff().dropna() > 0).all().all()
     assert (wide["α = 1"] >= wide["α = 1.3"]).all()
@@ -131,9 +98,9 @@ def test_figure07_attainment_grows_with_the_slo_and_falls_with_overhead():
 
 def test_crossover():
     scales = np.array([1.0, 2.0, 3.0])
-    assert figure07.crossover(scales, np.array([0.3, 0.1005, -0.0995])) == pytest.approx(2.5)
-    assert figure07.crossover(scales, np.array([0.3, 0.2, 0.1])) == float("inf")
-    assert figure07.crossover(scales, np.array([-0.1, -0.2, -0.3])) == 1.0
+    assert fig07.crossover(scales, np.array([0.3, 0.1005, -0.0995])) == pytest.approx(2.5)
+    assert fig07.crossover(scales, np.array([0.3, 0.2, 0.1])) == float("inf")
+    assert fig07.crossover(scales, np.array([-0.1, -0.2, -0.3])) == 1.0
 
 
 def test_eight_models_placements_fit_and_share_the_load_evenly():
@@ -150,10 +117,3 @@ def test_eight_models_placements_fit_and_share_the_load_evenly():
     assert len(set(cut)) == 1
     with pytest.raises(InputError, match="stages"):
         eight_models.model_parallel(3)
-
-
-def test_every_figure_is_a_module_with_a_title():
-    from meshwright.reproduce import titles
-
-    assert set(titles()) == set(FIGURES)
-    assert all(titles().values())

@@ -4,28 +4,11 @@ import math
 
 import pytest
 from meshwright.profiles import model_set
-from meshwright.reproduce.alpaserve import (
-    fig12 as figure12,
-)
-from meshwright.reproduce.alpaserve import (
-    fig13 as figure13,
-)
-from meshwright.reproduce.alpaserve import (
-    fig14 as figure14,
-)
-from meshwright.reproduce.alpaserve import (
-    fig15 as figure15,
-)
-from meshwright.reproduce.alpaserve import (
-    fig17 as figure17,
-)
-from meshwright.reproduce.alpaserve import (
-    table2,
-)
+from meshwright.reproduce.alpaserve import fig12, fig13, fig14, fig15, fig17, table2
 from meshwright.reproduce.alpaserve.points import Points
 from meshwright.reproduce.alpaserve.systems import SYSTEMS, Traffic, crossing
 
-SMALL = figure12.Effort({"MAF1": 2, "MAF2": 2}, {"MAF1": 20.0, "MAF2": 10.0}, 2, 2)
+SMALL = fig12.Effort({"MAF1": 2, "MAF2": 2}, {"MAF1": 20.0, "MAF2": 10.0}, 2, 2)
 
 
 def test_crossing():
@@ -39,12 +22,12 @@ def test_crossing():
     assert crossing(x, [0.9, 0.9, 0.9, 0.9], rising=True) == math.inf
 
 
-def test_figure12_has_every_system_at_every_point_and_goes_on_where_it_was(tmp_path):
-    column = figure12.COLUMNS[0]
+def test_fig12_has_every_system_at_every_point_and_goes_on_where_it_was(tmp_path):
+    column = fig12.COLUMNS[0]
     path = tmp_path / "points.json"
-    whole = figure12.attainments([column], SMALL, 0, points=Points(path, "x"))
+    whole = fig12.attainments([column], SMALL, 0, points=Points(path, "x"))
     assert list(whole.columns) == ["column", "varied", "x", "system", "attainment", "requests"]
-    assert len(whole) == len(figure12.ROWS) * 2 * len(SYSTEMS)
+    assert len(whole) == len(fig12.ROWS) * 2 * len(SYSTEMS)
     assert whole.attainment.between(0, 1).all()
     assert whole.attainment.nunique() > 5
     tight = whole[(whole.varied == "slo") & (whole.x == 0.75)].set_index("system").attainment
@@ -54,7 +37,7 @@ def test_figure12_has_every_system_at_every_point_and_goes_on_where_it_was(tmp_p
     held = Points(path, "x")
     assert len(held) == len(whole)
     held.put("S1@MAF1 devices 8 AlpaServe", 0.123)  # a finished point is taken as it is, not made again
-    again = figure12.attainments([column], SMALL, 0, points=Points(path, "x"))
+    again = fig12.attainments([column], SMALL, 0, points=Points(path, "x"))
     first = again[(again.varied == "devices") & (again.x == 8) & (again.system == "AlpaServe")]
     assert first.attainment.item() == 0.123
     assert len(Points(path, "other settings")) == 0
@@ -62,7 +45,7 @@ def test_figure12_has_every_system_at_every_point_and_goes_on_where_it_was(tmp_p
     assert not path.exists()
 
 
-def test_figure12_levels_compare_with_the_better_baseline():
+def test_fig12_levels_compare_with_the_better_baseline():
     import pandas as pd
 
     rows = []
@@ -75,14 +58,14 @@ def test_figure12_levels_compare_with_the_better_baseline():
             {"column": "c", "varied": "rate", "x": x, "system": system, "attainment": a}
             for x, a in zip([1.0, 2.0, 4.0], attained, strict=True)
         ]
-    level = figure12.levels(pd.DataFrame(rows)).iloc[0]
+    level = fig12.levels(pd.DataFrame(rows)).iloc[0]
     assert level["Clockwork++"] == pytest.approx(2.2)
     assert level["gain"] == pytest.approx(4.0 / 2.2)
 
 
 def test_thinned_keeps_both_ends():
-    assert figure12.thinned((1, 2, 3, 4, 5, 6, 7), 3) == (1, 4, 7)
-    assert figure12.thinned((1, 2), 3) == (1, 2)
+    assert fig12.thinned((1, 2, 3, 4, 5, 6, 7), 3) == (1, 4, 7)
+    assert fig12.thinned((1, 2), 3) == (1, 2)
 
 
 def test_traffic_keeps_its_rate_and_its_hours():
@@ -97,39 +80,39 @@ def test_traffic_keeps_its_rate_and_its_hours():
     assert (last.windows.rate[0] == traffic.windows.rate[3]).all()
 
 
-def test_figure13_attains_at_least_what_dedicated_devices_do():
-    frame = figure13.attainments(200.0, 1, 0, {"rate": (4.0,), "slo": (1.0,)})
+def test_fig13_attains_at_least_what_dedicated_devices_do():
+    frame = fig13.attainments(200.0, 1, 0, {"rate": (4.0,), "slo": (1.0,)})
     wide = frame.pivot(index=["varied", "x"], columns="system", values="attainment")
-    assert set(figure13.DEDICATED) < set(wide.columns)
-    assert (wide["AlpaServe"] >= wide[list(figure13.DEDICATED)].max(axis=1) - 0.01).all()
+    assert set(fig13.DEDICATED) < set(wide.columns)
+    assert (wide["AlpaServe"] >= wide[list(fig13.DEDICATED)].max(axis=1) - 0.01).all()
     assert wide.nunique(axis=1).min() > 1
 
 
-def test_figure14_changed_traffic_never_helps_on_average():
-    frame = figure14.attainments(2, 1, 2, 1, 0)
+def test_fig14_changed_traffic_never_helps_on_average():
+    frame = fig14.attainments(2, 1, 2, 1, 0)
     mean = frame.groupby("system")[["attainment", "known_attainment"]].mean()
     assert (mean.attainment <= mean.known_attainment + 1e-9).all()
     assert mean.attainment["AlpaServe"] > mean.attainment["Selective Replication"]
 
 
-def test_figure15_batching_is_off_at_one():
-    frame = figure15.attainments((1.0, 5.0), (1, 2), 20.0, 0)
+def test_fig15_batching_is_off_at_one():
+    frame = fig15.attainments((1.0, 5.0), (1, 2), 20.0, 0)
     wide = frame.pivot(index=["system", "slo_scale"], columns="max_batch", values="attainment")
     assert wide.notna().all().all()
     assert wide.loc[("AlpaServe", 5.0), 1] > wide.loc[("AlpaServe", 1.0), 1]
 
 
-def test_figure17_round_robin_is_the_weakest():
-    frame = figure17.attainments(20.0, 0, {"rate": (32.0,)}, max_splits=2)
+def test_fig17_round_robin_is_the_weakest():
+    frame = fig17.attainments(20.0, 0, {"rate": (32.0,)}, max_splits=2)
     at = frame.set_index("system").attainment
-    assert at[figure17.ROUND_ROBIN] < at[figure17.PARTITIONED]
-    small = figure17.heuristic(20.0, 0, (16.0,))
+    assert at[fig17.ROUND_ROBIN] < at[fig17.PARTITIONED]
+    small = fig17.heuristic(20.0, 0, (16.0,))
     assert (small.ratio > 0.9).all()
 
 
 def test_table2_is_the_authors_table(tmp_path):
     report = table2.run(True, tmp_path, 0)
-    frame = report.tables["table2"]
+    frame = report.tables["alpaserve/table2"]
     alpaserve = frame[frame.system == "AlpaServe"]
     # On their arrivals and constants; what is left is the planner's: placements that are as good or better than theirs.
     assert (alpaserve.ours - alpaserve.paper_simulated).abs().max() < 1.5

@@ -2,21 +2,7 @@
 
 import numpy as np
 import pytest
-from meshwright.reproduce.cache_parallel import (
-    decode_steps,
-)
-from meshwright.reproduce.cache_parallel import (
-    fig2 as figure4_2,
-)
-from meshwright.reproduce.cache_parallel import (
-    fig3 as figure4_3,
-)
-from meshwright.reproduce.cache_parallel import (
-    fig4 as figure4_4,
-)
-from meshwright.reproduce.cache_parallel import (
-    fig5 as figure4_5,
-)
+from meshwright.reproduce.cache_parallel import decode_steps, fig02, fig03, fig04, fig05
 from meshwright.reproduce.cache_parallel.decode_steps import BRIDGE, ENTRY_S, GPU, break_even, step
 
 E, L = 4096, 10_000
@@ -56,11 +42,11 @@ def test_break_even_is_where_both_take_as_long():
     assert step("CP", lengths, entry_s=even).total_s == pytest.approx(step("TP", lengths, entry_s=even).total_s)
 
 
-@pytest.mark.parametrize("figure", [figure4_2, figure4_3, figure4_4, figure4_5])
+@pytest.mark.parametrize("figure", [fig02, fig03, fig04, fig05])
 def test_figures_are_made_with_verdicts(tmp_path, figure):
     report = figure.run(True, tmp_path, 0)
     assert report.claims
-    name = figure.__name__.rpartition(".")[2]
+    name = f"cache_parallel/{figure.__name__.rpartition('.')[2]}"
     frame = report.tables[name]
     assert np.allclose(
         frame[["compute_ms", "communication_ms", "tables_ms", "moved_ms"]].sum(axis=1), frame.step_ms, rtol=1e-9

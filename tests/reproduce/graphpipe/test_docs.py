@@ -14,13 +14,13 @@ from meshwright.reproduce.claims import Expectation
 from meshwright.reproduce.graphpipe.systems import MODELS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reproduce-graphpipe.md").read_text("utf-8")
-NAMES = [name for name in FIGURES if name.startswith("graphpipe")]
+NAMES = [name for name in FIGURES if name.startswith("graphpipe/")]
 
 
 def test_every_row_of_the_page_is_a_claim_with_its_rule():
     known: dict[str, str] = {}
     for name in NAMES:
-        expected: dict[str, Expectation] = importlib.import_module(FIGURES[name]).EXPECTED
+        expected: dict[str, Expectation] = importlib.import_module(FIGURES[name].module).EXPECTED
         known |= {e.text: e.rule.text for e in expected.values()}
         assert f"`{name}`" in PAGE
     rows = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.endswith(("holds |", "** |"))]

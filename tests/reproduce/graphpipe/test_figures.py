@@ -9,18 +9,7 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 from meshwright.reproduce import FIGURES
-from meshwright.reproduce.graphpipe import (
-    fig6 as graphpipe3_6,
-)
-from meshwright.reproduce.graphpipe import (
-    fig7 as graphpipe3_7,
-)
-from meshwright.reproduce.graphpipe import (
-    fig9 as graphpipe3_9,
-)
-from meshwright.reproduce.graphpipe import (
-    table1 as graphpipe_table3_1,
-)
+from meshwright.reproduce.graphpipe import fig06, fig07, fig09, table1
 from meshwright.reproduce.graphpipe.case import IDEAL_MICROBATCHES, SHAPES, ideal_rounds
 from meshwright.reproduce.graphpipe.points import Point, depth_of, measure, measure_all, over
 from meshwright.reproduce.graphpipe.systems import GPUS, MODELS, SUMMIT, SYSTEMS, cluster_of, plan_of
@@ -28,7 +17,7 @@ from meshwright.reproduce.style import canvas
 from meshwright.simulator.training import simulate_training
 
 NAN = math.nan
-NAMES = [name for name in FIGURES if name.startswith("graphpipe")]
+NAMES = [name for name in FIGURES if name.startswith("graphpipe/")]
 
 
 def verdicts(claims) -> dict[str, str]:
@@ -105,11 +94,11 @@ def paperlike(gap: float) -> pd.DataFrame:
 
 
 def test_figure_3_6_is_judged():
-    good = verdicts(graphpipe3_6.judged(paperlike(1.61)))
+    good = verdicts(fig06.judged(paperlike(1.61)))
     assert set(good.values()) == {"holds"}
-    assert len(good) == len(graphpipe3_6.EXPECTED)
-    bad = verdicts(graphpipe3_6.judged(paperlike(0.9)))
-    texts = {key: e.text for key, e in graphpipe3_6.EXPECTED.items()}
+    assert len(good) == len(fig06.EXPECTED)
+    bad = verdicts(fig06.judged(paperlike(0.9)))
+    texts = {key: e.text for key, e in fig06.EXPECTED.items()}
     assert {key: bad[texts[key]] for key in ("most", "never worse", "widens")} == {
         "most": "partly", "never worse": "does not hold", "widens": "does not hold",
     }  # fmt: skip
@@ -119,27 +108,27 @@ def test_figure_3_7_is_judged_and_drawn():
     def frames(gap: float) -> tuple[pd.DataFrame, pd.DataFrame]:
         left = [
             {"gpus": n, "branches": k, "system": s, "samples_per_s": 1 + (s == "GraphPipe") * gap * k / 16}
-            for n in (4, 8, 16) for k in graphpipe3_7.BRANCHES for s in ("GraphPipe", "PipeDream")
+            for n in (4, 8, 16) for k in fig07.BRANCHES for s in ("GraphPipe", "PipeDream")
         ]  # fmt: skip
         right = [
             {"fixed_microbatch": b, "system": s, "samples_per_s": 1 + (s == "GraphPipe") * gap * b / 32}
-            for b in graphpipe3_7.MICROBATCHES for s in SYSTEMS
+            for b in fig07.MICROBATCHES for s in SYSTEMS
         ]  # fmt: skip
         return pd.DataFrame(left), pd.DataFrame(right)
 
-    assert set(verdicts(graphpipe3_7.judged(*frames(1.0))).values()) == {"holds"}
-    worse = verdicts(graphpipe3_7.judged(*frames(-0.2)))
+    assert set(verdicts(fig07.judged(*frames(1.0))).values()) == {"holds"}
+    worse = verdicts(fig07.judged(*frames(-0.2)))
     assert set(worse.values()) == {"does not hold"}
     with canvas(1, 2) as (_, axes):
-        graphpipe3_7.draw_branches(frames(1.0)[0], axes[0, 0])
-        graphpipe3_7.draw_sizes(frames(1.0)[1], axes[0, 1])
+        fig07.draw_branches(frames(1.0)[0], axes[0, 0])
+        fig07.draw_sizes(frames(1.0)[1], axes[0, 1])
         tops = [max(line.get_ydata()) for line in axes[0, 0].lines if len(line.get_ydata()) == 4]
         assert tops == [2.0, 2.0, 2.0]
 
 
 def test_table_3_1_is_judged():
     def frame(slower: float, piper: float) -> pd.DataFrame:
-        paper = graphpipe_table3_1.PAPER
+        paper = table1.PAPER
         rows = [
             {"model": m, "gpus": n, "system": s, "paper_s": paper[m].get(s, (NAN,) * 4)[k],
              "seconds": {"GraphPipe": 0.01, "PipeDream": 0.01 * slower, "Piper": piper if m == "mmt" else NAN}[s]}
@@ -147,16 +136,16 @@ def test_table_3_1_is_judged():
         ]  # fmt: skip
         return pd.DataFrame(rows)
 
-    assert set(verdicts(graphpipe_table3_1.judged(frame(21.0, 4.4))).values()) == {"holds"}
-    texts = {key: e.text for key, e in graphpipe_table3_1.EXPECTED.items()}
-    ours = verdicts(graphpipe_table3_1.judged(frame(0.5, 0.02)))
+    assert set(verdicts(table1.judged(frame(21.0, 4.4))).values()) == {"holds"}
+    texts = {key: e.text for key, e in table1.EXPECTED.items()}
+    ours = verdicts(table1.judged(frame(0.5, 0.02)))
     assert [ours[texts[key]] for key in ("pipedream least", "pipedream most", "piper most")] == ["does not hold"] * 3
     assert [ours[texts[key]] for key in ("minute", "paper graphpipe", "paper pipedream")] == ["holds"] * 3
 
 
 def test_the_papers_seconds_have_its_ratios():
     """Table 3.1's own ratios in parentheses: 21.4, 9.2, 440.5 and 73.7, of rounded seconds."""
-    paper = graphpipe_table3_1.PAPER
+    paper = table1.PAPER
     dream = [a / b for m in paper.values() for a, b in zip(m["PipeDream"], m["GraphPipe"], strict=True)]
     piper = [a / b for a, b in zip(paper["mmt"]["Piper"], paper["mmt"]["GraphPipe"], strict=True)]
     assert (max(dream), min(dream)) == pytest.approx((21.4, 9.2), abs=0.06)
@@ -165,7 +154,7 @@ def test_the_papers_seconds_have_its_ratios():
 
 def test_the_case_study_counts_equal_stages():
     plan = plan_of("PipeDream", "candle-uno", 2, 4, 256, 32, True)
-    claim = graphpipe3_9._shared(
+    claim = fig09._shared(
         "one partition", {("GraphPipe", True): plan, ("PipeDream", True): plan}, one_device=True, why=""
     )
     assert claim.value == len(plan.stages)
@@ -173,6 +162,5 @@ def test_the_case_study_counts_equal_stages():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_modules_have_what_figures_have(name: str):
-    module = importlib.import_module(FIGURES[name])
-    assert module.TITLE
+    module = importlib.import_module(FIGURES[name].module)
     assert len({e.text for e in module.EXPECTED.values()}) == len(module.EXPECTED)

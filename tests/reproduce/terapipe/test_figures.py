@@ -6,42 +6,25 @@ import json
 
 import pytest
 from meshwright.reproduce import FIGURES, reproduce
-from meshwright.reproduce.terapipe import (
-    fig3 as figure2_3,
-)
-from meshwright.reproduce.terapipe import (
-    fig5 as figure2_5,
-)
-from meshwright.reproduce.terapipe import (
-    fig6 as figure2_6,
-)
-from meshwright.reproduce.terapipe import (
-    fig7 as figure2_7,
-)
-from meshwright.reproduce.terapipe import (
-    table1 as table2_1,
-)
+from meshwright.reproduce.terapipe import fig03, fig05, fig06, fig07, table1
 from meshwright.reproduce.terapipe.latencies import expected, judged, rows_of
 from meshwright.reproduce.terapipe.points import latencies
 from meshwright.reproduce.terapipe.tables import ROWS, SPEEDUPS, row
 
-NAMES = (
-    *("table2_1", "table2_2", "table2_3", "table2_4", "figure2_3", "figure2_5", "figure2_6", "figure2_7"),
-)  # fmt: skip
+NAMES = [name for name in FIGURES if name.startswith("terapipe/")]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_is_made(name, tmp_path):
-    assert name in FIGURES
     report = reproduce(name, fast=True, out=tmp_path)
-    assert {f.name for f in report.files} == {f"{name}.csv", f"{name}.png", f"{name}.json"}
+    assert set(report.files) == {tmp_path / f"{name}.{kind}" for kind in ("csv", "png", "json")}
     claims = json.loads((tmp_path / f"{name}.json").read_text())["claims"]
     assert len(claims) == len(report.claims) > 1
     assert all(c["value"] is not None for c in claims)
     assert all(c["why"] for c in claims if c["verdict"] != "holds")
 
 
-@pytest.mark.parametrize("name", ["table2_1", "figure2_3"])
+@pytest.mark.parametrize("name", ["terapipe/table1", "terapipe/fig03"])
 def test_twice_the_same_bytes(name, tmp_path):
     first, second = (reproduce(name, fast=fast, out=tmp_path / str(fast)) for fast in (True, False))
     for a, b in zip(first.files, second.files, strict=True):
@@ -50,13 +33,13 @@ def test_twice_the_same_bytes(name, tmp_path):
 
 
 def test_tables_have_the_papers_rows():
-    assert [len(rows_of(t)) for t in ("2.2", "2.3", "2.4")] == [18, 13, 8]
-    assert {r.key for t in ("2.2", "2.3", "2.4") for r in rows_of(t)} == {r.key for r in ROWS}
+    assert [len(rows_of(t)) for t in ("2", "3", "4")] == [18, 13, 8]
+    assert {r.key for t in ("2", "3", "4") for r in rows_of(t)} == {r.key for r in ROWS}
 
 
 def test_latencies_far_off_do_not_hold():
-    claims = expected("2.3")
-    frame = latencies(rows_of("2.3"))
+    claims = expected("3")
+    frame = latencies(rows_of("3"))
     verdicts = [c.verdict for c in judged(frame, claims)]
     assert verdicts[0] == "holds"
     for column in ("error", "left_out_error"):
@@ -67,12 +50,12 @@ def test_latencies_far_off_do_not_hold():
 
 
 def test_counts_that_see_all_replicas_do_not_hold():
-    frame = latencies(rows_of("2.2"))
-    held = {c.text: c.verdict for c in judged(frame, expected("2.2"))}
-    text = expected("2.2")["replicas"].text
+    frame = latencies(rows_of("2"))
+    held = {c.text: c.verdict for c in judged(frame, expected("2"))}
+    text = expected("2")["replicas"].text
     assert held[text] == "holds"
     frame["tflops"] = frame.tflops_counted
-    assert {c.text: c.verdict for c in judged(frame, expected("2.2"))}[text] == "does not hold"
+    assert {c.text: c.verdict for c in judged(frame, expected("2"))}[text] == "does not hold"
 
 
 def test_speedups_are_judged_by_the_papers():
@@ -80,7 +63,7 @@ def test_speedups_are_judged_by_the_papers():
 
     def made(off):
         points = [
-            {"setting": k, "tokens": n, "model": table2_1.SETTINGS[k].model,
+            {"setting": k, "tokens": n, "model": table1.SETTINGS[k].model,
              "paper": row(k, n, "w/o").seconds / row(k, n).seconds}
             for k, n in SPEEDUPS
         ]  # fmt: skip
@@ -90,35 +73,35 @@ def test_speedups_are_judged_by_the_papers():
             frame[f"left_out_{way}_error"] = off - 1
         return frame
 
-    assert {c.verdict for c in figure2_5.judged(made(1.0))} == {"holds"}
-    off = figure2_5.judged(made(1.3))
+    assert {c.verdict for c in fig05.judged(made(1.0))} == {"holds"}
+    off = fig05.judged(made(1.3))
     assert [c.verdict for c in off if "speed-up, planned" in c.text] == ["does not hold"] * 8
     assert [c.verdict for c in off[-4:]] == ["does not hold"] * 4
     five = made(1.0)
-    assert {c.verdict for c in figure2_7.judged(five[five.setting == 5])} == {"holds"}
+    assert {c.verdict for c in fig07.judged(five[five.setting == 5])} == {"holds"}
     late = made(1.4)
-    assert {c.verdict for c in figure2_7.judged(late[late.setting == 5])} == {"holds", "does not hold"}
+    assert {c.verdict for c in fig07.judged(late[late.setting == 5])} == {"holds", "does not hold"}
 
 
 def test_uniform_slices_of_the_paper_itself_hold():
-    frame = figure2_6.measured()
+    frame = fig06.measured()
     frame["ours_s"] = frame.paper_s
-    held = {c.text: c.verdict for c in figure2_6.judged(frame)}
+    held = {c.text: c.verdict for c in fig06.judged(frame)}
     for key in ("44B", "175B", "fine", "coarse", "best"):
-        assert held[figure2_6.EXPECTED[key].text] == "holds", key
+        assert held[fig06.EXPECTED[key].text] == "holds", key
 
 
 def test_a_layer_that_is_not_flat_does_not_hold():
-    frame = figure2_3.curve()
+    frame = fig03.curve()
     frame["milliseconds"] = frame.tokens * 1.0
     frame["tokens_per_ms"] = 1.0
-    held = {c.text: c.verdict for c in figure2_3.judged(frame)}
-    assert held[figure2_3.EXPECTED["flat"].text] == "does not hold"
-    assert held[figure2_3.EXPECTED["throughput"].text] == "does not hold"
+    held = {c.text: c.verdict for c in fig03.judged(frame)}
+    assert held[fig03.EXPECTED["flat"].text] == "does not hold"
+    assert held[fig03.EXPECTED["throughput"].text] == "does not hold"
 
 
 def test_settings_that_do_not_multiply_do_not_hold():
-    frame = table2_1.rows()
-    assert [c.verdict for c in table2_1.judged(frame)] == ["holds"] * 3
+    frame = table1.rows()
+    assert [c.verdict for c in table1.judged(frame)] == ["holds"] * 3
     frame.loc[0, "gpus"] += 1
-    assert table2_1.judged(frame)[0].verdict == "does not hold"
+    assert table1.judged(frame)[0].verdict == "does not hold"

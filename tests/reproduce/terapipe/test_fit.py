@@ -9,8 +9,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.planners.terapipe.v100.cell import CALIBRATED, V100Rates
 from meshwright.planners.terapipe.v100.iteration import simulated_s
-from meshwright.reproduce.terapipe import fit as terapipe_fit
-from meshwright.reproduce.terapipe import points as terapipe_points
+from meshwright.reproduce.terapipe import fit, points
 from meshwright.reproduce.terapipe.fit import BOUNDS, FEW, calibrate, predicted_s, without
 from meshwright.reproduce.terapipe.points import joint_gain, own_slices, speedups, written
 from meshwright.reproduce.terapipe.tables import ROWS, SETTINGS, SPEEDUPS, printed_tflops, row, true_tflops
@@ -63,7 +62,7 @@ def test_stored_rates_are_those_of_the_few():
 def test_a_setting_left_out_has_no_say(monkeypatch):
     rows = [replace(r, seconds=3 * r.seconds) if r.setting == 9 else r for r in ROWS]
     before = without(9), without(10)
-    monkeypatch.setattr(terapipe_fit, "ROWS", tuple(rows))
+    monkeypatch.setattr(fit, "ROWS", tuple(rows))
     assert without.__wrapped__(9) == before[0]
     assert without.__wrapped__(10) != before[1]
 
@@ -86,10 +85,10 @@ def test_speedups_left_out_are_by_rates_without_the_setting(monkeypatch):
         asked.append(setting)
         return replace(CALIBRATED, collective_s=10 * CALIBRATED.collective_s)
 
-    monkeypatch.setattr(terapipe_points, "without", slower)
+    monkeypatch.setattr(points, "without", slower)
     (found,) = speedups([(10, 2048)]).itertuples()
     assert asked == [10]
-    cell = terapipe_points.cell_of(10, rates=slower(10))
+    cell = points.cell_of(10, rates=slower(10))
     seconds = [simulated_s(cell, row(10, scheme=way).slices) for way in ("w/o", "w/")]
     assert found.left_out_scheme == pytest.approx(seconds[0] / seconds[1])
     assert found.left_out_scheme < 0.9 * found.scheme == pytest.approx(0.9 * found.ours_s / found.ours_sliced_s)

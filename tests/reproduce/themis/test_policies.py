@@ -11,37 +11,9 @@ import pytest
 from meshwright.planners.themis.lying import Lie
 from meshwright.reproduce import FIGURES, reproduce
 from meshwright.reproduce.report import quiet
-from meshwright.reproduce.themis import (
-    fairness as themis_fairness,
-)
-from meshwright.reproduce.themis import (
-    fig13 as themis_figure13,
-)
-from meshwright.reproduce.themis import (
-    fig14 as themis_figure14,
-)
-from meshwright.reproduce.themis import (
-    fig17 as themis_figure17,
-)
-from meshwright.reproduce.themis import (
-    fig18 as themis_figure18,
-)
-from meshwright.reproduce.themis import (
-    fig19 as themis_figure19,
-)
-from meshwright.reproduce.themis import (
-    gpu_time as themis_gpu_time,
-)
-from meshwright.reproduce.themis import (
-    intensive as themis_intensive,
-)
-from meshwright.reproduce.themis import (
-    table3 as themis_table3,
-)
-from meshwright.reproduce.themis import (
-    table5 as themis_table5,
-)
-from meshwright.reproduce.themis.points import (
+from meshwright.reproduce.themis import fig13, fig14, fig17, fig18, fig19
+from meshwright.reproduce.themis.experiments import fairness, gpu_time, intensive
+from meshwright.reproduce.themis.experiments.points import (
     BLIND,
     DEMAND,
     POLICIES,
@@ -53,6 +25,7 @@ from meshwright.reproduce.themis.points import (
     policy_of,
     world_of,
 )
+from meshwright.reproduce.themis.tables import table3, table5
 from meshwright.simulator.sharing import baseline, simulate
 
 
@@ -67,7 +40,7 @@ def table(values: dict[str, float], seeds: int = 3, **more: object) -> pd.DataFr
 
 
 def test_all_are_there():
-    wanted = {f"themis_figure{n}" for n in range(9, 20)} | {"themis_table3", "themis_table5"}
+    wanted = {f"themis/fig{n:02d}" for n in range(9, 20)} | {"themis/table3", "themis/table5"}
     assert wanted <= set(FIGURES)
 
 
@@ -123,10 +96,10 @@ def test_points_are_their_metrics():
 
 def test_the_worked_example():
     """Facts by hand: 4, 2, 1, 0.5, 0.34 as printed; 10000, 5000, 2660, 1330, 890 of 2500 s by the slowest job."""
-    assert themis_table3.bids("fluid") == pytest.approx({1: 4, 2: 2, 4: 1, 8: 0.5, 16: 0.34})
+    assert table3.bids("fluid") == pytest.approx({1: 4, 2: 2, 4: 1, 8: 0.5, 16: 0.34})
     slowest = [10000 / 2500, 5000 / 2500, 2660 / 2500, 1330 / 2500, 890 / 2500]
-    assert list(themis_table3.bids("slowest").values()) == pytest.approx(slowest)
-    assert verdicts(themis_table3.expected(n).judge(x * 1.01) for n, x in themis_table3.PRINTED.items()) == [
+    assert list(table3.bids("slowest").values()) == pytest.approx(slowest)
+    assert verdicts(table3.expected(n).judge(x * 1.01) for n, x in table3.PRINTED.items()) == [
         "partly", "partly", "partly", "partly", "holds",
     ]  # fmt: skip
 
@@ -140,13 +113,13 @@ def test_ratios_are_by_seed():
 
 def test_fairness_claims():
     """2.2× and 3.25× better than the best and the worst of the others; nobody narrower."""
-    assert themis_fairness.spread(tuple(np.linspace(1, 11, 11))) == pytest.approx(10 / 2)
+    assert fairness.spread(tuple(np.linspace(1, 11, 11))) == pytest.approx(10 / 2)
     others = dict.fromkeys(POLICIES, 2.3) | {"gandiva": 3.3, "themis": 1.0}
     good = table(others).rename(columns={"value": "max_rho"}).assign(spread=1.0)
-    assert verdicts(themis_fairness.judged(good)) == ["holds", "holds", "holds"]
+    assert verdicts(fairness.judged(good)) == ["holds", "holds", "holds"]
     worse = table(others | {"srsf": 0.9, "gandiva": 2.3}).rename(columns={"value": "max_rho"})
     worse["spread"] = [0.5 if p == "srsf" else 1.0 for p in worse.policy]
-    found = themis_fairness.judged(worse)
+    found = fairness.judged(worse)
     assert verdicts(found) == ["does not hold", "partly", "does not hold"]
     assert "srsf" in found[0].ours
     assert "srsf 0.50" in found[2].ours
@@ -154,12 +127,10 @@ def test_fairness_claims():
 
 def test_gpu_time_claims():
     good = table({"gandiva": 1.048, "slaq": 2.5}).rename(columns={"value": "gpu_hours"})
-    assert verdicts(themis_gpu_time.judged(good, 2)) == ["holds", "holds", "holds"]
+    assert verdicts(gpu_time.judged(good, 2)) == ["holds", "holds", "holds"]
     bad = table({"gandiva": 0.9, "slaq": 1.05}).rename(columns={"value": "gpu_hours"})
-    assert verdicts(themis_gpu_time.judged(bad, 2)) == ["does not hold"] * 3
-    assert verdicts(themis_gpu_time.judged(table({"slaq": 1.07}).rename(columns={"value": "gpu_hours"}), 1)) == [
-        "partly"
-    ]
+    assert verdicts(gpu_time.judged(bad, 2)) == ["does not hold"] * 3
+    assert verdicts(gpu_time.judged(table({"slaq": 1.07}).rename(columns={"value": "gpu_hours"}), 1)) == ["partly"]
 
 
 def test_placement_claims():
@@ -170,7 +141,7 @@ def test_placement_claims():
     frame = means.rename(columns={"value": "placement"}).assign(workload=2)
     rows = [{"workload": 1, "policy": p, "score": 1.0, "cumulated": 1.0} for p in POLICIES]
     rows.append({"workload": 1, "policy": "slaq", "score": 0.8, "cumulated": 0.1})
-    claims = themis_figure13.judged(frame, pd.DataFrame(rows))
+    claims = fig13.judged(frame, pd.DataFrame(rows))
     assert verdicts(claims) == ["holds", "holds", "partly"]
     assert claims[2].value == pytest.approx(0.9)
 
@@ -180,9 +151,9 @@ def test_contention_claims():
         {"themis": 1.05, "srsf": 1.2, "gandiva": 9.0} | dict.fromkeys(("slaq", "tiresias", "srtf", "optimus"), 2.0)
     )
     frame = rows.rename(columns={"value": "max_rho"}).assign(contention=4)
-    assert verdicts(themis_figure14.judged(frame)) == ["holds", "holds", "holds"]
+    assert verdicts(fig14.judged(frame)) == ["holds", "holds", "holds"]
     frame.loc[frame.policy == "srtf", "max_rho"] = 1.0
-    assert verdicts(themis_figure14.judged(frame)) == ["holds", "does not hold", "partly"]
+    assert verdicts(fig14.judged(frame)) == ["holds", "does not hold", "partly"]
 
 
 def test_network_intensive_claims():
@@ -192,45 +163,43 @@ def test_network_intensive_claims():
         others = dict.fromkeys(POLICIES, rho) | {"themis": 1.0, "slaq": rho * 1.5}
         parts.append(table(others).rename(columns={"value": "max_rho"}).assign(intensive=share))
     frame = pd.concat(parts, ignore_index=True)
-    assert verdicts(themis_intensive.judged_fairness(frame)) == ["holds"] * 4
+    assert verdicts(intensive.judged_fairness(frame)) == ["holds"] * 4
     frame["gpu_hours"] = np.where((frame.intensive == 1.0) & (frame.policy != "themis"), 1.08, 1.0)
-    assert verdicts(themis_intensive.judged_time(frame)) == ["holds"] * 3
+    assert verdicts(intensive.judged_time(frame)) == ["holds"] * 3
     frame.loc[(frame.intensive == 1.0) & (frame.policy == "srtf"), "gpu_hours"] = 0.9
-    assert verdicts(themis_intensive.judged_time(frame))[2] == "does not hold"
+    assert verdicts(intensive.judged_time(frame))[2] == "does not hold"
 
 
 def test_error_and_knob_claims():
-    rows = [{"seed": s, "error": x, "max_rho": 1.0 + x / 2} for s in range(3) for x in themis_figure17.ERRORS]
-    (claim,) = themis_figure17.judged(pd.DataFrame(rows))
+    rows = [{"seed": s, "error": x, "max_rho": 1.0 + x / 2} for s in range(3) for x in fig17.ERRORS]
+    (claim,) = fig17.judged(pd.DataFrame(rows))
     assert (claim.verdict, claim.value) == ("holds", pytest.approx(0.1))
     grid = [
         {"seed": s, "fairness": f, "lease_min": m, "max_rho": 1 + 3 * abs(f - 0.8) + m / 99,
          "gpu_hours": 9 + f - m / 50}
         for s in range(2) for f in (0.0, 0.8, 1.0) for m in (10, 40)
     ]  # fmt: skip
-    assert verdicts(themis_figure19.judged(pd.DataFrame(grid))) == ["holds"] * 5
+    assert verdicts(fig19.judged(pd.DataFrame(grid))) == ["holds"] * 5
 
 
 def test_lying_claims():
     """A liar that loses from 35 % on, and one that gains."""
     honest = [Lie(float(x), 10.0 if x < 35 else 12.0, 10.0 if x == 0 else 9.5, 1.0) for x in range(0, 101, 5)]
-    assert verdicts(themis_figure18.judged({"a": tuple(honest)})) == ["holds"] * 3
+    assert verdicts(fig18.judged({"a": tuple(honest)})) == ["holds"] * 3
     pays = [Lie(float(x), 10.0 - x / 50, 10.0 + x / 100, 1.0) for x in range(0, 101, 5)]
-    assert verdicts(themis_figure18.judged({"a": tuple(pays)})) == ["does not hold"] * 3
+    assert verdicts(fig18.judged({"a": tuple(pays)})) == ["does not hold"] * 3
 
 
 def test_probes():
     """Both apps are in the world that Table 5 asks about, and end."""
-    found = themis_table5.probed("tiresias", 0)
+    found = table5.probed("tiresias", 0)
     assert set(found) == {"long", "short"}
     assert all(np.isfinite(x) and x > 0 for x in found.values())
-    rows = [
-        {"seed": s, "app": a, "policy": p, "rho": r} for (a, p), r in themis_table5.PRINTED.items() for s in range(3)
-    ]
-    assert verdicts(themis_table5.judged(pd.DataFrame(rows))) == ["holds"] * 6
+    rows = [{"seed": s, "app": a, "policy": p, "rho": r} for (a, p), r in table5.PRINTED.items() for s in range(3)]
+    assert verdicts(table5.judged(pd.DataFrame(rows))) == ["holds"] * 6
 
 
-@pytest.mark.parametrize("name", ["themis_table3", "themis_figure11", "themis_figure18"])
+@pytest.mark.parametrize("name", ["themis/table3", "themis/fig11", "themis/fig18"])
 def test_a_run_leaves_data_picture_and_verdicts(name, tmp_path):
     report = reproduce(name, fast=True, out=tmp_path)
     assert {p.suffix for p in report.files} == {".csv", ".png", ".json"}

@@ -7,33 +7,14 @@ import json
 import numpy as np
 import pytest
 from meshwright.reproduce import FIGURES, reproduce
-from meshwright.reproduce.themis import (
-    fig01 as themis_figure1,
-)
-from meshwright.reproduce.themis import (
-    fig03 as themis_figure3,
-)
-from meshwright.reproduce.themis import (
-    fig05 as themis_figure5,
-)
-from meshwright.reproduce.themis import (
-    fig08 as themis_figure8,
-)
-from meshwright.reproduce.themis import (
-    table1 as themis_table1,
-)
-from meshwright.reproduce.themis import (
-    table2 as themis_table2,
-)
-from meshwright.reproduce.themis import (
-    table4 as themis_table4,
-)
-from meshwright.reproduce.themis.workloads import cdf_frame, demand_within, two_sided
+from meshwright.reproduce.themis import fig01, fig03, fig05, fig08
+from meshwright.reproduce.themis.experiments.workloads import cdf_frame, demand_within, two_sided
+from meshwright.reproduce.themis.tables import table1, table2, table4
 from meshwright.simulator.sharing import App, WorkloadOptions, workload1, workload2
 
 NAMES = (
-    *(f"themis_figure{k}" for k in (1, 2, 3, 4, 5, 8)),
-    *(f"themis_table{k}" for k in (1, 2, 4)),
+    *(f"themis/fig{k:02d}" for k in (1, 2, 3, 4, 5, 8)),
+    *(f"themis/table{k}" for k in (1, 2, 4)),
 )
 
 
@@ -61,29 +42,29 @@ def test_helpers_of_the_figures():
 
 
 def test_demand_far_off_does_not_hold():
-    frame = themis_figure1.demands(range(2))
+    frame = fig01.demands(range(2))
     frame["mean_gpus"] = 50.0
-    assert [c.verdict for c in themis_figure1.judged(frame)][:2] == ["holds", "holds"]
+    assert [c.verdict for c in fig01.judged(frame)][:2] == ["holds", "holds"]
     frame["mean_gpus"] = 200.0
-    assert [c.verdict for c in themis_figure1.judged(frame)][:2] == ["does not hold", "does not hold"]
+    assert [c.verdict for c in fig01.judged(frame)][:2] == ["does not hold", "does not hold"]
 
 
 def test_a_narrow_distribution_does_not_hold():
-    claims = themis_figure3.judged(cdf_frame({"x": np.linspace(10, 13, 85)}))
+    claims = fig03.judged(cdf_frame({"x": np.linspace(10, 13, 85)}))
     assert [c.verdict for c in claims] == ["holds", "does not hold", "does not hold"]
 
 
 def test_the_instances_of_figure_5():
     """By hand: two machines cost VGG16 103.6/80.4, and Inception-v3 nothing."""
     slow = 103.6 / 80.4
-    values = [c.value for c in themis_figure5.judged(themis_figure5.played())]
+    values = [c.value for c in fig05.judged(fig05.played())]
     # ρ by the agent: 4 h · slow / 4 GPUs, over T_id = 2 apps · 4 h / 4 GPUs
     assert values[:4] == pytest.approx([slow, slow / 2, 1 / slow, 1.0])
 
 
 def test_policies_in_figure_5():
-    frame = themis_figure5.played()
-    assert len(frame) == 2 * 2 * len(themis_figure5.POLICIES) * 2
+    frame = fig05.played()
+    assert len(frame) == 2 * 2 * len(fig05.POLICIES) * 2
     themis = frame[frame.policy == "themis"]
     assert (themis.slowdown == 1).all()
     assert (themis[themis.model == "VGG16"].level == "MACHINE").all()
@@ -93,20 +74,20 @@ def test_policies_in_figure_5():
 
 
 def test_wrong_tables_do_not_hold():
-    frame = themis_table1.rows()
+    frame = table1.rows()
     frame.loc[frame.model == "VGG16", "images_per_s_two_servers"] = 103.6
-    assert themis_table1.judged(frame)[0].verdict == "does not hold"
-    bids = themis_table2.rows()
+    assert table1.judged(frame)[0].verdict == "does not hold"
+    bids = table2.rows()
     assert bids.rho.tolist() == [np.inf, 0.5, 0.5, 0.25]
     bids["rho"] *= 1.1
-    assert [c.verdict for c in themis_table2.judged(bids)][:2] == ["does not hold"] * 2
-    mix = themis_table4.rows(0)
+    assert [c.verdict for c in table2.judged(bids)][:2] == ["does not hold"] * 2
+    mix = table4.rows(0)
     assert mix.apps.sum() == 85
     mix["apps"] = 85 / 11
-    assert [c.verdict for c in themis_table4.judged(mix)][1:3] == ["does not hold", "does not hold"]
+    assert [c.verdict for c in table4.judged(mix)][1:3] == ["does not hold", "does not hold"]
 
 
 def test_workload_2_in_place_of_1_does_not_hold():
     options = WorkloadOptions(seed=1)
-    verdicts = [c.verdict for c in themis_figure8.judged(workload2(options), workload1(options))]
+    verdicts = [c.verdict for c in fig08.judged(workload2(options), workload1(options))]
     assert verdicts[:3] == ["does not hold"] * 3

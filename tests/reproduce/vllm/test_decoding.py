@@ -1,4 +1,4 @@
-"""Figures 5.14 to 5.17 on small samples: their parts, their identities, and that one parameter is fitted only once."""
+"""Figures 14 to 17 on small samples: their parts, their identities, and that one parameter is fitted only once."""
 
 from __future__ import annotations
 
@@ -7,21 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from meshwright.reproduce import FIGURES
-from meshwright.reproduce.vllm import (
-    decoding_rates,
-)
-from meshwright.reproduce.vllm import (
-    fig14 as figure5_14,
-)
-from meshwright.reproduce.vllm import (
-    fig15 as figure5_15,
-)
-from meshwright.reproduce.vllm import (
-    fig16 as figure5_16,
-)
-from meshwright.reproduce.vllm import (
-    fig17 as figure5_17,
-)
+from meshwright.reproduce.vllm import decoding_rates, fig14, fig15, fig16, fig17
 from meshwright.reproduce.vllm.decoding_rates import Method
 from meshwright.simulator.llm.decoding.genealogy import SURVIVAL, Genealogy
 from meshwright.traces.lengths import ALPACA, SHAREGPT
@@ -30,7 +16,7 @@ COST = decoding_rates.OPT.cost(decoding_rates.SHARE)
 
 
 def test_they_are_registered():
-    assert {"figure5_14", "figure5_15", "figure5_16", "figure5_17"} <= set(FIGURES)
+    assert {"vllm/fig14", "vllm/fig15", "vllm/fig16", "vllm/fig17"} <= set(FIGURES)
 
 
 def test_all_methods_see_the_same_requests():
@@ -47,15 +33,15 @@ def test_all_methods_see_the_same_requests():
 
 def test_what_beams_save_follows_the_paper_from_one_bar():
     """A tenth of the figure's requests, with its own tolerance for "holds"."""
-    saved = {n: figure5_15.saving("Alpaca", Method(n, True), SURVIVAL, 300, (0, 1)) for n in (2, 4)}
-    paper = figure5_15.PAPER["Alpaca", True]
+    saved = {n: fig15.saving("Alpaca", Method(n, True), SURVIVAL, 300, (0, 1)) for n in (2, 4)}
+    paper = fig15.PAPER["Alpaca", True]
     assert saved[2] == pytest.approx(paper[2], rel=0.05)  # fitted
     assert saved[4] == pytest.approx(paper[4], rel=0.1)  # predicted
-    kept = figure5_15.saving("Alpaca", Method(2, True), 1.0, 60, (0,))
-    neutral = figure5_15.saving("Alpaca", Method(2, True), 0.0, 60, (0,))
-    samples = figure5_15.saving("Alpaca", Method(2), 0.0, 60, (0,))
+    kept = fig15.saving("Alpaca", Method(2, True), 1.0, 60, (0,))
+    neutral = fig15.saving("Alpaca", Method(2, True), 0.0, 60, (0,))
+    samples = fig15.saving("Alpaca", Method(2), 0.0, 60, (0,))
     assert kept == samples < saved[2] < neutral < 0.5
-    assert figure5_15.FITTED not in figure5_15.EXPECTED
+    assert fig15.FITTED not in fig15.EXPECTED
 
 
 def test_samples_save_the_full_blocks_of_their_prompts():
@@ -97,24 +83,24 @@ def test_beams_let_vllm_take_more_than_chunks_do():
         run = decoding_rates.serve(system, decoding_rates.OPT, trace, COST, survivors=Genealogy(0), until=15.0)
         taken[system] = run.mean_batch
     assert 1.5 * taken["Orca (Oracle)"] < taken["vLLM"] < 256 / 6
-    assert set(figure5_14.FAST) <= set(figure5_14.METHODS)
+    assert set(fig14.FAST) <= set(fig14.METHODS)
 
 
 def test_a_shared_prefix_lets_more_requests_in_and_computes_less():
-    at = partial(figure5_16._at, 341, 0)
+    at = partial(fig16._at, 341, 0)
     most = {
-        name: decoding_rates.capacity(partial(figure5_16.serve, name, 341, COST), at, 6.0)
+        name: decoding_rates.capacity(partial(fig16.serve, name, 341, COST), at, 6.0)
         for name in ("Orca (Oracle)", "vLLM, not shared", "vLLM")
     }
     assert most["vLLM"] > 2 * most["Orca (Oracle)"]
     assert most["vLLM"] > 2 * most["vLLM, not shared"]
-    assert figure5_16.SENTENCES.moments()[2] == pytest.approx(40.0)
+    assert fig16.SENTENCES.moments()[2] == pytest.approx(40.0)
 
 
 def test_long_prompts_of_chat_take_one_chunk_under_every_orca():
-    assert figure5_17.least_chunk() == 2048
+    assert fig17.least_chunk() == 2048
     assert decoding_rates.OPT.slots // 2048 == 7
-    trace = figure5_17._at(3.5, 0, 2.0, 100.0)
+    trace = fig17._at(3.5, 0, 2.0, 100.0)
     assert len(trace) == 200
     assert trace.prompt_tokens.max() == 1024
     assert trace.output_tokens.max() <= 1024

@@ -7,35 +7,32 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.llm.iteration import Iteration
 from meshwright.profiles.llm.linear import ConstantCost
-from meshwright.reproduce.vllm import fig02 as figure5_02
-from meshwright.reproduce.vllm import fig13 as figure5_13
-from meshwright.reproduce.vllm import kv_memory
-from meshwright.reproduce.vllm import table1 as table5_1
+from meshwright.reproduce.vllm import fig02, fig13, kv_memory, table1
 from meshwright.simulator.llm import LLMRequest
 from meshwright.traces.lengths import ALPACA, SHAREGPT
 
 
-def test_table5_1_says_which_entries_do_not_add_up(tmp_path):
-    report = table5_1.run(True, tmp_path, 0)
+def test_table1_says_which_entries_do_not_add_up(tmp_path):
+    report = table1.run(True, tmp_path, 0)
     verdicts = {claim.paper: claim.verdict for claim in report.claims}
     assert [verdicts[p] for p in ("15.7K", "9.7K", "60.1K", "26 GB", "346 GB")] == [
         "holds", "partly", "holds", "holds", "partly",
     ]  # fmt: skip
-    table = report.tables["table5_1"].set_index("model")
+    table = report.tables["vllm/table1"].set_index("model")
     assert table.slots.tolist() == [15_728, 9_557, 60_074]
     assert table.kv_bytes_per_token["opt-13b"] == 819_200
-    assert (tmp_path / "table5_1.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((tmp_path / "table5_1.json").read_text())["claims"]
+    assert (tmp_path / "vllm/table1.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "vllm/table1.json").read_text())["claims"]
 
 
-def test_figure5_02_shares_sum_to_one_and_need_no_clock():
-    """The long run is `meshwright reproduce figure5_02`; here a tenth, with a tenth's tolerance."""
+def test_fig02_shares_sum_to_one_and_need_no_clock():
+    """The long run is `meshwright reproduce vllm/fig02`; here a tenth, with a tenth's tolerance."""
     for system, paper in (("Orca (Max)", 0.204), ("Orca (Pow2)", 0.268), ("Orca (Oracle)", 0.382), ("vLLM", 0.963)):
         steps = 1500 if system == "vLLM" else 8000
         found = kv_memory.serve(system, kv_memory.saturated(SHAREGPT, 1), ConstantCost(), (500.0, 500.0 + steps))
         assert found.memory.used == pytest.approx(paper, abs=0.05)
         assert found.seconds == steps
-    assert set(figure5_02.EXPECTED) > set(kv_memory.SYSTEMS)
+    assert set(fig02.EXPECTED) > set(kv_memory.SYSTEMS)
 
 
 def test_batches_average_over_time_idle_time_included():
@@ -73,9 +70,9 @@ def test_arrivals_are_poisson_and_the_same_for_every_system():
     assert all(a.arrival <= b.arrival < 100 for a, b in pairwise(requests))
 
 
-def test_figure5_13_predicts_all_but_one():
+def test_fig13_predicts_all_but_one():
     cost = kv_memory.bandwidth_cost(0.57)
-    assert figure5_13.batch("Orca (Max)", "Alpaca", cost, 30.0, (0,))[0] == pytest.approx(7.0)
-    pow2 = figure5_13.batch("Orca (Pow2)", "ShareGPT", cost, 600.0, (0,))[0]
-    assert pow2 == pytest.approx(figure5_13.PAPER["ShareGPT"]["Orca (Pow2)"], rel=0.2)
-    assert ("ShareGPT", "vLLM") not in figure5_13.EXPECTED
+    assert fig13.batch("Orca (Max)", "Alpaca", cost, 30.0, (0,))[0] == pytest.approx(7.0)
+    pow2 = fig13.batch("Orca (Pow2)", "ShareGPT", cost, 600.0, (0,))[0]
+    assert pow2 == pytest.approx(fig13.PAPER["ShareGPT"]["Orca (Pow2)"], rel=0.2)
+    assert ("ShareGPT", "vLLM") not in fig13.EXPECTED

@@ -1,22 +1,11 @@
-"""Figures 5.11, 5.12, 5.18 and 5.19 of the vLLM thesis: what they are made of, held against arithmetic."""
+"""Figures 11, 12, 18 and 19 of the vLLM thesis: what they are made of, held against arithmetic."""
 
 import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import Iteration, LinearCost, decoder
-from meshwright.reproduce.vllm import (
-    fig11 as figure5_11,
-)
-from meshwright.reproduce.vllm import (
-    fig12 as figure5_12,
-)
-from meshwright.reproduce.vllm import (
-    fig18 as figure5_18,
-)
-from meshwright.reproduce.vllm import (
-    fig19 as figure5_19,
-)
+from meshwright.reproduce.vllm import fig11, fig12, fig18, fig19
 from meshwright.reproduce.vllm import serving_rates as setup
 from meshwright.traces.lengths import ALPACA, SHAREGPT
 
@@ -75,7 +64,7 @@ def test_prompts_apart_take_iterations_of_their_own():
 
 
 def test_swapping_1024_tokens_takes_what_the_bus_says():
-    one = figure5_19.alone(0.8).set_index("block_size")
+    one = fig19.alone(0.8).set_index("block_size")
     # 40 layers, keys and values, each block a copy: 1024 x 80 copies of 8 us; large blocks: 800 KiB a token at 24 GB/s.
     assert one.swap_out[1] == pytest.approx(1024 * 80 * 8e-6)
     assert one.swap[16] == pytest.approx(2 * 64 * 80 * 8e-6)
@@ -85,18 +74,18 @@ def test_swapping_1024_tokens_takes_what_the_bus_says():
 
 
 def test_lengths_are_told_with_their_means(tmp_path):
-    report = figure5_11.run(True, tmp_path, 0)
+    report = fig11.run(True, tmp_path, 0)
     assert [c.verdict for c in report.claims] == ["holds"] * 4
-    frame = report.tables["figure5_11"]
+    frame = report.tables["vllm/fig11"]
     assert frame.groupby(["dataset", "kind"]).share.sum().to_numpy() == pytest.approx(1.0)
-    assert (tmp_path / "figure5_11.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "vllm/fig11.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_larger_blocks_waste_more(monkeypatch):
-    monkeypatch.setattr(figure5_18, "SIZES", (16, 128))
-    monkeypatch.setattr(figure5_18, "calibrated_share", lambda seed: 0.85)
-    monkeypatch.setattr(figure5_18, "WORKLOADS", {"ShareGPT": (SHAREGPT, 1.0), "Alpaca": (ALPACA, 2.0)})
-    frame, _ = figure5_18.sizes(True, 0)
+    monkeypatch.setattr(fig18, "SIZES", (16, 128))
+    monkeypatch.setattr(fig18, "calibrated_share", lambda seed: 0.85)
+    monkeypatch.setattr(fig18, "WORKLOADS", {"ShareGPT": (SHAREGPT, 1.0), "Alpaca": (ALPACA, 2.0)})
+    frame, _ = fig18.sizes(True, 0)
     by = frame.set_index(["workload", "block_size"]).wasted
     # A sequence wastes half a block on average: 8 and 64 of some 300 tokens.
     assert by["ShareGPT", 128] / by["ShareGPT", 16] == pytest.approx(8, rel=0.35)
@@ -104,5 +93,5 @@ def test_larger_blocks_waste_more(monkeypatch):
 
 def test_every_claim_of_figure_5_12_has_a_rule_of_the_paper():
     for model in setup.SERVERS:
-        assert figure5_12.EXPECTED[model, "Orca (Oracle)"].paper == "1.7× to 2.7×"
-        assert figure5_12.EXPECTED[model, "Orca (Max)"].paper == "2.7× to 8×"
+        assert fig12.EXPECTED[model, "Orca (Oracle)"].paper == "1.7× to 2.7×"
+        assert fig12.EXPECTED[model, "Orca (Max)"].paper == "2.7× to 8×"

@@ -14,12 +14,12 @@ from meshwright.simulator.sharing.workload import themis as module
 from meshwright.simulator.sharing.workload.statistics import app_gpu_s
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sharing-workloads.md").read_text("utf-8")
-MINE = [*(f"themis_figure{k}" for k in (1, 2, 3, 4, 5, 8)), *(f"themis_table{k}" for k in (1, 2, 4))]
-ROWS = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| `themis_")]
+MINE = [*(f"themis/fig{k:02d}" for k in (1, 2, 3, 4, 5, 8)), *(f"themis/table{k}" for k in (1, 2, 4))]
+ROWS = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| `themis/")]
 
 
 def test_every_claim_is_a_row_with_its_rule() -> None:
-    known = [(name, e) for name in MINE for e in importlib.import_module(FIGURES[name]).EXPECTED.values()]
+    known = [(name, e) for name in MINE for e in importlib.import_module(FIGURES[name].module).EXPECTED.values()]
     said = sorted((cells[0].strip("`"), cells[1], cells[2], cells[4]) for cells in ROWS)
     assert said == sorted((name, f"{e.text} ({e.where})", e.paper, e.rule.text) for name, e in known)
 

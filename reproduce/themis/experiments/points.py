@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ...planners.themis import Themis
-from ...simulator.sharing import (
+from ....planners.themis import Themis
+from ....simulator.sharing import (
     App,
     Policy,
     SharedCluster,
@@ -27,10 +27,10 @@ from ...simulator.sharing import (
     workload1,
     workload2,
 )
-from ...simulator.sharing.result.metrics import bootstrap
-from ...simulator.sharing.workload.statistics import app_gpu_s
-from ..report import Frame, Progress
-from ..style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
+from ....simulator.sharing.result.metrics import bootstrap
+from ....simulator.sharing.workload.statistics import app_gpu_s
+from ...report import Frame, Progress
+from ...style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
 
 __all__ = [
     "COLOURS", "NOTES", "POLICIES", "Outcome", "Point", "apps_of", "frame_of", "measured", "over_themis", "policy_of",

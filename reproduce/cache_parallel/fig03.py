@@ -7,15 +7,13 @@ from pathlib import Path
 from ..figures import main
 from ..report import Progress, Report, Session, quiet
 from .decode_steps import outputs
-from .fig2 import over_lengths
-
-TITLE = "Cache parallelism: throughput over decode length"
+from .fig02 import over_lengths
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure: means over draws of the lengths, fewer of them if fast."""
-    return over_lengths(Session("figure4_3", TITLE, fast, out, seed), outputs, fast, seed)
+    return over_lengths(Session("cache_parallel/fig03", fast, out, seed), outputs, fast, seed)
 
 
 if __name__ == "__main__":
-    main("figure4_3")
+    main("cache_parallel/fig03")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, get_args
 
-from ...simulator.sharing import App, AppView, Convention, Job, Shape, Slowdown
-from ...simulator.sharing.policy.split import RunningJob
-from ..claims import Expectation, between
-from ..figures import main
-from ..report import Progress, Report, Session, quiet
-from ..style import BLACK, BLUE, ORANGE, canvas
-
-TITLE = "Themis: bids of the worked example"
+from ....simulator.sharing import App, AppView, Convention, Job, Shape, Slowdown
+from ....simulator.sharing.policy.split import RunningJob
+from ...claims import Expectation, between
+from ...figures import main
+from ...report import Progress, Report, Session, quiet
+from ...style import BLACK, BLUE, ORANGE, canvas
 
 PRINTED = {1: 4.0, 2: 2.0, 4: 1.0, 8: 0.5, 16: 0.34}
 """Table 3: GPUs -> ρ."""
@@ -40,7 +38,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table; nothing in it is random."""
     import pandas as pd
 
-    session = Session("themis_table3", TITLE, fast, out, seed)
+    session = Session("themis/table3", fast, out, seed)
     found: dict[str, dict[int, float]] = {c: bids(c) for c in get_args(Convention)}
     rows: list[dict[str, Any]] = [
         {"convention": c, "gpus": n, "rho": rho, "printed": PRINTED[n]}
@@ -67,4 +65,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_table3")
+    main("themis/table3")

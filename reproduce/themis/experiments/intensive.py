@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..claims import Claim, Expectation, at_least, at_most, between
-from ..report import Frame, Progress, Report, Session
-from ..style import canvas, outside_legend
+from ...claims import Claim, Expectation, at_least, at_most, between
+from ...report import Frame, Progress, Report, Session
+from ...style import canvas, outside_legend
 from .points import COLOURS, NOTES, POLICIES, Point, frame_of, over_themis, seeds_of, shown
 
 __all__ = ["CLUSTER_NOTE", "EXPECTED", "judged_fairness", "judged_time", "make"]
@@ -45,7 +45,7 @@ EXPECTED = {
     ),
 }  # fmt: skip
 
-WHY = "see themis_figure10 and themis_figure12: our baselines are harder to beat than the paper's"
+WHY = "see themis/fig10 and themis/fig12: our baselines are harder to beat than the paper's"
 
 CLUSTER_NOTE = (
     "a quarter of each kind of machine of the 256-GPU cluster: 4 of 8 GPUs, 7 of 4, 4 of 1; a model is called "
@@ -87,9 +87,9 @@ def judged_time(frame: Frame) -> list[Claim]:
     ]
 
 
-def make(name: str, title: str, column: str, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
+def make(name: str, column: str, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
     """Make one of the figures."""
-    session = Session(name, title, fast, out, seed)
+    session = Session(name, fast, out, seed)
     seeds, shares = seeds_of(seed, 1 if fast else 4), (0.0, 0.4, 1.0) if fast else SHARES
     points = [Point(p, 2, s, heterogeneous=True, intensive=x) for x in shares for s in seeds for p in POLICIES]
     frame = session.table(frame_of(points, progress))

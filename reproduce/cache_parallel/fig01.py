@@ -17,8 +17,6 @@ from ..style import BLACK, BLUE, GREEN, ORANGE, VERMILLION, canvas, outside_lege
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Cache parallelism: communication per GPU"
-
 MODEL = "Llama-2-7b"
 LARGER = (8192, 64)
 """Width and heads of a larger model with multi-head attention (LLaMA-65B)."""
@@ -158,7 +156,7 @@ def draw_ratios(frame: Frame, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; nothing in it is random, and fast is full."""
-    session = Session("figure4_1", TITLE, fast, out, seed)
+    session = Session("cache_parallel/fig01", fast, out, seed)
     frame = session.table(volumes())
     with canvas(1, 2, height=3.0) as (figure, axes):
         draw_volumes(frame, axes[0, 0], BATCHES[-1])
@@ -213,4 +211,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure4_1")
+    main("cache_parallel/fig01")

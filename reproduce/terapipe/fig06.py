@@ -1,4 +1,4 @@
-"""Figure 2.6 (TeraPipe): uniform slices against those of the dynamic programme."""
+"""Figure 6 (TeraPipe): uniform slices against those of the dynamic programme."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from .tables import SPEEDUPS, row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-TITLE = "TeraPipe: uniform slices and the dynamic programme"
 
 COUNTS = {8: (1, 4, 8, 16), 9: (1, 4, 8, 16, 32, 64, 128)}
 """Setting -> numbers of uniform slices that the paper tries."""
@@ -45,7 +43,7 @@ EXPECTED = {
         between(1.6, 2.2, partly=(1.4, 2.5)), "{:.2f}×",
     ),
     "best": Expectation(
-        "GPT3-175B: uniform slices that are best, of those tried", "Fig. 2.6b", "16", between(16, 16, partly=(16, 32)),
+        "GPT3-175B: uniform slices that are best, of those tried", "Fig. 6b", "16", between(16, 16, partly=(16, 32)),
         "{:.0f}",
     ),
     "longer first": Expectation(
@@ -140,7 +138,7 @@ def draw(frame: Frame, ax: Axes, setting: int) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; fast and full are the same. Nothing in it is random."""
-    session = Session("figure2_6", TITLE, fast, out, seed)
+    session = Session("terapipe/fig06", fast, out, seed)
     frame = session.table(measured(progress))
     with canvas(1, 2, width=3.6, height=2.6) as (figure, axes):
         for ax, setting in zip(axes[0], COUNTS, strict=True):
@@ -152,4 +150,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure2_6")
+    main("terapipe/fig06")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ...simulator.training.plan.file import TrainingPlan
 
-TITLE = "GraphPipe: a case study of depth and microbatch size"
-
 MODEL, BRANCHES, GPUS, BATCH = "case-study-3-7-4", 2, 8, 64
 PAIR = ("PipeDream", "GraphPipe")
 MICROBATCHES = (1, 2, 4, 8)
@@ -134,7 +132,7 @@ def draw(plan: TrainingPlan, ax: Axes, title: str) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; the short version is the whole. Nothing in it is random."""
-    session = Session("graphpipe3_9", TITLE, fast, out, seed)
+    session = Session("graphpipe/fig09", fast, out, seed)
     points = [Point(s, MODEL, BRANCHES, GPUS, BATCH, b) for s in PAIR for b in (None, *MICROBATCHES)]
     points += [Point(s, MODEL, BRANCHES, GPUS, BATCH, None, True) for s in PAIR]
     frame = session.table(measure_all(points, progress))
@@ -156,4 +154,4 @@ BATCH_NOTE = (
 )
 
 if __name__ == "__main__":
-    main("graphpipe3_9")
+    main("graphpipe/fig09")

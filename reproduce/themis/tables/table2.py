@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...simulator.sharing import App, AppView, Shape, SharedCluster, Slowdown
-from ...simulator.sharing.policy.split import RunningJob
-from ..claims import Claim, Expectation, between
-from ..figures import main
-from ..report import Frame, Progress, Report, Session, quiet
-from ..style import BLUE, canvas
-
-TITLE = "Themis: an app's bids on two GPUs"
+from ....simulator.sharing import App, AppView, Shape, SharedCluster, Slowdown
+from ....simulator.sharing.policy.split import RunningJob
+from ...claims import Claim, Expectation, between
+from ...figures import main
+from ...report import Frame, Progress, Report, Session, quiet
+from ...style import BLUE, canvas
 
 EXPECTED = {
     "one": Expectation("ρ with either GPU", "Table 2", "200/400", between(0.5, 0.5), "{:g}"),
@@ -49,7 +47,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table; fast and full are the same. Nothing in it is random."""
-    session = Session("themis_table2", TITLE, fast, out, seed)
+    session = Session("themis/table2", fast, out, seed)
     frame = session.table(rows())
     with canvas(1, 1, height=1.8) as (figure, axes):
         shown = frame[frame.gpus > 0]
@@ -62,4 +60,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_table2")
+    main("themis/table2")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ... import traces
-from ...errors import InputError
-from ...profiles import ModelProfile, ParallelConfig, compose
-from ...profiles.alpaserve.shipped import comm_model, layer_table
-from ...simulator import Group, Placement, simulate
-from ...traces import Trace
-from ..report import Frame
-from ..style import lines, plain_ticks
+from .... import traces
+from ....errors import InputError
+from ....profiles import ModelProfile, ParallelConfig, compose
+from ....profiles.alpaserve.shipped import comm_model, layer_table
+from ....simulator import Group, Placement, simulate
+from ....traces import Trace
+from ...report import Frame
+from ...style import lines, plain_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

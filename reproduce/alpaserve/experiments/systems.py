@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import planners, traces
-from ...profiles import ModelProfile
-from ...simulator import Cluster
-from ...simulator.placement import Placement, PlacementSchedule
-from ...traces import GammaWindows, Trace
+from .... import planners, traces
+from ....profiles import ModelProfile
+from ....simulator import Cluster
+from ....simulator.placement import Placement, PlacementSchedule
+from ....traces import GammaWindows, Trace
 
 __all__ = ["GOAL", "SYSTEMS", "Traffic", "crossing", "placement"]
 

@@ -10,8 +10,6 @@ from ..report import Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
 from .decode_steps import ASSUMED, Regime, break_even, cells, draw_throughput, prefixes, ratios
 
-TITLE = "Cache parallelism: throughput over prefix length"
-
 LENGTHS = (10_000, 20_000, 40_000, 80_000)
 BATCHES = (32, 128, 512)
 LONG = 40_000
@@ -40,7 +38,7 @@ EXPECTED = {
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure: means over draws of the lengths, fewer of them if fast."""
-    return over_lengths(Session("figure4_2", TITLE, fast, out, seed), prefixes, fast, seed)
+    return over_lengths(Session("cache_parallel/fig02", fast, out, seed), prefixes, fast, seed)
 
 
 def over_lengths(session: Session, regime: Regime, fast: bool, seed: int) -> Report:
@@ -73,4 +71,4 @@ def over_lengths(session: Session, regime: Regime, fast: bool, seed: int) -> Rep
 
 
 if __name__ == "__main__":
-    main("figure4_2")
+    main("cache_parallel/fig02")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ... import __version__
-from ...files import readable, write_text
+from .... import __version__
+from ....files import readable, write_text
 
 __all__ = ["Points"]
 

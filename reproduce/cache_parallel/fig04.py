@@ -14,8 +14,6 @@ from .decode_steps import ASSUMED, BATCHES, COLOURS, cells, prefixes, ratios
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Cache parallelism: latency and throughput"
-
 LENGTHS = (10_000, 20_000, 40_000, 80_000)
 
 EXPECTED = {
@@ -56,7 +54,7 @@ def draw(frame: Frame, ax: Axes, tokens: int) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure: means over draws of the lengths, fewer of them if fast."""
-    session = Session("figure4_4", TITLE, fast, out, seed)
+    session = Session("cache_parallel/fig04", fast, out, seed)
     frame = session.table(cells(prefixes, LENGTHS, BATCHES, 5 if fast else 40, seed))
     with canvas(1, 4, width=2.8, height=2.8) as (figure, axes):
         for ax, tokens in zip(axes[0], LENGTHS, strict=True):
@@ -87,4 +85,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure4_4")
+    main("cache_parallel/fig04")

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...simulator.sharing import App, simulate, trained_model
-from ..claims import Claim, Expectation, at_least, at_most, within
-from ..figures import main
-from ..report import Frame, Progress, Report, Session, quiet
-from ..style import canvas
-from .points import COLOURS, NOTES, Point, policy_of, seeds_of, shown, world_of
-
-TITLE = "Themis: a short and a long app"
+from ....simulator.sharing import App, simulate, trained_model
+from ...claims import Claim, Expectation, at_least, at_most, within
+from ...figures import main
+from ...report import Frame, Progress, Report, Session, quiet
+from ...style import canvas
+from ..experiments.points import COLOURS, NOTES, Point, policy_of, seeds_of, shown, world_of
 
 PROBES = {"long": (580 * 60.0, 4), "short": (83 * 60.0, 2)}
 """GPU seconds and GPUs of Table 5."""
@@ -78,7 +76,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table. Fast: three seeds instead of twelve."""
     import pandas as pd
 
-    session = Session("themis_table5", TITLE, fast, out, seed)
+    session = Session("themis/table5", fast, out, seed)
     seeds, rows = seeds_of(seed, 3 if fast else 12), list[dict[str, Any]]()
     for k, s in enumerate(seeds):
         progress(k, len(seeds), f"seed {s}")
@@ -102,4 +100,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_table5")
+    main("themis/table5")

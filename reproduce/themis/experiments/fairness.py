@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..claims import Claim, Expectation, at_least, at_most
-from ..report import Frame, Progress, Report, Session
-from ..style import BLACK, canvas, outside_legend
+from ...claims import Claim, Expectation, at_least, at_most
+from ...report import Frame, Progress, Report, Session
+from ...style import BLACK, canvas, outside_legend
 from .points import COLOURS, NOTES, POLICIES, Point, frame_of, measured, over_themis, seeds_of, shown
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def draw(points: list[Point], ax: Axes) -> Axes:
     return ax
 
 
-def make(name: str, title: str, workload: int, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
+def make(name: str, workload: int, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
     """Make one of the figures."""
-    session = Session(name, title, fast, out, seed)
+    session = Session(name, fast, out, seed)
     seeds = seeds_of(seed, 2 if fast else 8)
     points = [Point(p, workload, s) for s in seeds for p in POLICIES]
     frame = frame_of(points, progress)

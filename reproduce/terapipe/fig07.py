@@ -1,4 +1,4 @@
-"""Figure 2.7 (TeraPipe): longer sequences, GPT3-13B."""
+"""Figure 7 (TeraPipe): longer sequences, GPT3-13B."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREEN, GREY, canvas, lighter
 from .latencies import FIT_NOTE
 from .points import median_error, speedups
-
-TITLE = "TeraPipe: longer sequences"
 
 SPEEDUP = {2048: 1.40, 4096: 2.76, 6144: 4.97, 8192: 7.83}
 """L -> speed-up, §2.5.1 and §2.5.3."""
@@ -63,7 +61,7 @@ WHY = "our dynamic programme finds finer slicings than the paper's, which by our
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; fast and full are the same. Nothing in it is random."""
-    session = Session("figure2_7", TITLE, fast, out, seed)
+    session = Session("terapipe/fig07", fast, out, seed)
     frame = session.table(speedups([(5, n) for n in SPEEDUP]))
     with canvas(1, 1, width=4.6, height=2.8) as (figure, axes):
         ax, at = axes[0, 0], np.arange(len(frame))
@@ -87,4 +85,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure2_7")
+    main("terapipe/fig07")

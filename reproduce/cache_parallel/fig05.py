@@ -14,8 +14,6 @@ from .decode_steps import ASSUMED, LAYOUTS, cells, prefixes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Cache parallelism: where the time goes"
-
 LENGTHS = (10_000, 20_000, 40_000, 80_000)
 BATCH = 128
 NAMES = {"tables": "block tables (host)", "moved": "KV moved over PCIe"}
@@ -58,7 +56,7 @@ def draw(frame: Frame, ax: Axes, tokens: int) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure: means over draws of the lengths, fewer of them if fast."""
-    session = Session("figure4_5", TITLE, fast, out, seed)
+    session = Session("cache_parallel/fig05", fast, out, seed)
     frame = session.table(cells(prefixes, LENGTHS, (BATCH,), 5 if fast else 40, seed))
     with canvas(1, 4, width=2.4, height=2.8, sharey=True) as (figure, axes):
         for ax, tokens in zip(axes[0], LENGTHS, strict=True):
@@ -93,4 +91,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("figure4_5")
+    main("cache_parallel/fig05")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...simulator.sharing import MODELS, WorkloadOptions, workload1
-from ...simulator.sharing.workload.models import MIX
-from ..claims import Claim, Expectation, between
-from ..figures import main
-from ..report import Frame, Progress, Report, Session, quiet
-from ..style import BLUE, GREY, canvas
-from .workloads import NOTES
-
-TITLE = "Themis: models of the traces"
+from ....simulator.sharing import MODELS, WorkloadOptions, workload1
+from ....simulator.sharing.workload.models import MIX
+from ...claims import Claim, Expectation, between
+from ...figures import main
+from ...report import Frame, Progress, Report, Session, quiet
+from ...style import BLUE, GREY, canvas
+from ..experiments.workloads import NOTES
 
 PRINTED = {"CV": 5, "NLP": 4, "Speech": 2}
 EXPECTED = {
@@ -51,7 +49,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table; fast and full are the same."""
-    session = Session("themis_table4", TITLE, fast, out, seed)
+    session = Session("themis/table4", fast, out, seed)
     frame = session.table(rows(seed))
     with canvas(1, 1, width=4.4, height=2.8) as (figure, axes):
         axes[0, 0].barh(frame.model, frame.apps, color=[GREY if c == "NLP" else BLUE for c in frame.category])
@@ -62,4 +60,4 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 
 if __name__ == "__main__":
-    main("themis_table4")
+    main("themis/table4")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..claims import Claim, Expectation, at_least, between
-from ..report import Frame, Report, Session
-from ..style import BLUE, canvas
+from ...claims import Claim, Expectation, at_least, between
+from ...report import Frame, Report, Session
+from ...style import BLUE, canvas
 from .workloads import NOTES, cdf_frame, draw_cdfs
 
 __all__ = ["Spread"]

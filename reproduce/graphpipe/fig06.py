@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..alpa_bars import bars
+from ..bars import bars
 from ..claims import Claim, Expectation, at_least, at_most, between, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
@@ -15,8 +15,6 @@ from .systems import GPUS, MODELS, NOTES, SMALL, SYSTEMS, Model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-TITLE = "GraphPipe: end-to-end throughput of three models on 4 to 32 GPUs"
 
 EXPECTED = {
     "most": Expectation(
@@ -91,7 +89,7 @@ def draw(frame: Frame, ax: Axes, model: Model) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: 4 and 8 GPUs, MMT without Piper. Nothing in it is random."""
-    session = Session("graphpipe3_6", TITLE, fast, out, seed)
+    session = Session("graphpipe/fig06", fast, out, seed)
     frame = session.table(measure_all(points(GPUS[:2] if fast else GPUS, fast), progress))
     with canvas(1, 3, width=3.2, height=2.6) as (figure, axes):
         for ax, model in zip(axes[0], MODELS.values(), strict=True):
@@ -106,4 +104,4 @@ BRANCHES = (
 )
 
 if __name__ == "__main__":
-    main("graphpipe3_6")
+    main("graphpipe/fig06")

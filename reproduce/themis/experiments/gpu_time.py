@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..claims import Claim, Expectation, at_least, at_most, between
-from ..report import Frame, Progress, Report, Session
-from ..style import BLACK, canvas
+from ...claims import Claim, Expectation, at_least, at_most, between
+from ...report import Frame, Progress, Report, Session
+from ...style import BLACK, canvas
 from .points import COLOURS, NOTES, POLICIES, Point, frame_of, over_themis, seeds_of, shown
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ def draw(frame: Frame, ax: Axes) -> Axes:
     return ax
 
 
-def make(name: str, title: str, workload: int, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
+def make(name: str, workload: int, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
     """Make one of the figures."""
-    session = Session(name, title, fast, out, seed)
+    session = Session(name, fast, out, seed)
     seeds = seeds_of(seed, 2 if fast else 8)
     frame = session.table(frame_of([Point(p, workload, s) for s in seeds for p in POLICIES], progress))
     with canvas(1, 1, width=4.0, height=2.8) as (figure, axes):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...simulator.sharing.workload.models import MODELS, TABLE1
-from ..claims import Claim, Expectation, at_most, between
-from ..figures import main
-from ..report import Frame, Progress, Report, Session, quiet
-from ..style import BLUE, GREY, canvas
-
-TITLE = "Themis: slowdown of models whose GPUs are apart"
+from ....simulator.sharing.workload.models import MODELS, TABLE1
+from ...claims import Claim, Expectation, at_most, between
+from ...figures import main
+from ...report import Frame, Progress, Report, Session, quiet
+from ...style import BLUE, GREY, canvas
 
 EXPECTED = {
     "vgg": Expectation(
@@ -52,7 +50,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the table; fast and full are the same. Nothing in it is random."""
-    session = Session("themis_table1", TITLE, fast, out, seed)
+    session = Session("themis/table1", fast, out, seed)
     frame = session.table(rows()).sort_values("parameters")
     with canvas(1, 1, width=4.4, height=2.8) as (figure, axes):
         ax = axes[0, 0]
@@ -68,4 +66,4 @@ NOTES = (
 )
 
 if __name__ == "__main__":
-    main("themis_table1")
+    main("themis/table1")

@@ -17,8 +17,6 @@ from .systems import MODELS, NOTES, SMALL, SYSTEMS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "GraphPipe: throughput over numbers of branches and microbatch sizes"
-
 BRANCHES = (2, 4, 8, 16)
 MICROBATCHES = (1, 2, 4, 8, 16, 32)
 MMT_GPUS = 8
@@ -105,7 +103,7 @@ def draw_sizes(frame: Frame, ax: Axes) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure. Fast: 4 GPUs, up to 8 branches, three microbatch sizes, no Piper. Nothing is random."""
-    session = Session("graphpipe3_7", TITLE, fast, out, seed)
+    session = Session("graphpipe/fig07", fast, out, seed)
     left = branch_points((4,) if fast else (4, 8, 16), BRANCHES[:3] if fast else BRANCHES)
     right = microbatch_points(MICROBATCHES[1:4], PAIR) if fast else microbatch_points(MICROBATCHES)
     total = len(left) + len(right)
@@ -124,4 +122,4 @@ LEFT = "left: mini-batches of 4096, 8192 and 16384 samples on 4, 8 and 16 GPUs (
 RIGHT = "right: the text says both two and four branches; four, as in the appendix"
 
 if __name__ == "__main__":
-    main("graphpipe3_7")
+    main("graphpipe/fig07")

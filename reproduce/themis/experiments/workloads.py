@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ...simulator.sharing import App
-from ...simulator.sharing.workload.statistics import demand
-from ..report import Frame
-from ..style import GREY
+from ....simulator.sharing import App
+from ....simulator.sharing.workload.statistics import demand
+from ...report import Frame
+from ...style import GREY
 
 __all__ = ["NOTES", "TRACE_DAYS", "cdf_frame", "demand_within", "draw_cdfs", "two_sided"]
 

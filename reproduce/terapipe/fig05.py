@@ -1,4 +1,4 @@
-"""Figure 2.5 (TeraPipe): latencies of the ten settings with and without TeraPipe."""
+"""Figure 5 (TeraPipe): latencies of the ten settings with and without TeraPipe."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from .tables import SETTINGS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-TITLE = "TeraPipe: all settings with and without TeraPipe"
 
 SPEEDUP = {1: 1.21, 4: 1.40, 5: 1.40, 6: 1.88, 7: 1.56, 8: 2.40, 9: 6.75, 10: 5.02}
 """Setting -> speed-up, §2.5.1."""
@@ -108,7 +106,7 @@ WHY = {
     4: "halving the slices of 35 steps can gain 1.37× at most if nothing but slices took time, and gradients take a "
     "third here; the paper's deviations (2 % and 4 % of its two latencies) leave some room",
     7: "less so than (4): as there, latencies of two replicas without TeraPipe are above ours, those with it below",
-    8: "our slicing has more slices, which the paper's latencies of 8 and 16 uniform ones (Table 2.3) do not reward",
+    8: "our slicing has more slices, which the paper's latencies of 8 and 16 uniform ones (Table 3) do not reward",
     9: "without TeraPipe it takes 7 % longer than by our rates; with it, as long",
 }
 
@@ -143,7 +141,7 @@ def draw(frame: Frame, ax: Axes, settings: list[int]) -> Axes:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; fast and full are the same. Nothing in it is random."""
-    session = Session("figure2_5", TITLE, fast, out, seed)
+    session = Session("terapipe/fig05", fast, out, seed)
     frame = session.table(speedups())
     with canvas(1, 4, width=2.3, height=2.6) as (figure, axes):
         models: dict[str, list[int]] = {}
@@ -163,4 +161,4 @@ NOTES = (
 )
 
 if __name__ == "__main__":
-    main("figure2_5")
+    main("terapipe/fig05")

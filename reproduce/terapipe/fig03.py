@@ -1,4 +1,4 @@
-"""Figure 2.3 (TeraPipe): forward time and throughput of one layer of GPT3-1B on a V100, by tokens."""
+"""Figure 3 (TeraPipe): forward time and throughput of one layer of GPT3-1B on a V100, by tokens."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREY, canvas
 
-TITLE = "TeraPipe: one layer on a V100"
-
 LAYER = V100Layout(layers=8, hidden=2048, data=1, pipe=8, op=1)
 """Stages of one layer each, as wide as GPT3-1B's, on one GPU."""
 
 EXPECTED = {
     "flat": Expectation(
         "a sequence of one token takes as long as one of 256: the latter's time over the former's (given: this is "
-        "what our launches are taken from)", "§2.3.2, Fig. 2.3", "1", between(0.95, 1.05, partly=(0.9, 1.2)), "{:.2f}",
+        "what our launches are taken from)", "§2.3.2, Fig. 3", "1", between(0.95, 1.05, partly=(0.9, 1.2)), "{:.2f}",
     ),
     "throughput": Expectation(
         "a large subsequence is needed for high throughput: tokens per second of 256 over those of 32", "§2.3.2",
@@ -66,7 +64,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; fast and full are the same. Nothing in it is random."""
-    session = Session("figure2_3", TITLE, fast, out, seed)
+    session = Session("terapipe/fig03", fast, out, seed)
     frame = session.table(curve())
     with canvas(2, 1, width=4.2, height=1.7, sharex=True) as (figure, axes):
         top, bottom = axes[:, 0]
@@ -86,4 +84,4 @@ NOTES = (
 )
 
 if __name__ == "__main__":
-    main("figure2_3")
+    main("terapipe/fig03")

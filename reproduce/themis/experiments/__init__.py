@@ -1,0 +1,1 @@
+"""What Themis' figures share: workloads, simulated points, and figures that the paper draws twice."""
