@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import pickle
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -28,33 +29,78 @@ from .kept import folders, say
 
 __all__ = ["OPTIONS", "inner", "kernel"]
 
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-"""numpy's rule for a division by zero is a jump less, and indices are checked by tests, not at run time."""
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
+"""numpy's rule for a division by zero is a jump less, and indices are checked by tests, not at run time. Nobody takes
+the address of a kernel, and the wrapper for that was a seventh of what a kernel takes to compile."""
 
-BARE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+BARE: dict[str, Any] = {"no_cpython_wrapper": True}
 """What Python never calls needs no wrapper for it, which takes as long to compile as a small function."""
+
+RENT_S = 0.1
+"""CPU seconds of Python; a kernel of the sizes that are rented takes 0.3 to 1 to compile."""
 
 TORN = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, ValueError, TypeError)
 """What pickle raises over a file that was cut off or written by another program."""
 
 
-def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def kernel(function: Callable[..., Any] | None = None, /, *, plain: int = 0, **options: Any) -> Any:
     """Compile a function that Python calls: ``@kernel``, or ``@kernel(…)`` with options of `numba.njit` over `OPTIONS`.
 
     What is compiled is kept, and found again until something changes that the function reaches.
+
+    Parameters
+    ----------
+    plain : int
+        Up to so many elements in its arrays it is run as Python at first, see `Plain`; only for what calls no `inner`.
     """
     if function is None:
-        return lambda function: kernel(function, **options)
+        return lambda function: kernel(function, plain=plain, **options)
     kept = options.pop("cache", True)
     dispatcher: Any = numba.njit(**OPTIONS | options)(function)
     if kept:
         dispatcher._cache = KernelCache(dispatcher)
-    return dispatcher
+    return Plain(dispatcher, plain) if plain else dispatcher
 
 
 def inner(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Compile a function that only kernels call: as `kernel`, without what Python needs for a call."""
     return kernel(function, **BARE | options)
+
+
+class Plain:
+    """A kernel that runs as Python until it pays to compile it.
+
+    As with skis, which one rents until the rent has cost as much as a pair would: a call with few elements is run
+    plainly until such calls have taken `RENT_S`. What lies compiled in a folder is used at once.
+    """
+
+    def __init__(self, dispatcher: Any, most: int) -> None:
+        self.dispatcher, self.py_func, self._most = dispatcher, dispatcher.py_func, most
+        self._spent_s: float | None = None
+        self._bought = False
+
+    def __call__(self, *args: Any) -> Any:
+        """Call it, either way: the answer is the same."""
+        if self._bought:
+            return self.dispatcher(*args)
+        if self._spent_s is None:
+            self._spent_s = RENT_S if self._kept(args) else 0.0
+        if self._spent_s >= RENT_S or _elements(args) > self._most:
+            self._bought = True
+            return self.dispatcher(*args)
+        begin = time.thread_time()
+        try:
+            return self.py_func(*args)
+        finally:
+            self._spent_s += time.thread_time() - begin
+
+    def _kept(self, args: tuple[Any, ...]) -> bool:
+        known = self.dispatcher._cache
+        return isinstance(known, KernelCache) and known.has(tuple(map(self.dispatcher.typeof_pyval, args)))
+
+
+def _elements(args: tuple[Any, ...]) -> int:
+    return sum(_elements(x) if isinstance(x, tuple) else getattr(x, "size", 1) for x in args)
 
 
 class KernelCache(_Cache):
@@ -94,6 +140,11 @@ class KernelCache(_Cache):
             if found is not None:
                 return CompileResult._rebuild(target_context, *found)
         return None
+
+    def has(self, types: tuple[Any, ...]) -> bool:
+        """Whether it was compiled for arguments of such types."""
+        key = (types, self._dispatcher.targetctx.codegen().magic_tuple())
+        return any(key in file._load_index() for file in self._open())
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled, if there is a folder for it."""

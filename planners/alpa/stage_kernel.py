@@ -10,13 +10,14 @@ whatever the threshold, so the configuration is no dimension of the programme.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from ...jit import inner, kernel
 
 __all__ = ["fronts", "least_largest", "least_total"]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fronts(cost, later):
     """Front of every stage: (cost, later stages allowed, configuration), each [L, L, K, C], unused entries inf, −1, −1.
 
@@ -55,7 +56,7 @@ def fronts(cost, later):
     return front_cost, front_later, front_config
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _pick(front_later, i, j, k, s):
     """Place on the front of the cheapest configuration with s − 1 later stages; −1 if there is none."""
     for c in range(front_later.shape[3]):
@@ -66,7 +67,13 @@ def _pick(front_later, i, j, k, s):
     return -1
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+@inner
+def _put(stages, at, first, last, k, c):
+    """One row. ``stages[at] = (…)`` would have numba compile its rules of broadcasting, a second of it."""
+    stages[at, 0], stages[at, 1], stages[at, 2], stages[at, 3] = first, last, k, c
+
+
+@kernel
 def least_total(front_cost, front_later, sizes, n_devices, most_stages, threshold):
     """Least Σ t with every t ≤ threshold: (Σ t, stages as rows [first, last, submesh, front place]); inf if none.
 
@@ -118,13 +125,13 @@ def least_total(front_cost, front_later, sizes, n_devices, most_stages, threshol
                 if c < 0 or front_cost[first, last, k, c] > threshold:
                     continue
                 if f[s - 1, last + 1, left - sizes[k]] + front_cost[first, last, k, c] == f[s, first, left]:
-                    stages[best - s] = (first, last, k, c)
+                    _put(stages, best - s, first, last, k, c)
                     found = True
         first, left = stages[best - s, 1] + 1, left - sizes[stages[best - s, 2]]
     return total, stages
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+@kernel
 def least_largest(front_cost, front_later, sizes, n_devices, most_stages):
     """Least number of stages · max t: (that, stages as `least_total` gives them); inf if there is none."""
     n_layers, _, n_meshes, _ = front_cost.shape
@@ -161,7 +168,7 @@ def least_largest(front_cost, front_later, sizes, n_devices, most_stages):
                 if c < 0:
                     continue
                 if max(f[s - 1, last + 1, left - sizes[k]], front_cost[first, last, k, c]) <= f[s, first, left]:
-                    stages[best - s] = (first, last, k, c)
+                    _put(stages, best - s, first, last, k, c)
                     found = True
         first, left = stages[best - s, 1] + 1, left - sizes[stages[best - s, 2]]
     return value, stages

@@ -8,9 +8,10 @@ stage, the larger the better, and joins of branches are the minimum. `NONE` says
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from ...jit import kernel
 
 __all__ = ["ANY", "NONE", "after_stage", "count_products", "end_stages", "joined", "stage_totals"]
 
@@ -22,7 +23,7 @@ ANY = 1 << 40
 """More samples than there are: no bound."""
 
 
-@numba.njit(cache=True)
+@kernel
 def end_stages(
     reached: Ints, options: Ints, before: Ints, tps: Floats, holds: Ints, sizes: Ints, degrees: Ints, limit: float,
     budget: int, made: Ints,
@@ -66,7 +67,7 @@ def end_stages(
                     made[s, d + n] = max(made[s, d + n], value)
 
 
-@numba.njit(cache=True)
+@kernel
 def after_stage(made: Ints, offset: Ints, least: Ints, reached: Ints) -> None:
     """What the next stage is left with: `reached[y, d]` becomes the best of the stages before it.
 
@@ -90,7 +91,7 @@ def after_stage(made: Ints, offset: Ints, least: Ints, reached: Ints) -> None:
                         reached[y, d] = value
 
 
-@numba.njit(cache=True)
+@kernel
 def joined(a: Ints, b: Ints, into: Ints) -> None:
     """Both of two parts that run beside each other, whichever way the devices are dealt."""
     top = a.shape[1]
@@ -102,7 +103,7 @@ def joined(a: Ints, b: Ints, into: Ints) -> None:
                     into[y, d + e] = max(into[y, d + e], value)
 
 
-@numba.njit(cache=True)
+@kernel
 def stage_totals(
     source: Ints, candidate: int, tps: Floats, holds: Ints, sizes: Ints, degrees: Ints, limit: float, budget: int,
     offset: Ints, least: Ints, into: Ints,
@@ -127,7 +128,7 @@ def stage_totals(
     return found
 
 
-@numba.njit(cache=True)
+@kernel
 def count_products(
     single: Ints, group: Ints, possible: Ints, radix: Ints, products: Ints
 ) -> None:  # fmt: skip

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from ...jit import kernel
 
 __all__ = ["level_table"]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def level_table(
     n_rows, stage_s, act, param, out, before, follows, machines, bandwidth, within, memory, compression,
     straight, fewer, compat,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from ...jit import kernel
 
 __all__ = ["stage_pairs"]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def stage_pairs(start, smaller, heads, seconds, work, degrees, threshold, n_devices, most):
     """Pairs of states whose difference can be a stage; see `Downsets.pairs`. One more than `most` if there are more.
 

@@ -7,13 +7,14 @@ the least sum for each number of devices: a dimension less.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from ...jit import kernel
 
 __all__ = ["candidates", "least_sums", "most_in_flight", "stage_steps"]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def stage_steps(
     low, high, members, heads, tails, edge_bytes, sync_in, sync_out, seconds, a, b, param, bandwidth, memory, most
 ):
@@ -146,7 +147,7 @@ def stage_steps(
     return time, upto, start, weights
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def most_in_flight(threshold, d, time, upto, first, last, weights, microbatches, bandwidth):
     """The most microbatches in flight with which a stage on d replicas keeps a threshold; 0: none."""
     left = (threshold - 4 * (d - 1) * weights / d / microbatches / bandwidth) * d
@@ -160,7 +161,7 @@ def most_in_flight(threshold, d, time, upto, first, last, weights, microbatches,
     return upto[low - 1] if low > first else 0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def least_sums(threshold, low, heads, time, upto, start, weights, tensor, degrees, devices, microbatches, bandwidth):
     """Least sum of data-parallel degrees of pipelines that keep a threshold: [state, devices]; `devices` + 1 or more:
     none.
@@ -218,7 +219,7 @@ def least_sums(threshold, low, heads, time, upto, start, weights, tensor, degree
     return best
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def candidates(low, high, time, start, weights, tensor, degrees, devices, microbatches, bandwidth):
     """Bottlenecks that a stage can have, above `low` and up to `high`; at most some 4 million of them."""
     found, count = np.empty(4_000_000), 0

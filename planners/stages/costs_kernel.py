@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from ...jit import kernel
 
 __all__ = ["set_bytes"]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def set_bytes(masks, parameters, parameter_sizes, kept, kept_sizes, makers, readers, result_sizes, work):
     """Bytes of each set: state, gradient, update, kept, work, received, sent, returned.
 

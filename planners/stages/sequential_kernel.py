@@ -6,15 +6,16 @@ are numbered so that a smaller set comes first. A pair (low, high) is the stage 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from ...jit import kernel
 
 __all__ = ["fewest_devices", "fewest_stages", "shortest_sum"]
 
 FAR = np.int64(1) << 40
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fewest_devices(threshold, low, start, seconds, held, degrees, n_devices, need):
     """The fewest devices of a pipeline of any number of stages, each of which can hold `need` microbatches; `FAR`:
     more than there are. See `fewest_stages` for the rest."""
@@ -36,7 +37,7 @@ def fewest_devices(threshold, low, start, seconds, held, degrees, n_devices, nee
     return fewest[n_states - 1]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fewest_stages(threshold, low, start, seconds, held, degrees, n_devices, most_stages, microbatches):
     """The fewest stages with which all states are covered in time, or 0.
 
@@ -85,7 +86,7 @@ def fewest_stages(threshold, low, start, seconds, held, degrees, n_devices, most
     return 0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def shortest_sum(threshold, low, start, seconds, held, degrees, n_devices, stages, microbatches):
     """Of all pipelines of so many stages that keep the threshold, the one with the least Σ seconds of its stages.
 

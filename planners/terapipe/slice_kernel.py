@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from ...jit import kernel
 
 __all__ = ["token_totals", "token_slices"]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def token_totals(times, threshold):
     """S*(i; t_max) of Eq. 2.8 for i = 0 … n units, for every batch size; shape (B, n + 1), inf where there is none.
 
@@ -36,7 +37,7 @@ def token_totals(times, threshold):
     return totals
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def token_slices(times, totals, threshold):
     """Lengths of the slices behind ``totals[n]``, last first, and their number: the same sums, found again.
 

@@ -8,12 +8,12 @@ tree over the meshes.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from ...jit import kernel
 from .program.actions import Program
 from .program.checks import deadlock
-from .program.kernels import COMPUTE, MESSAGE, PAIR, SEND
+from .program.kernels import COMPUTE, MESSAGE, PAIR, PLAIN, SEND
 from .timing import ActionTimes, Prepared
 
 __all__ = ["run_compiled"]
@@ -42,7 +42,7 @@ def run_compiled(program: Program, costs: Prepared) -> ActionTimes:
     return ActionTimes(start, finish, sent, arrived)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+@kernel(plain=PLAIN)
 def _run(word, offsets, links, at, finish, arrived):
     """`finish` holds durations at first. A message's arrival is NaN, then −1 − mesh while that mesh waits for it."""
     seconds, gather, each, resources, free, overlap = links

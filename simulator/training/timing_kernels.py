@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from ...jit import kernel
 from .program.columns import REDUCE, UPDATE, B, F, W
+from .program.kernels import PLAIN
 
 __all__ = ["durations"]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)
+@kernel(plain=PLAIN)
 def durations(op, stage, microbatch, piece, passes, steps, once):
     """Seconds of each action; 0 for sends and receives.
 

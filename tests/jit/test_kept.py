@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from meshwright import kept
+from meshwright import jit, kept
 
 INSIDE = """
 from meshwright.jit import inner
@@ -39,6 +40,13 @@ def outer(x):
 @kernel
 def other(x):
     return x + 1
+
+@kernel(plain=10)
+def rented(x):
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i]
+    return total
 
 def made(step):
     @kernel
@@ -169,3 +177,27 @@ def test_without_any_folder_it_works_and_says_so_once(
     )
     assert done.stdout.startswith("[101, 104, 107, 110]")
     assert done.stderr.count("NUMBA_CACHE_DIR=/dev/null/kept cannot be written (Not a directory)") == 1, done.stderr
+
+
+def test_small_work_is_rented_until_that_has_cost_as_much(
+    package: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> Any:
+        rented = package().rented
+        return rented, rented.dispatcher
+
+    rented, dispatcher = made()
+    assert rented(np.ones(3)) == 3
+    assert not dispatcher.signatures, "three elements are summed as Python"
+    monkeypatch.setattr(jit, "RENT_S", rented._spent_s / 2)
+    assert rented(np.ones(3)) == 3
+    assert len(dispatcher.signatures) == 1, "the rent is spent"
+
+
+def test_large_work_is_compiled_and_found_at_once(package: Callable[..., Any]) -> None:
+    rented = package().rented
+    assert rented(np.ones(11)) == 11
+    assert len(rented.dispatcher.signatures) == 1, "eleven elements are more than it may be asked plainly"
+    again = package().rented
+    assert again(np.ones(3)) == 3
+    assert hits(again.dispatcher) == 1, "what is kept costs nothing"

@@ -6,13 +6,14 @@ every kind), when the stage before layer i is on submesh p. A stage's time has t
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from ....jit import inner, kernel
 
 __all__ = ["least_linked"]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _pick(front_later, i, j, m, s):
     for c in range(front_later.shape[3]):
         if front_later[i, j, m, c] < 0:
@@ -22,7 +23,7 @@ def _pick(front_later, i, j, m, s):
     return -1
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _time(base, i, j, p, m, n_bytes, per_byte, latency, overlap):
     """Seconds of a stage with what it receives."""
     if i == 0 or n_bytes[i, j] == 0.0:
@@ -31,7 +32,7 @@ def _time(base, i, j, p, m, n_bytes, per_byte, latency, overlap):
     return max(base, moved) if overlap else base + moved
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def least_linked(
     front_cost, front_later, n_bytes, per_byte, latency, overlap, left_after, all_devices, most_stages, threshold
 ):
@@ -90,7 +91,8 @@ def least_linked(
                     continue
                 t = _time(front_cost[i, j, m, c], i, j, p, m, n_bytes, per_byte, latency, overlap)
                 if t <= threshold and t + f[s - 1, j + 1, left_after[m, r], m] == f[s, i, r, p]:
-                    stages[best - s] = (i, j, m, c)
+                    row = stages[best - s]  # by itself: a tuple would have numba compile its rules of broadcasting
+                    row[0], row[1], row[2], row[3] = i, j, m, c
                     longest = max(longest, t)
                     found = True
         i, p = stages[best - s, 1] + 1, stages[best - s, 2]

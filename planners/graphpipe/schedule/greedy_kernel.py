@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from ....jit import kernel
 
 __all__ = ["BACKWARD", "FORWARD", "finish_s", "greedy"]
 
@@ -15,7 +16,7 @@ Bytes = npt.NDArray[np.int8]
 FORWARD, BACKWARD = 0, 1
 
 
-@numba.njit(cache=True)
+@kernel
 def finish_s(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: Ints, ends: Floats) -> float:
     """When stage 0 ends its last pass; inf if stages wait for each other for ever.
 
@@ -67,7 +68,7 @@ def finish_s(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: I
     return clock[0]
 
 
-@numba.njit(cache=True)
+@kernel
 def greedy(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: Ints, eager: bool) -> float:
     """Algorithm 4: `orders[0]` becomes the schedule of stage 0, given those of all stages after it; its seconds.
 

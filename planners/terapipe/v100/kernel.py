@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from ....jit import kernel
 
 __all__ = ["makespan"]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def makespan(stage_of, seconds):
     """When the last stage is done with the last slice.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from ....jit import inner, kernel
 from ..program.columns import B, F, W
+from ..program.kernels import PLAIN
 
 __all__ = ["alternate", "in_turn", "there_and_back"]
 
-_JIT = {"cache": True, "nogil": True, "error_model": "numpy", "boundscheck": False}
 
-
-@numba.njit(**_JIT)
+@kernel(plain=PLAIN)
 def alternate(forward, backward, warmup, lag):
     """Rows (op, stage, microbatch, slice): step k does forward k, backward k − warmup, and W k − warmup − lag.
 
@@ -31,7 +30,7 @@ def alternate(forward, backward, warmup, lag):
     return rows
 
 
-@numba.njit(**_JIT)
+@kernel(plain=PLAIN)
 def in_turn(forward, backward, warmup, k):
     """Rows (op, stage, microbatch, slice): `warmup` forwards, then k backwards and k forwards in turn, then the rest.
 
@@ -57,7 +56,7 @@ def in_turn(forward, backward, warmup, k):
     return rows
 
 
-@numba.njit(**_JIT)
+@inner
 def _do(rows, at, count, stages, side, op, limit):
     """The next microbatch's `op` on one of a mesh's two stages; those from `limit` on are left out."""
     k = count[op, side]
@@ -68,7 +67,7 @@ def _do(rows, at, count, stages, side, op, limit):
     return at + 1
 
 
-@numba.njit(**_JIT)
+@kernel
 def there_and_back(r, p, microbatches):
     """ZB-V's hand-made order for unit times of mesh r of p (Qi et al. 2023, §6); rows as in `alternate`."""
     m = max(2 * p - 1, microbatches)
