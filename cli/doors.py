@@ -31,7 +31,7 @@ from .trace_io import print_json
 __all__ = ["Subject", "door_command", "subject_of"]
 
 CASE, HERE = "The case", "Here"
-PLANNER = "planner.name"
+PLANNER, ALL = "planner.name", "all"
 DOING: dict[DoorName, str] = {
     "plan": "planning", "simulate": "simulating", "run": "running", "compare": "comparing", "export": "exporting",
     "measure": "measuring",
@@ -230,6 +230,8 @@ def _cases(subject: Subject, door: Door, plans: Mapping[str, Any], changed: Mapp
     document = None if subject.file is None else subject.file.document
     planner = changed.get(PLANNER)
     several = planner.split(",") if isinstance(planner, str) else [None]
+    if planner == ALL:
+        several = list(world.planners())
     if len(set(several)) < len(several):
         raise InputError(f"--planner: each once (got {planner})")
     return tuple(

@@ -204,6 +204,8 @@ def _mapping(leaf: Leaf, text: str) -> dict[str, Any]:
             if name in found:
                 raise InputError(f"{leaf.flag}: {name} is given twice")
             found[name] = _scalar(leaf, value.strip())
+        elif "list" in leaf.kinds:  # a model without a count, among some that have one
+            found[word.strip()] = 1
         elif not name:
             raise InputError(f"{leaf.flag}: expected NAME=VALUE (got {word!r})")
         else:

@@ -26,8 +26,10 @@ BASE: dict[str, Any] = {
     "cluster": {"devices": 2},
     "model": "llama-3.1-8b",
     "workload": {"rate": 40, "requests": 300, "lengths": "alpaca", "slo_ttft": 0.1, "slo_tpot": 0.02},
+    "planner": {"name": "fixed"},
 }
-STUDY: dict[str, Any] = {"study": 1, "name": "llm", "world": "llm", **BASE, "planners": ["fixed"]}
+STUDY: dict[str, Any] = {"study": 1, "name": "llm", "world": "llm", **{k: v for k, v in BASE.items() if k != "planner"}}
+STUDY["planners"] = ["fixed"]
 
 
 def case_of(**fields: Any) -> LLMCase:

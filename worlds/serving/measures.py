@@ -14,26 +14,7 @@ from ...simulator.serving.plan.file import Plan
 from ...simulator.serving.replay import stage_work
 from .solve import Solved
 
-__all__ = ["METRICS", "decision", "demand", "device_utilization", "measures"]
-
-METRICS = {
-    "attainment": "share of all requests, rejected ones included, that finished within their SLO",
-    "goodput": "attained requests per second of the time over which requests arrived",
-    "mean_latency": "mean latency of served requests, seconds",
-    "p50_latency": "median of it, seconds",
-    "p99_latency": "99th percentile of it, seconds; from 10,000 served requests on",
-    "utilization": "busy share of the whole cluster from time 0 to the last finish",
-    "offered_load": "work that the busiest stage of any group accepted, over the time in which it arrived",
-    "demand": "share of the cluster's device-seconds that all requests would take",
-    "n_requests": "requests that are counted: without a warm-up, all",
-    "rejected": "requests of them that were rejected",
-    "n_devices": "devices of the cluster",
-    "cost_per_hour": "price of the cluster per hour",
-    "upper_bound": "bound on the attainment of any placement on this cluster and traffic",
-    "gap": "what is missing to it",
-    "evaluations": "simulations that the planner made",
-}
-"""What a study knows of a case."""
+__all__ = ["decision", "demand", "device_utilization", "measures"]
 
 
 def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:

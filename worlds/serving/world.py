@@ -1,33 +1,95 @@
-"""The serving world (AlpaServe) in studies: a case is planned and then scored by simulation."""
+"""The serving world (AlpaServe): what it can be asked, and what studies know of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError, InputError
+from ..door import Door, DoorName
 from ..guard import Guard
 from ..outcome import Outcome
-from ..world import Panel
+from ..world import OpenWorld, Panel
 from .case import ServingCase
-from .check import check_case
-from .data import ServingData
-from .load import load_data
-from .measures import METRICS, decision, measures
-from .solve import Solved, solve
+from .names import METRICS
+from .options import ExportOptions, PlanOptions, SimulateOptions
 
-__all__ = ["WORLD", "ServingWorld", "Solved", "solve"]
+if TYPE_CHECKING:
+    from ...simulator.plan.file import PlanFile
+    from .data import ServingData
+
+__all__ = ["METRICS", "WORLD", "ServingWorld"]
+
+DOORS = "meshwright.worlds.serving.doors"
 
 
-class ServingWorld:
+class ServingWorld(OpenWorld):
     """Multi-model serving of one-shot requests: the world of AlpaServe."""
 
     name = "serving"
+    title = "Many models served one request at a time by groups of pipeline stages (AlpaServe)."
     case = ServingCase
     metrics = METRICS
+    plan_kinds = ("meshwright-plan",)
+    essentials = (
+        "models", "cluster.devices", "cluster.device", "profile", "workload.rate", "workload.cv", "workload.duration",
+        "workload.trace", "workload.slo_scale", "workload.slo", "planner.name", "planner.options", "seed",
+    )  # fmt: skip
+    sample: Mapping[str, Any] = MappingProxyType(
+        {
+            "models": {"bert-1.3b": 8}, "cluster.devices": 8, "workload.rate": 30.0, "workload.cv": 4.0,
+            "workload.duration": 60.0, "workload.slo_scale": 5.0, "planner.name": "alpaserve",
+        }
+    )  # fmt: skip
+    doors: Mapping[DoorName, Door] = MappingProxyType(
+        {
+            "plan": Door(f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)"),
+            "simulate": Door(f"{DOORS}.simulate:simulated", SimulateOptions),
+            "export": Door(f"{DOORS}.export:exported", ExportOptions, "nothing", "folder to write to"),
+        }
+    )
+    exports: Mapping[str, str] = MappingProxyType(
+        {
+            "torchrun": "a script per node", "k8s": "Kubernetes manifests", "ray-serve": "a Ray Serve application",
+            "triton": "a model repository of Triton", "vllm": "vllm serve scripts",
+        }
+    )  # fmt: skip
+
+    def planners(self) -> Mapping[str, str]:
+        """Shipped planners, and those that installed packages bring."""
+        from ...planners.contract.installed import names
+        from ...planners.contract.shipped import PLANNERS
+
+        return {**dict.fromkeys(PLANNERS, "shipped"), **dict.fromkeys(names(), "of an installed package")}
+
+    def known(self, path: str) -> Iterable[str]:
+        """Models, model sets, devices, profile sets, planners."""
+        from ...profiles import DEVICES, load, shipped
+
+        if path == "planner.name":
+            return (*self.planners(), "all")
+        if path == "models":
+            return ("S1", "S2", "S3", "S4", *load("alpaserve-v100"))
+        return {"cluster.device": DEVICES, "profile": shipped()}.get(path, ())
+
+    def load(self, path: Path) -> PlanFile:
+        """Read a placement."""
+        from ...simulator.serving.plan.file import Plan
+
+        return Plan.load(path)
+
+    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Cluster and models of a plan."""
+        from .doors.origin import case_of
+
+        return case_of(plans, said)
 
     def share(self, cases: Sequence[ServingCase], folder: Path) -> ServingData:
         """Load profiles, traces, plans and planners that the cases name."""
+        from .load import load_data
+
         return load_data(cases, folder)
 
     def digests(self, case: ServingCase, shared: ServingData) -> Mapping[str, str]:
@@ -42,6 +104,10 @@ class ServingWorld:
         InputError
             On a case that `share` would have refused, such as one that somebody asked for by hand.
         """
+        from .check import check_case
+        from .measures import decision, measures
+        from .solve import solve
+
         wrong = list(check_case(case, shared))
         if wrong:
             raise InputError("; ".join(wrong))
@@ -55,6 +121,7 @@ class ServingWorld:
     def panels(self, case: ServingCase, shared: ServingData) -> Sequence[Panel]:
         """Placement on the cluster, the worst burst, utilisation."""
         from .panels import panels
+        from .solve import solve
 
         return panels(solve(case, shared))
 

@@ -1,0 +1,1 @@
+"""What can be asked of the serving world, and how it is answered."""

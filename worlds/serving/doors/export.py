@@ -1,0 +1,33 @@
+"""Export: a placement as files that start it on another system."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ....errors import InputError
+from ....runtime.export.export import export
+from ....simulator import Plan
+from ...door import Answer, Asked
+from ...export import NEXT, one_plan
+from ..options import ExportOptions
+
+__all__ = ["exported"]
+
+
+def exported(asked: Asked) -> Answer:
+    """Write the files.
+
+    Raises
+    ------
+    InputError
+        On an unknown target, or a plan that it cannot hold; nothing is written then.
+    """
+    options, plan = cast(ExportOptions, asked.options), cast(Plan, one_plan(asked))
+    if asked.out is None:
+        raise InputError("export: --out is missing; say where: meshwright export PLAN --to TARGET --out FOLDER")
+    paths = export(
+        plan, options.to, asked.out, force=options.force, image=options.image, namespace=options.namespace,
+        hosts=options.host, port=options.port, device=options.device, model_source=dict(options.model_source),
+    )  # fmt: skip
+    document = {"target": options.to, "files": [str(path) for path in paths]}
+    return Answer(NEXT[options.to].format(out=asked.out), document, tuple(paths), written=tuple(paths))

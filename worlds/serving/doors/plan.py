@@ -1,0 +1,100 @@
+"""Planning: a placement of models on a cluster for a trace; several planners are compared."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from typing import Any, cast
+
+from ....errors import InfeasibleError
+from ....profiles import ModelProfile, ParallelConfig
+from ....simulator import Plan
+from ...door import Answer, Asked
+from ..case import ServingCase
+from ..load import load_data
+from ..solve import problem_of
+from .hopeless import warn_of_hopeless
+
+__all__ = ["decided"]
+
+
+def decided(asked: Asked) -> Answer:
+    """Plan with every planner that is named; the answer's plan is the one that attains most.
+
+    Raises
+    ------
+    InputError
+        On what is wrong with a case.
+    InfeasibleError
+        If no planner finds a placement.
+    """
+    cases = cast("tuple[ServingCase, ...]", asked.cases)
+    with redirect_stdout(sys.stderr):  # what a planner's module prints is none of our output
+        data = load_data(cases, asked.folder)
+    first = problem_of(cases[0], data)
+    within = {name: _within(profile, first.cluster.n_devices) for name, profile in first.profiles.items()}
+    warn_of_hopeless(first.workload, first.profiles, within)
+    found: dict[str, Any] = {}
+    failed: dict[str, InfeasibleError] = {}
+    for case in cases:
+        name = case.planner.name
+        asked.progress(name)
+        try:
+            with redirect_stdout(sys.stderr):
+                found[name] = data.planners[name].plan(problem_of(case, data), asked.progress, "planner.options")
+        except InfeasibleError as error:
+            if len(cases) == 1:
+                raise
+            failed[name] = error
+    if not found:
+        raise InfeasibleError("; ".join(f"{name}: {error}" for name, error in failed.items()))
+    plans = {name: p for name, p in found.items() if isinstance(p, Plan)}
+    best = max(plans or found, key=lambda name: found[name].predicted["attainment"])
+    text = [*_table(found, failed), found[best].explain()]
+    return Answer("\n".join(text), _document(found, failed, best), found[best], _sourced(plans.get(best), cases[0]))
+
+
+def _within(profile: ModelProfile, n_devices: int) -> list[ParallelConfig]:
+    return [config for config in profile.configs if config.n_devices <= n_devices]
+
+
+def _sourced(plan: Plan | None, case: ServingCase) -> Plan | None:
+    """A plan that says where its traffic is from."""
+    if plan is None or plan.workload is None:
+        return plan
+    w = case.workload
+    drawn = f"Gamma arrivals, {w.rate:g}/s, CV {w.cv:g}, {w.duration:g} s, seed {case.seed}" if w.rate else ""
+    return plan.model_copy(update={"workload": plan.workload.model_copy(update={"source": w.trace or drawn})})
+
+
+def _document(found: Mapping[str, Any], failed: Mapping[str, InfeasibleError], best: str) -> dict[str, Any]:
+    rows = [
+        {
+            "planner": name, "predicted": dict(p.predicted), "seconds": p.planner.seconds,
+            "evaluations": p.planner.evaluations,
+        }
+        for name, p in found.items()
+    ]  # fmt: skip
+    return {
+        "plans": rows,
+        "infeasible": {name: str(error) for name, error in failed.items()},
+        "best": best,
+        "plan": json.loads(found[best].to_json()) if hasattr(found[best], "to_json") else None,
+    }
+
+
+def _table(found: Mapping[str, Any], failed: Mapping[str, InfeasibleError]) -> Sequence[str]:
+    """A row for each of several planners."""
+    if len(found) + len(failed) == 1:
+        return ()
+    rows = [f"{'planner':<24}{'attainment':>12}{'goodput/s':>12}{'mean ms':>10}{'gap':>8}{'seconds':>9}"]
+    for name, p in found.items():
+        m = p.predicted
+        mean = m.get("mean_latency", float("nan")) * 1e3
+        gap = f"{m['gap']:.2%}" if "gap" in m else "—"  # no bound is known with batching
+        rows.append(
+            f"{name:<24}{m['attainment']:>12.2%}{m['goodput']:>12.4g}{mean:>10.1f}{gap:>8}{p.planner.seconds:>9.2f}"
+        )
+    return [*rows, *(f"{name:<24}{'infeasible':>12}  {error}" for name, error in failed.items()), ""]
