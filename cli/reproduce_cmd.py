@@ -51,11 +51,17 @@ def reproduce(
         typer.echo(_listing(wanted, json_))
         return 0
 
+    from ..files import check_target
     from ..reproduce import Report, verdict_table
     from ..reproduce import reproduce as make
+    from ..reproduce.verdicts import KEPT
     from ..reproduce.verdicts import remember as keep
     from .status import status
 
+    for name in wanted:  # hours of work must not end at a folder that nothing can be written to
+        check_target(out / f"{name}.json")
+    if remember:
+        check_target(KEPT)
     reports: list[Report] = []
     for name in wanted:
         with status(name) as say:

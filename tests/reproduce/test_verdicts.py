@@ -1,0 +1,97 @@
+"""What is kept of the last run of each figure: written by --remember, read by --list."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from meshwright import __version__
+from meshwright.cli import run
+from meshwright.errors import InputError
+from meshwright.reproduce import FIGURES, verdicts
+from meshwright.reproduce.verdicts import KEPT, Kept, cost, last, load
+
+ONE = Kept("2026-11-01", "0.1.0", 0, 5, 1, 2, 12.4)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "data" / "verdicts.json"
+    monkeypatch.setattr(verdicts, "KEPT", path)
+    for function in (verdicts.load, verdicts.remember):
+        monkeypatch.setattr(function, "__defaults__", (path,))
+    return path
+
+
+def test_what_is_shipped_is_of_figures_that_there_are() -> None:
+    found = load(KEPT)
+    assert set(found) <= set(FIGURES)
+    assert all(one.holds + one.partly + one.fails > 0 for runs in found.values() for one in runs.values())
+
+
+def test_a_run_is_remembered_and_listed(kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "alpaserve/fig01", "--list"]) == 0
+    assert "not run" in capsys.readouterr().out
+    make = ["reproduce", "alpaserve/4.1", "--fast", "--remember", "--out", str(tmp_path / "out")]
+    assert run(make) == 0
+    found = load(kept)["alpaserve/fig01"]["fast"]
+    assert (found.date, found.meshwright, found.seed) == (date.today().isoformat(), __version__, 0)
+    assert (found.holds, found.partly, found.fails) == (2, 0, 0)
+    assert found.cpu_s is not None
+    capsys.readouterr()
+    assert run(["reproduce", "alpaserve/fig01", "--list", "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)
+    assert row["verdict"] == f"2 of 2 hold (fast, {found.date}, {__version__})"
+    assert row["fast"].endswith(" s")
+    assert (row["name"], row["thesis"], row["full"]) == ("alpaserve/fig01", "alpaserve/4.1", "seconds")
+
+
+def test_remembering_keeps_what_is_there(kept: Path, tmp_path: Path) -> None:
+    kept.parent.mkdir()
+    kept.write_text(json.dumps({"vllm/fig12": {"full": vars(ONE)}, "alpaserve/fig01": {"full": vars(ONE)}}))
+    assert run(["reproduce", "alpaserve/fig01", "--fast", "--remember", "--out", str(tmp_path)]) == 0
+    found = load(kept)
+    assert found["vllm/fig12"] == {"full": ONE}
+    assert found["alpaserve/fig01"]["full"] == ONE
+    assert set(found["alpaserve/fig01"]) == {"fast", "full"}
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"vllm/fig12": {"full": {}}}', '{"vllm/fig12": 3}'])
+def test_a_broken_file_is_one_line(kept: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    kept.parent.mkdir()
+    kept.write_text(text)
+    assert run(["reproduce", "--list"]) == 2
+    error = capsys.readouterr().err
+    assert str(kept) in error
+    assert len(error.strip().splitlines()) == 1
+    with pytest.raises(InputError, match="delete the file"):
+        load(kept)
+
+
+@pytest.mark.parametrize("bad", [{"holds": -1}, {"cpu_s": float("nan")}, {"cpu_s": -1.0}, {"date": "today"}])
+def test_a_record_is_checked(bad: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r">= 0|isoformat"):
+        replace(ONE, **bad)
+
+
+def test_the_latest_counts_and_the_full_one_of_a_day() -> None:
+    older = replace(ONE, date="2026-10-31")
+    assert last({}) is None
+    assert last({"fast": ONE, "full": older}) == ("fast", ONE)
+    assert last({"fast": ONE, "full": ONE}) == ("full", ONE)
+
+
+def test_measured_costs_come_before_classes() -> None:
+    figure = FIGURES["vllm/fig12"]
+    assert [cost(figure, mode, {}) for mode in ("fast", "full")] == ["seconds", "minutes"]
+    for seconds, said in ((0.2, "1 s"), (12.4, "12 s"), (600.0, "10 min"), (7200.0, "2.0 h"), (None, "minutes")):
+        assert cost(figure, "full", {"full": replace(ONE, cpu_s=seconds)}) == said
+
+
+def test_nothing_is_made_where_nothing_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert run(["reproduce", "alpaserve/fig01", "--fast", "--out", str(tmp_path / "file")]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
