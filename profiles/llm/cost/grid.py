@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -9,12 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NOTHING", "CostGrid", "attention_seconds", "compiled", "fullest", "iteration_seconds"]
+__all__ = ["NOTHING", "CostGrid", "attention_seconds", "compiled", "compiled_parts", "fullest", "iteration_seconds"]
 
 Floats = NDArray[np.float64]
-JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "boundscheck": False}
-
-
 NOTHING: Floats = np.zeros(0)
 NOTHING.setflags(write=False)
 
@@ -147,27 +145,30 @@ def attention_seconds(g: CostGrid, decodes: int, context: int, new: Any, before:
 
 
 def _attention(g: CostGrid, decodes: int, context: int, new: Any, before: Any, chunks: int) -> float:
+    # Counts are told as floats: of integers numba would compile every surface a second time.
     mean = context / decodes if decodes else 0.0
     if chunks and len(g.mixed_new):
         # Further chunks add what they add to the smallest call beside the same decodes.
-        least = _mixed(g, g.mixed_new[0], 0.0, decodes, mean)
-        total = _mixed(g, new[0], before[0], decodes, mean) + (chunks - 1) * g.chunk_s
+        beside = float(decodes)
+        least = _mixed(g, g.mixed_new[0], 0.0, beside, mean)
+        total = _mixed(g, float(new[0]), float(before[0]), beside, mean) + (chunks - 1) * g.chunk_s
         for i in range(1, chunks):
-            total += max(0.0, _mixed(g, new[i], before[i], decodes, mean) - least)
+            total += max(0.0, _mixed(g, float(new[i]), float(before[i]), beside, mean) - least)
         return total
     total = 0.0
     if decodes:
-        total += _surface(g.decode_x, g.decode_y, g.decode, decodes, mean)
+        total += _surface(g.decode_x, g.decode_y, g.decode, float(decodes), mean)
+    together = float(chunks)
     for i in range(chunks):
         n = float(new[i])
         length = n + before[i]
         whole = length * (length + 1) / 2
         own = n * (n + 1) / 2
-        seconds = _surface(g.prefill_x, g.prefill_y, g.prefill, chunks, whole) * ((own + n * before[i]) / whole)
+        seconds = _surface(g.prefill_x, g.prefill_y, g.prefill, together, whole) * ((own + n * before[i]) / whole)
         if before[i]:
             # Never faster than the chunk alone, nor than one decode that reads the same keys and values.
-            seconds = max(seconds, _surface(g.prefill_x, g.prefill_y, g.prefill, chunks, own))
-            seconds = max(seconds, _surface(g.decode_x, g.decode_y, g.decode, chunks, length))
+            seconds = max(seconds, _surface(g.prefill_x, g.prefill_y, g.prefill, together, own))
+            seconds = max(seconds, _surface(g.decode_x, g.decode_y, g.decode, together, length))
         total += seconds / chunks
     return total
 
@@ -177,25 +178,29 @@ def fullest(ranks: int, decodes: int, new: Any) -> tuple[int, float]:
 
     Decodes are spread evenly; of the prompts' tokens the fullest rank has its even share, or the longest chunk.
     """
+    return _fullest(ranks, decodes, new, len(new))
+
+
+def _fullest(ranks: int, decodes: int, new: Any, chunks: int) -> tuple[int, float]:
     total = 0
     longest = 0
-    for i in range(len(new)):
+    for i in range(chunks):
         total += new[i]
         longest = max(longest, new[i])
     share = max(1.0 / ranks, longest / total) if total else 0.0
-    return -(-decodes // ranks) + int(np.ceil(total * share)), share
+    return -(-decodes // ranks) + math.ceil(total * share), share
 
 
-def _together(g: CostGrid, decodes: int, context: int, new: Any, before: Any, outputs: int) -> float:
+def _together(g: CostGrid, decodes: int, context: int, new: Any, before: Any, chunks: int, outputs: int) -> float:
     """Seconds of a step of several ranks that wait for one another: that of the fullest one."""
-    tokens, share = fullest(g.ranks, decodes, new)
+    tokens, share = _fullest(g.ranks, decodes, new, chunks)
     mine = -(-decodes // g.ranks)
     read = -(-context // g.ranks)
     attention = _attention(g, mine, read, new, before, 0) if mine else 0.0
     gathered = decodes
-    if len(new):
-        attention += share * (_attention(g, mine, read, new, before, len(new)) - attention)
-        for i in range(len(new)):
+    if chunks:
+        attention += share * (_attention(g, mine, read, new, before, chunks) - attention)
+        for i in range(chunks):
             gathered += new[i]
     if tokens <= g.graph_tokens:
         gathered = g.ranks * tokens  # graphs run padded to one size
@@ -204,11 +209,11 @@ def _together(g: CostGrid, decodes: int, context: int, new: Any, before: Any, ou
         device += _line(g.experts, gathered)
     if tokens > g.graph_tokens:
         launch = g.host_eager_s
-    elif len(new):
+    elif chunks:
         launch = g.host_pieces_s
     else:
         launch = g.host_decode_s
-    host = g.scheduler_s + g.per_sequence_s * (mine + len(new) * share)
+    host = g.scheduler_s + g.per_sequence_s * (mine + chunks * share)
     if g.overlapped:
         return max(device, launch + host)
     return max(device, launch) + host
@@ -228,22 +233,27 @@ def iteration_seconds(g: CostGrid, decodes: int, context: int, new: Any, before:
     outputs : int
         Sequences that need the output head.
     """
+    return chunked_seconds(g, decodes, context, new, before, len(new), outputs)
+
+
+def chunked_seconds(g: CostGrid, decodes: int, context: int, new: Any, before: Any, chunks: int, outputs: int) -> float:
+    """`iteration_seconds` of the first so many `chunks` of longer columns: what kernels call, without making slices."""
     tokens = decodes
-    for i in range(len(new)):
+    for i in range(chunks):
         tokens += new[i]
     if tokens == 0:
         return 0.0
     if g.ranks > 1:
-        return _together(g, decodes, context, new, before, outputs)
-    device = _line(g.dense, tokens) + _line(g.head, outputs) + attention_seconds(g, decodes, context, new, before)
+        return _together(g, decodes, context, new, before, chunks, outputs)
+    device = _line(g.dense, tokens) + _line(g.head, outputs) + _attention(g, decodes, context, new, before, chunks)
     if tokens > g.graph_tokens:
         launch = g.host_eager_s
-    elif len(new):
+    elif chunks:
         launch = g.host_pieces_s
     else:
         launch = g.host_decode_s
-    host = g.scheduler_s + g.per_sequence_s * (decodes + len(new))
-    for i in range(len(new)):
+    host = g.scheduler_s + g.per_sequence_s * (decodes + chunks)
+    for i in range(chunks):
         if before[i] == 0:
             host += g.request_s
     if g.overlapped:
@@ -252,19 +262,26 @@ def iteration_seconds(g: CostGrid, decodes: int, context: int, new: Any, before:
 
 
 @cache
-def compiled() -> Callable[..., Any]:
-    """`iteration_seconds` compiled by numba; takes the same arguments, callable from compiled code."""
-    import numba
+def compiled_parts() -> dict[str, Any]:
+    """The functions of this file for kernels, by name: inlined where they are called, and without counts of references,
+    which would cost more than the arithmetic (nothing here allocates)."""
+    from ....jit import inner
 
     names = (
-        "_line", "_cell", "_surface", "_weight", "_mixed", "_attention", "attention_seconds", "fullest", "_together",
-        "iteration_seconds",
+        "_line", "_cell", "_surface", "_weight", "_mixed", "_attention", "_fullest", "_together", "chunked_seconds",
     )  # fmt: skip
-    scope: dict[str, Any] = {"np": np, "__name__": __name__}
+    scope: dict[str, Any] = {"math": math, "__name__": __name__}
     for name in names:
-        plain = globals()[name]
-        scope[name] = numba.njit(forceinline=name != "iteration_seconds", **JIT)(_rescoped(plain, scope))
-    return scope["iteration_seconds"]
+        scope[name] = inner(_rescoped(globals()[name], scope), forceinline=True, cache=False, _nrt=False)
+    return scope
+
+
+@cache
+def compiled() -> Callable[..., Any]:
+    """`iteration_seconds` compiled by numba; takes the same arguments, callable from compiled code."""
+    from ....jit import kernel
+
+    return kernel(_rescoped(iteration_seconds, compiled_parts()))
 
 
 def _rescoped(function: Any, scope: dict[str, Any]) -> Any:

@@ -106,7 +106,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
 
 def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, TokenRuns] | None:
     """One engine after the other; None where something happens that needs other rules or the reference."""
-    from .kernel import serve
+    from .desk import serve
 
     trace, n = world.trace, len(world.trace)
     rules, longest = _rules(world, until)
@@ -134,9 +134,10 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
             arrival[: world.concurrency] = 0.0
         prompt, output = trace.prompt_tokens[mine], trace.output_tokens[mine]
         done = serve(rules, price, arrival, prompt, np.minimum(prompt + output, longest))
-        status, times, counts, clock, state, runs, m, n_runs = done
+        status, desk, m, n_runs = done
         if status:
             return None
+        times, counts, clock, state, runs = desk.times, desk.counts, desk.clock, desk.state, desk.runs
         sent = arrival < rules.until
         mine, times, counts = mine[sent], times[:, sent], counts[:, sent]
         records.arrival[mine], records.engine[mine] = arrival[sent], number

@@ -10,57 +10,51 @@ far, a sequence that joined with L tokens at step g has ``base = L - g``: it alw
 
 Only where blocks or the token budget are short is the list of running requests gone through, as the policy does it.
 
-numba's cache does not see changes of other files: touch this one when `compiled_lists`, `compiled_rules` or
-`profiles.llm.cost.grid` change.
+The loop allocates nothing: it is given its tables (`desk.Desk`), and where one of them is full it returns, and goes on
+from its counters once that table is wider. What allocates takes numba longest to compile.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-from ....profiles.llm.cost.grid import JIT
-from .lists import append, enter, leave, note_run, remove, taken, wider
-from .rules import seconds_of
+from ....jit import kernel
+from .lists import append, enter, leave, note_run, remove, taken
+from .rules import LOOP, blocks_of, seconds_of
 
-__all__ = ["serve"]
+__all__ = ["DONE", "FULL", "STOPPED", "UNKNOWN", "advance"]
+
+DONE, STOPPED, UNKNOWN, FULL = range(4)
+"""How the loop returned: nothing is left; the policy stands still or a cost is no time; what happens is not compiled;
+a table is full."""
 
 
-@numba.njit(**JIT)
-def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
-    """Serve requests in order of arrival on one engine.
-
-    Returns
-    -------
-    status : int
-        0; 1 where the policy stands still or a cost is no time, 2 where what happens is not compiled.
-    times : (scheduled, first_token, finish), counts : (preemptions, ignored) by request; `arrival` of a closed loop
-        is written
-    clock, state : columns of iterations; state: running, waiting, prefill, decodes, preempted, used, wasted
-    runs : request, first and last iteration
-    """
+@kernel(**LOOP)
+def advance(x: Any, price: Any, d: Any, now: float, counters: Any) -> Any:
+    """Go on from some time until nothing is left, or a table is full: status, time, counters."""
     kind, line, grid = price
+    (
+        arrival, target, times, counts, count, due, after, ahead, bases, links, ends, length, computed, first,
+        decoding, back, new, before, joins, clock, state, runs,
+    ) = d  # fmt: skip
+    (
+        it, n_runs, n_back, head, arrived, running, partial, decodes, context, filled, carried, steps, phase, slot,
+        free, stalled, known,
+    ) = counters  # fmt: skip
+    # filled: tokens with a slot of those that do not decode; phase: which remainder needs a block now, -steps % size;
+    # slot: steps % len(due)
     n, size = len(arrival), x.size
-    seqs = min(x.max_seqs, n)
-    times = np.full((3, n), np.nan)
-    counts = np.zeros((2, n), dtype=np.int64)
-    count, due = np.zeros(size, dtype=np.int64), np.full(target.max() + 2, -1, dtype=np.int64)
-    after, ahead, bases = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    seqs = len(new) - 1
     b = (count, due, after, ahead, bases)
-    links, ends = np.full((2, n), -1, dtype=np.int64), np.full(2, -1, dtype=np.int64)
-    length, computed, first = prompt.copy(), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    decoding = np.zeros(n, dtype=np.bool_)
-    back = np.empty(n, dtype=np.int64)  # preempted requests, the first to go again last
-    new, before, joins = np.empty(seqs + 1, np.int64), np.empty(seqs + 1, np.int64), np.empty(seqs + 1, np.int64)
-    clock, state, runs = np.empty((2, 4096)), np.empty((7, 4096), np.int64), np.empty((3, 4096), np.int64)
-    it = n_runs = n_back = head = arrived = running = partial = 0
-    decodes = context = filled = carried = 0  # filled: tokens with a slot of those that do not decode
-    steps = phase = slot = 0  # phase: which remainder needs a block now, -steps % size; slot: steps % len(due)
-    free, now, stalled = x.pool, 0.0, False
-    known = n if x.concurrency == 0 else min(x.concurrency, n)
+    status = DONE
     while True:
+        if (
+            n_runs + 3 * seqs + 4 > runs.shape[1] or it == clock.shape[1]
+        ):  # an iteration notes 2 * seqs + 4, the end seqs
+            status = FULL
+            break
         while arrived < known and arrival[arrived] <= now:
             arrived += 1
         if running == 0 and n_back + arrived - head == 0:
@@ -70,8 +64,6 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             continue
         if now >= x.until:
             break
-        if n_runs + 2 * seqs + 4 > runs.shape[1]:
-            runs = wider(runs, n_runs, 2 * seqs + 4)
         chunks = n_joins = preempted = ignored = 0
         extra = extra_context = starved = starved_context = 0  # chunks that are decodes; decodes without budget
         budget, step = x.budget, True
@@ -80,7 +72,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             widest = together = 0
             while n_back + arrived - head > 0:
                 r = back[n_back - 1] if n_back else head
-                need = -(-length[r] // size)
+                need = blocks_of(length[r], size)
                 if length[r] > x.limit or x.pool - need < x.watermark:
                     n_back, head = taken(n_back, head)
                     ignored, counts[1, r] = ignored + 1, 1
@@ -101,13 +93,14 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                 filled += length[r]
                 append(r, links, ends)
                 running += 1
-                if np.isnan(times[0, r]):
+                if times[0, r] != times[0, r]:  # not a number: for the first time
                     times[0, r] = now
                 new[chunks], before[chunks], joins[n_joins] = length[r], 0, r
                 chunks += 1
                 n_joins += 1
             if x.padded:
-                new[:chunks] = widest
+                for j in range(chunks):
+                    new[j] = widest
             step = chunks == 0 and ignored == 0
         need = count[phase]
         if step:
@@ -117,7 +110,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             else:
                 if partial and room >= 0:  # the chunk of the last request, if it is the only one
                     take = min(length[r] - computed[r], most if most else budget, room)
-                    need += -(-(computed[r] + take) // size) - -(-computed[r] // size)
+                    need += blocks_of(computed[r] + take, size) - blocks_of(computed[r], size)
                 scan = room < 0 or need > free or partial > 1 or (partial == 1 and decoding[r])
             scan = scan and running > 0
             if not scan:
@@ -128,7 +121,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                     take, need = 1, 1 if (bases[r] - 1 + steps) % size == 0 else 0
                 else:
                     take = min(length[r] - computed[r], most if most else x.budget, budget)
-                    need = -(-(computed[r] + take) // size) - -(-computed[r] // size)
+                    need = blocks_of(computed[r] + take, size) - blocks_of(computed[r], size)
                 while scan and (free < 1 if x.paper else need > free):
                     v = ends[1]
                     remove(v, links, ends)
@@ -141,7 +134,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                     else:
                         partial -= 1
                         filled -= computed[v]
-                    free += -(-computed[v] // size)
+                    free += blocks_of(computed[v], size)
                     computed[v] = 0
                     back[n_back] = v
                     n_back += 1
@@ -179,7 +172,8 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                         enter(r, bases[r] - 1, target[r], size, b)
                     r = links[1, r]
             if preempted and x.fragile:
-                return 2, times, counts, clock, state, runs, it, n_runs
+                status = UNKNOWN
+                break
         if not x.paper and preempted == 0:
             while budget > 0 and running < x.max_seqs and n_back + arrived - head > 0:
                 r = back[n_back - 1] if n_back else head
@@ -190,16 +184,16 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                     break
                 take = min(take, budget)
                 room = free - (x.watermark if running else 0)
-                if x.whole and -(-min(length[r], x.max_len) // size) > room:
+                if x.whole and blocks_of(min(length[r], x.max_len), size) > room:
                     break
-                need = -(-take // size)
+                need = blocks_of(take, size)
                 if need > room:
                     break
                 n_back, head = taken(n_back, head)
                 free -= need
                 append(r, links, ends)
                 running += 1
-                if np.isnan(times[0, r]):
+                if times[0, r] != times[0, r]:  # not a number: for the first time
                     times[0, r] = now
                 new[chunks], before[chunks] = take, 0
                 chunks += 1
@@ -214,22 +208,22 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
         if moving + extra + chunks == 0:
             carried += preempted
             if stalled or (ignored == 0 and preempted == 0):
-                return 1, times, counts, clock, state, runs, it, n_runs
-            stalled = ignored == 0
+                status = STOPPED
+                break
+            stalled = 1 if ignored == 0 else 0
             continue
         read = context - starved_context if step else 0
         seconds = seconds_of(
-            kind, line, grid, moving + extra, read + extra_context, new[:chunks], before[:chunks], moving + n_joins
+            kind, line, grid, moving + extra, read + extra_context, new, before, chunks, moving + n_joins
         )
         if not (seconds > 0 and seconds < np.inf):
-            return 1, times, counts, clock, state, runs, it, n_runs
-        stalled, prefill = False, 0
+            status = STOPPED
+            break
+        stalled, prefill = 0, 0
         for j in range(chunks):
             prefill += new[j]
         if now + seconds >= x.until:
             break
-        if it == clock.shape[1]:
-            clock, state = wider(clock, it, 1), wider(state, it, 1)
         used = (x.pool - free) * size
         clock[0, it], clock[1, it] = now, now + seconds
         state[0, it], state[1, it] = running, n_back + arrived - head
@@ -256,7 +250,7 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             while r >= 0:
                 n_runs = note_run(r, first, it, runs, n_runs)
                 times[2, r] = now
-                free += -(-(target[r] - 1) // size)
+                free += blocks_of(target[r] - 1, size)
                 count[(bases[r] - 1) % size] -= 1
                 decodes -= 1
                 context -= target[r]
@@ -273,12 +267,12 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
             first[r] = it
             if not x.paper:
                 partial -= 1
-            if np.isnan(times[1, r]):
+            if times[1, r] != times[1, r]:
                 times[1, r] = now
             if length[r] >= target[r]:
                 n_runs = note_run(r, first, it, runs, n_runs)
                 times[2, r] = now
-                free += -(-computed[r] // size)
+                free += blocks_of(computed[r], size)
                 remove(r, links, ends)
                 running -= 1
                 if x.concurrency and known < n:
@@ -290,10 +284,14 @@ def serve(x: Any, price: Any, arrival: Any, prompt: Any, target: Any) -> Any:
                 context += length[r]
                 enter(r, length[r] - steps, target[r], size, b)
         it += 1
-    r = ends[0]
-    runs = wider(runs, n_runs, seqs + 1)
-    while r >= 0:
-        if decoding[r]:
-            n_runs = note_run(r, first, it - 1, runs, n_runs)
-        r = links[1, r]
-    return 0, times, counts, clock, state, runs, it, n_runs
+    if status == DONE:
+        r = ends[0]
+        while r >= 0:
+            if decoding[r]:
+                n_runs = note_run(r, first, it - 1, runs, n_runs)
+            r = links[1, r]
+    counters = (
+        it, n_runs, n_back, head, arrived, running, partial, decodes, context, filled, carried, steps, phase, slot,
+        free, stalled, known,
+    )  # fmt: skip
+    return status, now, counters

@@ -1,19 +1,17 @@
-"""Lists and tables of the compiled LLM engine; see `compiled_kernel`, which inlines them."""
+"""Lists and tables of the compiled LLM engine; see `kernel`, which inlines them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-from ....profiles.llm.cost.grid import JIT
+from ....jit import inner
 from .rules import BARE
 
 __all__ = ["append", "enter", "leave", "note_run", "remove", "taken", "wider"]
 
-_inline: Any = numba.njit(**BARE)
-_jit: Any = numba.njit(**JIT)
+_inline: Any = inner(**BARE)
 
 
 @_inline
@@ -76,19 +74,16 @@ def note_run(r: int, first: Any, last: int, runs: Any, n: int) -> int:
     return n + 1
 
 
-@_jit
-def wider(table: Any, used: int, room: int) -> Any:
-    """The same table with room for more."""
-    if used + room <= table.shape[1]:
-        return table
-    wide = np.empty((table.shape[0], 2 * table.shape[1] + room), dtype=table.dtype)
-    for row in range(table.shape[0]):  # not of whole rows: Numba compiles texts of errors for those, for seconds
-        for k in range(used):
-            wide[row, k] = table[row, k]
-    return wide
-
-
 @_inline
 def taken(n_back: int, head: int) -> tuple[int, int]:
     """The first of those that wait goes: a preempted one, if there is any, else the first to have arrived."""
     return (n_back - 1, head) if n_back else (n_back, head + 1)
+
+
+def wider(table: Any, used: int, room: int) -> Any:
+    """The same table with room for more, twice as wide where it has not: kernels stop for it, and are called again."""
+    if used + room <= table.shape[1]:
+        return table
+    wide = np.empty((table.shape[0], 2 * table.shape[1] + room), dtype=table.dtype)
+    wide[:, :used] = table[:, :used]
+    return wide

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from types import FunctionType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import numba
+from ....jit import inner
+from ....profiles.llm.cost.grid import compiled_parts
 
-from ....profiles.llm.cost.grid import JIT, compiled
+__all__ = ["BARE", "CALL", "FITTED", "GRID", "LINEAR", "LOOP", "Price", "Rules", "blocks_of", "seconds_of"]
 
-__all__ = ["BARE", "CALL", "FITTED", "GRID", "LINEAR", "Price", "Rules", "seconds_of"]
+BARE: dict[str, Any] = {"forceinline": True, "cache": False, "_nrt": False}
+"""Options of what is inlined: without counts of references, which would cost more than the arithmetic (nothing here
+allocates), and kept with its caller."""
 
-# Inlined and without counts of references, which would cost more than the arithmetic: nothing here allocates. What is
-# inlined is cached with its caller.
-_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody calls it from Python: not to be compiled
-BARE: dict[str, Any] = {**JIT, "cache": False, "forceinline": True, "_nrt": False, **_WRAPPERS}
 CALL: dict[str, Any] = {**BARE, "forceinline": False}
 """For what is called from several places, and not often: each inlined copy would have to be compiled."""
-_bare: Any = numba.njit(**BARE)
 
+LOOP: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True}
+"""Options of a kernel: it allocates nothing, and only Python calls it."""
 
-def _grid_seconds() -> Any:
-    """`cost_grid.iteration_seconds` to inline."""
-    scope: dict[str, Any] = dict(cast("Any", compiled()).py_func.__globals__)
-    for name, function in list(scope.items()):
-        plain: Any = getattr(function, "py_func", None)
-        if plain is not None:
-            scope[name] = _bare(FunctionType(plain.__code__, scope, name, plain.__defaults__))
-    return scope["iteration_seconds"]
-
-
-GRID_SECONDS: Any = _grid_seconds()
 LINEAR, FITTED, GRID = 0, 1, 2  # kinds of `Price`
+_grid_seconds: Any = compiled_parts()["chunked_seconds"]
 
 
 class Rules(NamedTuple):
@@ -64,14 +53,21 @@ class Price(NamedTuple):
     grid: Any
 
 
-@_bare
+@inner(**BARE)
+def blocks_of(tokens: int, size: int) -> int:
+    """Blocks that so many tokens fill or begin."""
+    return -(-tokens // size)
+
+
+@inner(**BARE)
 def seconds_of(
-    kind: int, line: Any, grid: Any, decodes: int, context: int, new: Any, before: Any, outputs: int
+    kind: int, line: Any, grid: Any, decodes: int, context: int, new: Any, before: Any, chunks: int, outputs: int
 ) -> float:
+    """Seconds of an iteration with the first so many chunks of `new` and `before`."""
     if kind == GRID:
-        return GRID_SECONDS(grid, decodes, context, new, before, outputs)
+        return _grid_seconds(grid, decodes, context, new, before, chunks, outputs)
     tokens = squares = pairs = 0
-    for i in range(len(new)):
+    for i in range(chunks):
         tokens += new[i]
         pairs += new[i] * before[i] + new[i] * (new[i] + 1) // 2
         squares += new[i] * new[i] + 2 * new[i] * before[i]
@@ -83,7 +79,7 @@ def seconds_of(
     if decodes:
         at = 6 if decodes >= line[9] else 3
         total = total + line[at] + line[at + 1] * context + line[at + 2] * decodes
-    if len(new):
+    if chunks:
         if not decodes:
             total += line[0]
         total = total + line[1] * tokens + line[2] * squares

@@ -9,27 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
+import numpy as np
 
+from .....jit import inner
 from ..rules import BARE
 from .tables import FleetRules, Tables
 
 __all__ = ["cached_prefix", "fresh_pools", "publish", "release", "share", "take"]
 
-_inline: Any = numba.njit(**BARE)
+_inline: Any = inner(**BARE)
 
 
-@_inline
 def fresh_pools(s: Tables) -> None:
     """All blocks of all engines are free, in order of their numbers."""
-    engines, count = s.block.shape
-    for e in range(engines):
-        for b in range(count):
-            block = s.block[e, b]
-            block.content, block.shares = -1, 0
-            block.earlier, block.later = b - 1 if b else count - 1, b + 1 if b + 1 < count else 0
-            block.previous = block.following = 0
-        s.bucket[e] = 0
+    count = s.block.shape[1]
+    s.block["content"], s.block["shares"] = -1, 0
+    s.block["earlier"], s.block["later"] = np.arange(-1, count - 1) % count, np.arange(1, count + 1) % count
+    s.block["previous"] = s.block["following"] = 0
+    s.bucket[:] = 0
 
 
 @_inline

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-
+from .....jit import inner
 from ..rules import BARE
 from .tables import Tables
 
 __all__ = ["allocate", "free_chunk", "fresh_chunks", "order_of"]
 
-_inline: Any = numba.njit(**BARE)
+_inline: Any = inner(**BARE)
 
 
 @_inline
@@ -46,19 +45,15 @@ def _drop(chunk: Any, top: Any, start: int) -> None:
     c.order = -1
 
 
-@_inline
 def fresh_chunks(s: Tables) -> None:
     """All slots of all engines are free: chunks by the binary digits of their number, largest first."""
-    engines, slots = s.chunk.shape
-    for e in range(engines):
-        start = 0
-        for k in range(slots):
-            s.chunk[e, k].order = -1
-        s.top[e] = -1
-        for order in range(s.top.shape[1] - 1, -1, -1):
-            if slots >> order & 1:
-                _put(s.chunk[e], s.top[e], start, order)
-                start += 1 << order
+    slots, start = s.chunk.shape[1], 0
+    s.chunk["order"], s.top[:] = -1, -1
+    for order in range(s.top.shape[1] - 1, -1, -1):
+        if slots >> order & 1:
+            s.chunk[:, start] = (-1, -1, order)
+            s.top[:, order] = start
+            start += 1 << order
 
 
 @_inline

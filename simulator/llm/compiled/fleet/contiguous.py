@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-
+from .....jit import inner
 from ..rules import BARE
 from .buddy import allocate, free_chunk, order_of
 from .tables import DECODES, DONE, ORCA, FleetRules, Tables
@@ -18,7 +17,7 @@ from .waiting import dequeue
 
 __all__ = ["complete_batch", "decide_batch"]
 
-_inline: Any = numba.njit(**BARE)
+_inline: Any = inner(**BARE)
 
 
 @_inline
@@ -52,8 +51,10 @@ def _begins(s: Tables, e: int, r: int, now: float) -> None:
 
 
 @_inline
-def decide_batch(x: FleetRules, s: Tables, e: int, now: float) -> tuple[int, int, int, int, int]:
-    """Decide a step of an engine: tokens, chunks, decodes, context, outputs, as `compiled_v1.decide` does."""
+def decide_batch(
+    x: FleetRules, s: Tables, e: int, now: float, runs: Any, n_runs: int
+) -> tuple[int, int, int, int, int, int, int]:
+    """Decide a step of an engine; returns what `v1.decide` does."""
     g = s.engine[e]
     chunks, decodes, context, tokens = 0, g.decoding, g.context, 0
     g.computed = context
@@ -98,7 +99,7 @@ def decide_batch(x: FleetRules, s: Tables, e: int, now: float) -> tuple[int, int
     if tokens:
         g.decided += 1
         s.final[e, g.decided & 1, 0] = 0
-    return tokens, chunks, decodes, context, decodes + chunks
+    return tokens, chunks, decodes, context, decodes + chunks, 0, n_runs
 
 
 @_inline

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
+import numpy as np
 
+from .....jit import inner
 from ..rules import BARE, CALL
 from .tables import Tables
 
-__all__ = ["ARRIVES", "DECIDES", "ENDS", "pop", "push"]
+__all__ = ["ARRIVES", "DECIDES", "ENDS", "first_arrivals", "pop", "push"]
 
 ENDS, ARRIVES, DECIDES = 1, 2, 3
 """Kinds of events, as in the reference: at one instant they happen in this order."""
 _KIND = 1 << 60
 
-_inline: Any = numba.njit(**BARE)
-_call: Any = numba.njit(**CALL)
+_inline: Any = inner(**BARE)
+_call: Any = inner(**CALL)
 
 
 @_inline
@@ -70,3 +71,10 @@ def push(s: Tables, time: float, kind: int, what: int) -> None:
 def pop(s: Tables) -> int:
     """Take the next event out: what happens."""
     return _pop(s.event, s.time, s.tally)
+
+
+def first_arrivals(s: Tables, time: float, what: Any) -> None:
+    """The first events of a run: arrivals at one time, in order (which is a heap)."""
+    n = len(what)
+    s.event[:n, 0], s.event[:n, 1], s.time[:n] = ARRIVES * _KIND + np.arange(n), what, time
+    s.tally[:2] = n

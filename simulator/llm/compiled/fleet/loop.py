@@ -6,28 +6,27 @@ next one in any case never enters the heap.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
-from .....profiles.llm.cost.grid import JIT
-from ..cache import sources
-from ..lists import wider
-from ..rules import BARE, seconds_of
-from .blocks import fresh_pools
-from .buddy import fresh_chunks
+from .....jit import inner, kernel
+from ..rules import BARE, LOOP, seconds_of
 from .contiguous import complete_batch, decide_batch
 from .events import ARRIVES, DECIDES, ENDS, pop, push
 from .routers import choose
 from .sarathi import decide_sarathi
-from .tables import DECODES, DONE, ORCA, SARATHI, V1, WAITS, FleetRules, Tables
+from .tables import FASTERTRANSFORMER, ORCA, SARATHI, V1, WAITS, FleetRules, Tables
 from .v1 import complete, decide
 from .waiting import enqueue
 
-__all__ = ["serve_fleet"]
+__all__ = ["LOOPS", "NOTHING_LEFT", "STOPPED", "TABLE_FULL"]
 
-_inline: Any = numba.njit(**BARE)
+NOTHING_LEFT, STOPPED, TABLE_FULL = range(3)
+"""How a loop returned; STOPPED: the policy stands still, or a cost is no time."""
+
+_inline: Any = inner(**BARE)
 
 
 @_inline
@@ -94,41 +93,33 @@ def _note_iteration(
     g.carried, g.used = 0, used
 
 
-def _cached(sources: int) -> Any:
-    """The loop, found again on disk as long as its sources are the same."""
+def _made(decide: Any, complete: Any) -> Callable[..., Any]:
+    """The loop of one kind of policies: compiled by itself, for few runs need more than one."""
 
-    @numba.njit(**JIT)
-    def serve_fleet(x: Any, price: Any, s: Any, calls: Any) -> Any:
-        """Serve requests on engines that share a router.
+    @kernel(**LOOP)
+    def serve_fleet(x: Any, price: Any, s: Any, calls: Any, clock: Any, state: Any, runs: Any, counters: Any) -> Any:
+        """Serve requests on engines that share a router, until nothing is left or a table is full.
 
         `calls`: rows that wait for nobody; how many of them were sent in a closed loop; arrival and think times; where
         each row's followers begin, and the followers; rows that no engine takes; the `Routing`.
 
+        Columns of `clock` and `state` are iterations of all engines in order of decision; `state` is that of
+        `desk.Desk`, then tokens in shared blocks, once for each sharer but one, and the engine. `runs` tells request,
+        first and last iteration of its engine. `counters`: iterations, runs, the next of those that wait for nobody.
+
         Returns
         -------
-        status : int
-            0; 1 where the policy stands still or a cost is no time.
-        clock, state, n : columns of iterations of all engines in order of decision, and their number; state as in
-            `compiled_kernel`, then tokens in shared blocks, once for each sharer but one, and the engine
-        runs, n_runs : request, first and last iteration of its engine
+        status, *counters : int
         """
-        _ = sources
         kind, line, grid = price
-        engines, first, sent = len(s.engine), calls[0], calls[1]
-        seqs = s.looked.shape[1]
-        clock, state, runs = np.empty((2, 4096)), np.empty((9, 4096), np.int64), np.empty((3, 4096), np.int64)
-        n = n_runs = following = 0
-        if x.caching:
-            fresh_pools(s)
-        if x.kind == ORCA:
-            fresh_chunks(s)
-        if x.concurrency:
-            while sent[0] < min(x.concurrency, len(first)):
-                push(s, 0.0, ARRIVES, engines + 1 + first[sent[0]])
-                sent[0] += 1
-        elif len(first):
-            push(s, calls[2][first[0]], ARRIVES, engines)
-        while s.tally[0]:
+        n, n_runs, following = counters
+        engines, first = len(s.engine), calls[0]
+        room, rows = runs.shape[1] - 2 * s.looked.shape[1] - 4, clock.shape[1]  # what one more step may need
+        status = NOTHING_LEFT
+        while status == NOTHING_LEFT and s.tally[0]:
+            if n_runs > room or n == rows:
+                status = TABLE_FULL
+                break
             now = s.time[0]
             if now >= x.until:
                 break
@@ -143,73 +134,57 @@ def _cached(sources: int) -> Any:
             e = what
             g = s.engine[e]
             while True:
-                if n_runs + 2 * seqs + 4 > runs.shape[1]:
-                    runs = wider(runs, n_runs, 2 * seqs + 4)
                 if g.ending:
                     g.ending = 0
                     g.flying -= 1
-                    if x.kind == V1 or x.kind == SARATHI:
-                        n_runs = complete(x, s, e, now, runs, n_runs)
-                    else:
-                        n_runs = complete_batch(x, s, e, now, runs, n_runs)
+                    n_runs = complete(x, s, e, now, runs, n_runs)
                     _leave(x, s, calls, e, now)
                 else:
                     if g.running + g.waiting == 0:
                         g.idle = 1
                         break
-                    preempted = 0
-                    if x.kind == V1:
-                        tokens, chunks, decodes, context, outputs, preempted, n_runs = decide(
-                            x, s, e, now, runs, n_runs
-                        )
-                    elif x.kind == SARATHI:
-                        tokens, chunks, decodes, context, outputs, preempted, n_runs = decide_sarathi(
-                            x, s, e, now, runs, n_runs
-                        )
-                    else:
-                        tokens, chunks, decodes, context, outputs = decide_batch(x, s, e, now)
+                    tokens, chunks, decodes, context, outputs, preempted, n_runs = decide(x, s, e, now, runs, n_runs)
                     g.carried += preempted
                     if tokens:
-                        seconds = seconds_of(
-                            kind, line, grid, decodes, context, s.new[:chunks], s.old[:chunks], outputs
-                        )
+                        seconds = seconds_of(kind, line, grid, decodes, context, s.new, s.old, chunks, outputs)
                         if not (seconds > 0 and seconds < np.inf):
-                            return 1, clock, state, n, runs, n_runs
+                            status = STOPPED
+                            break
                         start = max(now, s.busy[e])
                         s.busy[e] = start + seconds
                         s.ends[e, g.decided & 1] = s.busy[e]
                         g.stalled = 0
                         g.flying += 1
-                        if n == clock.shape[1]:
-                            clock, state = wider(clock, n, 1), wider(state, n, 1)
                         _note_iteration(x, s, e, start, clock, state, n, chunks, decodes)
                         g.iteration += 1
                         n += 1
                     else:
                         if g.flying == 0 and (g.stalled or preempted == 0):
-                            return 1, clock, state, n, runs, n_runs
+                            status = STOPPED
+                            break
                         g.stalled = 1
                     if g.flying == x.deep or (g.flying and tokens == 0):
                         g.ending = 1
                         end = s.ends[e, (g.completed + 1) & 1]
-                        if end >= x.until or (s.tally[0] and s.time[0] <= end):
+                        # Nothing comes before an event that is put off only because a table is full: it is the next.
+                        if end >= x.until or (s.tally[0] and s.time[0] <= end) or n_runs > room or n == rows:
                             push(s, end, ENDS, e)
                             break
                         now = end
                         continue
-                if s.tally[0] and s.time[0] <= now:
+                if (s.tally[0] and s.time[0] <= now) or n_runs > room or n == rows:
                     push(s, now, DECIDES, e)
                     break
-        runs = wider(runs, n_runs, len(s.request))
-        for r in range(len(s.request)):
-            q = s.request[r]
-            if q.begin >= 0 and q.state != DONE:
-                last = s.engine[q.engine].iteration - 1 if q.state == DECODES else q.last
-                runs[0, n_runs], runs[1, n_runs], runs[2, n_runs] = r, q.begin, last
-                n_runs += 1
-        return 0, clock, state, n, runs, n_runs
+        return status, n, n_runs, following
 
     return serve_fleet
 
 
-serve_fleet: Any = _cached(sources())
+_BATCH: Any = _made(decide_batch, complete_batch)
+LOOPS: dict[int, Any] = {
+    V1: _made(decide, complete),
+    SARATHI: _made(decide_sarathi, complete),
+    ORCA: _BATCH,
+    FASTERTRANSFORMER: _BATCH,
+}
+"""The loop of each kind of policies."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-
+from .....jit import inner
 from ..rules import BARE, CALL
 from .blocks import cached_prefix
 from .routing import (
@@ -23,7 +22,7 @@ from .tables import FleetRules, Tables
 
 __all__ = ["choose"]
 
-_inline: Any = numba.njit(**BARE)
+_inline: Any = inner(**BARE)
 
 
 @_inline
@@ -89,7 +88,7 @@ def _known(s: Tables, route: Routing, r: int) -> int:
     return chosen
 
 
-@numba.njit(**CALL)
+@inner(**CALL)
 def choose(x: FleetRules, s: Tables, route: Routing, r: int) -> int:
     """The engine of a request; `Tables.tally` counts those that were sent before it."""
     kind, sent = route.kind, s.tally[2]

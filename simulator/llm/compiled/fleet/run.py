@@ -15,8 +15,22 @@ from ...policy.sarathi import SarathiConfig
 from ...result.iterations import Iterations, TokenRuns
 from ...world import Records, World
 from ..contents import Contents, contents
+from ..lists import wider
 from .routing import routing
-from .tables import BLOCK, CHUNK, ENGINE, FASTERTRANSFORMER, ORCA, REQUEST, SARATHI, V1, FleetRules, Tables
+from .tables import (
+    BLOCK,
+    CHUNK,
+    DECODES,
+    DONE,
+    ENGINE,
+    FASTERTRANSFORMER,
+    ORCA,
+    REQUEST,
+    SARATHI,
+    V1,
+    FleetRules,
+    Tables,
+)
 
 __all__ = ["reserve_of", "run_fleet"]
 
@@ -27,18 +41,50 @@ _COLUMNS = (
 
 def run_fleet(world: World, price: Any, until: float | None = None) -> tuple[Records, Iterations, TokenRuns] | None:
     """Serve the requests; None where the reference must say what is wrong."""
-    from .loop import serve_fleet
-
     rules = _rules(world, until)
     tables, calls = _tables(world, rules), _calls(world)
-    status, clock, state, m, runs, n_runs = serve_fleet(rules, price, tables, calls)
-    if status:
+    served = _served(rules, price, tables, calls)
+    if served is None:
         return None
+    clock, state, runs = served
     records = Records(len(world.trace))
     records.arrival[:], records.scheduled[:], records.finish[:] = tables.times
     records.preemptions[:], records.cached_tokens[:], records.engine[:], ignored = tables.counts
     records.ignored[:] = ignored > 0
-    return _outcome(world, rules, records, clock[:, :m], state[:, :m], runs[:, :n_runs])
+    return _outcome(world, rules, records, clock, state, runs)
+
+
+def _served(x: FleetRules, price: Any, s: Tables, calls: Any) -> tuple[Any, Any, Any] | None:
+    """Clocks and states of all iterations, and the runs of tokens; None where the reference must say what is wrong."""
+    from .blocks import fresh_pools
+    from .buddy import fresh_chunks
+    from .events import first_arrivals
+    from .loop import LOOPS, TABLE_FULL
+
+    first, sent, arrival = calls[:3]
+    if x.caching:
+        fresh_pools(s)
+    if x.kind == ORCA:
+        fresh_chunks(s)
+    if x.concurrency:
+        sent[0] = min(x.concurrency, len(first))
+        first_arrivals(s, 0.0, len(s.engine) + 1 + first[: sent[0]])
+    elif len(first):
+        first_arrivals(s, arrival[first[0]], np.array([len(s.engine)]))
+    clock, state, runs = np.empty((2, 4096)), np.empty((9, 4096), np.int64), np.empty((3, 4096), np.int64)
+    status, counters = TABLE_FULL, (0, 0, 0)
+    while status == TABLE_FULL:
+        n, n_runs, _ = counters
+        clock, state, runs = wider(clock, n, 1), wider(state, n, 1), wider(runs, n_runs, 2 * s.looked.shape[1] + 5)
+        status, *counters = LOOPS[x.kind](x, price, s, calls, clock, state, runs, tuple(counters))
+    if status:
+        return None
+    n, n_runs, _ = counters
+    q = s.request
+    open_ = np.flatnonzero((q["begin"] >= 0) & (q["state"] != DONE))
+    last = np.where(q["state"][open_] == DECODES, s.engine["iteration"][q["engine"][open_]] - 1, q["last"][open_])
+    unfinished = np.stack((open_, q["begin"][open_], last))
+    return clock[:, :n], state[:, :n], np.concatenate((runs[:, :n_runs], unfinished), axis=1)
 
 
 def _outcome(

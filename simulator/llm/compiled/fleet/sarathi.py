@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-
+from .....jit import inner
 from ..rules import BARE
 from .blocks import take
 from .tables import FleetRules, Tables
@@ -17,7 +16,7 @@ from .waiting import dequeue
 
 __all__ = ["decide_sarathi"]
 
-_inline: Any = numba.njit(**BARE)
+_inline: Any = inner(**BARE)
 
 
 @_inline

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-
+from .....jit import inner
 from ..rules import BARE
 from .blocks import cached_prefix, publish, share, take
 from .tables import DECODES, DONE, RUNS, WAITS, FleetRules, Tables
@@ -20,7 +19,7 @@ from .waiting import dequeue
 
 __all__ = ["complete", "decide"]
 
-_inline: Any = numba.njit(**BARE)
+_inline: Any = inner(**BARE)
 
 
 @_inline

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-
+from .....jit import inner
 from ..rules import BARE
 from .blocks import release
 from .tables import CLOSING, DECODES, RUNS, WAITS, FleetRules, Tables
@@ -13,7 +12,7 @@ from .waiting import enqueue
 
 __all__ = ["after_token", "alone", "note_run", "preempt", "starts", "stops", "unlink", "victim"]
 
-_inline: Any = numba.njit(**BARE)
+_inline: Any = inner(**BARE)
 
 
 @_inline

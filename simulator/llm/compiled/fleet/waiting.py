@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-
+from .....jit import inner
 from ..rules import CALL
 
 __all__ = ["dequeue", "enqueue"]
 
-_call: Any = numba.njit(**CALL)
+_call: Any = inner(**CALL)
 
 
 @_call
