@@ -15,7 +15,7 @@ from meshwright.reproduce.catalogue import completions
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "reproduce"
-OLD = re.compile(r"\b(figure\d+(_\d+)?|table\d_\d|graphpipe(_table)?3_\d|themis_(figure|table)\d+)\b")
+OLD = re.compile(r"(?<![\w/])(figure\d+(_\d+)?|table\d_\d|graphpipe(_table)?3_\d|themis_(figure|table)\d+)\b")
 
 
 def path_of(figure: Figure) -> Path:
