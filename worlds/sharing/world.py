@@ -100,6 +100,12 @@ class SharingStudyWorld:
         body = f"<pre>{escape(chr(10).join(lines))}</pre>"
         return (Panel("Apps", "The cluster, and whom sharing served worst.", "html", body),)
 
+    def guard(self) -> Guard:
+        """The world as the gate sees it."""
+        from .guard import SharingGuard
+
+        return SharingGuard(self)
+
 
 def _read(case: SharingWorkloadCase | None, data: SharingData) -> None:
     """Read the log that a case names, unless another case has named it."""
@@ -116,12 +122,6 @@ def _placed(text: str) -> str:
     line = " ".join(text.split())
     own = ("failures", "cluster", "apps", "app_failures", "machine_failures", "lease", "SharingWorld")
     return line if line.startswith(own) else f"workload: {line.removeprefix('workload: ')}"
-
-    def guard(self) -> Guard:
-        """The world as the gate sees it."""
-        from .guard import SharingGuard
-
-        return SharingGuard(self)
 
 
 WORLD = SharingStudyWorld()
