@@ -60,3 +60,25 @@ def test_bad_input_is_one_line(tmp_path, capsys, arguments, said):
     assert said in error
     assert len(error.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("vllm/fig1", [f"vllm/fig{k}" for k in range(11, 20)]),
+        ("alpa/t", ["alpa/table5", "alpa/table3.5"]),
+        ("a", ["all", "alpaserve", "alpa"]),
+        ("figure", []),
+    ],
+)
+def test_completion_offers_names(typed, offered):
+    import typer
+    from meshwright.cli.reproduce_cmd import reproduce
+
+    app = typer.Typer(add_completion=False)
+    app.command()(reproduce)
+    command = typer.main.get_command(app)
+    argument = next(parameter for parameter in command.params if parameter.name == "names")
+    found = argument.shell_complete(command.make_context("reproduce", [], resilient_parsing=True), typed)
+    words = [item.value for item in found]
+    assert [word for word in words if typed != "a" or "/" not in word] == offered
