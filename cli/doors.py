@@ -112,7 +112,7 @@ def _case_flags(world: OpenWorld, door: Door, subject: Subject) -> list[Flag]:
     if door.says == "nothing" and subject.plans:
         found = ()
     elif subject.plans:
-        found = tuple(leaf for leaf in found if leaf.circumstance)
+        found = tuple(leaf for leaf in found if leaf.circumstance or leaf.path.startswith(door.also))
     return flags_of(found, CASE, world.essentials, world.known)
 
 
@@ -181,7 +181,7 @@ def _call(
     changed = {**values_of(shown, said), **_changed(subject.world, said.get("changed") or ())}
     folder = Path() if subject.file is None else subject.file.path.parent
     plans = _loaded(subject, said)
-    cases = _cases(subject, door, plans, changed)
+    cases = _cases(subject, verb, plans, changed)
     with status(DOING[verb]) as say:
         if not plans and verb != "plan":
             plans = _planned(subject.world, cases, folder, say)
@@ -219,13 +219,13 @@ def _changed(world: OpenWorld, words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _cases(subject: Subject, door: Door, plans: Mapping[str, Any], changed: Mapping[str, Any]) -> tuple[Case, ...]:
+def _cases(subject: Subject, verb: DoorName, plans: Mapping[str, Any], changed: Mapping[str, Any]) -> tuple[Case, ...]:
     """The case, once for each planner that is named."""
     world = subject.world
     if plans:
-        if door.says == "nothing":
+        if world.doors[verb].says == "nothing":
             return ()
-        return (build(world, world.case_of(plans, changed), changed),)
+        return (build(world, world.case_of(plans, changed, verb), changed),)
     said = {} if subject.file is None else subject.file.said
     document = None if subject.file is None else subject.file.document
     planner = changed.get(PLANNER)

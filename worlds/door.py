@@ -116,6 +116,8 @@ class Door:
         What may be said besides the case.
     says : {"case", "circumstances", "nothing"}
         Which fields of a case can be said here: all of them, those that we meet and do not choose, or none.
+    also : tuple of str
+        Paths, or beginnings of paths, of decisions that can be said here too, instead of what the plan says.
     out : str
         What may be written to a file or folder that is named; empty if nothing.
     """
@@ -124,6 +126,7 @@ class Door:
     options: type[Options] = Options
     says: Literal["case", "circumstances", "nothing"] = "circumstances"
     out: str = ""
+    also: tuple[str, ...] = ()
 
     def __call__(self, asked: Asked) -> Answer:
         """Ask.

@@ -143,7 +143,7 @@ class Planned:
         plans = {self.name: self.file}
         asked_for = case or self.case
         if asked_for is None and self.world.doors[door].says != "nothing":
-            asked_for = build(self.world, self.world.case_of(plans, {}), {})
+            asked_for = build(self.world, self.world.case_of(plans, {}, door), {})
         cases = () if asked_for is None else (asked_for,)
         return answered(self.world, door, Asked(cases, plans, folder=self.folder, out=out), options)
 

@@ -182,7 +182,7 @@ class OpenWorld(World, Protocol):
         """
         ...
 
-    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[str, Any]:
+    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorName) -> Mapping[str, Any]:
         """The case that plans were made for, as plain data: what is simulated or run where nobody says otherwise.
 
         Parameters
@@ -191,5 +191,7 @@ class OpenWorld(World, Protocol):
             By the name that tables call them; the first is asked where they differ.
         said : mapping of str to value
             Path of a field -> value that is said now: what goes against it is left out.
+        door : str
+            What is asked: a real run has other defaults than a simulation.
         """
         ...

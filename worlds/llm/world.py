@@ -110,7 +110,7 @@ class LLMWorld(OpenWorld):
 
         return LLMPlan.load(path)
 
-    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[str, Any]:
+    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorName) -> Mapping[str, Any]:
         """What an LLM plan says of its circumstances: models, limits, and the rate where no traffic is said."""
         from .doors.origin import case_of
 

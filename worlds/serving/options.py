@@ -10,7 +10,10 @@ from pydantic import Field
 
 from ..door import Options
 
-__all__ = ["ExportOptions", "PlanOptions", "SimulateOptions"]
+__all__ = ["CompareOptions", "ExportOptions", "PlanOptions", "RunOptions", "SimulateOptions"]
+
+Device = Literal["auto", "cpu", "cuda"]
+DEVICE = "what a device is: auto (by the plan), cpu (a core) or cuda"
 
 
 class PlanOptions(Options):
@@ -21,18 +24,32 @@ class SimulateOptions(Options):
     """What may be said besides the case."""
 
     engine: Literal["compiled", "simpy"] = Field(default="compiled", description="compiled, or simpy, the reference")
-    dispatch: Literal["shortest_queue", "earliest_finish", "earliest_free"] | None = Field(
-        default=None, description="who gets a request; the plan's if left out"
-    )
-    max_batch: int | None = Field(default=None, ge=1, description="largest dynamic batch; the plan's if left out")
-    admission: bool | None = Field(default=None, description="reject hopeless requests; the plan's if left out")
-    overhead: float | None = Field(
-        default=None, ge=0, description="seconds added to every finish; the plan's if left out"
-    )
     per_model: bool = Field(default=False, description="a table by model")
     per_group: bool = Field(default=False, description="a table by group")
     timeline: Path | None = Field(default=None, description="write what ran where and when (Perfetto JSON; one plan)")
     png: Path | None = Field(default=None, description="draw latencies and utilization into this file")
+
+
+class RunOptions(Options):
+    """What may be said besides the case."""
+
+    device: Device = Field(default="auto", description=DEVICE)
+    per_model: bool = Field(default=False, description="a table by model")
+    timeline: Path | None = Field(default=None, description="write what ran where and when (Perfetto JSON)")
+    startup_timeout: float = Field(default=180.0, gt=0, description="seconds that the workers may take to start")
+
+
+class CompareOptions(Options):
+    """What may be said besides the case."""
+
+    slo_scales: tuple[float, ...] = Field(
+        default=(0.5, 1, 1.5, 2, 3, 4, 5, 10), description="SLO scales, a row for each"
+    )
+    device: Device = Field(default="auto", description=DEVICE)
+    calibrate: bool = Field(default=True, description="measure each placement once it runs; else the profile alone")
+    retries: int = Field(default=0, ge=0, description="run a cell again if others took the workers' cores meanwhile")
+    csv: Path | None = Field(default=None, description="write the table here")
+    png: Path | None = Field(default=None, description="draw attainment over SLO scale into this file")
 
 
 class ExportOptions(Options):

@@ -14,7 +14,7 @@ from ..outcome import Outcome
 from ..world import OpenWorld, Panel
 from .case import ServingCase
 from .names import METRICS
-from .options import ExportOptions, PlanOptions, SimulateOptions
+from .options import CompareOptions, ExportOptions, PlanOptions, RunOptions, SimulateOptions
 
 if TYPE_CHECKING:
     from ...simulator.plan.file import PlanFile
@@ -46,7 +46,11 @@ class ServingWorld(OpenWorld):
     doors: Mapping[DoorName, Door] = MappingProxyType(
         {
             "plan": Door(f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)"),
-            "simulate": Door(f"{DOORS}.simulate:simulated", SimulateOptions),
+            "simulate": Door(f"{DOORS}.simulate:simulated", SimulateOptions, also=("serving.",)),
+            "run": Door(
+                f"{DOORS}.run:ran", RunOptions, out="write a row per request here (CSV)", also=("serving.max",)
+            ),
+            "compare": Door(f"{DOORS}.compare:compared", CompareOptions, also=("serving.max",)),
             "export": Door(f"{DOORS}.export:exported", ExportOptions, "nothing", "folder to write to"),
         }
     )
@@ -80,11 +84,11 @@ class ServingWorld(OpenWorld):
 
         return Plan.load(path)
 
-    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[str, Any]:
+    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorName) -> Mapping[str, Any]:
         """Cluster and models of a plan."""
         from .doors.origin import case_of
 
-        return case_of(plans, said)
+        return case_of(plans, said, door)
 
     def share(self, cases: Sequence[ServingCase], folder: Path) -> ServingData:
         """Load profiles, traces, plans and planners that the cases name."""

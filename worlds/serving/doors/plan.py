@@ -15,7 +15,9 @@ from ...door import Answer, Asked
 from ..case import ServingCase
 from ..load import load_data
 from ..solve import problem_of
+from ..traffic import DEFAULT_SLO_SCALE
 from .hopeless import warn_of_hopeless
+from .requests import source_of
 
 __all__ = ["decided"]
 
@@ -35,7 +37,7 @@ def decided(asked: Asked) -> Answer:
         data = load_data(cases, asked.folder)
     first = problem_of(cases[0], data)
     within = {name: _within(profile, first.cluster.n_devices) for name, profile in first.profiles.items()}
-    warn_of_hopeless(first.workload, first.profiles, within)
+    warn_of_hopeless(first.trace, first.profiles, within)
     found: dict[str, Any] = {}
     failed: dict[str, InfeasibleError] = {}
     for case in cases:
@@ -65,8 +67,10 @@ def _sourced(plan: Plan | None, case: ServingCase) -> Plan | None:
     if plan is None or plan.workload is None:
         return plan
     w = case.workload
-    drawn = f"Gamma arrivals, {w.rate:g}/s, CV {w.cv:g}, {w.duration:g} s, seed {case.seed}" if w.rate else ""
-    return plan.model_copy(update={"workload": plan.workload.model_copy(update={"source": w.trace or drawn})})
+    scale = w.slo_scale or (DEFAULT_SLO_SCALE if w.trace is None and w.slo is None else None)
+    slo = f", SLO {w.slo:g} s" if w.slo is not None else f", SLO scale {scale:g}" if scale is not None else ""
+    workload = plan.workload.model_copy(update={"source": source_of(case) + slo})
+    return plan.model_copy(update={"workload": workload})
 
 
 def _document(found: Mapping[str, Any], failed: Mapping[str, InfeasibleError], best: str) -> dict[str, Any]:

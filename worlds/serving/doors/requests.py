@@ -14,7 +14,7 @@ from ....traces.columns import unknown_model
 from ....traces.trace import Trace
 from ..case import ServingCase
 
-__all__ = ["requests_for", "single_device"]
+__all__ = ["requests_for", "single_device", "source_of"]
 
 
 def requests_for(case: ServingCase, plan: Plan, name: str, folder: Path) -> tuple[Trace, str]:
@@ -47,9 +47,7 @@ def requests_for(case: ServingCase, plan: Plan, name: str, folder: Path) -> tupl
     else:
         rate, cv = float(w.rate or 0) * w.rate_scale, w.cv * w.cv_scale
         split: Any = None if w.split == "uniform" else w.split
-        trace = traces.gamma(rate, cv, w.duration, list(names), split, seed=case.seed)
-        said = w.split if isinstance(w.split, str) else "shares"
-        source = f"gamma rate={rate:g} cv={cv:g} duration={w.duration:g} split={said} seed={case.seed}"
+        trace, source = traces.gamma(rate, cv, w.duration, list(names), split, seed=case.seed), source_of(case)
     check_models(trace, names, source)
     if w.slo is not None:
         return trace.with_slo(w.slo), f"{source}, SLO {w.slo:g} s"
@@ -60,6 +58,16 @@ def requests_for(case: ServingCase, plan: Plan, name: str, folder: Path) -> tupl
     if w.trace is None and set(planned) == set(names):
         return trace.with_slo(planned), f"{source}, SLOs of {name}"
     return trace, source
+
+
+def source_of(case: ServingCase) -> str:
+    """Where the requests of a case are from, without their SLOs."""
+    w = case.workload
+    if w.trace is not None:
+        return w.trace
+    split = w.split if isinstance(w.split, str) else "shares"
+    rate, cv = float(w.rate or 0) * w.rate_scale, w.cv * w.cv_scale
+    return f"gamma rate={rate:g} cv={cv:g} duration={w.duration:g} split={split} seed={case.seed}"
 
 
 def single_device(plan: Plan, profile: str | Mapping[str, str] | None, folder: Path) -> ProfileSet:

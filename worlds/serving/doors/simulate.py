@@ -13,6 +13,7 @@ from ....errors import InputError
 from ....files import check_target, write_bytes
 from ....profiles import ModelProfile
 from ....simulator import Plan, SimulationResult, simulate
+from ....traces.trace import Trace
 from ...door import Answer, Asked
 from ...words import table
 from ..case import ServingCase
@@ -50,7 +51,7 @@ def simulated(asked: Asked) -> Answer:
         held = {name: [g.config for g in plan.groups if name in g.models] for name in plan.placement.models}
         warn_of_hopeless(traffic, costs[path], held, "" if len(plans) == 1 else f"{path}: ")
     asked.progress("simulating")
-    results = {path: _result(plan, traffic, costs[path], options) for path, plan in plans.items()}
+    results = {path: _result(plan, traffic, costs[path], case, options.engine) for path, plan in plans.items()}
     if case.warmup > 0:
         results = {path: result.trim(case.warmup) for path, result in results.items()}
     written = tuple(path for path in (options.timeline, options.png) if path is not None)
@@ -69,14 +70,18 @@ def simulated(asked: Asked) -> Answer:
     return Answer("\n".join(text), document, results[first] if not others else results, written=written)
 
 
-def _result(plan: Plan, traffic: Any, costs: Mapping[str, ModelProfile], options: SimulateOptions) -> SimulationResult:
-    """As the plan says it is served, but for what the options say."""
-    max_batch = options.max_batch or plan.serving.max_batch
+def _result(
+    plan: Plan, traffic: Trace, costs: Mapping[str, ModelProfile], case: ServingCase, engine: str
+) -> SimulationResult:
+    """As the plan says it is served, but for what the case says."""
+    said, planned = case.serving.model_fields_set, plan.serving
+    max_batch = case.serving.max_batch if "max_batch" in said else planned.max_batch
+    overhead = case.serving.overhead if "overhead" in said else planned.overhead_s
     return simulate(
-        plan.placement, traffic, costs, engine=options.engine, dispatch=options.dispatch or plan.serving.dispatch,
-        batching=None if max_batch == 1 else max_batch,
-        admission=plan.serving.admission if options.admission is None else options.admission,
-        overhead=plan.serving.overhead_s if options.overhead is None else options.overhead,
+        plan.placement, traffic, costs, engine=engine, batching=None if max_batch == 1 else max_batch,
+        dispatch=case.serving.dispatch if "dispatch" in said else planned.dispatch,
+        admission=case.serving.admission if "admission" in said else planned.admission,
+        overhead=planned.overhead_s if overhead is None else overhead,
     )  # fmt: skip
 
 
