@@ -19,7 +19,7 @@ test: $(VENV)/.dev lint gate
 	$(MAKE) --no-print-directory -j2 types tests
 	$(BIN)/python -m pytest -q -m alone
 
-# a file's tests share what they compile and set up
+# a file's tests share what they set up, a room's what they compile: tests/by_rooms.py
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not alone'
 

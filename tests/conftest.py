@@ -65,6 +65,16 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all is imported: nothing of that is garbage
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """Workers stay in a room as long as it has files for them (by_rooms.py)."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from by_rooms import RoomScheduling
+
+    return RoomScheduling(config, log)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Files without tests that run alone are not even imported where those alone are asked for."""
     if config.getoption("markexpr") != "alone" or not collection_path.is_relative_to(HERE):
