@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from meshwright.profiles.llm import LinearCost
-from meshwright.simulator.llm import Genealogy, LLMTrace, SwapCost, simulate_llm
+from meshwright.simulator.llm import Genealogy, LLMTrace, SimulateOptions, SwapCost, simulate_llm
 from meshwright.traces.lengths import ALPACA
 
 COST = LinearCost(base_s=0.02, token_s=1e-4, context_s=1e-6)
@@ -26,9 +26,12 @@ def main() -> None:
     trace = requests()
     blocks = {"num_gpu_blocks": 983, "num_cpu_blocks": 4096}
     paged = simulate_llm(
-        trace, policy="vllm-0.2", config=blocks, cost=COST, swap=SwapCost(layers=40, piece_bytes=163_840),
-        survivors=Genealogy(seed=0),
-    )  # fmt: skip
+        trace,
+        policy="vllm-0.2",
+        config=blocks,
+        cost=COST,
+        options=SimulateOptions(swap=SwapCost(layers=40, piece_bytes=163_840), survivors=Genealogy(seed=0)),
+    )
     chunks = simulate_llm(trace, policy="orca-oracle", config={"num_slots": 15_728}, cost=COST)
     for name, result in (("vLLM", paged), ("Orca (Oracle)", chunks)):
         print(

@@ -8,7 +8,7 @@ Run: ``python examples/engine_failure.py`` (less than a minute)
 
 from meshwright.profiles import device
 from meshwright.profiles.llm import decoder, iteration_cost, kv_capacity
-from meshwright.simulator.llm import Autoscaling, Fault, Faults, draw, simulate_llm
+from meshwright.simulator.llm import Autoscaling, Fault, Faults, SimulateOptions, draw, simulate_llm
 
 GPU, MODEL = device("h100-80gb"), decoder("Llama-3.1-8B")
 COST = iteration_cost(MODEL, GPU)
@@ -23,13 +23,13 @@ DEATH = (Fault(engine=0, at_s=20.0, repair_s=30.0),)
 RULE = Autoscaling(3, 4, target=40.0, interval_s=5.0, start_s=20.0, patience=6)
 
 CASES = {
-    "no death": {},
-    "tokens lost": {"faults": Faults(DEATH, load_s=20.0)},
-    "tokens kept": {"faults": Faults(DEATH, load_s=20.0, tokens="keep")},
-    "and autoscaled": {"faults": Faults(DEATH, load_s=20.0, tokens="keep"), "scaling": RULE},
+    "no death": SimulateOptions(),
+    "tokens lost": SimulateOptions(faults=Faults(DEATH, load_s=20.0)),
+    "tokens kept": SimulateOptions(faults=Faults(DEATH, load_s=20.0, tokens="keep")),
+    "and autoscaled": SimulateOptions(faults=Faults(DEATH, load_s=20.0, tokens="keep"), scaling=RULE),
 }
 for name, options in CASES.items():
-    result = simulate_llm(TRACE, config=CONFIG, cost=COST, engines=3, router="least_outstanding", **options)
+    result = simulate_llm(TRACE, config=CONFIG, cost=COST, engines=3, router="least_outstanding", options=options)
     line = f"{name:15s} TTFT p50 {result.ttft(50):6.3f} s, p99 {result.ttft(99):6.3f} s; "
     line += f"{result.attainment(ttft=1.0):.1%} within 1 s"
     if result.fleet is not None:

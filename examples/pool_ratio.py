@@ -8,7 +8,7 @@ Run: ``python examples/pool_ratio.py`` (less than a minute)
 
 from meshwright.profiles import LinkSpec, device
 from meshwright.profiles.llm import decoder, iteration_cost, kv_capacity
-from meshwright.simulator.llm import Pools, draw, simulate_llm
+from meshwright.simulator.llm import Pools, SimulateOptions, draw, simulate_llm
 
 GPU, MODEL, ENGINES = device("h100-80gb"), decoder("Llama-3.1-8B"), 4
 LIMITS = {"ttft": 0.5, "tpot": 0.012}
@@ -30,7 +30,9 @@ for name, prompts, outputs in (("summaries", [2000, 4000], [100, 200]), ("chat",
     print(f"  together  {together.interval('goodput', **LIMITS)} requests/s within {LIMITS}")
     for prefill in range(1, ENGINES):
         pools = Pools(prefill, ENGINES - prefill, LINK)
-        result = simulate_llm(trace, config=CONFIG, cost=COST, pools=pools, router="least_outstanding")
+        result = simulate_llm(
+            trace, config=CONFIG, cost=COST, options=SimulateOptions(pools=pools), router="least_outstanding"
+        )
         fleet = result.fleet
         print(
             f"  {prefill}:{ENGINES - prefill}       {result.interval('goodput', **LIMITS)}   "

@@ -17,7 +17,7 @@ import numpy as np
 from ...profiles.llm import decoder
 from ...profiles.llm.iteration import IterationCost
 from ...seeds import generator
-from ...simulator.llm import LLMResult, LLMTrace, SwapCost, simulate_llm
+from ...simulator.llm import LLMResult, LLMTrace, SimulateOptions, SwapCost, simulate_llm
 from ...simulator.llm.decoding.genealogy import Survivors
 from ...traces.lengths import LengthProfile
 from ..report import Frame
@@ -156,7 +156,11 @@ def serve(
         memory = {"num_slots": server.slots}
     config = {**memory, "max_model_len": 2048, **options}
     return simulate_llm(
-        trace, policy=policy, config=config, cost=cost, swap=swap, padded=True, survivors=survivors, until=until
+        trace,
+        policy=policy,
+        config=config,
+        cost=cost,
+        options=SimulateOptions(swap=swap, padded=True, survivors=survivors, until=until),
     )
 
 

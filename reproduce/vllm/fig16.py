@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from ...profiles.llm.iteration import IterationCost
-from ...simulator.llm import LLMResult, LLMTrace, simulate_llm
+from ...simulator.llm import LLMResult, LLMTrace, SimulateOptions, simulate_llm
 from ...simulator.llm.decoding.workloads import with_prefix
 from ...traces.lengths import LengthProfile
 from ..claims import Expectation, within
@@ -42,7 +42,9 @@ def serve(name: str, tokens: int, cost: IterationCost, trace: LLMTrace, until: f
     if name == "vLLM V1":
         config = {"num_blocks": setup.LLAMA.slots // setup.BLOCK, "max_model_len": 2048}
         config |= {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
-        return simulate_llm(trace, policy="vllm-v1", config=config, cost=cost, until=until, engine="simpy")
+        return simulate_llm(
+            trace, policy="vllm-v1", config=config, cost=cost, options=SimulateOptions(until=until), engine="simpy"
+        )
     system = "vLLM" if name.startswith("vLLM") else name
     if name == "vLLM":
         return setup.serve(system, setup.LLAMA, trace, cost, until=until, prefixes=(tokens,))

@@ -19,7 +19,7 @@ from ...errors import InputError
 from ...profiles import device
 from ...profiles.llm import NO_OVERHEADS, Iteration, IterationCost, decoder, iteration_cost
 from ...seeds import generator
-from ...simulator.llm import LLMResult, LLMTrace, SwapCost, simulate_llm
+from ...simulator.llm import LLMResult, LLMTrace, SimulateOptions, SwapCost, simulate_llm
 from ...traces.lengths import SHAREGPT, LengthProfile
 
 __all__ = [
@@ -205,7 +205,9 @@ def served(
     else:
         memory, swap = {"num_slots": server.slots}, None
     config = {**memory, "max_model_len": 2048, **options}
-    return simulate_llm(trace, policy=policy, config=config, cost=cost, swap=swap, padded=True, until=until)
+    return simulate_llm(
+        trace, policy=policy, config=config, cost=cost, options=SimulateOptions(swap=swap, padded=True, until=until)
+    )
 
 
 def capacity(system: str, server: Server, lengths: LengthProfile, cost: IterationCost, seed: int) -> float:

@@ -7,6 +7,7 @@ from .fleet.faults import Fault, Faults
 from .fleet.pools import Pools
 from .fleet.scaling import Autoscaling
 from .memory.swapping import SwapCost
+from .options import SimulateOptions
 from .plan.file import Deployment, LLMPlan, LLMWorkload, ServedModel
 from .plan.result import LLMPlanResult
 from .plan.simulate import simulate_plan
@@ -44,6 +45,7 @@ __all__ = [
     "SarathiScheduler",
     "ServedModel",
     "SharedEngine",
+    "SimulateOptions",
     "Speculative",
     "SwapCost",
     "V1Scheduler",

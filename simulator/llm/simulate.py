@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,14 +13,11 @@ from ...profiles.llm.decoder import DecoderSpec
 from ...profiles.llm.iteration import IterationCost
 from ...seeds import generator
 from ...traces.trace import Trace
-from .decoding.genealogy import Genealogy, Survivors
-from .decoding.speculative import Speculative, SpeculativeCost, speculative_policy
-from .fleet.faults import Faults
+from .decoding.genealogy import Genealogy
+from .decoding.speculative import SpeculativeCost, speculative_policy
 from .fleet.options import fleet_of
-from .fleet.pools import Pools
 from .fleet.run import run_fleet
-from .fleet.scaling import Autoscaling
-from .memory.swapping import SwapCost
+from .options import SimulateOptions, at_least_one
 from .policy.catalogue import Policy, policy_config, policy_named
 from .policy.request import LLMRequest
 from .policy.router import router_named
@@ -45,20 +40,11 @@ def simulate_llm(
     policy: str = "vllm-v1",
     config: Any,
     cost: IterationCost,
-    swap: SwapCost | None = None,
     engines: int = 1,
     router: str = "round_robin",
-    concurrency: int | None = None,
-    until: float | None = None,
-    too_long: str = "error",
-    padded: bool = False,
-    survivors: Survivors | None = None,
     seed: int = 0,
     engine: str = "auto",
-    pools: Pools | None = None,
-    faults: Faults | None = None,
-    scaling: Autoscaling | Sequence[Autoscaling] | None = None,
-    speculative: Speculative | None = None,
+    options: SimulateOptions | None = None,
 ) -> LLMResult:
     """Serve requests to a language model, token by token.
 
@@ -75,39 +61,18 @@ def simulate_llm(
         The policy's options, by vLLM's own names.
     cost : IterationCost
         Seconds of an iteration.
-    swap : SwapCost, optional
-        What moving blocks to the host and back costs; needed where a policy may swap.
     engines : int
         Engines that serve the same model, each with memory and a scheduler of its own.
     router : str
         Who gets a request: a name of `ROUTERS`.
-    concurrency : int, optional
-        Closed loop: so many requests (or conversations) at a time, the next one when one finishes; arrivals are not
-        looked at.
-    until : float, optional
-        Stop at this time, seconds; what is under way stays unfinished.
-    too_long : {"error", "ignore"}
-        What becomes of requests that cannot run to their end: an error before anything runs, or what the engine does:
-        prompts that do not fit are ignored, outputs end at ``max_model_len``.
-    padded : bool
-        Whether the padding of a prompt batch counts as computed (vLLM 0.2 pads prompts).
-    survivors : Survivors, optional
-        Whose children the beams of a beam search are, under policies that share blocks (``"vllm-0.2"``); without it
-        `Genealogy` of this seed draws them, the same whatever the policy and the rate.
     seed : int
-        Seed of the router's and the beams' streams.
+        Seed of the streams of router, beams, faults and drafts.
     engine : {"auto", "fast", "compiled", "simpy"}
         Who computes it, with the same answers: the compiled engine where it can and a simulation is long enough to be
         worth loading it, else the reference; the same for one of many simulations, however short; the compiled one or
         an error that says why not; the reference in SimPy. The result says who did: `LLMResult.made_by`.
-    pools : Pools, optional
-        Prompts on some engines, decodes on others, with transfers between them; `engines` is then left at 1.
-    faults : Faults, optional
-        Engines that die; their requests are tried again elsewhere.
-    scaling : Autoscaling or sequence of them, optional
-        Engines that are added and taken away; of pools one for each role.
-    speculative : Speculative, optional
-        Drafts that the model verifies (policy ``"vllm-v1"``); `seed` draws which of them it keeps.
+    options : SimulateOptions, optional
+        Swapping, a closed loop, an end, long requests, beams, pools, faults, autoscaling, drafts.
 
     Returns
     -------
@@ -119,49 +84,43 @@ def simulate_llm(
         On an unknown policy, router, engine or option, a value out of its range, no request, one that cannot run or is
         longer than a window of the cost's model, or what the compiled engine, asked for, cannot do.
     """
+    asked = SimulateOptions() if options is None else options
+    if not isinstance(asked, SimulateOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"options: expected SimulateOptions (got {type(asked).__name__})")
     trace = LLMTrace.of(requests)
     found = policy_named(policy)
-    options = policy_config(found.config, config)
-    _at_least_one("engines", engines)
-    if concurrency is not None:
-        _at_least_one("concurrency", concurrency)
-    _check_kinds(until, padded, swap, survivors, speculative)
-    if until is not None and not (math.isfinite(until) and until > 0):
-        raise InputError(f"until: expected finite seconds > 0 (got {until})")
-    if too_long not in ("error", "ignore"):
-        raise InputError(f"too_long: expected 'error' or 'ignore' (got {too_long!r})")
+    rules = policy_config(found.config, config)
+    at_least_one("engines", engines)
     if not callable(getattr(cost, "seconds", None)):
         raise InputError(
             f"cost: expected an IterationCost with a method seconds(iteration) (got {type(cost).__name__})"
         )
     if engine not in ENGINES:
         raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
-    _check_window(cost, trace, options, strict=too_long == "error")
-    if speculative is not None:
-        if policy != "vllm-v1" or options.async_scheduling:
+    _check_window(cost, trace, rules, strict=asked.too_long == "error")
+    if asked.speculative is not None:
+        if policy != "vllm-v1" or rules.async_scheduling:
             raise InputError("speculative: goes with policy='vllm-v1' and async_scheduling=False")
-        if pools is not None or engine == "compiled":
+        if asked.pools is not None or engine == "compiled":
             raise InputError("speculative: neither compiled nor for pools; pass engine='auto' and no pools")
-        found, cost = speculative_policy(found, speculative, seed), SpeculativeCost(cost, speculative)
+        found, cost = speculative_policy(found, asked.speculative, seed), SpeculativeCost(cost, asked.speculative)
         engine = "simpy"
     # What is wrong with the pool is said here. Today's vLLM refuses only pools that are too small; large ones take long
     # to make, longer than a short simulation.
-    small = replace(options, num_blocks=min(options.num_blocks, 2)) if isinstance(options, V1Config) else options
+    small = replace(rules, num_blocks=min(rules.num_blocks, 2)) if isinstance(rules, V1Config) else rules
     found.scheduler(small)
-    fleet, found = fleet_of(
-        trace, found, options, cost, engines,
-        name=policy, pools=pools, faults=faults, scaling=scaling, router=router, seed=seed,
-    )  # fmt: skip
-    dropped = dropped_rows(trace, found, options, strict=too_long == "error")
+    fleet, found = fleet_of(trace, found, rules, cost, engines, name=policy, asked=asked, router=router, seed=seed)
+    dropped = dropped_rows(trace, found, rules, strict=asked.too_long == "error")
     several = trace.best_of is not None and bool((trace.best_of > 1).any())
-    swaps = several or getattr(options, "preemption_mode", None) == "swap"
-    if swaps and getattr(options, "num_cpu_blocks", 0) and swap is None:
+    swaps = several or getattr(rules, "preemption_mode", None) == "swap"
+    if swaps and getattr(rules, "num_cpu_blocks", 0) and asked.swap is None:
         raise InputError("swap: what is preempted is swapped to num_cpu_blocks; give a SwapCost")
     world = World(
-        trace, found, options, cost, swap, engines, router_named(router, generator(seed, "llm", "router")),
-        concurrency, padded, dropped, Genealogy(seed) if survivors is None else survivors, fleet,
+        trace, found, rules, cost, asked.swap, engines, router_named(router, generator(seed, "llm", "router")),
+        asked.concurrency, asked.padded, dropped, Genealogy(seed) if asked.survivors is None else asked.survivors,
+        fleet,
     )  # fmt: skip
-    (records, iterations, runs, report), made_by = _run(world, router, until, engine)
+    (records, iterations, runs, report), made_by = _run(world, router, asked.until, engine)
     return LLMResult(
         trace=trace,
         arrival=records.arrival,
@@ -242,24 +201,3 @@ def _largest(trace: LLMTrace) -> list[LLMRequest]:
     order = np.lexsort((output, prompt))[::-1]  # longest prompts first
     rows = order[np.diff(np.maximum.accumulate(output[order]), prepend=0) > 0]
     return [LLMRequest(row, int(prompt[row]), int(output[row]), best_of=most) for row in rows.tolist()]
-
-
-def _check_kinds(until: Any, padded: Any, swap: Any, survivors: Any, speculative: Any) -> None:
-    """Refuse what is of another kind than an option takes."""
-    if not isinstance(padded, bool):
-        raise InputError(f"padded: expected True or False (got {padded!r})")
-    if until is not None and (isinstance(until, bool) or not isinstance(until, Real)):
-        raise InputError(f"until: expected finite seconds > 0 (got {until!r})")
-    for name, value, method, kind in (
-        ("swap", swap, "seconds", "SwapCost"),
-        ("survivors", survivors, "parents", "Survivors"),
-    ):
-        if value is not None and not callable(getattr(value, method, None)):
-            raise InputError(f"{name}: expected {kind} with a method {method} (got {value!r})")
-    if speculative is not None and not isinstance(speculative, Speculative):
-        raise InputError(f"speculative: expected Speculative (got {speculative!r})")
-
-
-def _at_least_one(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")

@@ -10,9 +10,10 @@ import time
 
 import numpy as np
 import pytest
+from llm_options import llm_asked
 from meshwright.profiles import device
 from meshwright.profiles.llm import decoder, iteration_cost
-from meshwright.simulator.llm import LLMTrace, conversations, renewal_times, simulate_llm
+from meshwright.simulator.llm import LLMTrace, SimulateOptions, conversations, renewal_times, simulate_llm
 from meshwright.traces.lengths import SHAREGPT
 
 MODEL = {"max_model_len": 2048, "max_num_batched_tokens": 2048, "max_num_seqs": 256}
@@ -92,7 +93,9 @@ def test_an_hour_of_todays_vllm(name, trace, cost, benchmark):
         served = LLMTrace(trace.arrival, trace.prompt_tokens, trace.output_tokens, priority=np.arange(N) % 3)
 
     def run(engine="compiled"):
-        return simulate_llm(served, config=MODEL | options, cost=cost, engine=engine, router="least_outstanding", **way)
+        return simulate_llm(
+            served, config=MODEL | options, cost=cost, engine=engine, router="least_outstanding", **llm_asked(**way)
+        )
 
     run()
     ours, fast = seconds(run, 9)
@@ -116,7 +119,9 @@ def test_an_hour_of_the_baselines(policy, trace, cost, benchmark):
     config = {"num_slots": 15_728, "max_model_len": 2048, "max_num_seqs": 256}
 
     def run(engine="compiled"):
-        return simulate_llm(trace, policy=policy, config=config, cost=cost, engine=engine, too_long="ignore")
+        return simulate_llm(
+            trace, policy=policy, config=config, cost=cost, engine=engine, options=SimulateOptions(too_long="ignore")
+        )
 
     run()
     ours, fast = seconds(run, 9)

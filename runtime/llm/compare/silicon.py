@@ -133,7 +133,7 @@ def _capacity(
 def _predict(
     row: SiliconRow, model: DecoderSpec, tables: KernelTables, kernels: Path, cost: TableCost, benchmark: Benchmark
 ) -> Predicted:
-    from ....simulator.llm import LLMTrace, simulate_llm
+    from ....simulator.llm import LLMTrace, SimulateOptions, simulate_llm
 
     capacity = _capacity(row, model, tables, kernels, benchmark)
     batched, seqs = budgets(tables.peaks.memory_bytes, row.system)
@@ -156,7 +156,7 @@ def _predict(
             "async_scheduling": ahead,
         },
         cost=cost,
-        concurrency=c,
+        options=SimulateOptions(concurrency=c),
         engine="fast",  # rows are many
         engines=row.pp * (row.dp // together),  # batches in flight: latency through all stages, a share of the memory
         router="least_outstanding",

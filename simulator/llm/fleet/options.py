@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ....errors import InputError
 from ....profiles.llm.iteration import IterationCost
@@ -16,6 +16,9 @@ from .faults import Faults
 from .handoff import halves
 from .pools import Pools
 from .scaling import Autoscaling
+
+if TYPE_CHECKING:
+    from ..options import SimulateOptions
 
 __all__ = ["Fleet", "fleet_of"]
 
@@ -73,9 +76,7 @@ def fleet_of(
     engines: int,
     *,
     name: str,
-    pools: Pools | None,
-    faults: Faults | None,
-    scaling: Autoscaling | Sequence[Autoscaling] | None,
+    asked: SimulateOptions,
     router: str,
     seed: int,
 ) -> tuple[Fleet | None, Policy]:
@@ -86,7 +87,8 @@ def fleet_of(
     InputError
         Where options do not go together.
     """
-    several: Any = () if scaling is None else scaling
+    pools, faults = asked.pools, asked.faults
+    several: Any = () if asked.scaling is None else asked.scaling
     rules = tuple(cast("Iterable[Any]", several)) if isinstance(several, Iterable) else (several,)
     _check_scaling(rules, pools, engines)
     _check_faults(faults, pools, engines, trace, bool(rules))
@@ -94,8 +96,6 @@ def fleet_of(
         if faults is None and not rules:
             return None, policy
         return Fleet(None, faults, rules, None, None, None, 0, router, seed), policy
-    if not isinstance(pools, Pools):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"pools: expected Pools (got {type(pools).__name__})")
     if name != SPLIT:
         raise InputError(f"pools: policy {name!r} cannot be cut in two; expected {SPLIT!r}")
     if engines != 1:

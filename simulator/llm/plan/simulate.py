@@ -15,6 +15,7 @@ from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.iteration import IterationCost
 from ....profiles.llm.tables.kernels import KernelTables
 from ....traces.trace import Trace
+from ..options import SimulateOptions
 from ..policy.request import LLMRequest
 from ..result.columns import LLMResult
 from ..shared import SharedEngine, simulate_shared
@@ -110,15 +111,15 @@ class _Common:
 
     def __init__(self, plan: LLMPlan, costs: Costs, too_long: str, until: float | None, seed: int, engine: str) -> None:
         self.plan, self.costs = plan, costs
-        self.same: dict[str, Any] = {
-            "router": plan.router, "too_long": too_long, "until": until, "seed": seed, "engine": engine,
-        }  # fmt: skip
+        self.options = SimulateOptions(too_long=too_long, until=until)
+        self.same: dict[str, Any] = {"router": plan.router, "seed": seed, "engine": engine}
 
     def alone(self, d: Deployment, trace: LLMTrace) -> LLMResult:
         """One deployment on devices of its own."""
         return simulate_llm(
-            trace, policy=d.policy, config=flight_options(d), cost=self.costs(d), engines=d.replicas * d.pp, **self.same
-        )
+            trace, policy=d.policy, config=flight_options(d), cost=self.costs(d), engines=d.replicas * d.pp,
+            options=self.options, **self.same,
+        )  # fmt: skip
 
     def disaggregated(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:
         """One deployment for prompts and one for decodes."""
@@ -133,10 +134,10 @@ class _Common:
             decode_config=flight_options(decode),
             decode_cost=self.costs(decode),
         )
-        same: dict[str, Any] = {"pools": pools, **self.same}
         return simulate_llm(
-            trace, policy=prefill.policy, config=flight_options(prefill), cost=self.costs(prefill), **same
-        )
+            trace, policy=prefill.policy, config=flight_options(prefill), cost=self.costs(prefill),
+            options=replace(self.options, pools=pools), **self.same,
+        )  # fmt: skip
 
 
 def _joint(plan: LLMPlan, models: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import (
@@ -89,7 +90,7 @@ def test_steps(most):
 )
 def test_options(name, value):
     trace = LLMTrace([0, 0], [4, 4], [3, 3])
-    refused(lambda: simulate_llm(trace, **{"config": CONFIG, "cost": ConstantCost(), name: value}), name)
+    refused(lambda: simulate_llm(trace, **llm_asked(**{"config": CONFIG, "cost": ConstantCost(), name: value})), name)
 
 
 def test_costs():

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, Iteration, LinearCost
-from meshwright.simulator.llm import LLMTrace, SwapCost, conversations, draw, drive, simulate_llm
+from meshwright.simulator.llm import LLMTrace, SimulateOptions, SwapCost, conversations, draw, drive, simulate_llm
 from meshwright.simulator.serving.queueing import md1
 
 ONE = ConstantCost(1.0)
@@ -22,13 +23,13 @@ def v1(trace, cost=ONE, *, num_blocks=101, block_size=4, max_model_len=64, max_n
         "max_num_batched_tokens": max_num_batched_tokens,
     }
     engine = {name: more.pop(name) for name in list(more) if name in ENGINE}
-    return simulate_llm(trace, policy="vllm-v1", config={**options, **more}, cost=cost, **engine)
+    return simulate_llm(trace, policy="vllm-v1", config={**options, **more}, cost=cost, **llm_asked(**engine))
 
 
 def v02(trace, cost=ONE, *, num_gpu_blocks=100, block_size=4, max_model_len=64, **more):
     options = {"num_gpu_blocks": num_gpu_blocks, "block_size": block_size, "max_model_len": max_model_len}
     engine = {name: more.pop(name) for name in list(more) if name in ENGINE}
-    return simulate_llm(trace, policy="vllm-0.2", config={**options, **more}, cost=cost, **engine)
+    return simulate_llm(trace, policy="vllm-0.2", config={**options, **more}, cost=cost, **llm_asked(**engine))
 
 
 ENGINE = ("engines", "router", "concurrency", "until", "too_long", "swap", "padded", "seed")
@@ -128,7 +129,7 @@ def test_swapping_takes_its_time():
     moved = sum(s["swap_out"] + s["swap_in"] for s in steps)
     assert moved > 0
     trace = LLMTrace([0.0, 0.0], [4, 4], [9, 9], best_of=[1, 2])
-    result = simulate_llm(trace, policy="vllm-0.2", config=config, cost=ONE, swap=swap)
+    result = simulate_llm(trace, policy="vllm-0.2", config=config, cost=ONE, options=SimulateOptions(swap=swap))
     ran = sum(bool(s["scheduled"]) for s in steps)
     assert result.finish.max() == pytest.approx(ran + 4 * moved)
     assert int(result.iterations.swap_out.sum() + result.iterations.swap_in.sum()) == moved
@@ -254,7 +255,7 @@ def test_the_decisions_are_those_of_drive_for_the_papers_vllm(rows, blocks):
     trace = LLMTrace(*columns[:3], best_of=columns[3])
     if any(s["kind"] == "decode" and not s["scheduled"] for s in steps):
         return  # a step that only swaps takes no time here
-    result = simulate_llm(trace, policy="vllm-0.2", config=config, cost=ONE, swap=free)
+    result = simulate_llm(trace, policy="vllm-0.2", config=config, cost=ONE, options=SimulateOptions(swap=free))
     agrees(steps, result, lambda s: s["scheduled"])
 
 

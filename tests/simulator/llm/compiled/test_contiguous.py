@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, draw, simulate_llm
@@ -60,7 +61,7 @@ def test_bit_for_bit_on_a_grid_of_times(policy, data):
         config["max_model_len"], way["too_long"] = 24, "ignore"
     cost = LinearCost(*(data.draw(st.integers(1, 200)) * TICK for _ in range(5)))
     theirs, ours = (
-        simulate_llm(trace, policy=policy, config=config, cost=cost, engine=engine, **way)
+        simulate_llm(trace, policy=policy, config=config, cost=cost, engine=engine, **llm_asked(**way))
         for engine in ("simpy", "compiled")
     )
     same(ours, theirs)

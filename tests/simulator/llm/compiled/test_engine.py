@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import NO_OVERHEADS, ConstantCost, FittedCost, LinearCost, decoder, iteration_cost
@@ -106,7 +107,9 @@ def both(trace, policy, config, cost, **way):
     told = {}
     for engine in ("simpy", "compiled"):
         try:
-            told[engine] = simulate_llm(trace, policy=policy, config=config, cost=cost, engine=engine, **way)
+            told[engine] = simulate_llm(
+                trace, policy=policy, config=config, cost=cost, engine=engine, **llm_asked(**way)
+            )
         except InputError as error:
             told[engine] = str(error)
     if isinstance(told["simpy"], str):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, FittedCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, conversations, draw, simulate_llm
@@ -42,7 +43,9 @@ def both(trace, config, cost, policy="vllm-v1", **way):
     told = {}
     for engine in ("simpy", "compiled"):
         try:
-            told[engine] = simulate_llm(trace, policy=policy, config=config, cost=cost, engine=engine, **way)
+            told[engine] = simulate_llm(
+                trace, policy=policy, config=config, cost=cost, engine=engine, **llm_asked(**way)
+            )
         except InputError as error:
             told[engine] = str(error)
     if isinstance(told["simpy"], str):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llm_options import llm_asked
 from meshwright.errors import InputError, RunError
 from meshwright.profiles.llm import LinearCost
 from meshwright.simulator.llm import LLMRequest, LLMTrace, SwapCost, drive, simulate_llm
@@ -260,7 +261,7 @@ def serve(requests, policy="vllm-0.2", **more):
     config = {"num_slots": 1600} if policy.startswith("orca") else {"num_gpu_blocks": 100, "num_cpu_blocks": 400}
     swap = SwapCost(10, 10_000) if policy == "vllm-0.2" else None
     return simulate_llm(
-        requests, policy=policy, config={**config, **more.pop("config", {})}, cost=COST, swap=swap, **more
+        requests, policy=policy, config={**config, **more.pop("config", {})}, cost=COST, **llm_asked(swap=swap, **more)
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import NO_OVERHEADS, ConstantCost, Iteration, LinearCost, decoder, iteration_cost
-from meshwright.simulator.llm import LLMTrace, simulate_llm
+from meshwright.simulator.llm import LLMTrace, SimulateOptions, simulate_llm
 from meshwright.simulator.llm.decoding.speculative import Speculative, SpeculativeCost, SpeculativeIteration
 
 CONFIG = {
@@ -17,7 +17,11 @@ CONFIG = {
 def serve(speculative, *, n=4, prompt=32, output=400, cost=None, seed=0, **config):
     trace = LLMTrace(np.zeros(n), np.full(n, prompt), np.full(n, output))
     return simulate_llm(
-        trace, config=CONFIG | config, cost=cost or ConstantCost(1.0), speculative=speculative, seed=seed
+        trace,
+        config=CONFIG | config,
+        cost=cost or ConstantCost(1.0),
+        options=SimulateOptions(speculative=speculative),
+        seed=seed,
     )
 
 

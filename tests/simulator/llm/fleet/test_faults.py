@@ -6,17 +6,18 @@ import math
 
 import numpy as np
 import pytest
+from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import LinkSpec
 from meshwright.profiles.llm import ConstantCost, LinearCost
-from meshwright.simulator.llm import Fault, Faults, LLMTrace, Pools, draw, simulate_llm
+from meshwright.simulator.llm import Fault, Faults, LLMTrace, Pools, SimulateOptions, draw, simulate_llm
 
 CONFIG = {"num_blocks": 101, "block_size": 4, "max_model_len": 64}
 NEVER = float("inf")
 
 
 def serve(trace, faults, cost=None, **more):
-    return simulate_llm(trace, config=CONFIG, cost=cost or ConstantCost(1.0), faults=faults, **more)
+    return simulate_llm(trace, config=CONFIG, cost=cost or ConstantCost(1.0), **llm_asked(faults=faults, **more))
 
 
 def test_lost_tokens_are_generated_again_elsewhere():
@@ -104,7 +105,9 @@ def test_an_engine_that_dies_forgets_its_cache():
 def test_asynchronous_iterations_die_together():
     faults = Faults((Fault(0, 1.5, 1.0),))
     config = {**CONFIG, "async_scheduling": True}
-    result = simulate_llm(LLMTrace([0.0], [8], [4]), config=config, cost=ConstantCost(1.0), faults=faults)
+    result = simulate_llm(
+        LLMTrace([0.0], [8], [4]), config=config, cost=ConstantCost(1.0), options=SimulateOptions(faults=faults)
+    )
     # Under way at 1.5: the second iteration, 1 to 2, and the third, decided and not begun.
     assert result.iterations.start[:2].tolist() == [0, 1]
     assert result.iterations.end[:2].tolist() == [1, 1.5]
@@ -117,7 +120,8 @@ def test_any_policy_may_die(policy):
               "orca-max": {"num_slots": 512, "max_model_len": 64, "max_num_seqs": 8}}[policy]  # fmt: skip
     for tokens in ("lose", "keep"):
         result = simulate_llm(LLMTrace([0.0], [8], [4]), policy=policy, config=config, cost=ConstantCost(1.0),
-                              engines=2, faults=Faults((Fault(0, 2.5, 1.0),), tokens=tokens))  # fmt: skip
+                              engines=2,
+                              options=SimulateOptions(faults=Faults((Fault(0, 2.5, 1.0),), tokens=tokens)))  # fmt: skip
         again = [3.5, 4.5, 5.5, 6.5] if tokens == "lose" else [1, 2, 3.5, 4.5]
         assert result.token_times(0).tolist() == again
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import LinkSpec
 from meshwright.profiles.llm import ConstantCost, LinearCost
-from meshwright.simulator.llm import Fault, Faults, LLMTrace, Pools, draw, simulate_llm
+from meshwright.simulator.llm import Fault, Faults, LLMTrace, Pools, SimulateOptions, draw, simulate_llm
 from meshwright.simulator.llm.fleet import run as fleet_run
 from meshwright.simulator.serving.queueing import md1
 
@@ -29,7 +30,7 @@ def serve(trace, pools, cost=ONE, *, num_blocks=101, max_model_len=64, max_num_b
         "max_num_batched_tokens": max_num_batched_tokens,
         **more,
     }
-    return simulate_llm(trace, config=config, cost=cost, pools=pools, **(engine or {}))
+    return simulate_llm(trace, config=config, cost=cost, **llm_asked(pools=pools, **(engine or {})))
 
 
 def pools(prefill=1, decode=1, link=SLOW, **more):
@@ -149,7 +150,7 @@ def test_one_client_sees_one_engine():
     trace = draw([30, 10, 40], [10, 4, 20], 60, rate=1.0, seed=1)
     cost = LinearCost(base_s=0.1, token_s=1e-3, context_s=1e-4, decode_s=1e-3)
     alone = simulate_llm(trace, config={"num_blocks": 101, "block_size": 4, "max_model_len": 64}, cost=cost,
-                         concurrency=1)  # fmt: skip
+                         options=SimulateOptions(concurrency=1))  # fmt: skip
     for way in ("reserve", "buffer"):
         apart = serve(trace, pools(1, 1, FREE, handoff=way), cost, engine={"concurrency": 1})
         for name in ("arrival", "first_token", "finish", "generated"):
@@ -358,6 +359,6 @@ def test_what_does_not_go_together():
     ]
     for more, said in cases:
         with pytest.raises(InputError, match=said) as error:
-            simulate_llm(trace, **{"config": config, "cost": ONE, "pools": pools(), **more})
+            simulate_llm(trace, **llm_asked(**{"config": config, "cost": ONE, "pools": pools(), **more}))
         assert "\n" not in str(error.value)
     assert replace(pools(), prefill=3).prefill == 3

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import LinkSpec
 from meshwright.profiles.llm import ConstantCost, LinearCost
@@ -18,8 +19,8 @@ CONFIG = {"num_blocks": 101, "block_size": 4, "max_model_len": 64}
 
 def serve(trace, scaling, cost=None, *, config=None, **more):
     return simulate_llm(
-        trace, config={**CONFIG, **(config or {})}, cost=cost or ConstantCost(1.0), scaling=scaling,
-        router=more.pop("router", "least_outstanding"), **more,
+        trace, config={**CONFIG, **(config or {})}, cost=cost or ConstantCost(1.0),
+        router=more.pop("router", "least_outstanding"), **llm_asked(scaling=scaling, **more),
     )  # fmt: skip
 
 

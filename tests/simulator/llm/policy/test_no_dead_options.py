@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llm_options import llm_asked
 from meshwright.errors import RunError
 from meshwright.profiles import LinkSpec, device
 from meshwright.profiles.llm import (
@@ -184,7 +185,7 @@ def figures(trace: LLMTrace, policy: str, config: dict[str, object], **more: obj
         trace,
         policy=policy,
         config=config,
-        **{"cost": COST, "swap": SWAP, "too_long": "ignore", "engine": "simpy", **more},
+        **llm_asked(**{"cost": COST, "swap": SWAP, "too_long": "ignore", "engine": "simpy", **more}),
     )
     columns = (found.finish, found.first_token, found.preemptions, found.cached_tokens, found.engine)
     return np.nan_to_num(np.concatenate([np.asarray(c, dtype=float) for c in columns]), nan=-1.0).tolist()

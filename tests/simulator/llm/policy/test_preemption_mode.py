@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError, RunError
 from meshwright.profiles.llm.linear import ConstantCost
-from meshwright.simulator.llm import LLMTrace, SwapCost, drive, simulate_llm
+from meshwright.simulator.llm import LLMTrace, SimulateOptions, SwapCost, drive, simulate_llm
 
 POOL = {"num_gpu_blocks": 6, "num_cpu_blocks": 8, "block_size": 2, "watermark": 0.0}
 TWO = [{"id": "a", "prompt": 3, "output": 7}, {"id": "b", "prompt": 3, "output": 6}]
@@ -38,7 +38,8 @@ def test_each_swap_takes_its_time():
     free = SwapCost(layers=1, piece_bytes=1, start_s=0.0, bandwidth=1e30)
     config = POOL | {"preemption_mode": "swap"}
     slow, fast = (
-        simulate_llm(trace, policy="vllm-0.2", config=config, cost=ConstantCost(1.0), swap=s) for s in (swap, free)
+        simulate_llm(trace, policy="vllm-0.2", config=config, cost=ConstantCost(1.0), options=SimulateOptions(swap=s))
+        for s in (swap, free)
     )
     moved = slow.iterations.swap_out.sum() + slow.iterations.swap_in.sum()
     assert moved == 6

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, draw, simulate_llm
@@ -15,7 +16,7 @@ CONFIG = {"num_blocks": 201, "block_size": 4, "max_model_len": 512, "max_num_bat
 
 
 def served(trace, cost=None, **more):
-    return simulate_llm(trace, config=CONFIG, cost=cost or ConstantCost(1.0), **more)
+    return simulate_llm(trace, config=CONFIG, cost=cost or ConstantCost(1.0), **llm_asked(**more))
 
 
 @pytest.fixture(scope="module")
