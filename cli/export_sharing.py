@@ -28,18 +28,16 @@ def export_world(
         On what is wrong on the command line or in the file.
     """
     from ..runtime.export.sharing import export_sharing, fit_of
-    from ..wording import nearest
     from ..worlds.sharing.build import in_file_words
-    from ..worlds.sharing.case import POLICIES
     from ..worlds.sharing.file import load_world
 
     loaded = load_world(file)
-    name = policy or loaded.file.policies[0]
-    if name not in POLICIES:
-        near = nearest(name, POLICIES)
-        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(POLICIES)}"
-        raise InputError(f"--policy: unknown sharing policy {name!r}; {hint}")
-    made = loaded.policy(name)
+    called = policy or next(iter(loaded.planners))
+    try:
+        name = loaded.planner(called).name
+    except InputError as error:
+        raise InputError(f"--policy: {error}") from None
+    made = loaded.policy(called)
     try:
         paths = export_sharing(loaded.world, made, to, out, force=force, namespace=namespace, at_s=at_s)
     except InputError as error:

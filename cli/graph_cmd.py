@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .trace_io import print_json
 from ..worlds.training.models import graph_of
+from .trace_io import print_json
 
 if TYPE_CHECKING:
     from ..profiles.graph import Graph, Operator

@@ -12,9 +12,9 @@ import typer
 
 from ..errors import InfeasibleError, InputError, LimitError
 from ..wording import nearest
+from ..worlds.training.models import graph_of
 from .status import status
 from .trace_io import print_json
-from ..worlds.training.models import graph_of
 from .workload import cluster_from
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import InputError, install_hint
+from ..worlds.training.models import graph_of
 from .status import status
 from .trace_io import print_json
-from ..worlds.training.models import graph_of
 
 if TYPE_CHECKING:
     from ..planners.terapipe import SliceProfile

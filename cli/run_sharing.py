@@ -128,19 +128,17 @@ def run_world(asked: SharingRun) -> None:
 
 def _loaded(asked: SharingRun) -> tuple[LoadedWorld, str]:
     """The world, and which policy is run."""
-    from ..wording import nearest
     from ..worlds.sharing.bids import is_bids
-    from ..worlds.sharing.case import POLICIES
     from ..worlds.sharing.file import load_world
 
     if is_bids(asked.path):
         raise InputError(f"{asked.path}: holds bids, of which nothing runs; see meshwright share")
     loaded = load_world(asked.path)
-    name = asked.policy or loaded.file.policies[0]
-    if name not in POLICIES:
-        near = nearest(name, POLICIES)
-        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(POLICIES)}"
-        raise InputError(f"--policy: unknown sharing policy {name!r}; {hint}")
+    name = asked.policy or next(iter(loaded.planners))
+    try:
+        loaded.planner(name)
+    except InputError as error:
+        raise InputError(f"--policy: {error}") from None
     return loaded, name
 
 

@@ -27,7 +27,9 @@ def share(
     file: Annotated[
         Path | None, typer.Argument(metavar="WORLD", help="World file (YAML); or a file of bids: one auction.")
     ] = None,
-    policy: Annotated[str | None, typer.Option(help="Policies to compare, with commas; by default the file's.")] = None,
+    planner: Annotated[
+        str | None, typer.Option(help="Policies to compare, with commas; by default the file's planners.")
+    ] = None,
     lease: Annotated[float | None, typer.Option(help="Lease in seconds instead of the file's.")] = None,
     fairness: Annotated[float | None, typer.Option(help="f of Themis in [0, 1] instead of the file's.")] = None,
     placement: Annotated[
@@ -93,20 +95,25 @@ def share(
         check_target(out)
     if timeline is not None:
         engine = check_timeline(timeline, engine)
-    instead = {"lease": lease, "auction.fairness": fairness, "placement": placement, "seed": seed}
-    changed: dict[Sequence[str], Any] = {
-        tuple(k.split(".")): value for k, value in instead.items() if value is not None
-    }
+    instead = {"lease": lease, "seed": seed}
+    changed: dict[Sequence[str], Any] = {(k,): value for k, value in instead.items() if value is not None}
+    knobs = {"fairness": fairness, "placement": placement}
+    options = {k: value for k, value in knobs.items() if value is not None}
     if is_bids(file):
-        given = {"policy": policy, **instead, "seeds": seeds, "out": out, "timeline": timeline}
+        given = {"planner": planner, **instead, **knobs, "seeds": seeds, "out": out, "timeline": timeline}
         given |= {"per-app": per_app or None, "engine": None if engine == "auto" else engine}
-        said = [name.rpartition(".")[2] for name, value in given.items() if value is not None]
+        said = [name for name, value in given.items() if value is not None]
         print_auction(load_bids(file), file, as_json, said, dry_run)
         return
-    names = [] if policy is None else [name.strip() for name in policy.split(",")]
+    names = [] if planner is None else [name.strip() for name in planner.split(",")]
     _check_options(lease, fairness, placement, seed, names)
-    loaded = load_world(file, changed)
-    chosen = tuple(names) or loaded.file.policies
+    loaded = load_world(file, changed, options)
+    for name in names:
+        try:
+            loaded.planner(name)
+        except InputError as error:
+            raise InputError(f"--planner: {error}") from None
+    chosen = tuple(names) or tuple(loaded.planners)
     if dry_run:
         typer.echo(say_world(loaded, chosen))
         typer.echo("dry run: everything was checked, nothing was simulated")
@@ -118,6 +125,7 @@ def share(
         figures = estimates(
             file,
             changed,
+            options,
             seeds,
             chosen,
             lambda drawn, name: simulate(drawn.world, drawn.policy(name), engine=_engine(engine)),
@@ -167,10 +175,8 @@ def _check_options(
     Raises
     ------
     InputError
-        If something is out of its range, or a policy is unknown or stands twice.
+        If something is out of its range, or a policy stands twice.
     """
-    from ..planners.themis import Themis
-    from ..simulator.sharing import baseline
     from ..simulator.sharing.world import SHORTEST_LEASE_S
 
     if lease is not None and not SHORTEST_LEASE_S <= lease < float("inf"):
@@ -182,10 +188,5 @@ def _check_options(
     if seed is not None and not 0 <= seed < 1 << 63:
         raise InputError(f"--seed: expected an integer >= 0 and below 2^63 (got {seed})")
     for name in names:
-        if name != Themis().name:
-            try:
-                baseline(name)
-            except InputError as error:
-                raise InputError(f"--policy: {str(error).removeprefix('policy: ')}, themis") from None
         if names.count(name) > 1:
-            raise InputError(f"--policy: {name!r} stands twice; keep one")
+            raise InputError(f"--planner: {name!r} stands twice; keep one")

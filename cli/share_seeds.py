@@ -23,7 +23,7 @@ Figures = dict[str, dict[str, "Estimate"]]
 
 
 def estimates(
-    file: Path, changed: Mapping[Sequence[str], Any], seeds: int, policies: Sequence[str],
+    file: Path, changed: Mapping[Sequence[str], Any], options: Mapping[str, Any], seeds: int, policies: Sequence[str],
     run: Callable[[LoadedWorld, str], SharingResult],
 ) -> Figures:  # fmt: skip
     """Policy -> metric -> mean over the draws of seeds from the file's on, with a 95 % t-interval.
@@ -39,13 +39,13 @@ def estimates(
     from ..worlds.sharing.file import load_world
     from ..worlds.sharing.measures import measures
 
-    base = load_world(file, dict(changed))
+    base = load_world(file, dict(changed), options)
     if base.file.workload is None:
         raise InputError(f"{file}: --seeds: its apps are listed, and the same under every seed; give a workload")
     found: dict[str, list[dict[str, float]]] = {name: [] for name in policies}
     with status("sharing") as say:
         for r in range(seeds):
-            loaded = load_world(file, {**changed, ("seed",): base.file.seed + r})
+            loaded = load_world(file, {**changed, ("seed",): base.file.seed + r}, options)
             for name in policies:
                 say(f"draw {r + 1} of {seeds}, {name}")
                 found[name].append(measures(run(loaded, name)))

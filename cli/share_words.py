@@ -30,6 +30,8 @@ COLUMNS: dict[str, tuple[str, float]] = {
 
 def say_world(loaded: LoadedWorld, policies: tuple[str, ...]) -> str:
     """The world in a line; of a job log, one more: what is in it, and what was left out."""
+    from ..planners.themis import Themis
+
     world = loaded.world
     jobs = sum(len(app.jobs) for app in world.apps)
     failures = len(world.machine_failures) + len(world.app_failures)
@@ -39,10 +41,14 @@ def say_world(loaded: LoadedWorld, policies: tuple[str, ...]) -> str:
     ]  # fmt: skip
     if failures:
         said.append(f"{failures} failures")
-    if "themis" in policies:
-        said.append(f"f = {loaded.file.auction.fairness:g}")
-    if loaded.file.placement == "blind":
-        said.append("GPUs by lot")
+    made = {name: loaded.policy(name) for name in policies}
+    fairness = sorted({policy.fairness for policy in made.values() if isinstance(policy, Themis)})
+    if fairness:
+        said.append(f"f = {' and '.join(f'{f:g}' for f in fairness)}")
+    placed = {n: loaded.planner(n).options.get("placement") for n, p in made.items() if not isinstance(p, Themis)}
+    blind = [name for name, how in placed.items() if how == "blind"]
+    if blind:
+        said.append("GPUs by lot" if len(blind) == len(placed) else f"GPUs of {', '.join(blind)} by lot")
     line = ", ".join(said)
     return line if loaded.log is None else f"{line}\n{loaded.log}"
 
@@ -102,11 +108,11 @@ def document(loaded: LoadedWorld, results: Mapping[str, SharingResult]) -> dict[
         "apps": len(world.apps),
         "lease_s": world.lease_s,
         "seed": loaded.file.seed,
-        "placement": loaded.file.placement,
         "log": None if loaded.log is None else str(loaded.log),
         "policies": [
             {
                 "policy": name,
+                "options": dict(loaded.planner(name).options),
                 **measures(result),
                 "per_app": frame(name, result).drop(columns="policy").to_dict("records"),
             }

@@ -11,8 +11,8 @@ from ..simulator.cluster import MAX_DEVICES
 
 __all__ = [
     "LONGEST_RESTART_S", "MAX_APPS", "MAX_BATCH", "MAX_BYTES", "MAX_BYTES_PER_S", "MAX_DEVICES", "MAX_FACTOR",
-    "MAX_JOBS", "MAX_LAYERS", "MAX_LLM_REQUESTS", "MAX_MODELS", "MAX_PRICE", "MAX_RATE", "MAX_REQUESTS", "MAX_SAMPLES",
-    "MAX_SEATS", "MAX_SECONDS", "MAX_TOKENS", "MAX_WIDTH", "MIN_BYTES", "MIN_FACTOR",
+    "MAX_JOBS", "MAX_LAYERS", "MAX_LLM_REQUESTS", "MAX_MODELS", "MAX_PRICE", "MAX_RACKS", "MAX_RATE", "MAX_REQUESTS",
+    "MAX_SAMPLES", "MAX_SEATS", "MAX_SECONDS", "MAX_TOKENS", "MAX_WIDTH", "MIN_BYTES", "MIN_FACTOR",
 ]  # fmt: skip
 
 MAX_REQUESTS = 100_000_000
@@ -29,6 +29,9 @@ MAX_APPS = 100_000
 
 MAX_JOBS = 100_000
 """Jobs of one app."""
+
+MAX_RACKS = 1_000_000
+"""Numbers of racks, which may be any below it."""
 
 LONGEST_RESTART_S = 86_400.0
 """Seconds of a checkpoint, and of a container's start: a day."""

@@ -13,7 +13,8 @@ from ...planners.themis import Bid, Outcome, Place, Properties, Row, auction, pr
 from ...simulator.sharing import SharedCluster
 from ..file.yaml import parse, problems, read, validate
 from .build import cluster_of
-from .case import Part, SharedClusterCase, Some
+from .case import SharedClusterCase
+from .part import Part, Some
 
 __all__ = ["BidCase", "BidsFile", "OneAuctionCase", "RowCase", "is_bids", "load_bids"]
 

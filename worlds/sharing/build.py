@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...planners.themis import Themis
 from ...simulator.sharing import (
     App,
     AppFailure,
@@ -21,7 +20,6 @@ from ...simulator.sharing import (
     SharingWorld,
     Slowdown,
     WorkloadOptions,
-    baseline,
     contended,
     themis_168,
     themis_256,
@@ -31,8 +29,9 @@ from ...simulator.sharing import (
     workload2,
 )  # fmt: skip
 from ...simulator.sharing.world import SHORTEST_LEASE_S
-from .case import AppCase, SharedClusterCase, SharingCase, SharingWorkloadCase
+from .case import AppCase, PolicyCase, SharedClusterCase, SharingCase, SharingWorkloadCase
 from .logs import Logs, logged_apps, read_log
+from .policies import make
 
 __all__ = ["apps_of", "cluster_of", "complaints", "in_file_words", "policy_of", "world_of"]
 
@@ -95,16 +94,10 @@ def world_of(case: SharingCase, apps: Sequence[App]) -> SharingWorld:
     )  # fmt: skip
 
 
-def policy_of(case: SharingCase, name: str = "") -> Policy:
-    """A policy with a case's knobs, by default the case's own. Lots are drawn by its seed."""
-    name = name or case.planner.name
-    if name == "themis":
-        a = case.auction
-        return Themis(
-            fairness=a.fairness, payments=a.payments, rounding=a.rounding, visibility=a.visibility,
-            leftovers=a.leftovers, seed=case.seed,
-        )  # fmt: skip
-    return baseline(name, case.lease, case.placement, case.seed)
+def policy_of(case: SharingCase, planner: PolicyCase | None = None) -> Policy:
+    """A policy, by default the case's own. Lots are drawn by the case's seed."""
+    said = planner or case.planner
+    return make(said.name, said.options, lease_s=case.lease, seed=case.seed)
 
 
 def in_file_words(error: InputError) -> InputError:

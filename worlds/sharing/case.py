@@ -1,28 +1,26 @@
-"""What a case of the sharing world says: cluster, apps or a workload, leases, what a change costs, failures, policy."""
+"""What a case of the sharing world says: cluster, apps or a workload, leases, what a change costs, planner."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from ...planners.themis import Themis
-from ...simulator.sharing import BASELINES, MODELS
+from ...simulator.sharing import MODELS
 from ...simulator.sharing.workload.logs import Grouping
 from ...traces.clusters.jobs import Ended
-from ...wording import nearest
-from ..file.units import parse_fraction, parse_gpu_seconds, parse_seconds
-from ..limits import LONGEST_RESTART_S, MAX_APPS, MAX_DEVICES, MAX_JOBS
+from ...wording import dotted, nearest
+from ..file.json_schema import Generate
+from ..limits import MAX_APPS, MAX_DEVICES, MAX_FACTOR, MAX_JOBS, MAX_RACKS
 from ..world import CIRCUMSTANCE, Case
+from .part import Factor, Fraction, Gpus, GpuSeconds, Part, Restart, Seconds, Some, SomeSeconds
+from .policies import POLICIES, BaselineOptions, ThemisOptions, complaints_of
 
 __all__ = [
-    "POLICIES", "Some", "AppCase", "AppFailureCase", "AuctionCase", "FailuresCase", "JobCase", "MachineCase",
-    "MachineFailureCase", "OverheadsCase", "Part", "PolicyCase", "SharedClusterCase", "SharingCase",
-    "SharingWorkloadCase",
+    "AppCase", "AppFailureCase", "FailuresCase", "JobCase", "MachineCase", "MachineFailureCase", "OverheadsCase",
+    "PolicyCase", "PolicyEntry", "SharedClusterCase", "SharingCase", "SharingWorkloadCase",
 ]  # fmt: skip
-
-POLICIES = (Themis().name, *BASELINES)
-"""Names of the policies that a file may compare."""
 
 
 def _known(what: str, names: tuple[str, ...], name: str) -> str:
@@ -33,21 +31,6 @@ def _known(what: str, names: tuple[str, ...], name: str) -> str:
     return name
 
 
-def _some(entries: tuple[Any, ...]) -> tuple[Any, ...]:
-    # pydantic's own min_length complains of entries that are wrong, too
-    if not entries:
-        raise ValueError("should have at least one entry (got none)")
-    return entries
-
-
-Some = AfterValidator(_some)
-Fraction = Annotated[float, BeforeValidator(parse_fraction), Field(ge=0, le=1)]
-Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0)]
-SomeSeconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0)]
-GpuSeconds = Annotated[float, BeforeValidator(parse_gpu_seconds), Field(gt=0)]
-Restart = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=LONGEST_RESTART_S)]
-Gpus = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
-Positive = Annotated[float, Field(gt=0)]
 PolicyName = Annotated[
     str,
     AfterValidator(lambda name: _known("sharing policy", POLICIES, name)),
@@ -60,19 +43,15 @@ ModelName = Annotated[
 ]
 
 
-class Part(BaseModel):
-    """A part of a file: frozen, no unknown keys, no NaN or infinity."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
 class MachineCase(Part):
     """Machines of one kind."""
 
-    gpus: Gpus = Field(description="GPUs of each")
-    count: Gpus = Field(default=1, description="how many")
-    gpus_per_slot: Gpus = Field(default=1, description="GPUs that share a slot; divides gpus")
-    rack: int | None = Field(default=None, ge=0, description="where they stand; by default dealt to the racks in turn")
+    gpus: Gpus = Field(description="number of GPUs of each")
+    count: Gpus = Field(default=1, description="number of such machines")
+    gpus_per_slot: Gpus = Field(default=1, description="number of GPUs that share a slot; divides gpus")
+    rack: Annotated[int, Field(ge=0, lt=MAX_RACKS)] | None = Field(
+        default=None, description="number of the rack in which they stand; by default dealt to the racks in turn"
+    )
 
     @model_validator(mode="after")
     def _whole_slots(self) -> MachineCase:
@@ -85,14 +64,15 @@ class SharedClusterCase(Part):
     """The GPUs: a preset, kinds of machines, or a number of devices in equal machines."""
 
     preset: Literal["themis-testbed", "themis-168", "themis-256"] | None = Field(
-        default=None, description="64 GPUs (§6.1); the 168 that footnote 6 lists; the 256 that the text says"
+        default=None,
+        description="clusters of Themis: 64 GPUs (§6.1), the 168 that footnote 6 lists, the 256 that the text says",
     )
     machines: tuple[MachineCase, ...] = Field(default=(), description="kinds of machines")
-    devices: Gpus | None = Field(default=None, description="GPUs, in equal machines")
-    devices_per_node: Gpus = Field(default=8, description="with devices: GPUs of a machine")
-    racks: Gpus = Field(default=4, description="racks that machines are dealt to in turn")
+    devices: Gpus | None = Field(default=None, description="number of GPUs, in equal machines")
+    devices_per_node: Gpus = Field(default=8, description="with devices: number of GPUs of a machine, at most")
+    racks: Gpus = Field(default=4, description="number of racks that machines are dealt to in turn")
     contention: Annotated[Gpus, CIRCUMSTANCE] = Field(
-        default=1, description="keep one of so many machines of each kind (§6.2.2)"
+        default=1, description="factor of fewer GPUs: keep one of so many machines of each kind (§6.2.2)"
     )
 
     @model_validator(mode="after")
@@ -115,12 +95,14 @@ class SharedClusterCase(Part):
 class JobCase(Part):
     """Jobs that are alike."""
 
-    work: GpuSeconds | None = Field(default=None, description="GPU seconds of each; of halving, leave it out")
+    work: GpuSeconds | None = Field(default=None, description="GPU seconds of each job; of halving, leave it out")
     iteration: SomeSeconds = Field(default=1.0, description="seconds of an iteration on one GPU")
-    gpus: Gpus = Field(default=1, description="GPUs that it can use at most")
-    gang: Gpus = Field(default=1, description="GPUs without which it does not run")
-    count: Annotated[int, Field(gt=0, le=MAX_JOBS)] = Field(default=1, description="how many such jobs")
-    optimism: Annotated[float, Field(ge=1)] = Field(default=1.0, description="of curve: how far the first guess is off")
+    gpus: Gpus = Field(default=1, description="number of GPUs that it can use at most")
+    gang: Gpus = Field(default=1, description="number of GPUs without which it does not run")
+    count: Annotated[int, Field(gt=0, le=MAX_JOBS)] = Field(default=1, description="number of such jobs")
+    optimism: Annotated[float, Field(ge=1, le=MAX_FACTOR)] = Field(
+        default=1.0, description="of curve: factor by which the first guess is off"
+    )
 
     @model_validator(mode="after")
     def _gang_fits(self) -> JobCase:
@@ -129,13 +111,16 @@ class JobCase(Part):
         return self
 
 
+Slower = Annotated[float, Field(ge=1, le=MAX_FACTOR)]
+
+
 class SlowdownCase(Part):
     """What distance costs: factors by the widest link."""
 
-    slot: Annotated[float, Field(ge=1)] = 1.0
-    machine: Annotated[float, Field(ge=1)] = 1.0
-    rack: Annotated[float, Field(ge=1)] = 1.1
-    cluster: Annotated[float, Field(ge=1)] = 1.3
+    slot: Slower = Field(default=1.0, description="factor of the time within a slot")
+    machine: Slower = Field(default=1.0, description="factor of the time within a machine")
+    rack: Slower = Field(default=1.1, description="factor of the time within a rack")
+    cluster: Slower = Field(default=1.3, description="factor of the time across racks")
 
     @model_validator(mode="after")
     def _does_not_fall(self) -> SlowdownCase:
@@ -156,8 +141,10 @@ class AppCase(Part):
     jobs: Annotated[tuple[JobCase, ...], Some] = Field(description="its jobs")
     budget: GpuSeconds | None = Field(default=None, description="of halving: GPU seconds of all phases")
     doubling: bool = Field(default=False, description="of halving: 1, 2, 4 … GPUs by phase (§4.3.2)")
-    model: ModelName | None = Field(default=None, description="of Table 4; decides the slowdown")
-    slowdown: SlowdownCase | None = Field(default=None, description="instead of the model's, or of 1 / 1 / 1.1 / 1.3")
+    model: ModelName | None = Field(default=None, description="a model of Table 4, which decides the slowdown")
+    slowdown: SlowdownCase | None = Field(
+        default=None, description="what distance costs, instead of the model's, or of 1 / 1 / 1.1 / 1.3"
+    )
 
     @model_validator(mode="after")
     def _work_is_said(self) -> AppCase:
@@ -178,7 +165,7 @@ class SharingWorkloadCase(Part):
     """Apps that are drawn or read, instead of listed. Fields left out have the defaults of `WorkloadOptions`."""
 
     kind: Literal["themis-1", "themis-2", "philly", "helios", "alibaba"] = Field(
-        description="Workload 1 or 2 of Themis, drawn; or a public trace"
+        description="where apps come from: Workload 1 or 2 of Themis, drawn; or a public trace"
     )
     trace: str | None = Field(default=None, description="the trace's file; of alibaba its table of jobs")
     trace_tasks: str | None = Field(default=None, description="of alibaba: its table of tasks")
@@ -186,23 +173,31 @@ class SharingWorkloadCase(Part):
         default=None, description="of alibaba: its table of instances, for the GPU time of each; may be left out"
     )
     by: Grouping | None = Field(default=None, description="of a trace: what jobs of an app share; user and group")
-    window: Seconds | None = Field(default=None, description="of a trace: jobs of a user within it are an app; 1 h")
+    window: Seconds | None = Field(
+        default=None, description="of a trace: jobs of a user within so many seconds are an app; 1 h"
+    )
     ended: Annotated[tuple[Ended, ...], Some] | None = Field(
         default=None, description="of a trace: only jobs that ended so; done, failed and killed"
     )
-    start: Seconds | None = Field(default=None, description="of a trace: only apps that arrive from here on; 0")
-    stop: SomeSeconds | None = Field(default=None, description="of a trace: only apps that arrive before; its end")
+    start: Seconds | None = Field(
+        default=None, description="of a trace: only apps that arrive from here on, seconds; 0"
+    )
+    stop: SomeSeconds | None = Field(
+        default=None, description="of a trace: only apps that arrive before, seconds; its end"
+    )
     apps: Annotated[int, Field(gt=0, le=MAX_APPS)] | None = Field(
-        default=None, description="drawn: so many; of a trace: the first so many"
+        default=None, description="number of apps that are drawn; of a trace, the first so many"
     )
     span: SomeSeconds | None = Field(default=None, description="drawn: seconds over which apps arrive; 14 days")
-    burstiness: Positive | None = Field(default=None, description="drawn: CV of times between arrivals; 2")
-    scale: Positive = Field(default=1.0, description="multiplies all work")
-    rate_scale: Positive = Field(default=1.0, description="multiplies the rate of arrivals")
-    network_intensive: Fraction | None = Field(default=None, description="share of such apps; Table 4's mix")
-    error: Annotated[Fraction, Field(lt=1)] = Field(default=0.0, description="agents err by 1 ± error (Fig. 17)")
+    burstiness: Factor | None = Field(default=None, description="drawn: CV of times between arrivals, a ratio; 2")
+    scale: Factor = Field(default=1.0, description="factor that multiplies all work")
+    rate_scale: Factor = Field(default=1.0, description="factor that multiplies the rate of arrivals")
+    network_intensive: Fraction | None = Field(default=None, description="share of such apps, 0 to 1; Table 4's mix")
+    error: Annotated[Fraction, Field(lt=1)] = Field(default=0.0, description="share by which agents err (Fig. 17)")
     rigid: bool = Field(default=False, description="whether jobs need all of their GPUs at once")
-    tasks: tuple[Gpus, ...] | None = Field(default=None, description="of themis-2: GPUs of an app's jobs; 2, 4, 8")
+    tasks: tuple[Gpus, ...] | None = Field(
+        default=None, description="of themis-2: numbers of GPUs of an app's jobs; 2, 4, 8"
+    )
     doubling: bool = Field(default=False, description="of themis-2: 1, 2, 4 … GPUs by phase (§4.3.2)")
 
     @model_validator(mode="after")
@@ -244,8 +239,8 @@ class OverheadsCase(Part):
 class MachineFailureCase(Part):
     """A machine that is gone for a while."""
 
-    machine: int = Field(ge=0, description="number of the machine, from 0")
-    at: Seconds = Field(description="when, seconds")
+    machine: int = Field(ge=0, le=MAX_DEVICES, description="number of the machine, from 0")
+    at: Seconds = Field(description="when it fails, seconds")
     repair: SomeSeconds = Field(description="seconds until it is back")
 
 
@@ -253,33 +248,54 @@ class AppFailureCase(Part):
     """An app that ends before its work is done."""
 
     app: str = Field(description="its name")
-    at: Seconds = Field(description="when, seconds")
+    at: Seconds = Field(description="when it fails, seconds")
 
 
 class FailuresCase(Part):
     """What fails when."""
 
-    machines: tuple[MachineFailureCase, ...] = ()
-    apps: tuple[AppFailureCase, ...] = ()
+    machines: tuple[MachineFailureCase, ...] = Field(default=(), description="machines that are gone for a while")
+    apps: tuple[AppFailureCase, ...] = Field(default=(), description="apps that end before their work is done")
 
 
-class AuctionCase(Part):
-    """Themis' knobs; other policies have none."""
-
-    fairness: Fraction = Field(default=0.8, description="f: the worst 1 − f by ρ take part, at least one")
-    payments: bool = Field(default=True, description="whether winners pay")
-    rounding: Literal["random", "nearest", "floor"] = Field(default="random", description="of c·n GPUs kept")
-    visibility: Literal["cached", "current"] = Field(default="cached", description="which ρ apps are ranked by")
-    leftovers: Literal["participants", "idle"] = Field(
-        default="participants", description="what becomes of GPUs that no app that stayed out takes"
-    )
+OPTIONS = (
+    ThemisOptions.model_json_schema(schema_generator=Generate)["properties"]
+    | BaselineOptions.model_json_schema(schema_generator=Generate)["properties"]
+)
 
 
 class PolicyCase(Part):
-    """A policy."""
+    """Who plans: Themis, or a scheduler that it is compared with."""
 
-    name: PolicyName = "themis"
-    label: str = Field(default="", description="what results call it; by default its name")
+    name: PolicyName = Field(default="themis", description="a policy's name: themis, gandiva, tiresias, …")
+    label: str = Field(default="", description="how tables call it; by default its name")
+    options: Annotated[
+        Mapping[str, Any],
+        WithJsonSchema({"type": "object", "properties": OPTIONS, "additionalProperties": False}),
+    ] = Field(
+        default_factory=dict,
+        description="of themis: fairness, payments, rounding, visibility, leftovers; of the others: placement",
+    )
+
+    @model_validator(mode="after")
+    def _has_such_options(self) -> PolicyCase:
+        if wrong := [f"options.{dotted(at)}: {what}" for at, what in complaints_of(self.name, self.options)]:
+            raise ValueError("; ".join(wrong))
+        return self
+
+    @property
+    def called(self) -> str:
+        """What tables call it."""
+        return self.label or self.name
+
+
+def _entry(value: Any) -> Any:
+    """A planner by its name alone."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+PolicyEntry = Annotated[PolicyCase, BeforeValidator(_entry)]
+"""A planner of a list: its name, or a mapping that says more."""
 
 
 class SharingCase(Case):
@@ -303,11 +319,7 @@ class SharingCase(Case):
     )
     failures: Annotated[FailuresCase, CIRCUMSTANCE] = FailuresCase()
     max_time: Annotated[SomeSeconds | None, CIRCUMSTANCE] = Field(
-        default=None, description="when an app that has not ended is called endless"
-    )
-    auction: AuctionCase = AuctionCase()
-    placement: Literal["near", "blind"] = Field(
-        default="near", description="which GPUs policies but themis give, beside an app's own: the nearest, or by lot"
+        default=None, description="when an app that has not ended is called endless, seconds"
     )
     planner: PolicyCase = PolicyCase()
 

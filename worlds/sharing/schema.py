@@ -12,6 +12,7 @@ from typing import Any
 from ..file.json_schema import Generate, proper
 from .bids import BidsFile
 from .file import VERSION, SharingFile
+from .policies import POLICIES
 
 __all__ = ["schema", "schema_text"]
 
@@ -25,17 +26,19 @@ def schema() -> dict[str, Any]:
         said = model.model_json_schema(schema_generator=Generate)
         forms |= said.pop("$defs")
         forms[model.__name__] = said
-    forms.pop("PolicyCase")
     world = forms["SharingFile"]
     del world["properties"]["planner"]  # of studies
     world["properties"]["sharing"]["const"] = VERSION
+    world["properties"]["planners"]["items"] = {
+        "anyOf": [{"type": "string", "enum": list(POLICIES)}, {"$ref": "#/$defs/PolicyCase"}]
+    }
     world["properties"]["seed"]["minimum"] = 0
     world["oneOf"] = _one_of("apps", "workload")
     forms["SharedClusterCase"]["oneOf"] = _one_of("preset", "machines", "devices")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID,
         "title": "Meshwright shared cluster",
-        "description": "A training cluster that apps share, with the policies to compare; or, with bids, one auction.",
+        "description": "A training cluster that apps share, with the planners to compare; or, with bids, one auction.",
         "type": "object", "required": ["sharing"],
         "if": {"required": ["bids"]}, "then": {"$ref": "#/$defs/BidsFile"}, "else": {"$ref": "#/$defs/SharingFile"},
         "$defs": proper(forms),

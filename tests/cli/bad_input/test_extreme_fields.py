@@ -29,6 +29,13 @@ BASES: dict[str, list[dict[str, Any]]] = {
         {"cluster": {"devices": 2}, "workload": {"kind": kind, "apps": 1, "scale": 0.01}, "planners": [policy]}
         for kind, policy in (("themis-1", "tiresias"), ("themis-2", "themis"))
     ],
+    "training": [
+        {
+            "cluster": {"devices": 2}, "model": "tiny-gpt", "planners": ["data"],
+            "workload": {"global_batch": 8, "slo": 0.01, "run_samples": 1000, "deadline": 60},
+        },
+        {"cluster": {"devices": 2}, "model": "gpt3-350m", "planners": ["search"], "workload": {"global_batch": 8}},
+    ],
 }  # fmt: skip
 
 
@@ -60,7 +67,7 @@ def test_a_number_that_nobody_means_ends_soon(name: str, number: int, world_fold
     assert run([*words, "right"]) == 0  # here: what it loads and compiles, the forks have
     wrong: list[str] = []
     found = numbers(case)
-    assert {"cluster.devices", "workload.rate_scale"} <= set(found)
+    assert {"cluster.devices", f"workload.{'slo_scale' if name == 'training' else 'rate_scale'}"} <= set(found)
     for path in found:
         for value in (10**9, 10**18, 1e-18):
             file.write_text(yaml.safe_dump(place(said, steps(case, path), value)))

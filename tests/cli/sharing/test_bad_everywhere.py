@@ -23,9 +23,9 @@ BAD = {
         {"apps": "[{name: a, jobs: [{work: 100, gpus: 16, gang: 9}]}]"},
         "apps[0].jobs[0].gang: a gang of 9 tasks is larger than the cluster of 8 GPUs",
     ),
-    "f above 1": ({"auction": "{fairness: 1.2}"}, "auction.fairness: should be less than or equal to 1 (got 1.2)"),
-    "f below 0": ({"auction": "{fairness: -0.1}"}, "auction.fairness: should be greater than or equal to 0 (got -0.1)"),
-    "f that is no number": ({"auction": "{fairness: .nan}"}, "auction.fairness: expected a finite number (got .nan)"),
+    "f above 1": ({"f": "1.2"}, "options.fairness: should be less than or equal to 1 (got 1.2)"),
+    "f below 0": ({"f": "-0.1"}, "options.fairness: should be greater than or equal to 0 (got -0.1)"),
+    "f that is no number": ({"f": ".nan"}, "options.fairness: expected a finite number (got .nan)"),
     "negative work": (
         {"apps": "[{name: a, jobs: [{work: -5}]}]"},
         "apps[0].jobs[0].work: should be greater than 0 (got -5)",
@@ -37,10 +37,10 @@ BAD = {
     ),
 }
 FACES = {
-    "share": ("sharing: 1\n{}policies: [themis]\n", "share f.yaml"),
-    "share --dry-run": ("sharing: 1\n{}policies: [themis]\n", "share f.yaml --dry-run"),
-    "export": ("sharing: 1\n{}policies: [themis]\n", "export f.yaml --to kueue --out o"),
-    "export --at": ("sharing: 1\n{}policies: [themis]\n", "export f.yaml --to slurm --out o --at 1"),
+    "share": ("sharing: 1\n{}planners: [themis]\n", "share f.yaml"),
+    "share --dry-run": ("sharing: 1\n{}planners: [themis]\n", "share f.yaml --dry-run"),
+    "export": ("sharing: 1\n{}planners: [themis]\n", "export f.yaml --to kueue --out o"),
+    "export --at": ("sharing: 1\n{}planners: [themis]\n", "export f.yaml --to slurm --out o --at 1"),
     "study": ("study: 1\nworld: sharing\n{}planners: [themis]\naxes: {{seed: [0, 1]}}\n", "study f.yaml --out o"),
     "study --dry-run": ("study: 1\nworld: sharing\n{}planners: [themis]\n", "study f.yaml --dry-run"),
 }
@@ -54,7 +54,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _write(folder: Path, face: str, changed: dict[str, str]) -> list[str]:
     form, words = FACES[face]
-    body = "".join(f"{key}: {value}\n" for key, value in (RIGHT | changed).items() if value)
+    form = form.replace(
+        "[themis]",
+        f"[{{{{name: themis, options: {{{{fairness: {changed['f']}}}}}}}}}]" if "f" in changed else "[themis]",
+    )
+    body = "".join(f"{key}: {value}\n" for key, value in (RIGHT | changed).items() if value and key != "f")
     (folder / "f.yaml").write_text(form.format(body))
     return words.split()
 

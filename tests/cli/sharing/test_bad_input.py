@@ -11,7 +11,7 @@ RIGHT = {
     "sharing": "1",
     "cluster": "{machines: [{gpus: 4, count: 2}]}",
     "apps": "[{name: a, jobs: [{work: 100, gpus: 2}]}]",
-    "policies": "[fifo]",
+    "planners": "[fifo]",
 }
 
 
@@ -39,6 +39,10 @@ def test_the_right_file_is_taken(folder: Path, capsys: pytest.CaptureFixture[str
     assert run(["share", "right.yaml", "--engine", "simpy"]) == 0
 
 
+def _with(policy: str, options: str) -> dict[str, str]:
+    return {"planners": f"[{{name: {policy}, options: {{{options}}}}}]"}
+
+
 @pytest.mark.parametrize(
     ("changed", "parts"),
     [
@@ -53,12 +57,19 @@ def test_the_right_file_is_taken(folder: Path, capsys: pytest.CaptureFixture[str
         ({"apps": "[{name: a, jobs: [{work: 1}]}, {name: a, jobs: [{work: 1}]}]"}, ["apps[1].name", "'a'"]),
         ({"apps": "[{name: a, model: VGG-16, jobs: [{work: 1}]}]"}, ["apps[0].model", "did you mean 'VGG16'?"]),
         ({"apps": ""}, ["give one of apps", "workload"]),
-        ({"auction": "{fairness: 1.2}"}, ["auction.fairness", "less than or equal to 1", "1.2"]),
-        ({"auction": "{fairness: -10 %}"}, ["auction.fairness", "-10 %"]),
-        ({"auction": "{rounding: up}"}, ["auction.rounding", "'random', 'nearest' or 'floor'", "'up'"]),
-        ({"policies": "[themiss]"}, ["policies[0]", "unknown sharing policy 'themiss'", "did you mean 'themis'?"]),
-        ({"policies": "[fifo, fifo]"}, ["policies", "twice"]),
-        ({"policies": "[]"}, ["policies", "at least one"]),
+        (_with("themis", "fairness: 1.2"), ["planners[0]: options.fairness", "less than or equal to 1", "1.2"]),
+        (_with("themis", "fairness: -10 %"), ["planners[0]: options.fairness", "-10 %"]),
+        (_with("themis", "rounding: up"), ["options.rounding", "'random', 'nearest' or 'floor'", "'up'"]),
+        (_with("themis", "farness: 1"), ["options.farness", "unknown option", "did you mean 'fairness'?"]),
+        (_with("themis", "placement: near"), ["options.placement", "is of the policies but themis"]),
+        (_with("fifo", "fairness: 0.5"), ["options.fairness", "is of themis", "fifo knows placement"]),
+        (_with("fifo", "placement: far"), ["options.placement", "'near' or 'blind'", "'far'"]),
+        ({"planners": "[themiss]"}, ["planners[0]", "unknown sharing policy 'themiss'", "did you mean 'themis'?"]),
+        ({"planners": "[fifo, fifo]"}, ["planners", "twice"]),
+        ({"planners": "[fifo, {name: drf, label: fifo}]"}, ["planners", "twice"]),
+        ({"planners": "[]"}, ["planners", "at least one"]),
+        ({"policies": "[fifo]"}, ["policies", "unknown key"]),
+        ({"auction": "{fairness: 0.5}"}, ["auction", "unknown key"]),
         ({"lease": "0"}, ["lease", "greater than 0"]),
         ({"lease": "10 minutes"}, ["lease", "10 min", "'10 minutes'"]),
         ({"overheads": "{checkpoint: -1}"}, ["overheads.checkpoint", "greater than or equal to 0", "-1"]),
@@ -71,9 +82,8 @@ def test_the_right_file_is_taken(folder: Path, capsys: pytest.CaptureFixture[str
         ({"max_time": "10"}, ["app 'a'", "has not ended by 10 s under fifo", "raise max_time"]),
         ({"leese": "3"}, ["leese", "unknown key; did you mean 'lease'?"]),
         ({"sharing": "2"}, ["reads version 1"]),
-        ({"planner": "{name: fifo}"}, ["planner", "policies"]),
+        ({"planner": "{name: fifo}"}, ["planner", "planners"]),
         ({"seed": "-1"}, ["seed", ">= 0"]),
-        ({"placement": "far"}, ["placement", "'near' or 'blind'", "'far'"]),
     ],
     ids=lambda value: "" if isinstance(value, list) else "".join(f"{k}={v[:40]}" for k, v in value.items()),
 )  # fmt: skip
@@ -90,10 +100,10 @@ def test_a_slip_in_the_file_is_one_line(
 
 
 def test_all_slips_are_told_at_once_with_their_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "w.yaml").write_text(_text(auction="{fairness: 2}", lease="-1", policies="[nobody]"))
+    (folder / "w.yaml").write_text(_text(estimates="slow", lease="-1", planners="[nobody]"))
     lines = _refused(capsys, "w.yaml")
     assert [line.removeprefix("meshwright: ").split(": ")[:2] for line in lines] == [
-        ["w.yaml:4", "policies[0]"], ["w.yaml:5", "auction.fairness"], ["w.yaml:6", "lease"],
+        ["w.yaml:4", "planners[0]"], ["w.yaml:5", "estimates"], ["w.yaml:6", "lease"],
     ]  # fmt: skip
 
 
@@ -102,15 +112,15 @@ def test_all_slips_are_told_at_once_with_their_lines(folder: Path, capsys: pytes
     [
         ("", ["expected a world file", "--example"]),
         ("nowhere.yaml", ["nowhere.yaml", "cannot be read"]),
-        ("right.yaml --policy themis,gandivva", ["--policy", "'gandivva'", "did you mean 'gandiva'?"]),
-        ("right.yaml --policy fifo,fifo", ["--policy", "twice"]),
+        ("right.yaml --planner themis,gandivva", ["--planner", "'gandivva'", "did you mean 'gandiva'?"]),
+        ("right.yaml --planner fifo,fifo", ["--planner", "twice"]),
         ("right.yaml --fairness 1.5", ["--fairness", "[0, 1]", "1.5"]),
         ("right.yaml --fairness nan", ["--fairness", "[0, 1]", "nan"]),
         ("right.yaml --lease 0", ["--lease", ">= 0.001", "got 0"]),
-        ("right.yaml --lease 1e-300 --policy themis", ["--lease", ">= 0.001"]),  # the clock would stand still
+        ("right.yaml --lease 1e-300 --planner themis", ["--lease", ">= 0.001"]),  # the clock would stand still
         ("right.yaml --lease inf", ["--lease", "finite"]),
         ("right.yaml --seed -1", ["--seed", ">= 0"]),
-        ("right.yaml --seed 18446744073709551616 --policy themis", ["--seed", "below 2^63"]),
+        ("right.yaml --seed 18446744073709551616 --planner themis", ["--seed", "below 2^63"]),
         ("right.yaml --engine fast", ["--engine", "'fast'"]),
         ("right.yaml --placement far", ["--placement", "near or blind", "'far'"]),
         ("right.yaml --timeline t.txt", ["--timeline", ".png, .svg, .csv, .json", "t.txt"]),

@@ -22,7 +22,7 @@ def test_files_of_the_page_load(tmp_path: Path) -> None:
         path = tmp_path / "block.yaml"
         path.write_text(block, encoding="utf-8")
         if "study: 1" in block:
-            assert len(Study.from_text(block, "block.yaml")) == 3 * 4 * 3 * 2 * 3
+            assert len(Study.from_text(block, "block.yaml")) == 3 * 3 * 3 * 3
             kinds.append("study")
         elif "bids:" in block:
             assert len(load_bids(path).bids) == 2

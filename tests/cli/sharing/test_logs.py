@@ -67,7 +67,7 @@ sharing: 1
 cluster: {machines: [{gpus: 4}]}
 workload: {WORKLOAD}
 overheads: {checkpoint: 0, container: 0}
-policies: [fifo]
+planners: [fifo]
 """
 KINDS = {
     "helios": "kind: helios, trace: cluster_log.csv",

@@ -14,7 +14,7 @@ WORLD = """\
 sharing: 1
 cluster: {machines: [{gpus: 2}]}
 apps: [{name: a, jobs: [{work: 100, gpus: 2}]}]
-policies: [fifo]
+planners: [fifo]
 """
 
 

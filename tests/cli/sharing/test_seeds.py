@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_means_are_those_of_a_study_on_the_same_draws(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["share", str(file), "--policy", "fifo,tiresias", "--seeds", "3"]
+    words = ["share", str(file), "--planner", "fifo,tiresias", "--seeds", "3"]
     assert run([*words, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     study = studies.Study.from_text(

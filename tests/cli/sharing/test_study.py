@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from meshwright import studies
 from meshwright.errors import InputError
-from meshwright.worlds.sharing.build import apps_of, cluster_of
+from meshwright.worlds.sharing.build import apps_of, cluster_of, policy_of
 from meshwright.worlds.sharing.case import SharedClusterCase, SharingCase
 from meshwright.worlds.sharing.world import WORLD
 
@@ -17,6 +17,9 @@ BASE: dict[str, Any] = {
     "cluster": {"machines": [{"gpus": 2}]}, "apps": APPS, "lease": 86400.0,
     "overheads": {"checkpoint": 0.0, "container": 0.0},
 }  # fmt: skip
+
+
+LESS_FAIR = {"name": "themis", "options": {"fairness": 0.1}}
 
 
 def _case(**changed: Any) -> SharingCase:
@@ -41,8 +44,9 @@ def test_placement_and_seed_reach_the_policy(tmp_path: Path) -> None:
     machines = {"cluster": {"machines": [{"gpus": 2, "count": 4}]}, "planner": {"name": "tiresias"}}
     apps = [{"name": f"a{k}", "arrival": 3600.0 * k, "jobs": [{"work": 60, "gpus": 2, "gang": 2}]} for k in range(9)]
     found = []
-    for changed in ({}, {"placement": "blind"}, {"placement": "blind"}, {"placement": "blind", "seed": 1}):
-        case = _case(**machines, apps=apps, **changed)
+    blind = {"name": "tiresias", "options": {"placement": "blind"}}
+    for changed in ({}, {"planner": blind}, {"planner": blind}, {"planner": blind, "seed": 1}):
+        case = _case(**{**machines, **changed}, apps=apps)
         found.append(WORLD.evaluate(case, WORLD.share([case], tmp_path)).metrics["placement_score"])
     assert found[0] == 1  # the nearest two are a machine's
     assert found[1] == found[2] < 1
@@ -52,7 +56,7 @@ def test_placement_and_seed_reach_the_policy(tmp_path: Path) -> None:
 def test_policies_and_values_see_the_same_draws(tmp_path: Path) -> None:
     drawn = {"apps": (), "workload": {"kind": "themis-1", "apps": 3, "scale": 0.001}}
     some = apps_of(_case(**drawn), tmp_path)
-    assert some == apps_of(_case(**drawn, planner={"name": "themis"}, lease=60.0, auction={"fairness": 0.1}), tmp_path)
+    assert some == apps_of(_case(**drawn, planner=LESS_FAIR, lease=60.0), tmp_path)
     assert some != apps_of(_case(**drawn, seed=1), tmp_path)
     twice = apps_of(_case(apps=(), workload={**drawn["workload"], "rate_scale": 2.0}), tmp_path)
     assert [2 * a.arrival_s for a in twice] == pytest.approx([a.arrival_s for a in some])
@@ -82,19 +86,35 @@ cluster: {machines: [{gpus: 2}]}
 apps:
   - {name: a, jobs: [{work: 1000, gpus: 2}]}
   - {name: b, jobs: [{work: 1000, gpus: 2, gang: GANG}]}
-planners: [fifo, {name: themis, label: ours}]
-axes: {lease: [5 min, 10 min], fairness: [0, 80 %], placement: [near, blind]}
+planners: [fifo, {name: themis, label: ours, options: {fairness: 80 %}}, {name: themis, options: {payments: false}}]
+axes: {lease: [5 min, 10 min], containers: [job, app]}
 """
 
 
-def test_lease_f_and_placement_are_axes(tmp_path: Path) -> None:
+def test_planners_with_options_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY.replace("GANG", "1"))
+    study = studies.load(path)
+    assert list(study.planners) == ["fifo", "ours", "themis"]
+    made = {case.planner.called: policy_of(case) for case in study.reach()}
+    assert (made["ours"].fairness, made["ours"].payments) == (0.8, True)
+    assert (made["themis"].fairness, made["themis"].payments) == (0.8, False)
+    one = STUDY.replace("GANG", "1").replace("planners: [fifo, {", "planners: [{").partition("axes:")[0]
+    path.write_text(f"{one}axes: {{options.fairness: [0, 80 %]}}\n")
+    assert {axis.path for axis in studies.load(path).axes} == {"planner.options.fairness"}
+    path.write_text(STUDY.replace("GANG", "1").partition("axes:")[0] + "axes: {options.fairness: [0, 0.8]}\n")
+    with pytest.raises(InputError, match=r"options\.fairness: unknown option; is of themis; fifo knows placement"):
+        studies.load(path)
+
+
+def test_lease_and_containers_are_axes(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(STUDY.replace("GANG", "1"))
     study = studies.load(path)
     assert {axis.path: list(axis.values) for axis in study.axes} == {
-        "lease": [300.0, 600.0], "auction.fairness": [0, 0.8], "placement": ["near", "blind"],
+        "lease": [300.0, 600.0], "overheads.containers": ["job", "app"],
     }  # fmt: skip
-    assert (len(study), list(study.planners)) == (16, ["fifo", "ours"])
+    assert (len(study), list(study.planners)) == (12, ["fifo", "ours", "themis"])
     study.world.share(study.reach(), study.folder)
 
 
@@ -135,12 +155,12 @@ def test_what_is_wrong_is_told_before_the_first_point(tmp_path: Path) -> None:
         InputError, match=r"apps\[1\].jobs\[0\].gang: a gang of 2 tasks is larger than the cluster of 1"
     ):
         study.world.share(study.reach(), study.folder)
-    path.write_text(STUDY.replace("GANG", "1").replace("[fifo,", "[fifi,").replace("[0, 80 %]", "[0, 2]"))
+    path.write_text(STUDY.replace("GANG", "1").replace("[fifo,", "[fifi,").replace("fairness: 80 %", "fairness: 2"))
     with pytest.raises(InputError) as caught:
         studies.load(path)
     lines = str(caught.value).splitlines()
     assert any("unknown sharing policy 'fifi'" in line and ":7:" in line for line in lines), lines
-    assert any("less than or equal to 1" in line and ":8:" in line for line in lines), lines
+    assert any("less than or equal to 1" in line and ":7:" in line for line in lines), lines
 
 
 HELIOS = """\

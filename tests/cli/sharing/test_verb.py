@@ -20,7 +20,7 @@ apps:
   - {name: b, jobs: [{work: 1000, gpus: 2}]}
 lease: 1 d
 overheads: {checkpoint: 0, container: 0}
-policies: [fifo, drf]
+planners: [fifo, drf]
 """
 
 
@@ -51,7 +51,7 @@ def test_json_holds_the_figures_known_by_hand(world: Path, capsys: pytest.Captur
 
 
 def test_table_has_a_row_for_each_policy(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["share", "world.yaml", "--policy", "drf,fifo", "--per-app", "--engine", "simpy"]) == 0
+    assert run(["share", "world.yaml", "--planner", "drf,fifo", "--per-app", "--engine", "simpy"]) == 0
     out = capsys.readouterr().out
     first, _, *rows = out.splitlines()
     assert first.startswith("by hand: 2 GPUs (1 x 2) in 1 rack, 2 apps of 2 jobs, lease 86400 s")
@@ -72,7 +72,7 @@ def test_files_hold_what_json_does(world: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_timeline_as_rows_trace_and_picture(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["share", "world.yaml", "--timeline"]
-    assert run([*words, "t.csv", "--policy", "fifo"]) == 0
+    assert run([*words, "t.csv", "--planner", "fifo"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "written: t.csv"
     rows = [(r["policy"], r["gpu"], r["app"], float(r["start_s"]), float(r["end_s"])) for r in _rows("t.csv")]
     # First in, first out: both GPUs are a's for 500 s, then b's. On the way nobody stands still.
@@ -100,14 +100,15 @@ def test_gpus_by_lot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.chdir(tmp_path)
     apps = "".join(f"  - {{name: a{k}, arrival: {k} h, jobs: [{{work: 60, gpus: 2, gang: 2}}]}}\n" for k in range(9))
     Path("w.yaml").write_text(
-        f"sharing: 1\ncluster: {{machines: [{{gpus: 2, count: 8}}]}}\npolicies: [tiresias]\napps:\n{apps}"
+        f"sharing: 1\ncluster: {{machines: [{{gpus: 2, count: 8}}]}}\nplanners: [tiresias]\napps:\n{apps}"
     )
     placed = []
     for words in (["--placement", "blind"], []):
         assert run(["share", "w.yaml", "--json", "--engine", "simpy", *words]) == 0
         said = json.loads(capsys.readouterr().out)
-        placed.append((said["placement"], said["policies"][0]["placement"] == 1))
-    assert placed == [("blind", False), ("near", True)]
+        (tiresias,) = said["policies"]
+        placed.append((tiresias["options"], tiresias["placement"] == 1))
+    assert placed == [({"placement": "blind"}, False), ({}, True)]
     assert run(["share", "w.yaml", "--placement", "blind", "--dry-run"]) == 0
     assert "GPUs by lot" in capsys.readouterr().out
 
@@ -129,7 +130,7 @@ def test_example_is_a_world_that_runs(
 
 
 def test_options_stand_instead_of_the_file(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--lease", "60", "--fairness", "0.25", "--policy", "themis", "--dry-run"]
+    words = ["--lease", "60", "--fairness", "0.25", "--planner", "themis", "--dry-run"]
     assert run(["share", "world.yaml", *words]) == 0
     out = capsys.readouterr().out
     assert "lease 60 s" in out

@@ -42,7 +42,16 @@ world: sharing
 cluster: {machines: [{gpus: 2, count: 2}]}
 workload: {kind: themis-1, apps: 4, scale: 0.01}
 planners: [fifo, {name: tiresias, label: las}]
-axes: {lease: [5 min, 20 min], placement: [near, blind], error: [0, 0.1]}
+axes: {lease: [5 min, 20 min], options.placement: [near, blind], error: [0, 0.1]}
+replications: 3
+""",
+    "training": """study: 1
+world: training
+cluster: {devices: 2}
+model: tiny-gpt
+workload: {global_batch: 8, slo: 0.01, run_samples: 1000000, deadline: 1 d}
+planners: [data, {name: megatron, label: tensor}]
+axes: {devices: [1, 2], global_batch: [8, 16], memory: [1 GiB, 16 GiB]}
 replications: 3
 """,
 }

@@ -22,7 +22,7 @@ apps:
   - {name: second, arrival: 100, jobs: [{work: 400, gpus: 1}]}
 lease: 5 min
 overheads: {checkpoint: 5, container: 20}
-policies: [fifo, themis]
+planners: [fifo, themis]
 """
 FAST = ["--time-scale", "300", "--slot-steps", "20", "--slots-per-core", "8"]
 
