@@ -6,10 +6,10 @@ All are checked, always: a choice counts as a solution only when every time step
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from ....errors import InfeasibleError
 from .model import Model
@@ -37,9 +37,13 @@ class MemoryRows:
         self.bound = problem.memory_bytes * (1 + 1e-12)
         columns = [v for nodes in live for v in nodes]
         ends = np.cumsum([0, *(len(nodes) for nodes in live)])
-        self._live = sparse.csr_array(
-            (np.ones(len(columns)), columns, ends), shape=(len(live), problem.n_nodes), dtype=np.float64
-        )
+        self._live: Any = np.zeros((0, problem.n_nodes))
+        if live:
+            from scipy import sparse  # a quarter of a second to import: memory rarely binds
+
+            self._live = sparse.csr_array(
+                (np.ones(len(columns)), columns, ends), shape=(len(live), problem.n_nodes), dtype=np.float64
+            )
         self.candidates = np.arange(len(live))
 
     def usage(self, full: Mapping[int, int]) -> Floats:

@@ -19,7 +19,6 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from .memory_rows import MemoryRows
 from .model import Model, Proven
@@ -111,6 +110,7 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
 
 def _highs(cost: Floats, n_whole: int, matrix: _Matrix, seconds: float) -> tuple[Floats | None, float]:
     """Best values of the variables, None if there are none yet, and the lower bound, inf if there can be none."""
+    from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     usable = np.isfinite(cost)

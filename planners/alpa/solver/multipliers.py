@@ -14,7 +14,6 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linprog
 
 from .elimination import Elimination
 from .memory_rows import MemoryRows
@@ -114,6 +113,8 @@ def best_prices(
             hoped = incumbent.value if np.isfinite(incumbent.value) else best + abs(best) + 1e-9
             radius = max(radius, max(hoped - best, 1e-6 * abs(best)) / max(steepest, 1e-300))
         unit = radius
+        from scipy.optimize import linprog  # half a second: only where memory binds
+
         result = linprog(
             np.r_[-1.0, np.zeros(len(price))],
             A_ub=np.c_[np.ones(len(costs)), -slopes * unit / _scale(costs)],
