@@ -5,12 +5,21 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["SAID", "TELLS", "announce", "compiling_s"]
+__all__ = ["ABOUT_S", "SAID", "TELLS", "announce", "compiling_s", "said", "voice", "watched"]
 
 SAID = "compiling once for this machine"
 """What a progress line says meanwhile."""
+
+ABOUT_S = {
+    "planners.alpa": 3, "planners.alpaserve": 4, "planners.graphpipe": 2, "planners.pipedream": 1,
+    "planners.piper": 3, "planners.stages": 3, "planners.terapipe": 2, "planners.themis": 12,
+    "profiles.llm": 2, "simulator.llm": 8, "simulator.serving": 5, "simulator.sharing": 8, "simulator.training": 3,
+}  # fmt: skip
+"""Seconds that a room's kernels take together on a core of their own; tests/benchmarks/test_cold_start.py prints them."""
 
 TELLS = "MESHWRIGHT_TELLS_COMPILING"
 """Environment variable: "1" where a worker process is to say it, because people watch; of several, one does."""
@@ -20,6 +29,10 @@ GAP_S = 1.0
 
 _lock = threading.Lock()
 _state: dict[str, float] = {"depth": 0, "since": 0.0, "ended": 0.0}
+_rooms: set[str] = set()
+"""Whose kernels this wait is about."""
+_watchers: list[None] = []
+"""Progress lines that are shown, which say it themselves."""
 _listening = threading.Event()
 
 
@@ -34,15 +47,56 @@ def compiling_s() -> float:
         return time.monotonic() - _state["since"] if _state["depth"] > 0 else 0.0
 
 
+def said() -> str:
+    """What a progress line says now: with the seconds that it takes, as far as is known by now."""
+    with _lock:
+        about = sum(ABOUT_S[room] for room in _rooms)
+    return f"{SAID}, about {about} s" if about else SAID
+
+
+@contextmanager
+def watched() -> Generator[None, None, None]:
+    """Around work that shows its own progress, and says there what is compiled."""
+    _watchers.append(None)
+    try:
+        yield
+    finally:
+        _watchers.pop()
+
+
+@contextmanager
+def voice(after_s: float = 2.0) -> Generator[None, None, None]:
+    """Around a verb: where it shows no progress, one line says that kernels have been compiled for so long."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            if compiling_s() > after_s and not _watchers:
+                print(said(), file=sys.stderr, flush=True)
+                return
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
 def announce(after_s: float = 2.0) -> None:
     """Say it on standard error once, when this process has compiled for so long: for a worker, whom nobody watches."""
 
     def wait() -> None:
         while compiling_s() < after_s:
             time.sleep(0.1)
-        print(SAID, file=sys.stderr, flush=True)
+        print(said(), file=sys.stderr, flush=True)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def _room(event: Any) -> list[str]:
+    """The room of the kernel that an event is about, if it is one of ours."""
+    module = str((event.data or {})["dispatcher"].py_func.__module__ or "").removeprefix("meshwright.")
+    return [room for room in ABOUT_S if module == room or module.startswith(f"{room}.")]
 
 
 def _listen() -> None:
@@ -61,6 +115,8 @@ def _listen() -> None:
                 now = time.monotonic()
                 if _state["depth"] == 0 and now - _state["ended"] > GAP_S:
                     _state["since"] = now
+                    _rooms.clear()
+                _rooms.update(_room(event))
                 _state["depth"] += 1
 
         def on_end(self, event: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from ..compiling import voice
 from ..errors import InputError, MeshwrightError, install_hint
 from .verbs import COMMANDS, GROUPS, Stopped, Verbs
 
@@ -80,7 +81,8 @@ def run(arguments: Sequence[str]) -> int:
 def _guarded(words: list[str], debug: bool) -> int:
     """`run`, with every error as one line and an exit code."""
     try:
-        code = app(args=words, prog_name="meshwright", standalone_mode=False)
+        with voice():
+            code = app(args=words, prog_name="meshwright", standalone_mode=False)
         sys.stdout.flush()
     except (Stopped, KeyboardInterrupt, BrokenPipeError, typer.Abort) as error:
         return _stopped(error)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..compiling import SAID, compiling_s
+from ..compiling import compiling_s, said, watched
 
 __all__ = ["status"]
 
@@ -48,17 +48,18 @@ def status(label: str) -> Iterator[Callable[[str], None]]:
             if compiling_s() <= QUIET_S:
                 continue
             if terminal or told:
-                say(SAID)
+                say(said())
                 continue
             with lock:  # at once, though another line has just been written
                 told = wrote = True
                 shown = time.monotonic()
-                write(f"{label}: {SAID} ({shown - begun:.0f} s)")
+                write(f"{label}: {said()} ({shown - begun:.0f} s)")
 
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
     try:
-        yield say
+        with watched():
+            yield say
     finally:
         over.set()
         watcher.join()

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..compiling import SAID, TELLS, compiling_s
+from ..compiling import TELLS, compiling_s, said, watched
 from .study_words import count
 
 if TYPE_CHECKING:
@@ -104,8 +104,9 @@ class Shower:
         return f"{count(p.total)}{kept}: about {span(p.elapsed_s + left)} {where}{more}"
 
     def _show(self) -> None:
-        if not self._stop.wait(QUIET_S):
-            (self._bar if sys.stderr.isatty() else self._lines)()
+        with watched():
+            if not self._stop.wait(QUIET_S):
+                (self._bar if sys.stderr.isatty() else self._lines)()
 
     def _lines(self) -> None:
         """A line every few seconds; the estimate as soon as it is known."""
@@ -129,7 +130,7 @@ class Shower:
         p, left = self.latest, self.left_s()
         failed = f", {p.failed:,} failed" if p is not None and p.failed else ""
         if compiling_s() > QUIET_S:
-            return f"{failed}, {SAID}"
+            return f"{failed}, {said()}"
         return failed + (f", about {span(left)} to go" if left else "")
 
     def _bar(self) -> None:
