@@ -1,4 +1,4 @@
-"""Figure 7 (Alpa, Fig. 7): throughput of GPT-3, GShard-MoE and Wide-ResNet on 1 to 64 V100s."""
+"""Figure 7 (Alpa; thesis 3.7): throughput of GPT-3, GShard-MoE and Wide-ResNet on 1 to 64 V100s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 8 (Alpa, Fig. 8): ways of sharding within one node of 8 GPUs, three kinds of models."""
+"""Figure 8 (Alpa; thesis 3.8): ways of sharding within one node of 8 GPUs, three kinds of models."""
 
 from __future__ import annotations
 

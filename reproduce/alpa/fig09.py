@@ -1,4 +1,4 @@
-"""Figure 9 (Alpa, Fig. 9): stages by the dynamic programme, or by rule, for GPT-3 and Wide-ResNet."""
+"""Figure 9 (Alpa; thesis 3.9): stages by the dynamic programme, or by rule, for GPT-3 and Wide-ResNet."""
 
 from __future__ import annotations
 

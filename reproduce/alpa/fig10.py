@@ -1,4 +1,4 @@
-"""Figure 10 (Alpa, Fig. 10): how planning time grows with the model and the cluster, for GPT-3."""
+"""Figure 10 (Alpa; thesis 3.10): how planning time grows with the model and the cluster, for GPT-3."""
 
 from __future__ import annotations
 

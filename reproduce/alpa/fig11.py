@@ -1,4 +1,4 @@
-"""Figure 11 (Alpa, Fig. 11): what moving tensors between meshes takes, with Wide-ResNet."""
+"""Figure 11 (Alpa; thesis 3.11): what moving tensors between meshes takes, with Wide-ResNet."""
 
 from __future__ import annotations
 

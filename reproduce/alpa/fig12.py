@@ -1,4 +1,4 @@
-"""Figures 12 and 13 (Alpa, Fig. 12 and 13): how Wide-ResNet is cut on 4, 8 and 16 GPUs, layer by layer."""
+"""Figures 12 and 13 (Alpa; thesis 3.12 and 3.13): how Wide-ResNet is cut on 4, 8 and 16 GPUs, layer by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 5 (Alpa, Table 5): what planning GPT-39B on 64 GPUs consists of."""
+"""Table 5 (Alpa; thesis 3.5): what planning GPT-39B on 64 GPUs consists of."""
 
 from __future__ import annotations
 

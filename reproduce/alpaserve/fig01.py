@@ -1,4 +1,4 @@
-"""Figure 1: a burst of four requests on two devices, with and without model parallelism."""
+"""Figure 1 (AlpaServe; thesis 4.1): a burst of four requests on two devices, with and without model parallelism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 4: mean and P99 latency against the memory of a device, replication and model parallelism."""
+"""Figure 4 (AlpaServe): mean and P99 latency against the memory of a device, replication and model parallelism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 5: mean and P99 latency against the arrival rate, replication and an eight-stage pipeline."""
+"""Figure 5 (AlpaServe): mean and P99 latency against the arrival rate, replication and an eight-stage pipeline."""
 
 from __future__ import annotations
 

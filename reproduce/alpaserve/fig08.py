@@ -1,4 +1,4 @@
-"""Figure 8: where the overhead of inter-op and intra-op parallelism comes from."""
+"""Figure 8 (AlpaServe; thesis 4.8): where the overhead of inter-op and intra-op parallelism comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 9: latency, throughput and memory of inter-op, intra-op parallelism and replication."""
+"""Figure 9 (AlpaServe): latency, throughput and memory of inter-op, intra-op parallelism and replication."""
 
 from __future__ import annotations
 

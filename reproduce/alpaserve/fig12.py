@@ -1,4 +1,4 @@
-"""Figure 12: SLO attainment against devices, rate, CV and SLO, on six pairs of model set and traffic."""
+"""Figure 12 (AlpaServe): SLO attainment against devices, rate, CV and SLO, on six pairs of model set and traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 14: robustness: plans made for one hour of traffic serve another one."""
+"""Figure 14 (AlpaServe; thesis 4.14): robustness: plans made for one hour of traffic serve another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 15: dynamic batching: what it adds to AlpaServe, and to Clockwork++."""
+"""Figure 15 (AlpaServe; thesis 4.15): dynamic batching: what it adds to AlpaServe, and to Clockwork++."""
 
 from __future__ import annotations
 

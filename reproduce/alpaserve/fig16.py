@@ -1,4 +1,4 @@
-"""Figure 16: overhead of pipelining under the manual partition and the automatic one."""
+"""Figure 16 (AlpaServe; thesis 4.16): overhead of pipelining under the manual partition and the automatic one."""
 
 from __future__ import annotations
 

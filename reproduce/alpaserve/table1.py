@@ -1,4 +1,4 @@
-"""Table 1: sizes and latencies of the models, and the model sets S1 to S4."""
+"""Table 1 (AlpaServe; thesis 4.1): sizes and latencies of the models, and the model sets S1 to S4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 3 (TeraPipe): forward time and throughput of one layer of GPT3-1B on a V100, by tokens."""
+"""Figure 3 (TeraPipe; thesis 2.3): forward time and throughput of one layer of GPT3-1B on a V100, by tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 5 (TeraPipe): latencies of the ten settings with and without TeraPipe."""
+"""Figure 5 (TeraPipe; thesis 2.5): latencies of the ten settings with and without TeraPipe."""
 
 from __future__ import annotations
 

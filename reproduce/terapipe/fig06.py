@@ -1,4 +1,4 @@
-"""Figure 6 (TeraPipe): uniform slices against those of the dynamic programme."""
+"""Figure 6 (TeraPipe; thesis 2.6): uniform slices against those of the dynamic programme."""
 
 from __future__ import annotations
 

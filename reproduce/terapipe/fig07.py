@@ -1,4 +1,4 @@
-"""Figure 7 (TeraPipe): longer sequences, GPT3-13B."""
+"""Figure 7 (TeraPipe; thesis 2.7): longer sequences, GPT3-13B."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 1 (TeraPipe, Table 1): the models and how they are cut."""
+"""Table 1 (TeraPipe; thesis 2.1): the models and how they are cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 2 (TeraPipe): latencies of the main experiments."""
+"""Table 2 (TeraPipe; thesis 2.2): latencies of the main experiments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 3 (TeraPipe): latencies of uniform slices and the dynamic programme."""
+"""Table 3 (TeraPipe; thesis 2.3): latencies of uniform slices and the dynamic programme."""
 
 from __future__ import annotations
 

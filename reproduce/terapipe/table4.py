@@ -1,4 +1,4 @@
-"""Table 4 (TeraPipe): latencies of longer sequences."""
+"""Table 4 (TeraPipe; thesis 2.4): latencies of longer sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The setting of the vLLM thesis' Figs. 14 to 17: many sequences from a prompt, common prefixes, rounds of chat.
+"""The setting of vLLM's Figs. 14 to 17: many sequences from a prompt, common prefixes, rounds of chat.
 
 The servers, the cost of an iteration and its one constant are those of `serving_rates`: calibrated on vLLM's batch of
 Fig. 13, and on nothing else. Sequences that share blocks share memory only: the kernel reads keys and values of each

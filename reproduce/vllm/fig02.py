@@ -1,4 +1,4 @@
-"""Figure 2: where the KV memory goes in Orca and in vLLM, from lengths and allocators alone."""
+"""Figure 2 (vLLM; thesis 5.2): where the KV memory goes in Orca and in vLLM, from lengths and allocators alone."""
 
 from __future__ import annotations
 

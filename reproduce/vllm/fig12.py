@@ -1,4 +1,4 @@
-"""Figure 12: normalized latency over the request rate, three OPT models, two workloads, five systems."""
+"""Figure 12 (vLLM): normalized latency over the request rate, three OPT models, two workloads, five systems."""
 
 from __future__ import annotations
 

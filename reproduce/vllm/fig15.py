@@ -1,4 +1,4 @@
-"""Figure 15: memory that sharing blocks saves, parallel sampling and beam search with OPT-13B."""
+"""Figure 15 (vLLM; thesis 5.15): memory that sharing blocks saves, parallel sampling and beam search with OPT-13B."""
 
 from __future__ import annotations
 

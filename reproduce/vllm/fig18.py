@@ -1,4 +1,4 @@
-"""Figure 18: what the block size does to latency; and what a paged kernel costs, where there is a GPU to ask."""
+"""Figure 18 (vLLM): what the block size does to latency; and what a paged kernel costs, where there is a GPU to ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 19: recomputing or swapping what was preempted, alone and end to end, over block sizes."""
+"""Figure 19 (vLLM; thesis 5.19): recomputing or swapping what was preempted, alone and end to end, over block sizes."""
 
 from __future__ import annotations
 

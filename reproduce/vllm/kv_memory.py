@@ -1,4 +1,4 @@
-"""The setting of the vLLM thesis' Figs. 2 and 13: OPT-13B on an A100, four memory managers, two sets of lengths.
+"""The setting of vLLM's Figs. 2 and 13: OPT-13B on an A100, four memory managers, two sets of lengths.
 
 Which requests fit is decided by the lengths and the allocators alone. How long an iteration takes matters only where
 requests arrive by the clock; the model of it has one constant: every iteration reads the weights, and the keys and

@@ -1,4 +1,4 @@
-"""Table 1: how many tokens' keys and values fit beside the weights, and which of its entries do not add up."""
+"""Table 1 (vLLM): how many tokens' keys and values fit beside the weights, and which of its entries do not add up."""
 
 from __future__ import annotations
 
