@@ -19,7 +19,7 @@ ABOUT_S = {
     "planners.piper": 3, "planners.stages": 3, "planners.terapipe": 2, "planners.themis": 12,
     "profiles.llm": 2, "simulator.llm": 8, "simulator.serving": 5, "simulator.sharing": 8, "simulator.training": 3,
 }  # fmt: skip
-"""Seconds that a room's kernels take together on a core of their own; tests/benchmarks/test_cold_start.py prints them."""
+"""Round seconds that a room's kernels take to compile, all of them, on a core of a server of these years."""
 
 TELLS = "MESHWRIGHT_TELLS_COMPILING"
 """Environment variable: "1" where a worker process is to say it, because people watch; of several, one does."""
