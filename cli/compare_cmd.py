@@ -117,24 +117,6 @@ def compare(
         return
     if rounds is not None:
         raise InputError("--rounds: is for training plans")
-    if llm is not None:
-        from .compare_llm_engine import compare_llm_engine
-
-        if plans or silicon or vllm_run or kernels or link or cv is not None or split is not None:
-            raise InputError("compare: --llm takes no plan, --silicon, --vllm-run, --kernels, --link, --cv or --split")
-        compare_llm_engine(
-            llm, settings=settings, loads=loads, rate=rate, trace=trace, duration=duration, device=device,
-            dtype=dtype, profile=profile, clock=clock, fast=fast, calibrate=calibrate, retries=retries, seed=seed,
-            csv=csv, png=png, as_json=as_json,
-        )  # fmt: skip
-        return
-    if settings is not None or dtype is not None or clock != "wall" or fast:
-        raise InputError("compare: --settings, --dtype, --clock and --fast go with --llm MODEL")
-    if silicon is not None or vllm_run is not None or kernels is not None or link is not None:
-        from .compare_llm import compare_llm
-
-        compare_llm(plans, silicon, vllm_run, kernels, link, as_json=as_json)
-        return
     if not plans:
         raise InputError("compare: expected plan files, --silicon FILE or --vllm-run DIR (got none of them)")
     from ..files import check_target, write_text

@@ -111,7 +111,7 @@ def _case_flags(world: OpenWorld, door: Door, subject: Subject) -> list[Flag]:
     found = leaves(world.case)
     if door.says == "nothing" and subject.plans:
         found = ()
-    elif subject.plans:
+    elif subject.plans or not (door.needs_plan or door.says == "case"):
         found = tuple(leaf for leaf in found if leaf.circumstance or leaf.path.startswith(door.also))
     return flags_of(found, CASE, world.essentials, world.known)
 
@@ -183,7 +183,7 @@ def _call(
     plans = _loaded(subject, said)
     cases = _cases(subject, verb, plans, changed)
     with status(DOING[verb]) as say:
-        if not plans and verb != "plan":
+        if not plans and door.needs_plan and verb != "plan":
             plans = _planned(subject.world, cases, folder, say)
             cases = cases[:1]
         answer = door(Asked(cases, plans, chosen, folder, out, say))
@@ -226,7 +226,8 @@ def _cases(subject: Subject, verb: DoorName, plans: Mapping[str, Any], changed: 
         if world.doors[verb].says == "nothing":
             return ()
         return (build(world, world.case_of(plans, changed, verb), changed),)
-    said = {} if subject.file is None else subject.file.said
+    said = {} if world.doors[verb].needs_plan else dict(world.case_of({}, changed, verb))
+    said = said if subject.file is None else {**said, **subject.file.said}
     document = None if subject.file is None else subject.file.document
     planner = changed.get(PLANNER)
     several = planner.split(",") if isinstance(planner, str) else [None]

@@ -112,18 +112,6 @@ def measure(
         return
     if rounds is not None:
         raise InputError("--rounds: goes with --training PLAN")
-    if llm is not None:
-        from .profile_measure_llm import measure_llm
-
-        if given_models:
-            raise InputError("--llm: goes without --models, --batches, --op, --pp and --seconds; leave them out")
-        measure_llm(
-            llm, device=device, dtype=dtype, tp=tp, max_tokens=max_tokens, max_seqs=max_seqs,
-            max_context=max_context, block_size=block_size, seed=seed, out=out, fast=fast, as_json=as_json,
-        )  # fmt: skip
-        return
-    if given_llm:
-        raise InputError("--dtype, --tp, --max-tokens, --max-seqs, --max-context, --block-size: go with --llm MODEL")
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -172,7 +172,7 @@ def run(
             raise InputError(f"--{name}: is for world files (.yaml) of shared clusters")
     from ..simulator.training.plan.file import TrainingPlan
 
-    if plan is not None and llm is None and TrainingPlan.is_one(plan):
+    if plan is not None and TrainingPlan.is_one(plan):
         for name, value in {
             "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "slo-scale": slo_scale,
             "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline, "policy": policy,
@@ -192,29 +192,6 @@ def run(
     for name, value in {"iterations": iterations, "compare": compare}.items():
         if value is not None:
             raise InputError(f"--{name}: is for training plans{'' if plan is None else f', and {plan} is none'}")
-    from .run_llm import LLMRun, is_llm, only_llm, run_llm
-
-    if is_llm(plan, llm):
-        serving_only = {
-            "--duration": duration, "--split": split, "--slo-scale": slo_scale, "--slo": slo, "--profile": profile,
-            "--max-batch": max_batch,
-        }  # fmt: skip
-        for name, value in serving_only.items():
-            if value is not None:
-                raise InputError(f"{name}: is not for language models; leave it out")
-        run_llm(
-            LLMRun(
-                llm, plan, deployment, policy, tuple(option or ()), device, dtype, tp, cp, threads, num_blocks,
-                block_size, trace, rate, cv, requests, lengths, scale, concurrency, seed, serve_http, host, port, out,
-                timeline, as_json, token_file, tls_cert, tls_key, grace,
-            )
-        )  # fmt: skip
-        return
-    only_llm(
-        serve=serve_http or None, policy=policy, option=option, dtype=dtype, tp=tp, cp=cp, num_blocks=num_blocks,
-        block_size=block_size, requests=requests, lengths=lengths, scale=scale, concurrency=concurrency,
-        deployment=deployment, token_file=token_file, tls_cert=tls_cert, tls_key=tls_key, grace=grace,
-    )  # fmt: skip
     if plan is None:
         raise InputError("run: expected a plan file, or --llm MODEL (got neither)")
     from ..files import check_target, write_text

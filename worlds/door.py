@@ -116,6 +116,8 @@ class Door:
         What may be said besides the case.
     says : {"case", "circumstances", "nothing"}
         Which fields of a case can be said here: all of them, those that we meet and do not choose, or none.
+    needs_plan : bool
+        Whether it takes plans; a case that is asked for instead is planned first.
     also : tuple of str
         Paths, or beginnings of paths, of decisions that can be said here too, instead of what the plan says.
     out : str
@@ -127,6 +129,7 @@ class Door:
     says: Literal["case", "circumstances", "nothing"] = "circumstances"
     out: str = ""
     also: tuple[str, ...] = ()
+    needs_plan: bool = True
 
     def __call__(self, asked: Asked) -> Answer:
         """Ask.

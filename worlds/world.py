@@ -188,7 +188,8 @@ class OpenWorld(World, Protocol):
         Parameters
         ----------
         plans : mapping of str to PlanFile
-            By the name that tables call them; the first is asked where they differ.
+            By the name that tables call them; the first is asked where they differ. None at a door that needs none:
+            what holds there where nobody says otherwise.
         said : mapping of str to value
             Path of a field -> value that is said now: what goes against it is left out.
         door : str

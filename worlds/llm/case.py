@@ -60,7 +60,7 @@ class LLMWorkloadCase(_Part):
 
     @model_validator(mode="after")
     def _one_source(self) -> LLMWorkloadCase:
-        if (self.rate is None) == (self.trace is None):
+        if self.rate is not None and self.trace is not None:
             raise ValueError("give one of rate (generated traffic) and trace (a file)")
         shaped = [n for n in ("cv", "requests", "duration", "split", "lengths") if n in self.model_fields_set]
         if self.requests is not None and self.duration is not None:
@@ -131,7 +131,7 @@ class LLMCase(Case):
     kernels: Annotated[str | None, CIRCUMSTANCE] = Field(
         default=None, description="folder of kernel tables; else the device's roofline"
     )
-    workload: Annotated[LLMWorkloadCase, CIRCUMSTANCE]
+    workload: Annotated[LLMWorkloadCase, CIRCUMSTANCE] = LLMWorkloadCase()
     engine: EngineCase = EngineCase()  # of planner `fixed`
     planner: LLMPlannerCase = LLMPlannerCase()
     warmup: Annotated[int, CIRCUMSTANCE] = Field(

@@ -13,7 +13,7 @@ from ..door import Door, DoorName
 from ..outcome import Outcome
 from ..world import OpenWorld, Panel
 from .case import LLMCase
-from .options import ExportOptions, PlanOptions, SimulateOptions
+from .options import CompareOptions, ExportOptions, MeasureOptions, PlanOptions, RunOptions, SimulateOptions
 
 if TYPE_CHECKING:
     from ...simulator.plan.file import PlanFile
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["METRICS", "WORLD", "LLMWorld"]
 
 DOORS = "meshwright.worlds.llm.doors"
+ENGINE = ("engine.",)
+FOLDER = "folder for the tables; of several models one each in it"
 
 _LATENCIES = {
     "ttft": "time to first token, seconds",
@@ -72,6 +74,11 @@ class LLMWorld(OpenWorld):
                 f"{DOORS}.plan:decided", PlanOptions, says="case", out="write the plan here (of several, the best)"
             ),
             "simulate": Door(f"{DOORS}.simulate:simulated", SimulateOptions),
+            "run": Door(
+                f"{DOORS}.run:ran", RunOptions, out="write a row per request here", also=ENGINE, needs_plan=False
+            ),
+            "compare": Door(f"{DOORS}.compare:compared", CompareOptions, needs_plan=False),
+            "measure": Door(f"{DOORS}.measure:measured", MeasureOptions, out=FOLDER, also=ENGINE, needs_plan=False),
             "export": Door(f"{DOORS}.export:exported", ExportOptions, says="nothing", out="folder to write to"),
         }
     )

@@ -33,7 +33,7 @@ class SimulateOptions(Options):
 class RunOptions(Options):
     """What may be said besides the case."""
 
-    device: Device = Field(default="auto", description=DEVICE)
+    on: Device = Field(default="auto", description=DEVICE)
     per_model: bool = Field(default=False, description="a table by model")
     timeline: Path | None = Field(default=None, description="write what ran where and when (Perfetto JSON)")
     startup_timeout: float = Field(default=180.0, gt=0, description="seconds that the workers may take to start")
@@ -45,7 +45,7 @@ class CompareOptions(Options):
     slo_scales: tuple[float, ...] = Field(
         default=(0.5, 1, 1.5, 2, 3, 4, 5, 10), description="SLO scales, a row for each"
     )
-    device: Device = Field(default="auto", description=DEVICE)
+    on: Device = Field(default="auto", description=DEVICE)
     calibrate: bool = Field(default=True, description="measure each placement once it runs; else the profile alone")
     retries: int = Field(default=0, ge=0, description="run a cell again if others took the workers' cores meanwhile")
     csv: Path | None = Field(default=None, description="write the table here")
@@ -60,7 +60,7 @@ class ExportOptions(Options):
     namespace: str = Field(default="meshwright", description="Kubernetes namespace")
     host: tuple[str, ...] = Field(default=(), description="addresses of the nodes, in order")
     port: int = Field(default=8080, ge=1, le=65535, description="port that clients call; groups take those after it")
-    device: str = Field(default="auto", description="what a device is: auto, cpu or cuda")
+    on: str = Field(default="auto", description="what a device is: auto, cpu or cuda")
     model_source: Mapping[str, str] = Field(
         default_factory=dict, description="MODEL=NAME-OR-FOLDER of a model's weights (vllm)"
     )

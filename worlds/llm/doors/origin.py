@@ -20,6 +20,8 @@ def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[s
     InputError
         If traffic is neither said nor in the plan.
     """
+    if not plans:
+        return {"cluster": {"devices": 1, "device": "cpu-core"}}
     plan = cast(LLMPlan, next(iter(plans.values())))
     names = [model.name for model in plan.models]
     cluster = plan.cluster_spec

@@ -47,7 +47,7 @@ def compared(asked: Asked) -> Answer:
     base = single_device(plans[first], case.profile if "profile" in case.model_fields_set else None, asked.folder)
     served = plans[first].serving
     found = compare(
-        dict(plans), traffic, base, list(options.slo_scales), device=options.device, dispatch=served.dispatch,
+        dict(plans), traffic, base, list(options.slo_scales), device=options.on, dispatch=served.dispatch,
         admission=served.admission, max_batch=case.serving.max_batch, calibrated=options.calibrate,
         retries=options.retries, progress=asked.progress,
     )  # fmt: skip

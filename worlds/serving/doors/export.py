@@ -27,7 +27,7 @@ def exported(asked: Asked) -> Answer:
         raise InputError("export: --out is missing; say where: meshwright export PLAN --to TARGET --out FOLDER")
     paths = export(
         plan, options.to, asked.out, force=options.force, image=options.image, namespace=options.namespace,
-        hosts=options.host, port=options.port, device=options.device, model_source=dict(options.model_source),
+        hosts=options.host, port=options.port, device=options.on, model_source=dict(options.model_source),
     )  # fmt: skip
     document = {"target": options.to, "files": [str(path) for path in paths]}
     return Answer(NEXT[options.to].format(out=asked.out), document, tuple(paths), written=tuple(paths))

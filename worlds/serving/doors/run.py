@@ -40,7 +40,7 @@ def ran(asked: Asked) -> Answer:
     asked.progress("starting the workers")
     said = case.serving.model_fields_set
     result = run(
-        plan, traffic, profiles=costs_of(plan, name, case, asked.folder), device=options.device,
+        plan, traffic, profiles=costs_of(plan, name, case, asked.folder), device=options.on,
         batching=case.serving.max_batch if "max_batch" in said else None, startup_timeout_s=options.startup_timeout,
         progress=lambda now, done, n: asked.progress(
             f"{done} of {n} requests, {now:.0f} of {traffic.duration:.0f} s"

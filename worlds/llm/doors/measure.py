@@ -1,82 +1,54 @@
-"""`meshwright profile measure --llm`: the layers and host times of language models on this machine, into a folder."""
+"""Measuring: the layers and host times of language models on this machine, into a folder of tables."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
-import typer
+from ....errors import InputError
+from ....profiles.llm.decoder import decoder
+from ....profiles.llm.measured import LayerMeasurement, write_measurement
+from ....runtime.llm.measure.engine import measure_layers
+from ...door import Answer, Asked
+from ..case import LLMCase
+from ..options import MeasureOptions
 
-from ..errors import InputError
-
-if TYPE_CHECKING:
-    from ..profiles.llm.measured import LayerMeasurement
-
-__all__ = ["NOISY", "measure_llm", "noise_lines"]
+__all__ = ["NOISY", "measured", "noise_lines"]
 
 NOISY = 0.05
 """Share of the core that other processes may take, or drift of the device's speed, before figures are doubtful."""
 
 
-def measure_llm(
-    models: str,
-    *,
-    device: str,
-    dtype: str | None,
-    tp: int,
-    max_tokens: int | None,
-    max_seqs: int | None,
-    max_context: int | None,
-    block_size: int,
-    seed: int,
-    out: Path | None,
-    fast: bool,
-    as_json: bool,
-) -> None:
-    """Measure, write the folders, and print what was found.
+def measured(asked: Asked) -> Answer:
+    """Measure, and write the folders.
 
     Raises
     ------
     InputError
         On a wrong option or model, before anything is measured.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from ..profiles.llm.decoder import decoder
-    from ..profiles.llm.measured import write_measurement
-    from ..runtime.llm.measure.engine import measure_layers
-
-    names = [name.strip() for name in models.split(",") if name.strip()]
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"--llm: expected names of decoders with commas, each once (got {models!r})")
-    specs = [decoder(name) for name in names]
-    folders = _folders(out, [spec.name for spec in specs])
+    case, options = cast(LLMCase, asked.case), cast(MeasureOptions, asked.options)
+    if len(set(case.models)) < len(case.models):
+        raise InputError(f"model: expected each model once (got {', '.join(case.models)})")
+    specs = [decoder(name) for name in case.models]
+    folders = _folders(asked.out, [spec.name for spec in specs])
     found: list[LayerMeasurement] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        for spec, folder in zip(specs, folders, strict=True):
-            task = bar.add_task(f"measuring {spec.name}", total=1.0)
-            measured = measure_layers(
-                spec, device=device, dtype=dtype, tp=tp, max_tokens=max_tokens, max_seqs=max_seqs,
-                max_context=max_context, block_size=block_size, seed=seed, fast=fast,
-                progress=lambda share, what, task=task, name=spec.name: bar.update(
-                    task, completed=share, description=f"measuring {name}: {what}"
-                ),
-            )  # fmt: skip
-            found.append(measured)
-            if folder is not None:
-                write_measurement(measured, folder)
-    if as_json:
-        typer.echo(json.dumps([_document(one, at) for one, at in zip(found, folders, strict=True)], ensure_ascii=False))
-        return
-    for one, folder in zip(found, folders, strict=True):
-        for line in _report(one):
-            typer.echo(line)
+    for spec, folder in zip(specs, folders, strict=True):
+        one = measure_layers(
+            spec, device=options.on, dtype=options.dtype, tp=case.engine.tensor_parallel_size,
+            max_tokens=options.max_tokens, max_seqs=options.max_seqs, max_context=options.max_context,
+            block_size=case.engine.block_size, seed=case.seed, fast=options.fast,
+            progress=lambda share, what, name=spec.name: asked.progress(f"{name}: {what} ({share:.0%})"),
+        )  # fmt: skip
+        found.append(one)
         if folder is not None:
-            typer.echo(f"wrote {folder}")
+            write_measurement(one, folder)
+    text = [line for one in found for line in _report(one)]
+    document = {"measured": [_document(one, at) for one, at in zip(found, folders, strict=True)]}
+    written = tuple(folder for folder in folders if folder is not None)
+    return Answer("\n".join(text), document, found, written=written)
 
 
 def _folders(out: Path | None, names: list[str]) -> list[Path | None]:
@@ -129,8 +101,6 @@ def noise_lines(found: LayerMeasurement) -> Iterable[str]:
 
 
 def _document(found: LayerMeasurement, folder: Path | None) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "model": found.model.name,
         "tp": found.tp,

@@ -1,0 +1,77 @@
+"""Comparing: language models served by the real engine and by the simulator; or the simulator and measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from ....errors import InputError
+from ....files import check_target, write_text
+from ....profiles.llm.decoder import decoder
+from ....runtime.llm.compare.cells import WITHIN
+from ....runtime.llm.compare.chart import save_engine_png
+from ....runtime.llm.compare.engine import compare_engine
+from ....runtime.llm.compare.settings import SETTINGS
+from ....simulator.llm import LLMTrace
+from ....traces import read
+from ...door import Answer, Asked
+from ..case import LLMCase
+from ..options import CompareOptions
+from .measured import against_measurements
+
+__all__ = ["compared"]
+
+CELL_S = 20.0
+"""Seconds of traffic of each cell, where nobody says how long."""
+
+
+def compared(asked: Asked) -> Answer:
+    """Serve models for real and in simulation.
+
+    Raises
+    ------
+    InputError
+        On what is wrong with the case or the options, before anything runs.
+    """
+    case, options = cast(LLMCase, asked.case), cast(CompareOptions, asked.options)
+    if asked.plans:
+        raise InputError("compare: the engine is compared model by model: meshwright compare llm --model NAME")
+    if options.silicon is not None or options.vllm_run is not None or options.link is not None:
+        return against_measurements(asked, options, case.kernels)
+    if len(set(case.models)) < len(case.models):
+        raise InputError(f"model: expected each model once (got {', '.join(case.models)})")
+    for target in (options.csv, options.png):
+        if target is not None:
+            check_target(target)
+    w = case.workload
+    found = compare_engine(
+        [decoder(name) for name in case.models],
+        settings=list(options.settings or SETTINGS),
+        loads=list(options.loads),
+        rate=w.rate,
+        trace=None if w.trace is None else LLMTrace.of(read(asked.folder / w.trace)),
+        duration_s=w.duration or CELL_S,
+        device=options.on,
+        dtype=options.dtype,
+        profile=None if options.profile is None else Path(options.profile),
+        clock=options.clock,
+        fast=options.fast,
+        calibrate=options.calibrate,
+        retries=options.retries,
+        seed=case.seed,
+        progress=asked.progress,
+    )
+    if options.csv is not None:
+        write_text(options.csv, found.to_frame().to_csv(index=False))
+    if options.png is not None:
+        save_engine_png(found, options.png)
+    written = tuple(path for path in (options.csv, options.png) if path is not None)
+    failed = (
+        ""
+        if found.within
+        else (
+            f"compare: simulated and real differ by up to {found.worst:.1%} (goal: {WITHIN:.0%}); where the core was "
+            "not ours or passes took longer than measured, run it on a quiet machine, or with --retries N"
+        )
+    )
+    return Answer(str(found), found.to_dict(), found, written=written, failed=failed)
