@@ -87,37 +87,25 @@ def reproduce(
 
 def _listing(wanted: tuple[str, ...], as_json: bool) -> str:
     """Paper, figure, cost, last verdict and title: lines for a person, or JSON."""
-    from ..reproduce.catalogue import FIGURES, PAPERS
-    from ..reproduce.verdicts import cost, last, load
+    from dataclasses import asdict
 
-    kept = load()
-    rows: list[dict[str, str | None]] = []
-    for name in wanted:
-        figure, runs = FIGURES[name], kept.get(name, {})
-        latest = last(runs)
-        verdict = (
-            "not run" if latest is None else f"{latest[1]} ({latest[0]}, {latest[1].date}, {latest[1].meshwright})"
-        )
-        rows.append(
-            {
-                "name": name, "paper": PAPERS[figure.paper].title, "thesis": figure.alias, "title": figure.title,
-                "fast": cost(figure, "fast", runs), "full": cost(figure, "full", runs), "verdict": verdict,
-            }
-        )  # fmt: skip
+    from ..reproduce.verdicts import listed
+
+    rows = listed(wanted)
     if as_json:
-        return json.dumps(rows, indent=1, ensure_ascii=False)
-    columns = ("name", "thesis", "fast", "full", "verdict", "title")
-    heads = {key: key for key in columns} | {"thesis": "or, by the thesis", "verdict": "last verdict"}
-    widths = {key: max(len(row[key] or "") for row in (*rows, heads)) for key in columns}
-    lines, paper = [], None
-    for row in rows:
-        if row["paper"] != paper:
-            paper = row["paper"]
-            lines += ["", str(paper)]
-        lines.append("  " + "  ".join((row[key] or "").ljust(widths[key]) for key in columns).rstrip())
-    head = "  " + "  ".join(heads[key].ljust(widths[key]) for key in columns).rstrip()
-    said = "fast and full: processor seconds as measured; seconds, minutes or hours in words are classes."
-    return "\n".join([head, *lines, "", said])
+        return json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False)
+    table = [("name", "or, by the thesis", "fast", "full", "last verdict", "title")]
+    table += [(row.name, row.thesis or "", row.fast, row.full, row.verdict, row.title) for row in rows]
+    widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
+    shown = ["  " + "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in table]
+    lines, paper = shown[:1], None
+    for row, line in zip(rows, shown[1:], strict=True):
+        if row.paper != paper:
+            paper = row.paper
+            lines += ["", paper]
+        lines.append(line)
+    lines += ["", "fast and full: processor seconds as measured; seconds, minutes or hours in words are classes."]
+    return "\n".join(lines)
 
 
 def _print(reports: list, table: object, out: Path) -> None:

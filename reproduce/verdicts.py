@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from ..errors import InputError
 from ..files import readable, write_text
-from .catalogue import FIGURES, Figure
+from .catalogue import FIGURES, PAPERS, Figure
 
 if TYPE_CHECKING:
     from .report import Report
 
-__all__ = ["KEPT", "Kept", "cost", "last", "load", "remember"]
+__all__ = ["KEPT", "Kept", "Listed", "cost", "last", "listed", "load", "remember"]
 
 KEPT = Path(__file__).parent / "data" / "verdicts.json"
 """What the package ships, written by ``meshwright reproduce --remember``."""
@@ -111,3 +111,43 @@ def cost(figure: Figure, mode: str, runs: Mapping[str, Kept]) -> str:
     if kept.cpu_s < 90:
         return f"{max(kept.cpu_s, 1):.0f} s"
     return f"{kept.cpu_s / 60:.0f} min" if kept.cpu_s < 5400 else f"{kept.cpu_s / 3600:.1f} h"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A row of ``meshwright reproduce --list``.
+
+    Parameters
+    ----------
+    name, paper, title : str
+        What the figure is called, whose it is, what it shows.
+    thesis : str or None
+        Its name by the thesis' number, None if no thesis has it.
+    fast, full : str
+        What either version costs, as `cost` says it.
+    verdict : str
+        How many claims held the last time, in which version of the figure, on which day, with which meshwright.
+    """
+
+    name: str
+    paper: str
+    thesis: str | None
+    title: str
+    fast: str
+    full: str
+    verdict: str
+
+
+def listed(names: Iterable[str]) -> tuple[Listed, ...]:
+    """A row for each of some keys of `FIGURES`; none of their modules is loaded."""
+    kept = load()
+    rows: list[Listed] = []
+    for name in names:
+        figure, runs = FIGURES[name], kept.get(name, {})
+        latest = last(runs)
+        verdict = (
+            "not run" if latest is None else f"{latest[1]} ({latest[0]}, {latest[1].date}, {latest[1].meshwright})"
+        )
+        costs = cost(figure, "fast", runs), cost(figure, "full", runs)
+        rows.append(Listed(name, PAPERS[figure.paper].title, figure.alias, figure.title, *costs, verdict))
+    return tuple(rows)
