@@ -26,6 +26,7 @@ from numba.core.caching import IndexDataCacheFile, _Cache
 from numba.core.compiler import CompileResult
 
 from .kept import folders, say
+from .linked import Linked
 
 __all__ = ["OPTIONS", "inner", "kernel"]
 
@@ -33,8 +34,9 @@ OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck":
 """numpy's rule for a division by zero is a jump less, and indices are checked by tests, not at run time. Nobody takes
 the address of a kernel, and the wrapper for that was a seventh of what a kernel takes to compile."""
 
-BARE: dict[str, Any] = {"no_cpython_wrapper": True}
-"""What Python never calls needs no wrapper for it, which takes as long to compile as a small function."""
+BARE: dict[str, Any] = {"no_cpython_wrapper": True, "cache": False}
+"""What Python never calls needs no wrapper for it, which takes as long to compile as a small function, and is kept with
+the kernels that call it."""
 
 RENT_S = 0.1
 """CPU seconds of Python; a kernel of the sizes that are rented takes 0.3 to 1 to compile."""
@@ -56,7 +58,7 @@ def kernel(function: Callable[..., Any] | None = None, /, *, plain: int = 0, **o
     if function is None:
         return lambda function: kernel(function, plain=plain, **options)
     kept = options.pop("cache", True)
-    dispatcher: Any = numba.njit(**OPTIONS | options)(function)
+    dispatcher: Any = numba.njit(pipeline_class=Linked, **OPTIONS | options)(function)
     if kept:
         dispatcher._cache = KernelCache(dispatcher)
     return Plain(dispatcher, plain) if plain else dispatcher

@@ -101,7 +101,7 @@ def buddies():
     from meshwright.simulator.llm.compiled.fleet.buddy import allocate, free_chunk, fresh_chunks, order_of
 
     return (
-        numba.njit(lambda s: fresh_chunks(s)),
+        fresh_chunks,
         numba.njit(lambda s, slots: allocate(s, 0, order_of(slots))),
         numba.njit(lambda s, start, slots: free_chunk(s, 0, start, order_of(slots))),
     )
