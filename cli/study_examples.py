@@ -16,6 +16,7 @@ EXAMPLES = {
     "breaks": "breaks-first.yaml",
     "llm": "llm-capacity.yaml",
     "sharing": "sharing-study.yaml",
+    "training": "training-study.yaml",
 }
 """Name -> file of `examples/`, which is shipped as data of the package."""
 

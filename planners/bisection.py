@@ -33,6 +33,8 @@ class Bisection:
         Whether only integers make sense. Others are bisected on a logarithmic scale.
     name : str
         The quantity, for messages.
+    step : int
+        Of whole quantities: between the ends only multiples of it are tried, such as devices that come in full nodes.
 
     Raises
     ------
@@ -46,6 +48,7 @@ class Bisection:
     tolerance: float = 0.02
     whole: bool = False
     name: str = "bisection"
+    step: int = 1
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and 0 < self.low <= self.high):
@@ -105,7 +108,10 @@ class Bisection:
             return None
         if max(missed, reached) / min(missed, reached) <= 1 + self.tolerance:
             return None
-        middle = float((reached + missed) // 2) if self.whole else self._between(reached, missed)
+        if self.whole:
+            middle = float((reached + missed) // 2 // self.step * self.step)
+        else:
+            middle = self._between(reached, missed)
         return middle if min(missed, reached) < middle < max(missed, reached) else None
 
     def _between(self, a: float, b: float) -> float:

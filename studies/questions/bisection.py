@@ -111,7 +111,7 @@ class Search:
     def bisection(self) -> Bisection:
         """The rule of the search."""
         q = self.quantity
-        return Bisection(q.low, q.high, q.hard, q.tolerance, q.whole, q.name)
+        return Bisection(q.low, q.high, q.hard, q.tolerance, q.whole, q.name, q.step)
 
     def known(self) -> dict[float, bool]:
         """Value -> whether the mean attains, for all values in the range."""

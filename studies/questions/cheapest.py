@@ -11,13 +11,16 @@ from ...profiles.hardware import device
 from .answer import Answer
 from .bisection import Rule, Search
 from .kinds import CheapestCluster
-from .quantity import Quantity, base_of, given, number, value_of
+from .quantity import Quantity, base_of, given, has_field, number, value_of
 from .words import answer_of, asked, percent, title
 
 if TYPE_CHECKING:
     from ..study import Study
 
 __all__ = ["answers", "searches"]
+
+OF_ITS_TYPE = ("cluster.memory", "cluster.intra_node_bandwidth", "cluster.inter_node_bandwidth")
+"""What a case says of its own device type, which is nothing that another type has."""
 
 
 def _prices(study: Study, question: CheapestCluster) -> dict[str, float]:
@@ -61,10 +64,10 @@ def searches(study: Study, question: CheapestCluster) -> tuple[Search, ...]:
                 "cluster.device": name, "cluster.price_per_hour": price,
             }  # fmt: skip
             if name != own:
-                fixed["cluster.memory"] = None  # what the base case says of its own type
+                fixed |= {path: None for path in OF_ITS_TYPE if has_field(study, path)}
             quantity = Quantity(
-                "cluster.devices", f"{{}} × {name}", "needs", "low", question.low, question.high, True,
-                lambda v: {"cluster.devices": int(v)}, 0.0, fixed,
+                "cluster.devices", f"{{}} × {name}", "needs", "low", *question.ends, True,
+                lambda v: {"cluster.devices": int(v)}, 0.0, fixed, step=question.step,
             )  # fmt: skip
             found.append(Search(planner, quantity, Rule.of(question), study.replications, study.confidence))
     return tuple(found)

@@ -31,7 +31,9 @@ def searches(study: Study, question: Headroom) -> tuple[Search, ...]:
         If there is no measured traffic, or the SLO is to be scaled but comes from the trace.
     """
     base = base_of(study, question)
-    if not has_field(study, "workload.trace") or value_of(base, "workload.trace") is None:
+    if question.plan is not None and not has_field(study, "planner.plan"):
+        raise InputError(f"headroom: plan: cases of world {study.world.name!r} name no plan file; leave it out")
+    if has_field(study, "workload.rate_scale") and value_of(base, "workload.trace") is None:
         raise InputError(
             "headroom: the base case has no measured traffic; give workload: {trace: FILE}, or ask for the "
             "highest rate instead"
@@ -51,11 +53,12 @@ def _today(quantity: Quantity) -> tuple[float, ...]:
 
 def _quantities(study: Study, question: Headroom, base: Case, planner: str) -> list[Quantity]:
     fixed = given(study, question)
+    traffic = has_field(study, "workload.rate_scale")
     drawn = study.replications > 1 or bool(value_of(base, "workload.resample"))
     frozen: dict[str, Any] = {}
     if question.plan is not None:
         fixed["planner.plan"] = question.plan
-    elif "plan" not in study.planners[planner]:
+    elif traffic and "plan" not in study.planners[planner]:
         as_it_is = value_of(base, "workload.cv_scale") == 1  # else there is nothing but draws to plan for
         frozen = {"seed": study.seed, "workload.resample": not as_it_is}
     found: list[Quantity] = []
@@ -67,7 +70,7 @@ def _quantities(study: Study, question: Headroom, base: Case, planner: str) -> l
             if "of" not in question.model_fields_set:
                 continue
             raise InputError("headroom: of slo needs workload.slo or workload.slo_scale in the base case")
-        resampled = {"workload.resample": True} if drawn or name == "cv" else {}
+        resampled = {"workload.resample": True} if traffic and (drawn or name == "cv") else {}
         plan = {f"planner.planned_for.{at}": said for at, said in (frozen | {path: today}).items()} if frozen else {}
         found.append(
             Quantity(
@@ -76,6 +79,8 @@ def _quantities(study: Study, question: Headroom, base: Case, planner: str) -> l
                 fixed | resampled | plan, today, figure=_relative(today), mend="raise limit",
             )
         )  # fmt: skip
+    if not found:
+        raise InputError(f"headroom: cases of world {study.world.name!r} have none of {', '.join(question.of)}")
     return found
 
 

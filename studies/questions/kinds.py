@@ -27,11 +27,11 @@ __all__ = [
 Positive = Annotated[float, Field(gt=0)]
 Tolerance = Annotated[float, BeforeValidator(parse_fraction), Field(gt=0, lt=1)]
 Change = Annotated[float, BeforeValidator(parse_fraction), Field(gt=0, lt=1)]
-Factor = Literal["rate", "cv", "slo", "devices", "device fails", "memory", "speed", "overhead"]
-FACTORS: tuple[Factor, ...] = ("rate", "cv", "slo", "devices", "device fails", "memory", "speed", "overhead")
+Factor = Literal["rate", "cv", "slo", "devices", "device fails", "memory", "speed", "links", "overhead"]
+FACTORS: tuple[Factor, ...] = ("rate", "cv", "slo", "devices", "device fails", "memory", "speed", "links", "overhead")
 ALIASES = {
     "devices lost": "devices", "a device fails": "device fails", "slower devices": "speed", "slo scale": "slo",
-    "rate scale": "rate", "cv scale": "cv",
+    "rate scale": "rate", "cv scale": "cv", "slower links": "links", "link speed": "links",
 }  # fmt: skip
 
 
@@ -99,12 +99,29 @@ class _Ranged(QuestionBase):
         return self
 
 
-class FewestDevices(_Ranged):
+class _Devices(_Ranged):
+    low: Annotated[StrictInt, Field(gt=0)] = Field(default=1, description="fewest that are tried")
+    high: Annotated[StrictInt, Field(gt=0)] = Field(default=64, description="most that are tried")
+    step: Annotated[StrictInt, Field(gt=0)] = Field(
+        default=1, description="only multiples of it are tried, such as full nodes: fewer than one node is no cluster"
+    )
+
+    @model_validator(mode="after")
+    def _holds_a_step(self) -> Self:
+        if self.high < self.step:
+            raise ValueError(f"step: {self.step} is more than high {self.high}; nothing would be tried")
+        return self
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The fewest and the most that are tried, multiples of `step`."""
+        return -(-self.low // self.step) * self.step, self.high // self.step * self.step
+
+
+class FewestDevices(_Devices):
     """How few devices attain the target."""
 
     find: Literal["fewest devices"]
-    low: Annotated[StrictInt, Field(gt=0)] = Field(default=1, description="fewest that are tried")
-    high: Annotated[StrictInt, Field(gt=0)] = Field(default=64, description="most that are tried")
 
 
 class _Scaled(_Ranged):
@@ -139,7 +156,7 @@ class Extreme(_Ranged):
     high: int | float | str = Field(description="most that is tried")
 
 
-class CheapestCluster(_Ranged):
+class CheapestCluster(_Devices):
     """The device type whose fewest devices cost least."""
 
     find: Literal["cheapest cluster"]
@@ -149,8 +166,6 @@ class CheapestCluster(_Ranged):
     prices: Mapping[str, Annotated[float, Field(ge=0)]] = Field(
         default_factory=dict, description="device type -> price of one device-hour, where it is not the spec's"
     )
-    low: Annotated[StrictInt, Field(gt=0)] = Field(default=1, description="fewest that are tried of each type")
-    high: Annotated[StrictInt, Field(gt=0)] = Field(default=64, description="most that are tried of each type")
 
     @model_validator(mode="after")
     def _known(self) -> Self:

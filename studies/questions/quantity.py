@@ -70,6 +70,8 @@ class Quantity:
         Value -> the figure that stands in `words`.
     mend : str
         What to do if the whole range misses; by default to widen it.
+    step : int
+        Of whole quantities: what values between the ends are multiples of.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Quantity:
     at_base: Mapping[str, Any] | None = None
     figure: Callable[[float], str] = number
     mend: str = ""
+    step: int = 1
 
     def say(self, value: float) -> str:
         """A value in words."""
@@ -158,7 +161,16 @@ def _quantity(study: Study, question: Any, base: Case, fixed: Mapping[str, Any])
     if isinstance(question, FewestDevices):
         path = find_field(study.world.case, "cluster.devices")
         return Quantity(
-            path, "{} devices", "needs", "low", question.low, question.high, True, lambda v: {path: int(v)}, 0.0, fixed
+            path,
+            "{} devices",
+            "needs",
+            "low",
+            *question.ends,
+            True,
+            lambda v: {path: int(v)},
+            0.0,
+            fixed,
+            step=question.step,
         )
     if isinstance(question, HighestRate):
         path, what, verb, hard = *_rate(study, base), "sustains", "high"
@@ -212,7 +224,7 @@ def slo_path(study: Study, base: Case) -> tuple[str, str]:
     path = find_field(study.world.case, "workload.slo_scale")
     if value_of(base, "workload.slo") is not None:
         return "workload.slo", "an SLO of {} s"
-    return path, "an SLO of {} × single-device latency"
+    return path, f"an SLO of {{}} {value_of(base, 'workload.slo_words') or '× single-device latency'}"
 
 
 def _extreme(study: Study, question: Extreme, base: Case, fixed: Mapping[str, Any]) -> Quantity:

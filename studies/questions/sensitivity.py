@@ -39,7 +39,8 @@ __all__ = ["answers", "searches"]
 REPLANNED = ("devices", "memory")
 WORDS = {
     "rate": "the rate", "cv": "the CV", "slo": "the SLO", "devices": "the devices", "device fails": "failed devices",
-    "memory": "the memory of a device", "speed": "the speed of a device", "overhead": "the overhead",
+    "memory": "the memory of a device", "speed": "the speed of a device", "links": "the speed of links",
+    "overhead": "the overhead",
 }  # fmt: skip
 
 
@@ -68,6 +69,8 @@ def _factor(study: Study, base: Case, name: str) -> _Factor | str:
         path, down = "cluster.devices" if name == "devices" else "planner.lost_groups", True
     elif name == "memory":
         path, down = "cluster.memory", True
+    elif name == "links":
+        path, down = "cluster.link_scale", True
     else:
         path, down = ("speed", True) if name == "speed" else ("serving.overhead", False)
     if not has_field(study, path):
@@ -90,7 +93,8 @@ def _base_value(base: Case, name: str, path: str) -> float | str:
     if name == "speed":
         return float(said.get(kind, 1.0))
     if name == "memory" and said is None:
-        return float(device(kind).usable_memory_bytes)
+        # Of a world that plans for all of a device's memory, the case says how much that is.
+        return float(value_of(base, "cluster.device_memory") or device(kind).usable_memory_bytes)
     if name == "slo" and said is None:
         if value_of(base, "workload.trace") is None:
             return DEFAULT_SLO_SCALE
