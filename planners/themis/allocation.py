@@ -17,8 +17,7 @@ from ...simulator.sharing.cluster import SharedCluster
 from .bids import Bid, Place, Row, check_bids, log_worth
 
 if TYPE_CHECKING:
-    from .kernels.bounds import Goods
-    from .kernels.prices import Scarce
+    from ...simulator.sharing.compiled.record import Record
 
 __all__ = ["Allocation", "Market", "Others", "proportionally_fair"]
 
@@ -77,10 +76,8 @@ class Others(NamedTuple):
 
 class _Prepared(NamedTuple):
     order: Ints
-    goods: Goods
-    scarce: Scarce
+    goods: Record  # Goods
     price: npt.NDArray[np.float64]
-    mark: npt.NDArray[np.uint64]
     seen: tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64], Ints]
     number: Ints
 
@@ -157,9 +154,9 @@ class Market(Shown):
     @cached_property
     def _prepared(self) -> _Prepared:
         """What the search takes of the market as a whole."""
+        from ...simulator.sharing.compiled.record import Record
         from .kernels.bounds import Goods
-        from .kernels.prices import price_count, scarcities
-        from .kernels.search import marks
+        from .kernels.prices import price_count
 
         _, columns, value = self.tables
         racks = np.array([self.cluster.machines[m].rack for m in self.order], dtype=np.int64)
@@ -168,12 +165,11 @@ class Market(Shown):
             columns["start"], columns["gpus"], columns["place"], columns["group"], columns["region"], value,
             columns["free"], racks, rack_free,
         )  # fmt: skip
-        scarce = scarcities(goods)
         seen = (np.zeros(STATES, dtype=np.uint64), np.zeros(STATES), np.zeros(STATES, dtype=np.int64))
-        price, number = np.zeros(price_count(goods, scarce)), np.zeros(1, dtype=np.int64)
+        price, number = np.zeros(price_count(goods)), np.zeros(1, dtype=np.int64)
         # Those who gain the most choose first: what they lose by another row soon exceeds the bound.
         first = sorted(range(len(self.bids)), key=lambda a: (-value[columns["start"][a]], a))
-        return _Prepared(np.array(first, dtype=np.int64), goods, scarce, price, marks(goods), seen, number)
+        return _Prepared(np.array(first, dtype=np.int64), Record(goods), price, seen, number)
 
     def best(self, without: int | None = None, *, known: Allocation | None = None, steps: int = STEPS) -> Allocation:
         """The proportionally fair allocation, of all bids or of all but one app's.
@@ -187,14 +183,14 @@ class Market(Shown):
         steps : int
             After so many the search stops; what it may have missed is the allocation's `gap`.
         """
-        from .kernels.allocation import NOTHING, best_of
+        from .kernels.allocation import NOTHING, allocate
 
         p = self._prepared
         order = np.array([a for a in p.order.tolist() if self.bids[a].app != without], dtype=np.int64)
         others = {app: row for app, row in known.rows.items() if app != without} if known is not None else None
         at_least = sum(log_worth(row.rho) for row in others.values()) if others is not None else NOTHING
-        found, top, taken, chosen, places = best_of(
-            order, p.goods, p.scarce, p.price, p.mark, at_least, steps, p.seen, p.number
+        found, top, taken, chosen, places, _, _ = allocate(
+            order, p.goods, p.price, float(at_least), steps, *p.seen, p.number, False
         )
         gap = max(0.0, float(top) - float(found))
         if known is not None and others is not None and (not chosen.size or chosen[0] < 0):  # nothing is better
@@ -209,14 +205,13 @@ class Market(Shown):
         steps : int
             After so many each search stops.
         """
-        from .kernels.allocation import NOTHING, best_of, without_each
+        from .kernels.allocation import NOTHING, allocate
 
         p = self._prepared
-        found, top, taken, chosen, places = best_of(
-            p.order, p.goods, p.scarce, p.price, p.mark, NOTHING, steps, p.seen, p.number
+        found, top, taken, chosen, places, rows, gaps = allocate(
+            p.order, p.goods, p.price, NOTHING, steps, *p.seen, p.number, True
         )
         allocation = self._allocation(p.order, chosen, places, max(0.0, float(top) - float(found)), int(taken))
-        rows, gaps, _ = without_each(p.order, p.goods, p.scarce, p.price, p.mark, chosen, steps, p.seen, p.number)
         others: dict[int, Others] = {}
         for i, (app, row) in enumerate(allocation.rows.items()):
             if row.gpus:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ...errors import InputError
 from ...reprs import Shown
@@ -21,8 +21,7 @@ from .bids import GRAIN, STARVED, Bid, log_worth
 from .lots import lot
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from ...simulator.sharing.compiled.run import Run
     from ...simulator.sharing.world import SharingWorld
 
 __all__ = ["Themis"]
@@ -90,11 +89,11 @@ class Themis(Shown):
         self.auctions, self.gap = 0, 0.0
         self._tables.clear()
 
-    def run_compiled(self, world: SharingWorld, out: np.ndarray) -> tuple[Any, ...]:
+    def run_compiled(self, world: SharingWorld) -> Run:
         """Simulate in compiled code; see `simulator.sharing.compiled.engine`."""
         from .compiled import simulate_themis
 
-        return simulate_themis(world, self, out)
+        return simulate_themis(world, self)
 
     def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
         """See `simulator.sharing.Policy.assign`."""

@@ -9,15 +9,15 @@ most, and the prices are those of all.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....jit import inner, kernel
+from ....simulator.sharing.compiled.plain import copied, fill_with, overwrite, total
 from .bounds import MINUS, bounds, cheapest
 from .packing import FITS, pack
-from .plain import copied, fill_with, overwrite, total
-from .prices import prices
-from .search import search
+from .prices import prices, scarcities
+from .search import marks, search
 
-__all__ = ["NOTHING", "best_of", "without_each"]
+__all__ = ["NOTHING", "allocate"]
 
 NOTHING = -1e17
 TINY = 1e-12
@@ -26,7 +26,7 @@ GLANCE, TURNS = 200, 3  # steps of the first search, and how many with better pr
 PRICINGS = 60
 
 
-@njit(cache=True)
+@inner
 def most_groups(goods):  # type: ignore[no-untyped-def]
     """Most groups of a row."""
     most = 1
@@ -36,8 +36,8 @@ def most_groups(goods):  # type: ignore[no-untyped-def]
     return most
 
 
-@njit(cache=True)
-def best_of(order, goods, scarce, price, mark, at_least, limit, seen, number):  # type: ignore[no-untyped-def]
+@inner
+def _best_of(order, goods, scarce, price, mark, at_least, limit, seen, number):  # type: ignore[no-untyped-def]
     """The best rows of apps `order`.
 
     Parameters
@@ -108,14 +108,14 @@ def best_of(order, goods, scarce, price, mark, at_least, limit, seen, number):  
     return best, max(best, top), steps, chosen, places
 
 
-@njit(cache=True)
-def without_each(order, goods, scarce, price, mark, chosen, limit, seen, number):  # type: ignore[no-untyped-def]
+@inner
+def _without_each(order, goods, scarce, price, mark, chosen, limit, seen, number):  # type: ignore[no-untyped-def]
     """The best rows of the others, for each app that has GPUs in `chosen`.
 
     Parameters
     ----------
     price, limit, seen, number :
-        See `best_of`, which they have been used for with all apps.
+        See `_best_of`, which they have been used for with all apps.
     chosen : array of int
         Row of each app in the best allocation of all.
 
@@ -156,7 +156,7 @@ def without_each(order, goods, scarce, price, mark, chosen, limit, seen, number)
         if answer != FITS:
             for k in range(n - 1):
                 others[k] = order[k if k < i else k + 1]
-            found, bound, more, better, _ = best_of(
+            found, bound, more, better, _ = _best_of(
                 others, goods, scarce, copied(price), mark, have, limit, seen, number
             )
             steps += more
@@ -169,7 +169,20 @@ def without_each(order, goods, scarce, price, mark, chosen, limit, seen, number)
     return rows, gap, steps
 
 
-@njit(cache=True)
+@kernel
+def allocate(order, goods, price, at_least, limit, seen_key, seen_value, seen_in, number, each):  # type: ignore[no-untyped-def]
+    """`_best_of`, and where `each` says so `_without_each`, else no rows: what both return, one after the other."""
+    scarce, mark, seen = scarcities(goods), marks(goods), (seen_key, seen_value, seen_in)
+    found, top, steps, chosen, places = _best_of(order, goods, scarce, price, mark, at_least, limit, seen, number)
+    if each:
+        rows, gap, more = _without_each(order, goods, scarce, price, mark, chosen, limit, seen, number)
+        steps += more
+    else:
+        rows, gap = np.empty((0, 0), np.int64), np.empty(0)
+    return found, top, steps, chosen, places, rows, gap
+
+
+@inner
 def _turned(order, n):  # type: ignore[no-untyped-def]
     """The first `n`, the last one first."""
     out = np.empty(n, np.int64)
@@ -178,7 +191,7 @@ def _turned(order, n):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True)
+@inner
 def _rule_out(order, goods, worth, plus, alive, table, best):  # type: ignore[no-untyped-def]
     """Rows that are part of nothing better than `best` are no longer alive."""
     n, capacity = order.shape[0], table.shape[1] - 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....jit import inner
 from ....simulator.sharing.compiled.near import choose
+from ....simulator.sharing.compiled.plain import copied, largest, stable_order
 from ..bids import STARVED
 from ..lots import lot_kernel
 from .bounds import Goods
-from .plain import copied, inner, stable_order
 
 __all__ = ["drop", "layout", "rounded", "shares_kept", "whereabouts_of"]
 
@@ -27,8 +27,11 @@ def layout(rack_of_machine, free, start, rows, value):  # type: ignore[no-untype
     (array, Goods)
         Machine at each position, and what is bid for.
     """
-    n, n_racks = free.shape[0], rack_of_machine.max() + 1
-    at = stable_order(rack_of_machine * (free.max() + 1) + free)
+    n, n_racks = free.shape[0], largest(rack_of_machine) + 1
+    key, most = np.empty(n, np.int64), largest(free) + 1
+    for m in range(n):
+        key[m] = rack_of_machine[m] * most + free[m]
+    at = stable_order(key)
     position = np.empty(n, np.int64)
     rack_free, free_at, rack_at = np.zeros(n_racks, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for p in range(n):
@@ -54,12 +57,12 @@ def _column(rows, k):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True)
+@inner
 def shares_kept(value, chosen, without):  # type: ignore[no-untyped-def]
     """What each app keeps of its rows (c), by those that others have `without_each`: `auction.kept_share`."""
     n = chosen.shape[0]
     kept = np.ones(n)
-    for i in range(n):
+    for i in range(without.shape[0]):
         lost = 0.0
         for k in range(n):
             if without[i, k] >= 0:

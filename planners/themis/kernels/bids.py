@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....jit import inner
+from ....simulator.sharing.compiled.plain import largest, stable_order
 from ....simulator.sharing.compiled.view import contention, job_works, last_job, phase_jobs, phase_left, phases_ahead
 from ..bids import GRAIN, STARVED
-from .plain import inner, stable_order
 
 __all__ = ["agent_of", "best_first", "most_rows", "rho_of", "table_of", "whole_jobs", "worth_of"]
 
@@ -36,7 +37,7 @@ def agent_of(w, s, a, now):  # type: ignore[no-untyped-def]
 @inner
 def whole_jobs(agent, counts):  # type: ignore[no-untyped-def]
     """For each number of GPUs that a job may take, how many such jobs machines with `counts` GPUs hold whole."""
-    most = agent[2].max()
+    most = largest(agent[2])
     hold = np.zeros(most + 1, np.int64)
     for m in range(counts.shape[0]):
         for each in range(2, min(most, counts[m]) + 1):
@@ -109,8 +110,8 @@ def table_of(c, w, s, a, agent, free, free_rack, held, held_rack, offered, n_rac
     for r in range(c.n_racks):
         in_racks += held_rack[r] > 0
     hold = whole_jobs(agent, held)
-    most = free.max()
-    most_rack = free_rack.max()
+    most = largest(free)
+    most_rack = largest(free_rack)
     rows[0, 0], rows[0, 1], rows[0, 2], rows[0, 3] = 0, ANYWHERE, 0, -1
     value[0] = worth_of(rho_of(w, s, a, agent, kept, hold, in_racks, none, one, none, nowhere))
     k = 1

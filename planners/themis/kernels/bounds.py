@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from ....jit import inner
 
 __all__ = ["MINUS", "Goods", "bounds", "cheapest"]
 
@@ -26,7 +27,7 @@ class Goods(NamedTuple):
     rack_free: np.ndarray
 
 
-@njit(cache=True)
+@inner
 def bounds(order, goods, worth, alive, capacity):  # type: ignore[no-untyped-def]
     """Most that apps ``order[k:]`` can gain from c GPUs wherever they are, shape (n + 1, capacity + 1)."""
     n = order.shape[0]
@@ -55,7 +56,7 @@ def bounds(order, goods, worth, alive, capacity):  # type: ignore[no-untyped-def
     return table
 
 
-@njit(cache=True)
+@inner
 def cheapest(order, goods, worth, alive, table, left, chosen):  # type: ignore[no-untyped-def]
     """Fill `chosen` with rows that attain ``table[0, left]``."""
     for k in range(order.shape[0]):

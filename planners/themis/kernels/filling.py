@@ -7,9 +7,9 @@ to put it.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from .plain import stable_order, total
+from ....jit import inner
+from ....simulator.sharing.compiled.plain import largest, stable_order, total
 
 __all__ = ["complete", "fill"]
 
@@ -19,7 +19,7 @@ TRIES = 2000
 FAILED = 1 << 12
 
 
-@njit(cache=True)
+@inner
 def fill(sizes, count, free, slack, rack, machines, into):  # type: ignore[no-untyped-def]
     """Fill machines in turn, each as full as may be and with the most urgent groups that do so.
 
@@ -44,7 +44,7 @@ def fill(sizes, count, free, slack, rack, machines, into):  # type: ignore[no-un
         for j in range(kinds):
             into[m, j] = 0
     left = total(count)
-    top = free.max()
+    top = largest(free)
     reach = np.zeros((kinds + 1, top + 1), np.bool_)
     for m in machines:
         if left == 0:
@@ -76,7 +76,7 @@ def fill(sizes, count, free, slack, rack, machines, into):  # type: ignore[no-un
     return left == 0
 
 
-@njit(cache=True)
+@inner
 def _patterns(sizes, room, out):  # type: ignore[no-untyped-def]
     """Fill `out` with all ways to put groups into `room` GPUs, the fullest first; how many, or −1: too many."""
     kinds, n = sizes.shape[0], 0
@@ -114,13 +114,13 @@ def _patterns(sizes, room, out):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(cache=True)
+@inner
 def _mix(h, x):  # type: ignore[no-untyped-def]
     h = (h ^ np.uint64(x)) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(29))
 
 
-@njit(cache=True)
+@inner
 def complete(sizes, count, free, machines, into):  # type: ignore[no-untyped-def]
     """Whether groups fit on machines at all: each machine in turn gets a set to which no other group could be added.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....jit import inner
+from ....simulator.sharing.compiled.plain import copied, falling_order, largest, overwrite
 from .filling import complete, fill
 from .placing import exactly
-from .plain import copied, overwrite, stable_order
 from .racks import rows_in_racks, ways_in_racks
 
 __all__ = ["FITS", "NEVER", "UNKNOWN", "pack", "put"]
@@ -17,7 +17,7 @@ NEVER, FITS, UNKNOWN = 0, 1, 2
 WAYS = 64  # of rows in racks that are looked at
 
 
-@njit(cache=True)
+@inner
 def put(goods, o, free, slack, places):  # type: ignore[no-untyped-def]
     """Put a row's groups where they leave the least over; False (and a mess in `free`, `slack`) if that fails.
 
@@ -60,7 +60,7 @@ def put(goods, o, free, slack, places):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True)
+@inner
 def _tightest(goods, free, slack, size):  # type: ignore[no-untyped-def]
     """The machine with the fewest free GPUs that takes a group, of those in the rack with the most."""
     best = -1
@@ -72,7 +72,7 @@ def _tightest(goods, free, slack, size):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True)
+@inner
 def pack(goods, chosen, count, free, slack, places):  # type: ignore[no-untyped-def]
     """Pack rows ``chosen[:count]`` from an empty start, largest groups first.
 
@@ -145,16 +145,16 @@ def pack(goods, chosen, count, free, slack, places):  # type: ignore[no-untyped-
     return _by_machine(goods, chosen, size, of, nth, in_racks, free, slack, places)
 
 
-@njit(cache=True)
+@inner
 def _largest_first(size, of, nth):  # type: ignore[no-untyped-def]
-    order = stable_order(-size)
-    sizes, ofs, nths = np.empty_like(size), np.empty_like(of), np.empty_like(nth)
+    order = falling_order(size)
+    sizes, ofs, nths = copied(size), copied(of), copied(nth)
     for i in range(order.shape[0]):
         sizes[i], ofs[i], nths[i] = size[order[i]], of[order[i]], nth[order[i]]
     return sizes, ofs, nths
 
 
-@njit(cache=True)
+@inner
 def _by_machine(goods, chosen, size, of, nth, in_racks, free, slack, places):  # type: ignore[no-untyped-def]
     """The same, machine by machine, for each way to put rows in racks; then all ways."""
     items = size.shape[0]
@@ -189,7 +189,7 @@ def _by_machine(goods, chosen, size, of, nth, in_racks, free, slack, places):  #
             return FITS, found
     tries = found
     if kinds > 0:
-        answer, more = complete(sizes, count, free, stable_order(-free), into)
+        answer, more = complete(sizes, count, free, falling_order(free), into)
         tries += more
         if answer == NEVER or (not in_racks and answer == UNKNOWN and more > 0):
             return answer, tries
@@ -210,7 +210,7 @@ def _by_machine(goods, chosen, size, of, nth, in_racks, free, slack, places):  #
     return answer, tries + more
 
 
-@njit(cache=True)
+@inner
 def _tally(size, is_rack):  # type: ignore[no-untyped-def]
     """Group sizes above 1, the largest first, and how many of each."""
     kinds = 0
@@ -224,12 +224,12 @@ def _tally(size, is_rack):  # type: ignore[no-untyped-def]
     return sizes[:kinds], count[:kinds]
 
 
-@njit(cache=True)
+@inner
 def _filled(sizes, count, free, slack, rack, into):  # type: ignore[no-untyped-def]
     """`fill` from the largest machines and from the smallest, the largest groups first and the most awkward ones."""
     kinds = sizes.shape[0]
-    machines = stable_order(-free)
-    turned = np.empty_like(machines)
+    machines = falling_order(free)
+    turned = copied(machines)
     for m in range(machines.shape[0]):
         turned[m] = machines[machines.shape[0] - 1 - m]
     awkward = _awkward(sizes, free)
@@ -247,20 +247,20 @@ def _filled(sizes, count, free, slack, rack, into):  # type: ignore[no-untyped-d
     return False
 
 
-@njit(cache=True)
+@inner
 def _awkward(sizes, free):  # type: ignore[no-untyped-def]
     """Sizes by what they waste on machines that are not the largest, those that waste the most first."""
-    top = free.max()
+    top = largest(free)
     waste = np.empty(sizes.shape[0])
     for j in range(sizes.shape[0]):
         waste[j] = 2.0
         for f in free:
             if sizes[j] <= f < top:
                 waste[j] = min(waste[j], f % sizes[j] / f)
-    return stable_order(-waste)
+    return falling_order(waste)
 
 
-@njit(cache=True)
+@inner
 def _hand_out(goods, size, of, nth, is_rack, sizes, into, free, slack, places):  # type: ignore[no-untyped-def]
     """Name the machine of each group from how many of each size are on each; False if single GPUs find no room."""
     for j in range(sizes.shape[0]):
@@ -285,7 +285,7 @@ def _hand_out(goods, size, of, nth, is_rack, sizes, into, free, slack, places): 
     return True
 
 
-@njit(cache=True)
+@inner
 def _are_rack(goods, chosen, of):  # type: ignore[no-untyped-def]
     out = np.empty(of.shape[0], np.bool_)
     for i in range(of.shape[0]):

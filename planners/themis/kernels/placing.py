@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from .plain import total
+from ....jit import inner
+from ....simulator.sharing.compiled.plain import total
 
 __all__ = ["exactly"]
 
@@ -14,13 +14,13 @@ TRIES = 1000
 FAILED = 1 << 12
 
 
-@njit(cache=True)
+@inner
 def _mix(h, x):  # type: ignore[no-untyped-def]
     h = (h ^ np.uint64(x)) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(29))
 
 
-@njit(cache=True)
+@inner
 def _key(r, free, slack, first):  # type: ignore[no-untyped-def]
     """The same for racks that hold the same machines in any order."""
     mixed = np.uint64(0)
@@ -29,7 +29,7 @@ def _key(r, free, slack, first):  # type: ignore[no-untyped-def]
     return _mix(mixed, np.uint64(slack[r] + 7))
 
 
-@njit(cache=True)
+@inner
 def exactly(goods, size, is_rack, in_racks, free, slack):  # type: ignore[no-untyped-def]
     """Depth first over places of each item, largest first; alike machines and racks once, no state twice."""
     items, machines = size.shape[0], free.shape[0]

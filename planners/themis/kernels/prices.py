@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ....jit import inner
+from ....simulator.sharing.compiled.plain import copied, largest, overwrite
 from ..bids import GRAIN
-from .bounds import bounds, cheapest
-from .plain import copied, overwrite
+from .bounds import Goods, bounds, cheapest
 
 __all__ = ["Scarce", "price_count", "prices", "scarcities"]
 
@@ -36,11 +36,11 @@ class Scarce(NamedTuple):
     held: np.ndarray  # how many machines hold
 
 
-@njit(cache=True)
+@inner
 def scarcities(goods):  # type: ignore[no-untyped-def]
     """See `Scarce`."""
     rows, machines, racks = goods.gpus.shape[0], goods.free.shape[0], goods.rack_free.shape[0]
-    top, most = goods.free.max(), goods.rack_free.max()
+    top, most = largest(goods.free), largest(goods.rack_free)
     met = np.zeros(top + 1, np.bool_)
     named = np.zeros(machines, np.bool_)
     in_racks = 0
@@ -65,7 +65,7 @@ def scarcities(goods):  # type: ignore[no-untyped-def]
         if met[s] and kinds < MOST_SIZES:
             sizes[kinds] = s
             kinds += 1
-    on_machine = sizes[:kinds].copy()
+    on_machine = copied(sizes[:kinds])
     use, held = np.zeros((rows, on_machine.shape[0]), np.int64), np.zeros(on_machine.shape[0], np.int64)
     for x in range(on_machine.shape[0]):
         s = on_machine[x]
@@ -78,13 +78,12 @@ def scarcities(goods):  # type: ignore[no-untyped-def]
     return Scarce(named, in_rack, supply, on_machine, use, held)
 
 
-@njit(cache=True)
-def price_count(goods, scarce):  # type: ignore[no-untyped-def]
-    """How many things may have a price."""
-    return goods.free.max() + 1 + goods.free.shape[0] + scarce.supply.shape[0]
+def price_count(goods: Goods) -> int:
+    """How many things may have a price, at most."""
+    return int(goods.free.max()) + 1 + goods.free.shape[0] + RACK_SIZES + goods.rack_free.shape[0]
 
 
-@njit(cache=True)
+@inner
 def fillings(goods, price, named, worth, took):  # type: ignore[no-untyped-def]
     """What machines' GPUs are worth at most at these prices.
 
@@ -122,7 +121,7 @@ def fillings(goods, price, named, worth, took):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True)
+@inner
 def surplus(goods, price, named, worth, took, out):  # type: ignore[no-untyped-def]
     """Add to `out` the groups and named GPUs of the dearest fillings."""
     top = worth.shape[0] - 1
@@ -144,10 +143,10 @@ def surplus(goods, price, named, worth, took, out):  # type: ignore[no-untyped-d
                 f -= 1
 
 
-@njit(cache=True)
+@inner
 def priced(goods, scarce, price, alive, worth):  # type: ignore[no-untyped-def]
     """Fill `worth`: value of each row less the price of what it takes."""
-    top = goods.free.max()
+    top = largest(goods.free)
     racks = top + 1 + goods.free.shape[0]
     sizes = scarce.in_rack.shape[0]
     for o in range(worth.shape[0]):
@@ -172,10 +171,10 @@ def priced(goods, scarce, price, alive, worth):  # type: ignore[no-untyped-def]
         worth[o] = w
 
 
-@njit(cache=True)
+@inner
 def excess(goods, scarce, chosen, out):  # type: ignore[no-untyped-def]
     """Take from `out` what rows take of each thing that has a price."""
-    top = goods.free.max()
+    top = largest(goods.free)
     racks = top + 1 + goods.free.shape[0]
     sizes = scarce.in_rack.shape[0]
     for k in range(chosen.shape[0]):
@@ -200,7 +199,7 @@ def excess(goods, scarce, chosen, out):  # type: ignore[no-untyped-def]
     out[0] = 0
 
 
-@njit(cache=True)
+@inner
 def prices(order, goods, scarce, price, alive, worth, best, capacity, rounds):  # type: ignore[no-untyped-def]
     """Prices that bring the bound down.
 
@@ -220,7 +219,7 @@ def prices(order, goods, scarce, price, alive, worth, best, capacity, rounds):  
     float
         The price of all that there is.
     """
-    n, top = order.shape[0], goods.free.max()
+    n, top = order.shape[0], largest(goods.free)
     racks = top + 1 + goods.free.shape[0]
     sizes = scarce.in_rack.shape[0]
     now, slack, tried = copied(price), np.empty(price.shape[0], np.int64), np.empty(n, np.int64)

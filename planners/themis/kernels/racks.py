@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from .plain import copied
+from ....jit import inner
+from ....simulator.sharing.compiled.plain import copied
 
 __all__ = ["rows_in_racks", "ways_in_racks"]
 
 
-@njit(cache=True)
+@inner
 def ways_in_racks(size, slack, usable, groups, ways):  # type: ignore[no-untyped-def]
     """Ways to put rows in racks that leave room for so many GPUs in groups.
 
@@ -72,7 +72,7 @@ def ways_in_racks(size, slack, usable, groups, ways):  # type: ignore[no-untyped
     return found, True
 
 
-@njit(cache=True)
+@inner
 def rows_in_racks(size, is_rack):  # type: ignore[no-untyped-def]
     """Which items are rows in racks, and their sizes."""
     n = 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ....jit import inner, kernel
 from ....simulator.sharing.compiled.gangs import fitting
+from ....simulator.sharing.compiled.plain import falling_order, fill_with, overwrite, positive, stable_order
 from ....simulator.sharing.compiled.policies import take_near
 from ....simulator.sharing.compiled.view import contention
 from ..bids import GRAIN, STARVED
 from ..lots import lot_kernel
-from .auction import drop, layout, rounded, whereabouts_of
+from .auction import drop, layout, rounded, shares_kept, whereabouts_of
 from .bids import agent_of, best_first, most_rows, rho_of, table_of, whole_jobs, worth_of
-from .plain import fill_with, inner, overwrite, positive, stable_order
 
 __all__ = ["Memory", "Rules", "award", "bids_of"]
 
@@ -33,17 +33,12 @@ class Rules(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What it remembers, and room to work in."""
+    """What it remembers."""
 
     said: np.ndarray  # (apps, GPUs + 1): the best log 1/ρ that its last table has for so many more GPUs
     kept: np.ndarray  # per app: GPUs that it kept then; −1: it has never bid
     rack: np.ndarray  # of each machine
-    seen_key: np.ndarray
-    seen_value: np.ndarray
-    seen_in: np.ndarray
-    searches: np.ndarray
     auctions: np.ndarray
-    gap: np.ndarray  # the largest
 
 
 @inner
@@ -83,7 +78,7 @@ def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
             visible[n] = worth_of(rho_of(w, s, a, agent, has, whole_jobs(agent, on[i]), racks, none, one, none, -one))
         waiting[n] = np.rint((now - w.arrival[a]) / (contention(w, s, a, now) * w.alone[a]) * GRAIN) / GRAIN
         n += 1
-    longest = stable_order(-waiting[:n])
+    longest = falling_order(waiting[:n])
     seen = np.empty(n)
     for i in range(n):
         seen[i] = visible[longest[i]]
@@ -163,16 +158,18 @@ def _leftovers(c, w, s, now, offered, a, given, won):  # type: ignore[no-untyped
     return free
 
 
-@njit(cache=True)
-def bids_of(c, w, s, rules, memory, now, offered, apps, given):  # type: ignore[no-untyped-def]
+@kernel
+def bids_of(c, w, s, p, rules, memory, now, count):  # type: ignore[no-untyped-def]
     """Start a round: who takes part, who does not, and what is bid.
 
     Returns
     -------
     tuple
-        Apps inside and outside the auction; rows of their tables, the fewest GPUs with which each runs, free GPUs of
-        machines, `layout` of these, and the order in which apps choose.
+        For `award`: apps inside and outside the auction; rows of their tables, the fewest GPUs with which each runs,
+        free GPUs of machines, machines in the order of the search, and the order in which apps choose. And what is
+        bid for.
     """
+    offered, apps, given = p.offered, p.present[:count], p.given
     fill_with(given, -1)
     memory.auctions[0] += 1
     ranked = _ranked(c, w, s, rules, memory, now, apps)
@@ -183,13 +180,15 @@ def bids_of(c, w, s, rules, memory, now, offered, apps, given):  # type: ignore[
     most = np.empty(n)
     for i in range(n):
         most[i] = -value[start[i]]
-    return inside, outside, rows, least, free, at, goods, stable_order(most)
+    return (inside, outside, rows, least, free, at, stable_order(most)), goods
 
 
-@njit(cache=True)
-def award(c, w, s, rules, memory, now, offered, given, bids, chosen, where, keeps):  # type: ignore[no-untyped-def]
-    """Who gets the GPUs on offer, into `given`."""
-    inside, outside, rows, least, free, at, _, order = bids
+@kernel
+def award(c, w, s, p, rules, memory, now, bids, value, chosen, where, without):  # type: ignore[no-untyped-def]
+    """Who gets the GPUs on offer, into `given`; `without`: rows of `_without_each`, or none where nobody pays."""
+    offered, given = p.offered, p.given
+    inside, outside, rows, least, free, at, order = bids
+    keeps = shares_kept(value, chosen, without)
     n, number = inside.shape[0], memory.auctions[0]
     places = whereabouts_of(c, s, memory.rack, free, offered, inside, order, rows, at, chosen, where)
     won = np.zeros(n, np.int64)

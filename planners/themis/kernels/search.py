@@ -7,10 +7,10 @@ far fit together. Where apps chose rows before that take the same, worth as much
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....jit import inner
+from ....simulator.sharing.compiled.plain import overwrite
 from .packing import FITS, NEVER, pack, put
-from .plain import overwrite
 
 __all__ = ["marks", "search"]
 
@@ -18,18 +18,18 @@ ANYWHERE, MACHINES, RACK = 0, 1, 2
 LOOSE, NAMED, IN_RACK, GROUPS = 3, 5, 11, 13  # and NAMED + MACHINES, NAMED + RACK
 
 
-@njit(cache=True)
+@inner
 def _mix(h, x):  # type: ignore[no-untyped-def]
     h = (h ^ np.uint64(x)) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(29))
 
 
-@njit(cache=True)
+@inner
 def _mark(kind, x):  # type: ignore[no-untyped-def]
     return _mix(_mix(np.uint64(0x5851F42D4C957F2D), np.int64(kind)), np.int64(x))
 
 
-@njit(cache=True)
+@inner
 def marks(goods):  # type: ignore[no-untyped-def]
     """A number for what each row takes; sums of them are the same for choices that take the same."""
     out = np.zeros(goods.gpus.shape[0], np.uint64)
@@ -49,7 +49,7 @@ def marks(goods):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True)
+@inner
 def search(order, goods, scarce, worth, plus, alive, table, mark, best, most, limit, seen, number):  # type: ignore[no-untyped-def]
     """The choice of rows that is worth the most.
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ....errors import InputError
 from ..policy.contract import Policy
 from ..policy.nearness import Chooser
 from ..result.columns import AppRecord, SharingResult
-from ..result.grants import Grants
 from ..world import SharingWorld
+
+if TYPE_CHECKING:
+    from .run import Run
 
 __all__ = ["has_compiled", "simulate_compiled"]
 
@@ -30,27 +32,28 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
         If the policy has no compiled form, or an app has not ended when nothing can happen any more, or at the
         world's `horizon_s`.
     """
-    from ..policy.baselines import SHIPPED, window_s
-    from .arrays import cluster_arrays, failure_events, first_state, world_arrays
-    from .loop import run
-    from .policies import CODES
-
     if not has_compiled(policy):
         raise InputError(f"policy {policy.name!r} has no compiled form; use engine='simpy'")
-    out = np.full((len(world.apps), 9), np.nan)
     own = getattr(policy, "run_compiled", None)
-    if own is not None:
-        seconds, apps, first, gpus, ended = own(world, out)
-    else:
-        chooser = policy.chooser if isinstance(policy, SHIPPED) else Chooser()
-        seconds, apps, first, gpus, ended = run(
-            cluster_arrays(world.cluster), world_arrays(world), first_state(world), CODES[policy.name],
-            policy.preempts, window_s(policy, world.lease_s), chooser.placement == "blind", chooser.seed,
-            failure_events(world), world.horizon_s, out,
-        )  # fmt: skip
+    run = own(world) if own is not None else _baseline(world, policy)
+    out, ended, grants = run.out, run.ended, run.grants()
     records = {
         i: AppRecord(i, row[0], row[1], bool(row[2]), row[3], row[4], tuple(int(n) for n in row[5:9]))
         for i, row in enumerate(out.tolist())
         if ended[i]
     }
-    return SharingResult.of(world, policy.name, records, Grants(seconds, apps, first, gpus))
+    return SharingResult.of(world, policy.name, records, grants)
+
+
+def _baseline(world: SharingWorld, policy: Policy) -> Run:
+    """A world under one of the shipped policies."""
+    from ..policy.baselines import SHIPPED, window_s
+    from .policies import CODES, assign
+    from .run import Run
+
+    chooser = policy.chooser if isinstance(policy, SHIPPED) else Chooser()
+    code, lease_s, blind = CODES[policy.name], window_s(policy, world.lease_s), chooser.placement == "blind"
+    run = Run(world, policy.preempts)
+    for decision, (now, count) in enumerate(run, 1):
+        assign(run.c, run.w, run.s, run.p, code, now, count, lease_s, blind, chooser.seed, decision)
+    return run

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....jit import inner
+from .plain import falling_order
 from .view import left_of
 
 __all__ = ["fitting", "gangs_of", "step", "usable"]
 
 
-@njit(cache=True)
+@inner
 def gangs_of(w, s, a, now):  # type: ignore[no-untyped-def]
     """Gangs of an app's jobs and what each can use beyond its gang, those that have GPUs first, then the longest; none
     if no job needs more than one GPU, for then they do not matter."""
@@ -25,7 +26,7 @@ def gangs_of(w, s, a, now):  # type: ignore[no-untyped-def]
         if s.alive[e]:
             left[count], entry[count] = left_of(s, e, now), e
             count += 1
-    by_work = np.argsort(-left, kind="mergesort")
+    by_work = falling_order(left[:count])
     k = 0
     for waits in range(2):
         for i in by_work:
@@ -36,7 +37,7 @@ def gangs_of(w, s, a, now):  # type: ignore[no-untyped-def]
     return gang, more
 
 
-@njit(cache=True)
+@inner
 def usable(gang, more, n):  # type: ignore[no-untyped-def]
     """`AppView.usable` of jobs whose gangs matter."""
     spare, room = n, 0
@@ -47,7 +48,7 @@ def usable(gang, more, n):  # type: ignore[no-untyped-def]
     return n - max(0, spare - room)
 
 
-@njit(cache=True)
+@inner
 def fitting(w, s, a, now, kept, n):  # type: ignore[no-untyped-def]
     """How many of `n` GPUs more an app can use."""
     if not s.gangs[a]:
@@ -56,9 +57,9 @@ def fitting(w, s, a, now, kept, n):  # type: ignore[no-untyped-def]
     return usable(gang, more, kept + n) - kept
 
 
-@njit(cache=True)
+@inner
 def step(w, s, a, now, has, room):  # type: ignore[no-untyped-def]
-    """The number in `largest_gain.more`."""
+    """The number in `policy.offers.more`."""
     if not s.gangs[a]:
         return min(1, room)
     gang, more = gangs_of(w, s, a, now)

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+from typing import NamedTuple
 
-from .borrow import borrowed
-from .policies import assign
+import numpy as np
+
+from ....jit import inner, kernel
+from .plain import fill_with, rising
 from .queue import next_end, next_expiry, schedule, unlease
 from .split import account, divide, give, take
 from .view import contention, size_up
 
-__all__ = ["advance", "book", "run", "settle"]
+__all__ = ["Progress", "go_on"]
 
 
-@njit(cache=True)
+class Progress(NamedTuple):
+    """Where a simulation stands, and what it has noted down."""
+
+    preempts: bool
+    max_s: float
+    events: np.ndarray  # (n, 3) failures: seconds, kind (0: machine down, 1: machine up, 2: app), which; by time
+    out: np.ndarray  # (apps, 9): start, end, whether completed, GPU seconds, N_avg, allocations by level
+    ended: np.ndarray  # per app
+    changed: np.ndarray  # per app, within an instant
+    cursor: np.ndarray  # apps that have arrived, failures that have happened, grants, apps in the cluster, GPUs granted
+    instant: np.ndarray  # when the next app arrives; of the last decision
+    offered: np.ndarray  # per GPU: whether it is on offer
+    given: np.ndarray  # per GPU: the app that is given it, or −1
+    present: np.ndarray  # apps in the cluster, ascending
+    grant_s: np.ndarray  # grants: seconds, app, first of its GPUs in the last, GPUs
+    grant_app: np.ndarray
+    grant_first: np.ndarray
+    grant_gpus: np.ndarray
+
+
+@inner
 def _leave(w, s, a, now, completed, out):  # type: ignore[no-untyped-def]
     account(s.attained, s.n_gpus, s.since, a, now)
-    take(s, np.flatnonzero(s.owner == a))
+    mine, n = np.empty(s.n_gpus[a], np.int64), 0
+    for g in range(s.owner.shape[0]):
+        if s.owner[g] == a:
+            mine[n] = g
+            n += 1
+    take(s, mine)
     p = w.phases[a] + s.phase[a]
     for e in range(w.entries[p], w.entries[p + 1]):
         s.alive[e] = False
@@ -27,10 +53,11 @@ def _leave(w, s, a, now, completed, out):  # type: ignore[no-untyped-def]
     s.number[1] += 1
     out[a, 0], out[a, 1], out[a, 2] = s.started[a], now, 1.0 if completed else 0.0
     out[a, 3], out[a, 4] = s.attained[a], contention(w, s, a, now)
-    out[a, 5:9] = s.placed[a]
+    for level in range(4):
+        out[a, 5 + level] = s.placed[a, level]
 
 
-@njit(cache=True)
+@inner
 def _next_phase(w, s, a):  # type: ignore[no-untyped-def]
     s.phase[a] += 1
     p = w.phases[a] + s.phase[a]
@@ -40,29 +67,13 @@ def _next_phase(w, s, a):  # type: ignore[no-untyped-def]
     size_up(w, s, a)
 
 
-@njit(cache=True)
-def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offered, present):  # type: ignore[no-untyped-def]
-    """Go on to the next instant at which GPUs are on offer to someone.
-
-    Parameters
-    ----------
-    ended, changed : arrays of bool
-        Per app.
-    cursor : array of int
-        Apps that have arrived, failures that have happened, grants so far, apps in the cluster.
-    upcoming : array of float
-        When the next app arrives.
-    offered : array of bool
-        Filled: GPUs on offer.
-    present : array of int
-        Apps in the cluster, ascending; kept up to date.
-
-    Returns
-    -------
-    (float, int)
-        The instant and the number of apps; −1 where nothing can happen any more.
-    """
+@inner
+def _advance(c, w, s, p):  # type: ignore[no-untyped-def]
+    """Go on to the next instant at which GPUs are on offer to someone: the instant and the number of apps, or −1."""
+    events, max_s, out, ended, changed = p.events, p.max_s, p.out, p.ended, p.changed
+    cursor, upcoming, offered, present = p.cursor, p.instant, p.offered, p.present
     size, n_apps = s.owner.shape[0], w.arrival.shape[0]
+    one = np.empty(1, np.int64)
     while s.number[1] < n_apps:
         arriving, event, count, next_arrival = cursor[0], cursor[1], cursor[3], upcoming[0]
         now, before = next_arrival, s.number[1]
@@ -77,7 +88,7 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
             return now, -1
         s.clock[0] += s.clock[2] * (now - s.clock[1])
         s.clock[1] = now
-        changed[:] = False
+        fill_with(changed, False)
         # jobs that are done, by app and number: entries stand in that order
         due = np.empty(s.number[0], np.int64)
         n_due = 0
@@ -85,14 +96,16 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
             due[n_due] = next_end(s)
             schedule(s.finish, s.queue, s.queued, s.number, due[n_due], np.inf)
             n_due += 1
-        for e in np.sort(due[:n_due]):
+        rising(due, n_due)
+        for k in range(n_due):
+            e = due[k]
             a = w.app_of[e]
             s.alive[e] = False
             changed[a] = True
             if s.jobs[a] > 1:
                 size_up(w, s, a)
             elif w.phases[a] + s.phase[a] + 1 == w.phases[a + 1]:
-                _leave(w, s, a, now, True, out)
+                _leave(w, s, a, now, np.bool_(True), out)
                 ended[a] = True
             else:
                 _next_phase(w, s, a)
@@ -105,13 +118,14 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
                         a = s.owner[g]
                         if s.down[g] and a >= 0:
                             account(s.attained, s.n_gpus, s.since, a, now)
-                            take(s, np.full(1, g))
+                            one[0] = g
+                            take(s, one)
                             changed[a] = True
             event += 1
         for i in range(first_event, event):
             a = int(events[i, 2])
             if events[i, 1] == 2 and s.active[a]:
-                _leave(w, s, a, now, False, out)
+                _leave(w, s, a, now, np.bool_(False), out)
                 ended[a] = True
         while arriving < n_apps and next_arrival == now:
             s.active[arriving] = True
@@ -153,17 +167,12 @@ def advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offer
     return 0.0, -1
 
 
-@njit(cache=True)
-def book():  # type: ignore[no-untyped-def]
-    """No grants yet: seconds, app, first GPU of each in the last, GPUs."""
-    return np.empty(1024), np.empty(1024, np.int64), np.zeros(1025, np.int64), np.empty(8192, np.int64)
-
-
-@njit(cache=True)
-def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type: ignore[no-untyped-def]
-    """Do as the policy says (`given`: app of each GPU on offer, or −1); returns the book with the grants added."""
+@inner
+def _settle(c, w, s, p, now, apps):  # type: ignore[no-untyped-def]
+    """Do as the policy says (`given`), and note it down."""
+    given, changed, cursor, preempts = p.given, p.changed, p.cursor, p.preempts
+    grant_s, grant_app, grant_first, grant_gpus = p.grant_s, p.grant_app, p.grant_first, p.grant_gpus
     owner, lapsed, ready, place, size, grants = s.owner, s.lapsed, s.ready, s.place, s.owner.shape[0], cursor[2]
-    grant_s, grant_app, grant_first, grant_gpus = book
     for a in apps:
         changed[a] = False
     gone, n_gone = np.empty(size, np.int64), 0
@@ -185,17 +194,11 @@ def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type:
                 ready[g] = now + container
     give(s, given, now + w.lease if preempts else np.inf)
     total = grant_first[grants]
-    if total + size > grant_gpus.shape[0]:
-        grant_gpus = np.concatenate((grant_gpus, np.empty(total + size, np.int64)))
     for a in apps:
         if not won[a]:
             continue
         if np.isnan(s.started[a]):
             s.started[a] = now
-        if grants == grant_s.shape[0]:
-            grant_s = np.concatenate((grant_s, np.empty(grants)))
-            grant_app = np.concatenate((grant_app, np.empty(grants, np.int64)))
-            grant_first = np.concatenate((grant_first, np.zeros(grants, np.int64)))
         grant_s[grants], grant_app[grants], place[a] = now, a, total
         total += s.n_gpus[a]
         grants += 1
@@ -208,42 +211,20 @@ def settle(c, w, s, preempts, now, apps, given, changed, cursor, book):  # type:
     for a in apps:
         if changed[a]:
             divide(c, w, s, a, now)
-    cursor[2] = grants
-    return grant_s, grant_app, grant_first, grant_gpus
+    cursor[2], cursor[4] = grants, total
 
 
-@njit(cache=True)
-def run(c, w, s, code, preempts, lease_s, blind, seed, events, max_s, out):  # type: ignore[no-untyped-def]
-    """Simulate until all apps have ended, nothing can happen, or `max_s` is past.
-
-    Parameters
-    ----------
-    blind, seed : bool, int
-        Whether GPUs are drawn instead of chosen by nearness, and the seed of the lots.
-    events : array, shape (n, 3)
-        Failures: seconds, kind (0: machine down, 1: machine up, 2: app), which; by time.
-    out : array, shape (apps, 9)
-        Start, end, whether completed, GPU seconds, N_avg, allocations by level.
+@kernel
+def go_on(c, w, s, p, count):  # type: ignore[no-untyped-def]
+    """Carry out what was decided for the `count` apps in the cluster (0: nothing was), and go on to the next decision.
 
     Returns
     -------
-    (array, array, array, array, array)
-        Grants: seconds, app, first of its GPUs in the last, GPUs; and whether each app has ended.
+    (float, int)
+        The instant and the number of apps in the cluster; −1 where nothing can happen any more, or `max_s` is past.
     """
-    c, w, s = borrowed(c), borrowed(w), borrowed(s)
-    size, n_apps = s.owner.shape[0], w.arrival.shape[0]
-    ended, changed = np.zeros(n_apps, np.bool_), np.zeros(n_apps, np.bool_)
-    offered, given = np.zeros(size, np.bool_), np.full(size, -1, np.int64)
-    present, cursor = np.empty(n_apps, np.int64), np.zeros(4, np.int64)
-    upcoming = np.full(1, w.arrival[0] if n_apps else np.inf)
-    grants = book()
-    decision = 0
-    while True:
-        now, count = advance(c, w, s, events, max_s, out, ended, changed, cursor, upcoming, offered, present)
-        if count < 0:
-            break
-        decision += 1
-        assign(c, w, s, code, now, offered, present[:count], lease_s, blind, seed, decision, given)
-        grants = settle(c, w, s, preempts, now, present[:count], given, changed, cursor, grants)
-    n = cursor[2]
-    return grants[0][:n], grants[1][:n], grants[2][: n + 1], grants[3][: grants[2][n]], ended
+    if count > 0:
+        _settle(c, w, s, p, p.instant[1], p.present[:count])
+    now, count = _advance(c, w, s, p)
+    p.instant[1] = now
+    return now, count

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ....jit import inner
 
 __all__ = ["lot_kernel"]
 
 
-@njit(cache=True)
+@inner
 def lot_kernel(seed, decision, what):  # type: ignore[no-untyped-def]
     """See `lots.lot`."""
     h = np.uint64(0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from ....jit import inner
+from .plain import copied, largest, true_at
 
 __all__ = [
     "ClusterArrays", "Pool", "choose", "draw", "level_among", "level_between", "nearest", "pool_of", "put_back",
@@ -34,7 +36,7 @@ class Pool(NamedTuple):
     total: np.ndarray  # (1,)
 
 
-@njit(cache=True)
+@inner
 def pool_of(c, mask):  # type: ignore[no-untyped-def]
     """A pool of the GPUs of a mask, which is the pool's from then on."""
     in_machine, in_rack = np.zeros(c.n_machines, np.int64), np.zeros(c.n_racks, np.int64)
@@ -49,7 +51,7 @@ def pool_of(c, mask):  # type: ignore[no-untyped-def]
     return Pool(mask, in_machine, in_rack, total)
 
 
-@njit(cache=True)
+@inner
 def draw(c, pool, gpus):  # type: ignore[no-untyped-def]
     """Take GPUs of a list out of a pool."""
     mask, in_machine, in_rack, machine, rack = pool.mask, pool.in_machine, pool.in_rack, c.machine, c.rack
@@ -60,7 +62,7 @@ def draw(c, pool, gpus):  # type: ignore[no-untyped-def]
     pool.total[0] -= gpus.shape[0]
 
 
-@njit(cache=True)
+@inner
 def put_back(c, pool, gpus):  # type: ignore[no-untyped-def]
     """Put GPUs of a list into a pool."""
     mask, in_machine, in_rack, machine, rack = pool.mask, pool.in_machine, pool.in_rack, c.machine, c.rack
@@ -71,7 +73,7 @@ def put_back(c, pool, gpus):  # type: ignore[no-untyped-def]
     pool.total[0] += gpus.shape[0]
 
 
-@njit(cache=True)
+@inner
 def level_between(slot, machine, rack, g, h):  # type: ignore[no-untyped-def]
     """Smallest unit that holds two GPUs. Of more it is the widest between the first and any other."""
     if slot[g] == slot[h]:
@@ -81,7 +83,7 @@ def level_between(slot, machine, rack, g, h):  # type: ignore[no-untyped-def]
     return 2 if rack[g] == rack[h] else 3
 
 
-@njit(cache=True)
+@inner
 def level_among(c, gpus):  # type: ignore[no-untyped-def]
     """Smallest unit that holds all GPUs of a list."""
     slot, machine, rack = c.slot, c.machine, c.rack
@@ -91,7 +93,7 @@ def level_among(c, gpus):  # type: ignore[no-untyped-def]
     return level
 
 
-@njit(cache=True)
+@inner
 def nearest(c, pool, n, near, out):  # type: ignore[no-untyped-def]
     """List up to `n` GPUs of a pool in `out`, as near to each other or to those of the list `near` as can be: `pick`.
 
@@ -110,12 +112,12 @@ def nearest(c, pool, n, near, out):  # type: ignore[no-untyped-def]
         if n <= pool.in_machine[m] < least:
             home, least = m, pool.in_machine[m]
     if home >= 0:
-        return _of_machine(c, pool, home, n, out, 0)
+        return _of_machine(c, pool, home, n, out, np.int64(0))
     for r in range(c.n_racks):
         if n <= pool.in_rack[r] < least:
             home, least = r, pool.in_rack[r]
     if home >= 0:
-        return _of_rack(c, pool, home, n, out, 0)
+        return _of_rack(c, pool, home, n, out, np.int64(0))
     done = np.zeros(c.n_racks, np.bool_)
     got = 0
     while got < n:
@@ -128,10 +130,10 @@ def nearest(c, pool, n, near, out):  # type: ignore[no-untyped-def]
     return got
 
 
-@njit(cache=True)
+@inner
 def _of_rack(c, pool, rack, n, out, got):  # type: ignore[no-untyped-def]
     """GPUs of a rack, from the fullest machine on, until there are `n`."""
-    for count in range(pool.in_machine.max(), 0, -1):
+    for count in range(largest(pool.in_machine), 0, -1):
         for m in range(c.n_machines):
             if pool.in_machine[m] == count and c.rack_of[m] == rack:
                 got = _of_machine(c, pool, m, n, out, got)
@@ -140,7 +142,16 @@ def _of_rack(c, pool, rack, n, out, got):  # type: ignore[no-untyped-def]
     return got
 
 
-@njit(cache=True)
+@inner
+def _first_fullest(slots):  # type: ignore[no-untyped-def]
+    fullest = 0
+    for k in range(1, slots.shape[0]):
+        if slots[k] > slots[fullest]:
+            fullest = k
+    return fullest
+
+
+@inner
 def _of_machine(c, pool, m, n, out, got):  # type: ignore[no-untyped-def]
     """GPUs of a machine, from the fullest slot on, until there are `n`."""
     first, end = c.first[m], c.first[m + 1]
@@ -154,7 +165,7 @@ def _of_machine(c, pool, m, n, out, got):  # type: ignore[no-untyped-def]
     for g in range(first, end):
         slots[c.slot[g] - c.slot[first]] += pool.mask[g]
     while got < n:
-        fullest = np.argmax(slots)
+        fullest = _first_fullest(slots)
         slots[fullest] = 0
         for g in range(first, end):
             if pool.mask[g] and c.slot[g] - c.slot[first] == fullest and got < n:
@@ -163,7 +174,7 @@ def _of_machine(c, pool, m, n, out, got):  # type: ignore[no-untyped-def]
     return got
 
 
-@njit(cache=True)
+@inner
 def _beside(c, pool, n, near, out):  # type: ignore[no-untyped-def]
     """The nearest to those that are held; at the same distance from the machine with the most in the pool."""
     slot = np.zeros(c.n_slots, np.bool_)
@@ -196,11 +207,11 @@ def _beside(c, pool, n, near, out):  # type: ignore[no-untyped-def]
     return got
 
 
-@njit(cache=True)
+@inner
 def choose(c, mask, n, near, out):  # type: ignore[no-untyped-def]
     """`nearest` with masks: `out` gains up to `n` GPUs of `mask`, near to those of `near`; returns how many."""
     gpus = np.empty(max(n, 1), np.int64)
-    got = nearest(c, pool_of(c, mask.copy()), n, np.flatnonzero(near), gpus)
+    got = nearest(c, pool_of(c, copied(mask)), n, true_at(near), gpus)
     for k in range(got):
         out[gpus[k]] = True
     return got

@@ -1,34 +1,35 @@
-"""Policies, compiled: see `policy` and `policies`. `given` says for each GPU on offer the app that gets it."""
+"""Policies, compiled: see `policy`. `given` says for each GPU on offer the app that gets it."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from ..kernels_gain import largest_gain
-from ..kernels_offers import by_app, hand_out, keeps, more
+from ....jit import inner, kernel
 from .gangs import fitting, step
 from .lots import lot_kernel
 from .near import choose, pool_of
+from .offers import by_app, hand_out, keeps, more
+from .plain import copied, fill_with, stable_order
 from .view import contention, left_of, left_work, phase_left, remaining, shape_of, speed
 
 __all__ = ["CODES", "assign", "take_near"]
 
 CODES = {
-    "fifo": 0, "tiresias": 1, "tiresias-2q": 2, "drf": 3, "optimus": 4, "srsf": 5, "gandiva": 6, "slaq": 7, "srtf": 8,
+    "fifo": 0, "tiresias": 1, "tiresias-2q": 2, "drf": 3, "srsf": 4, "optimus": 5, "gandiva": 6, "slaq": 7, "srtf": 8,
     "finish-time": 9,
 }  # fmt: skip
-"""Compiled policies: below 3 apps in order, below 6 GPU by GPU (4: by gain), then the best offer."""
+"""Compiled policies: below 3 apps in order, then the best offer: of the next GPUs only (below 6), without a look at
+which these would be (below 5), or of all that an app can use."""
 
 QUEUE_S = 3250.0
 
 
-@njit(cache=True)
+@inner
 def take_near(c, pool, have, mine, n, out):  # type: ignore[no-untyped-def]
     """`n` GPUs of a mask: the app's own of before (`mine`) first, then the nearest; into the mask `out`."""
     got = 0
-    rest = pool.copy()
-    near = have.copy()
+    rest = copied(pool)
+    near = copied(have)
     for g in range(pool.shape[0]):
         if got < n and pool[g] and mine[g]:
             out[g] = near[g] = True
@@ -37,16 +38,16 @@ def take_near(c, pool, have, mine, n, out):  # type: ignore[no-untyped-def]
     return got + choose(c, rest, n - got, near, out)
 
 
-@njit(cache=True)
+@inner
 def _drawn(size, seed, decision):  # type: ignore[no-untyped-def]
     """All GPUs in order of their lots."""
     lots = np.empty(size, np.uint64)
     for g in range(size):
         lots[g] = lot_kernel(seed, decision, g)
-    return np.argsort(lots, kind="mergesort")
+    return stable_order(lots)
 
 
-@njit(cache=True)
+@inner
 def _in_order(c, w, s, code, now, pool, apps, drawn, given):  # type: ignore[no-untyped-def]
     start, gpus = by_app(s, apps)
     key, room = np.empty(apps.shape[0]), np.empty(apps.shape[0], np.int64)
@@ -77,69 +78,27 @@ def _in_order(c, w, s, code, now, pool, apps, drawn, given):  # type: ignore[no-
         hand_out(c, pool, out[:got], a, given)
 
 
-@njit(cache=True)
-def _key(w, s, code, a, n, left_s):  # type: ignore[no-untyped-def]
-    if code == 3:
-        return float(n)
-    return left_s
-
-
-@njit(cache=True)
-def _gpu_by_gpu(c, w, s, code, now, pool, apps, drawn, given):  # type: ignore[no-untyped-def]
-    start, gpus = by_app(s, apps)
-    count, size = apps.shape[0], given.shape[0]
-    able = np.empty(count, np.int64)  # positions of those that could use more
-    n_able = 0
-    kept, has = np.empty(count, np.int64), np.empty(count, np.int64)
-    key, left_s = np.empty(count), np.zeros(count)
-    last, link = np.full(count, -1, np.int64), np.empty(size, np.int64)  # GPUs given to each, chained
-    near, out = np.empty(2 * size, np.int64), np.empty(size, np.int64)
-    for i in range(count):
-        a = apps[i]
-        kept[i] = has[i] = s.n_gpus[a] - s.over[a]
-        if s.room[a] > kept[i]:
-            able[n_able] = i
-            n_able += 1
-            if code == 5:
-                left_s[i] = left_work(w, s, a, now)
-            key[i] = _key(w, s, code, a, has[i], left_s[i])
-    while pool.total[0] > 0 and n_able > 0:
-        at = 0
-        for x in range(1, n_able):
-            if key[able[x]] < key[able[at]]:
-                at = x
-        i = able[at]
-        a = apps[i]
-        n = step(w, s, a, now, has[i], s.room[a] - has[i])
-        if n < 1 or pool.total[0] < n:
-            able[at : n_able - 1] = able[at + 1 : n_able].copy()
-            n_able -= 1
-            continue
-        mine = gpus[start[i] : start[i + 1]]
-        n_near = keeps(s, mine, near)
-        g = last[i]
-        while g >= 0:
-            near[n_near] = g
-            n_near += 1
-            g = link[g]
-        got = more(c, s, pool, mine, n, drawn, near, n_near, out)
-        for g in out[:got]:
-            link[g] = last[i]
-            last[i] = g
-        hand_out(c, pool, out[:got], a, given)
-        has[i] += got
-        key[i] = _key(w, s, code, a, has[i], left_s[i])
-
-
-@njit(cache=True)
-def _score(c, w, s, code, a, now, left_s, gpus, lease_s, counts, groups):  # type: ignore[no-untyped-def]
-    n, least = gpus.shape[0], s.least[a]
+@inner
+def _pace(c, w, s, a, gpus, counts, groups):  # type: ignore[no-untyped-def]
+    """`offers.speed`."""
+    if gpus.shape[0] == 0:
+        return 0.0
     n_groups, racks = shape_of(c, gpus, counts, groups)
-    groups = groups[:n_groups]
+    return speed(w, s, a, gpus.shape[0], groups[:n_groups], racks, s.least[a])
+
+
+@inner
+def _score(c, w, s, code, a, now, left_s, gpus, kept, lease_s, counts, groups):  # type: ignore[no-untyped-def]
+    """What an app's offer is worth; `gpus`: all that it would have; the first `kept` it has without it."""
+    n = gpus.shape[0]
     if code >= 8:
-        seconds = remaining(w, s, a, now, left_s, n, groups, racks, least)
+        n_groups, racks = shape_of(c, gpus, counts, groups)
+        seconds = remaining(w, s, a, now, left_s, n, groups[:n_groups], racks, s.least[a])
         return -seconds if code == 8 else (now - w.arrival[a] + seconds) / (contention(w, s, a, now) * w.alone[a])
-    pace = speed(w, s, a, n, groups, racks, least)
+    pace = _pace(c, w, s, a, gpus, counts, groups)
+    if code == 5:
+        before = _pace(c, w, s, a, gpus[:kept], counts, groups)
+        return 1.0 + (pace / before - 1.0) / (n - kept) if before > 0 else np.inf
     if code == 6:
         return pace / min(n, s.room[a])
     p = w.phases[a] + s.phase[a]
@@ -153,80 +112,121 @@ def _score(c, w, s, code, a, now, left_s, gpus, lease_s, counts, groups):  # typ
         if s.alive[e]:
             before = 1.0 - left_of(s, e, now) / w.work[e]
             after = before + done * (1.0 - before)
-            start, end, rate = w.loss[e]
+            start, end, rate = w.loss[e, 0], w.loss[e, 1], w.loss[e, 2]
             fall += (end + (start - end) * np.exp(-rate * before)) - (end + (start - end) * np.exp(-rate * after))
     return fall
 
 
-@njit(cache=True)
-def _best_offer(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type: ignore[no-untyped-def]
+@inner
+def _by_offers(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type: ignore[no-untyped-def]
+    """Each app is offered GPUs; the best offer is taken, and what is left is offered again to those it touched.
+
+    An offer is of all that an app can use, or of as many GPUs as it can use next; these are chosen before offers are
+    compared, or, where the offer's worth does not hang on which they are, for the one that gets them.
+    """
+    whole, blank = code >= 6, code < 5
     start, gpus = by_app(s, apps)
     count, size = apps.shape[0], given.shape[0]
     able = np.empty(count, np.int64)  # positions of those that could use more
     n_able = most = 0
+    has = np.empty(count, np.int64)
     for i in range(count):
-        room = s.room[apps[i]] - (s.n_gpus[apps[i]] - s.over[apps[i]])
+        has[i] = s.n_gpus[apps[i]] - s.over[apps[i]]
+        room = s.room[apps[i]] - has[i]
         if room > 0:
             able[n_able] = i
             n_able += 1
             most = max(most, min(room, pool.total[0]))
     score, left_s = np.zeros(count), np.zeros(count)
     n_offer = np.zeros(count, np.int64)  # 0: it has no offer, or one that others have taken of
-    offer = np.empty((n_able, most), np.int32)
-    row = np.empty(count, np.int64)
+    offer, row = np.empty((n_able, most), np.int32), np.empty(count, np.int64)
+    last, link = np.full(count, -1, np.int64), np.empty(size, np.int64)  # GPUs given to each, chained
     for x in range(n_able):
-        row[able[x]] = x
+        i = able[x]
+        row[i] = x
         if code >= 8:
-            left_s[able[x]] = phase_left(w, s, apps[able[x]], 0, now)
-    has, out = np.empty(2 * size, np.int64), np.empty(size, np.int64)
+            left_s[i] = phase_left(w, s, apps[i], np.int64(0), now)
+        elif code == 4:
+            left_s[i] = left_work(w, s, apps[i], now)
+    near, out = np.empty(2 * size, np.int64), np.empty(size, np.int64)
     counts, groups = np.zeros(c.n_machines, np.int64), np.empty(c.n_machines, np.int64)
-    while pool.total[0] > 0:
-        best, left = -1, 0
+    while pool.total[0] > 0 and n_able > 0:
+        best, left, chosen = -1, 0, -1
+        if blank:
+            best = able[0]
+            for x in range(n_able):
+                i = able[x]
+                score[i] = float(has[i]) if code == 3 else left_s[i]
+                if score[i] < score[best]:
+                    best = i
+            chosen = best
         for x in range(n_able):
             i = able[x]
-            a, mine = apps[i], gpus[start[i] : start[i + 1]]
-            if n_offer[i] == 0:
-                kept = s.n_gpus[a] - s.over[a]
-                n = fitting(w, s, a, now, kept, min(s.room[a] - kept, pool.total[0]))
-                if n <= 0 or n + kept < s.least[a]:
+            a = apps[i]
+            if n_offer[i] == 0 and (not blank or i == chosen):
+                if whole:
+                    n = fitting(w, s, a, now, has[i], min(s.room[a] - has[i], pool.total[0]))
+                    fits = n > 0 and n + has[i] >= s.least[a]
+                else:
+                    n = step(w, s, a, now, has[i], s.room[a] - has[i])
+                    fits = 1 <= n <= pool.total[0]
+                if not fits:
+                    if i == best:
+                        best = -1
                     continue  # nor will it ever be able: the pool only shrinks
-                n = more(c, s, pool, mine, n, drawn, has, keeps(s, mine, has), out)
-                offer[row[i], :n] = out[:n]
+                mine = gpus[start[i] : start[i + 1]]
+                kept = keeps(s, mine, near)
+                g = last[i]
+                while g >= 0:
+                    near[kept] = g
+                    kept += 1
+                    g = link[g]
+                n = more(c, s, pool, mine, n, drawn, near, kept, out)
+                for k in range(n):
+                    offer[row[i], k] = out[k]
                 n_offer[i] = n
-                theirs = mine if code == 9 else has[: kept + n]
-                score[i] = _score(c, w, s, code, a, now, left_s[i], theirs, lease_s, counts, groups)
+                if not blank:
+                    theirs = mine if code == 9 else near[: kept + n]
+                    score[i] = _score(c, w, s, code, a, now, left_s[i], theirs, kept, lease_s, counts, groups)
             able[left] = i
             left += 1
-            if best < 0 or score[i] > score[best] or (score[i] == score[best] and n_offer[i] > n_offer[best]):
+            ahead = best < 0 or score[i] > score[best]
+            if not blank and (ahead or (whole and score[i] == score[best] and n_offer[i] > n_offer[best])):
                 best = i
         n_able = left
         if best < 0:
+            if blank:
+                continue  # the first cannot use what is left; the next is asked
             break
-        hand_out(c, pool, offer[row[best], : n_offer[best]], apps[best], given)
+        for k in range(n_offer[best]):
+            out[k] = offer[row[best], k]
+            link[out[k]] = last[best]
+            last[best] = out[k]
+        hand_out(c, pool, out[: n_offer[best]], apps[best], given)
+        has[best] += n_offer[best]
+        n_offer[best] = 0
         left = 0
         for x in range(n_able):
             i = able[x]
-            if i != best:
-                able[left] = i
-                left += 1
-                for k in range(n_offer[i]):
-                    if not pool.mask[offer[row[i], k]]:
-                        n_offer[i] = 0
-                        break
+            if whole and i == best:
+                continue
+            able[left] = i
+            left += 1
+            for k in range(n_offer[i]):
+                if not pool.mask[offer[row[i], k]]:
+                    n_offer[i] = 0
+                    break
         n_able = left
 
 
-@njit(cache=True)
-def assign(c, w, s, code, now, offered, apps, lease_s, blind, seed, decision, given):  # type: ignore[no-untyped-def]
+@kernel
+def assign(c, w, s, p, code, now, count, lease_s, blind, seed, decision):  # type: ignore[no-untyped-def]
     """Who gets the GPUs on offer; `given` is −1 where nobody."""
-    pool = pool_of(c, offered.copy())
-    drawn = _drawn(offered.shape[0], seed, decision) if blind else np.empty(0, np.int64)
-    given[:] = -1
+    given, apps = p.given, p.present[:count]
+    pool = pool_of(c, copied(p.offered))
+    drawn = _drawn(p.offered.shape[0], seed, decision) if blind else np.empty(0, np.int64)
+    fill_with(given, -1)
     if code < 3:
         _in_order(c, w, s, code, now, pool, apps, drawn, given)
-    elif code == 4:
-        largest_gain(c, w, s, now, pool, apps, drawn, given)
-    elif code < 6:
-        _gpu_by_gpu(c, w, s, code, now, pool, apps, drawn, given)
     else:
-        _best_offer(c, w, s, code, now, pool, apps, drawn, given, lease_s)
+        _by_offers(c, w, s, code, now, pool, apps, drawn, given, lease_s)

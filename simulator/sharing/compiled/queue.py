@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ....jit import inner
 
 __all__ = ["lease", "next_end", "next_expiry", "schedule", "unlease"]
 
 
-@njit(cache=True)
+@inner
 def next_end(s):  # type: ignore[no-untyped-def]
     """The entry that ends first, or −1."""
     return s.queue[0] if s.number[0] else -1
 
 
-@njit(cache=True)
+@inner
 def schedule(finish, queue, queued, number, e, at_s):  # type: ignore[no-untyped-def]
     """An entry ends at an instant, whatever was said before; never, if infinite."""
     place, size = queued[e], number[0]
@@ -48,14 +49,14 @@ def schedule(finish, queue, queued, number, e, at_s):  # type: ignore[no-untyped
     queued[e] = place
 
 
-@njit(cache=True)
+@inner
 def next_expiry(after):  # type: ignore[no-untyped-def]
     """The GPU whose lease is over first, or −1: all leases are equally long, so the oldest stands first."""
     g = after[after.shape[0] - 1]
     return g if g < after.shape[0] - 1 else -1
 
 
-@njit(cache=True)
+@inner
 def unlease(expiry, after, before, g):  # type: ignore[no-untyped-def]
     """Take a GPU out of the row."""
     if expiry[g] < np.inf:
@@ -65,7 +66,7 @@ def unlease(expiry, after, before, g):  # type: ignore[no-untyped-def]
         expiry[g] = np.inf
 
 
-@njit(cache=True)
+@inner
 def lease(expiry, after, before, g, until_s):  # type: ignore[no-untyped-def]
     """A GPU's lease is over at an instant, no earlier than all others'; an infinite one never."""
     unlease(expiry, after, before, g)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ....jit import inner
 from .near import draw, level_among, level_between, nearest, pool_of
+from .plain import copied
 from .queue import lease, schedule, unlease
 from .view import left_at
 
 __all__ = ["account", "divide", "give", "take"]
 
 
-@njit(cache=True)
+@inner
 def account(attained, n_gpus, since, a, now):  # type: ignore[no-untyped-def]
     """Count the GPU seconds that an app has had."""
     attained[a] += n_gpus[a] * (now - since[a])
     since[a] = now
 
 
-@njit(cache=True)
+@inner
 def give(s, given, until_s):  # type: ignore[no-untyped-def]
     """GPUs are their apps', newly or again (`given`: app, or −1). The caller has counted the apps' time."""
     owner, lapsed, n_gpus, over = s.owner, s.lapsed, s.n_gpus, s.over
@@ -37,7 +38,7 @@ def give(s, given, until_s):  # type: ignore[no-untyped-def]
         lease(expiry, after, before, g, until_s)
 
 
-@njit(cache=True)
+@inner
 def take(s, gpus):  # type: ignore[no-untyped-def]
     """GPUs of a list are nobody's. The caller has counted their owners' time."""
     owner, entry, lapsed, n_gpus, over = s.owner, s.entry, s.lapsed, s.n_gpus, s.over
@@ -51,7 +52,7 @@ def take(s, gpus):  # type: ignore[no-untyped-def]
         unlease(expiry, after, before, g)
 
 
-@njit(cache=True)
+@inner
 def _start(gang, jobs, left, counts, spare):  # type: ignore[no-untyped-def]
     """Jobs without GPUs get their gangs, the one with the most work left first; returns what remains to be dealt."""
     while spare > 0:
@@ -67,7 +68,7 @@ def _start(gang, jobs, left, counts, spare):  # type: ignore[no-untyped-def]
     return spare
 
 
-@njit(cache=True)
+@inner
 def _deal(cap, jobs, left, counts, spare):  # type: ignore[no-untyped-def]
     """What remains goes one by one to the job with the fewest, of equals to the one with the most work left."""
     while spare > 0:
@@ -93,7 +94,7 @@ def _deal(cap, jobs, left, counts, spare):  # type: ignore[no-untyped-def]
         spare = 0
 
 
-@njit(cache=True)
+@inner
 def _apply(c, w, s, a, e, left, gpus, now):  # type: ignore[no-untyped-def]
     """A job goes on with other GPUs than before, or with none."""
     if s.gpus[e] > 0 and s.given[e] == now:
@@ -117,7 +118,7 @@ def _apply(c, w, s, a, e, left, gpus, now):  # type: ignore[no-untyped-def]
     schedule(s.finish, s.queue, s.queued, s.number, e, s.resumes[e] + s.left[e] / s.rate[e])
 
 
-@njit(cache=True)
+@inner
 def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
     """Divide an app's GPUs over the jobs of its phase; what none of them can use goes back."""
     size, n = s.owner.shape[0], s.n_gpus[a]
@@ -159,15 +160,19 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
             of[i] = -1
             mask[mine[i]] = True
     pool = pool_of(c, mask)
-    counts = held.copy()
+    counts = copied(held)
     if pool.total[0] > 0:
         _deal(w.cap, jobs, left, counts, _start(w.gang, jobs, left, counts, pool.total[0]))
-    wanting = np.flatnonzero(counts > held)
+    wanting, n_wanting = np.empty(count, np.int64), 0
+    for k in range(count):
+        if counts[k] > held[k]:
+            wanting[n_wanting] = k
+            n_wanting += 1
     more, has = np.empty(n, np.int64), np.empty(n, np.int64)
-    for turn in range(wanting.shape[0]):
+    for turn in range(n_wanting):
         # those who get the most choose first; of equals the one with the most work left, then the lowest number
         best = turn
-        for x in range(turn + 1, wanting.shape[0]):
+        for x in range(turn + 1, n_wanting):
             k, b = wanting[x], wanting[best]
             ahead = counts[k] - held[k] - (counts[b] - held[b])
             if ahead > 0 or (ahead == 0 and (left[k] > left[b] or (left[k] == left[b] and k < b))):
@@ -189,14 +194,18 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
                 has[had] = mine[i]
                 had += 1
         got = nearest(c, pool, counts[k] - held[k], has[:had], more)
-        has[had : had + got] = more[:got]
+        for x in range(got):
+            has[had + x] = more[x]
         if runs:
             new = min(had + got, cap) / slow[level_among(c, has[: had + got])]
             if left[k] / new + (w.checkpoint + w.container) >= left[k] / old:
                 continue
         draw(c, pool, more[:got])
         for x in range(got):
-            of[np.searchsorted(mine, more[x])] = k
+            i = 0
+            while mine[i] != more[x]:
+                i += 1
+            of[i] = k
         other[k] = True
     account(s.attained, s.n_gpus, s.since, a, now)
     idle = 0
@@ -206,7 +215,12 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
         else:
             idle += 1
     if idle > 0:
-        take(s, mine[of < 0])
+        had = 0
+        for i in range(n):
+            if of[i] < 0:
+                has[had] = mine[i]
+                had += 1
+        take(s, has[:had])
     for k in range(count):
         if other[k]:
             had = 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from ....jit import inner
+from .plain import falling_order, largest
 
 __all__ = [
     "State", "WorldArrays", "contention", "left_at", "left_of", "left_work", "phase_left", "remaining", "shape_of",
@@ -80,12 +82,12 @@ class State(NamedTuple):
     clock: np.ndarray  # integral, counted at, number of active apps
     queue: np.ndarray  # heap of the entries that run, by `finish`
     queued: np.ndarray  # per entry: where in the heap, or −1
-    after: np.ndarray  # per GPU and at the end: the one whose lease is over next (`kernels_queue`)
+    after: np.ndarray  # per GPU and at the end: the one whose lease is over next (`queue`)
     before: np.ndarray
     number: np.ndarray  # entries in the heap; apps that have ended
 
 
-@njit(cache=True)
+@inner
 def left_at(left, resumes, rate, e, now):  # type: ignore[no-untyped-def]
     """GPU seconds that are left of an entry; for loops: a call with all of the state takes longer than the answer."""
     if now <= resumes[e]:
@@ -93,13 +95,13 @@ def left_at(left, resumes, rate, e, now):  # type: ignore[no-untyped-def]
     return max(left[e] - (now - resumes[e]) * rate[e], 0.0)
 
 
-@njit(cache=True)
+@inner
 def left_of(s, e, now):  # type: ignore[no-untyped-def]
     """GPU seconds that are left of an entry."""
     return left_at(s.left, s.resumes, s.rate, e, now)
 
 
-@njit(cache=True)
+@inner
 def contention(w, s, a, now):  # type: ignore[no-untyped-def]
     """N_avg of an app."""
     lived = now - w.arrival[a]
@@ -108,7 +110,7 @@ def contention(w, s, a, now):  # type: ignore[no-untyped-def]
     return max(s.clock[2], 1.0)
 
 
-@njit(cache=True)
+@inner
 def size_up(w, s, a):  # type: ignore[no-untyped-def]
     """Count what the jobs of an app's phase can use and need at least; after every change of them."""
     p = w.phases[a] + s.phase[a]
@@ -123,7 +125,7 @@ def size_up(w, s, a):  # type: ignore[no-untyped-def]
     s.room[a], s.least[a], s.jobs[a], s.top[a], s.gangs[a] = room, least, jobs, top, gangs
 
 
-@njit(cache=True)
+@inner
 def shape_of(c, gpus, counts, groups):  # type: ignore[no-untyped-def]
     """GPUs of a list on each machine that has any, into `groups`; returns how many machines and racks.
 
@@ -148,7 +150,7 @@ def shape_of(c, gpus, counts, groups):  # type: ignore[no-untyped-def]
     return n, racks
 
 
-@njit(cache=True)
+@inner
 def shape_level(groups, racks, each, jobs):  # type: ignore[no-untyped-def]
     """`Shape.level`; `groups`: GPUs on each machine that has any."""
     if each <= 1:
@@ -161,13 +163,13 @@ def shape_level(groups, racks, each, jobs):  # type: ignore[no-untyped-def]
     return 2 if racks <= 1 else 3
 
 
-@njit(cache=True)
+@inner
 def _believed(optimism, work, kind, left, e):  # type: ignore[no-untyped-def]
     """GPU seconds that an app's agent believes are left of an entry, before its error, by those that are."""
     return left * (1.0 + (optimism[e] - 1.0) * left / work[e]) if kind == CURVE else left
 
 
-@njit(cache=True)
+@inner
 def phase_left(w, s, a, ahead, now):  # type: ignore[no-untyped-def]
     """GPU seconds left of the phase `ahead` of the present one, before the agent's error."""
     p = w.phases[a] + s.phase[a]
@@ -181,7 +183,7 @@ def phase_left(w, s, a, ahead, now):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True)
+@inner
 def phases_ahead(w, s, a):  # type: ignore[no-untyped-def]
     """Phases that the agent counts, the present one included."""
     if w.kind[a] == CURVE:
@@ -189,7 +191,7 @@ def phases_ahead(w, s, a):  # type: ignore[no-untyped-def]
     return w.phases[a + 1] - w.phases[a] - s.phase[a]
 
 
-@njit(cache=True)
+@inner
 def left_work(w, s, a, now):  # type: ignore[no-untyped-def]
     """`AppView.left_s`."""
     total = 0.0
@@ -198,7 +200,7 @@ def left_work(w, s, a, now):  # type: ignore[no-untyped-def]
     return w.believed_work[a] * total
 
 
-@njit(cache=True)
+@inner
 def phase_jobs(w, s, a, ahead):  # type: ignore[no-untyped-def]
     """Jobs of a phase, the most GPUs that one of them can use, and GPUs that all of them can: `AppView._phase_caps`."""
     p = w.phases[a] + s.phase[a]
@@ -209,7 +211,7 @@ def phase_jobs(w, s, a, ahead):  # type: ignore[no-untyped-def]
     return s.jobs[a], s.top[a], s.room[a]
 
 
-@njit(cache=True)
+@inner
 def job_works(w, s, a, now):  # type: ignore[no-untyped-def]
     """Work and caps of an app's jobs: `AppView._job_works` and `_phase_caps`."""
     p = w.phases[a] + s.phase[a]
@@ -222,22 +224,22 @@ def job_works(w, s, a, now):  # type: ignore[no-untyped-def]
     return works, caps
 
 
-@njit(cache=True)
+@inner
 def speed(w, s, a, n, groups, racks, gang):  # type: ignore[no-untyped-def]
     """`AppView.speed`."""
     if n < gang:
         return 0.0
-    jobs, cap, room = phase_jobs(w, s, a, 0)
+    jobs, cap, room = phase_jobs(w, s, a, np.int64(0))
     running = min(jobs, max(n // gang, 1))
     each = min(cap, max(n // running, 1))
     return min(n, room) / w.believed_slowdown[a, shape_level(groups, racks, each, running)]
 
 
-@njit(cache=True)
+@inner
 def last_job(works, caps, n, gang):  # type: ignore[no-untyped-def]
     """`agent._last_job`."""
     jobs = works.shape[0]
-    order = np.argsort(-works, kind="mergesort")
+    order = falling_order(works)
     running = min(jobs, n // gang)
     spare, level = n - running * gang, gang
     while True:
@@ -262,10 +264,10 @@ def last_job(works, caps, n, gang):  # type: ignore[no-untyped-def]
             if ends[r] < ends[first] or (ends[r] == ends[first] and counts[r] < counts[first]):
                 first = r
         ends[first] += works[k] / min(counts[first], caps[k])
-    return ends.max()
+    return largest(ends)
 
 
-@njit(cache=True)
+@inner
 def remaining(w, s, a, now, present_s, n, groups, racks, gang):  # type: ignore[no-untyped-def]
     """`AppView.remaining_s`, with GPU seconds left of the present phase (`phase_left`)."""
     if n < gang:

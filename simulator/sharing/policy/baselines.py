@@ -27,10 +27,10 @@ from types import MappingProxyType
 from ....errors import InputError
 from ....wording import nearest
 from ..cluster import SharedCluster
-from ..largest_gain import LargestGain, more, speed
 from .agent import AppView, Shape
-from .contract import Greedy, Policy, grants
+from .contract import Greedy, Policy
 from .nearness import Chooser, Placement
+from .offers import BestOffer, LargestGain, more, speed
 
 __all__ = ["BASELINES", "BestOffer", "GpuByGpu", "LargestGain", "baseline", "is_baseline", "window_s"]
 
@@ -79,57 +79,6 @@ class GpuByGpu:
             pool.difference_update(mine)
             given.update(dict.fromkeys(mine, view.index))
             have[view.index] = tuple(sorted((*have[view.index], *mine)))
-        return given
-
-
-@dataclass(frozen=True, slots=True)
-class BestOffer:
-    """Each app says what the free GPUs are worth to it; the highest takes them, and the rest is offered again.
-
-    Parameters
-    ----------
-    name : str
-        What results call it.
-    score : callable
-        (cluster, view, all GPUs that it would have) -> score, largest first; ties to more GPUs, then the lower number.
-    preempts : bool
-        Whether GPUs are leased.
-    chooser : Chooser
-        Which GPUs an app is given.
-    """
-
-    name: str
-    score: Callable[[SharedCluster, AppView, tuple[int, ...]], float]
-    preempts: bool = True
-    chooser: Chooser = field(default_factory=Chooser)
-
-    def begin(self) -> None:
-        """Forget: a world begins."""
-        self.chooser.decisions = 0
-
-    def assign(self, cluster: SharedCluster, offered: Sequence[int], apps: Sequence[AppView]) -> Mapping[int, int]:
-        """See `Policy.assign`."""
-        self.chooser.decisions += 1
-        pool, given = set(offered), dict[int, int]()
-        able = {v.index: v for v in apps if v.wanted > 0}
-        offers: dict[int, tuple[float, tuple[int, ...]]] = {}
-        while pool and able:
-            for index, view in list(able.items()):
-                if index not in offers:
-                    mine = grants(cluster, pool, view, view.wanted, self.chooser)
-                    if not mine:
-                        del able[index]
-                        continue
-                    offers[index] = self.score(cluster, view, (*view.held, *mine)), mine
-            if not able:
-                break
-            best = max(able, key=lambda i: (offers[i][0], len(offers[i][1]), -i))
-            mine = offers[best][1]
-            pool.difference_update(mine)
-            given.update(dict.fromkeys(mine, best))
-            del able[best]
-            taken = set(mine)
-            offers = {i: offer for i, offer in offers.items() if i != best and not taken.intersection(offer[1])}
         return given
 
 

@@ -138,13 +138,8 @@ MUTANTS = (
             ),
             (
                 "simulator/sharing/compiled/policies.py",
-                "            key[i] = _key(w, s, code, a, has[i], left_s[i])\n    while",
-                "            key[i] = _key(w, s, code, a, has[i] - kept[i], left_s[i])\n    while",
-            ),
-            (
-                "simulator/sharing/compiled/policies.py",
-                "        has[i] += got\n        key[i] = _key(w, s, code, a, has[i], left_s[i])",
-                "        has[i] += got\n        key[i] = _key(w, s, code, a, has[i] - kept[i], left_s[i])",
+                "score[i] = float(has[i]) if code == 3",
+                "score[i] = float(has[i] - s.n_gpus[apps[i]] + s.over[apps[i]]) if code == 3",
             ),
         ),
         ("tests/simulator/sharing/test_policies.py",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,17 @@ from meshwright.planners.themis.kernels.packing import FITS, NEVER, pack
 from meshwright.planners.themis.kernels.prices import fillings, price_count, priced, scarcities
 from meshwright.seeds import generator
 from meshwright.simulator.sharing import Machine, SharedCluster, themis_256, themis_testbed
+from numba import njit
 
 MACHINES, RACK = 1, 2
+
+
+@cache
+def from_python(part: Any) -> Any:
+    """Parts of kernels have no way in for Python."""
+    return njit(lambda *given: part(*given))
+
+
 ODD = SharedCluster(tuple(Machine(size, 1, k % 2) for k, size in enumerate((5, 5, 3, 3, 2, 4))))
 
 
@@ -72,7 +82,7 @@ def test_rows_are_packed_whenever_they_fit() -> None:
         goods = drawn_rows(seed)
         n = len(goods.gpus)
         free, slack, places = goods.free.copy(), goods.rack_free.copy(), np.full((n, 9), -1)
-        answer, _ = pack(goods, np.arange(n), n, free, slack, places)
+        answer, _ = from_python(pack)(goods, np.arange(n), n, free, slack, places)
         assert (answer == FITS) == fits_by_force(goods), seed
         answers[answer] += 1
         if answer == FITS:
@@ -100,12 +110,12 @@ def test_tight_fillings_are_found_and_wasteful_ones_refused() -> None:
     counts = np.array([3, 8, 3, 20, 51])
     # two threes on fours waste the two GPUs that there are more: 8 × (5 + 3), 5 × (3 + 3 + 2)
     first = np.array([0, 1, 3, 2, 4])
-    assert fill(sizes[first], counts[first], free.copy(), np.array([240]), rack, order, into)
+    assert from_python(fill)(sizes[first], counts[first], free.copy(), np.array([240]), rack, order, into)
     assert (into @ sizes[first] <= free).all()
     np.testing.assert_array_equal(into.sum(0), counts[first])
     # three sevens and a GPU to spare
-    assert complete(np.array([8, 7, 4, 2]), np.array([3, 3, 22, 53]), free, order, into[:, :4])[0] == NEVER
-    assert complete(np.array([8, 7, 4, 2]), np.array([3, 3, 22, 52]), free, order, into[:, :4])[0] == FITS
+    assert from_python(complete)(np.array([8, 7, 4, 2]), np.array([3, 3, 22, 53]), free, order, into[:, :4])[0] == NEVER
+    assert from_python(complete)(np.array([8, 7, 4, 2]), np.array([3, 3, 22, 52]), free, order, into[:, :4])[0] == FITS
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -121,16 +131,17 @@ def test_no_allocation_is_worth_more_than_a_bound_at_any_prices(seed: int) -> No
         columns["start"], columns["gpus"], columns["place"], columns["group"], columns["region"], value,
         columns["free"], racks, np.bincount(racks, weights=columns["free"]).astype(np.int64),
     )  # fmt: skip
-    scarce, alive = scarcities(goods), np.ones(len(value), dtype=bool)
+    scarce, alive = from_python(scarcities)(goods), np.ones(len(value), dtype=bool)
     top = int(goods.free.max())
     for scale in (0.0, 0.01, 0.1, 1.0):
-        price = rng.uniform(0, scale, price_count(goods, scarce)) * (rng.random(price_count(goods, scarce)) < 0.5)
+        price = rng.uniform(0, scale, price_count(goods)) * (rng.random(price_count(goods)) < 0.5)
         price[0] = 0
         net = value.copy()
-        priced(goods, scarce, price, alive, net)
-        plus = fillings(goods, price, scarce.named, np.empty(top + 1), np.empty(top + 1, dtype=np.int64))
-        plus += float(price[-len(scarce.supply) :] @ scarce.supply)
-        table = bounds(np.arange(len(rows)), goods, net, alive, ODD.n_gpus)
+        from_python(priced)(goods, scarce, price, alive, net)
+        plus = from_python(fillings)(goods, price, scarce.named, np.empty(top + 1), np.empty(top + 1, dtype=np.int64))
+        racks_at = top + 1 + len(goods.free)
+        plus += float(price[racks_at : racks_at + len(scarce.supply)] @ scarce.supply)
+        table = from_python(bounds)(np.arange(len(rows)), goods, net, alive, ODD.n_gpus)
         assert table[0, -1] + plus >= worth - 1e-9
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.simulator.sharing import BASELINES, App, AppView, Job, Machine, SharedCluster, Slowdown, baseline
-from meshwright.simulator.sharing.largest_gain import gain
+from meshwright.simulator.sharing.policy.offers import gain
 from meshwright.simulator.sharing.policy.split import RunningJob
 
 FLAT = Slowdown(1.0, 1.0, 1.0, 1.0)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from .compiled.near import draw, nearest, put_back
+from ....jit import inner
+from .near import draw, nearest, put_back
+from .plain import copied
 
 __all__ = ["by_app", "hand_out", "keeps", "more"]
 
 
-@njit(cache=True)
+@inner
 def by_app(s, apps):  # type: ignore[no-untyped-def]
     """GPUs of each app, ascending, one app after the other, and where the GPUs of each begin."""
     count = apps.shape[0]
@@ -18,7 +19,7 @@ def by_app(s, apps):  # type: ignore[no-untyped-def]
     for i in range(count):
         s.place[apps[i]] = i
         start[i + 1] = start[i] + s.n_gpus[apps[i]]
-    end = start[:count].copy()
+    end = copied(start[:count])
     gpus = np.empty(start[count], np.int64)
     for g in range(s.owner.shape[0]):
         if s.owner[g] >= 0:
@@ -28,7 +29,7 @@ def by_app(s, apps):  # type: ignore[no-untyped-def]
     return start, gpus
 
 
-@njit(cache=True)
+@inner
 def keeps(s, mine, has):  # type: ignore[no-untyped-def]
     """List in `has` those of an app's GPUs that are not on offer; returns how many."""
     n = 0
@@ -39,7 +40,7 @@ def keeps(s, mine, has):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(cache=True)
+@inner
 def more(c, s, pool, mine, n, drawn, has, n_has, out):  # type: ignore[no-untyped-def]
     """List in `out` up to `n` GPUs of a pool: the app's own of before first, then the nearest to them and to those in
     `has` (which gains them), or, where GPUs are drawn (`drawn`: in order of their lots), the first of those."""
@@ -65,7 +66,7 @@ def more(c, s, pool, mine, n, drawn, has, n_has, out):  # type: ignore[no-untype
     return got
 
 
-@njit(cache=True)
+@inner
 def hand_out(c, pool, gpus, a, given):  # type: ignore[no-untyped-def]
     """GPUs of a pool are an app's."""
     for g in gpus:

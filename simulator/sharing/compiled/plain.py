@@ -6,39 +6,39 @@ An assignment of one array to a slice of another brings the texts of its errors 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-__all__ = ["copied", "fill_with", "inner", "overwrite", "positive", "stable_order", "total"]
+from ....jit import inner
+
+__all__ = [
+    "copied", "falling_order", "fill_with", "largest", "overwrite", "positive", "rising", "stable_order", "total",
+    "true_at",
+]  # fmt: skip
 
 
-inner = njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]  # numba declares fewer options than it takes
-"""Decorator of what only kernels call: unpacking records of forty arrays from Python is not compiled for it."""
-
-
-@njit(cache=True)
+@inner
 def overwrite(to, of):  # type: ignore[no-untyped-def]
     """Copy an array of one dimension over another."""
     for i in range(of.shape[0]):
         to[i] = of[i]
 
 
-@njit(cache=True)
+@inner
 def fill_with(to, value):  # type: ignore[no-untyped-def]
     """Set all of an array of one dimension."""
     for i in range(to.shape[0]):
         to[i] = value
 
 
-@njit(cache=True)
+@inner
 def copied(of):  # type: ignore[no-untyped-def]
     """A copy of an array of one dimension."""
-    out = np.empty_like(of)
+    out = np.empty(of.shape[0], of.dtype)
     for i in range(of.shape[0]):
         out[i] = of[i]
     return out
 
 
-@njit(cache=True)
+@inner
 def total(of):  # type: ignore[no-untyped-def]
     """Sum of whole numbers."""
     out = np.int64(0)
@@ -47,7 +47,7 @@ def total(of):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True)
+@inner
 def positive(of):  # type: ignore[no-untyped-def]
     """How many are above 0."""
     out = np.int64(0)
@@ -56,7 +56,7 @@ def positive(of):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True)
+@inner
 def stable_order(key):  # type: ignore[no-untyped-def]
     """``argsort(key, kind="stable")`` of an array without NaNs."""
     n = key.shape[0]
@@ -78,3 +78,44 @@ def stable_order(key):  # type: ignore[no-untyped-def]
         order, other = other, order
         width *= 2
     return order
+
+
+@inner
+def falling_order(key):  # type: ignore[no-untyped-def]
+    """``argsort(-key, kind="stable")``."""
+    less = np.empty(key.shape[0], key.dtype)
+    for i in range(key.shape[0]):
+        less[i] = -key[i]
+    return stable_order(less)
+
+
+@inner
+def largest(of):  # type: ignore[no-untyped-def]
+    """The largest of an array that has any."""
+    out = of[0]
+    for i in range(1, of.shape[0]):
+        if of[i] > out:
+            out = of[i]
+    return out
+
+
+@inner
+def true_at(mask):  # type: ignore[no-untyped-def]
+    """``flatnonzero(mask)``."""
+    n, out = 0, np.empty(mask.shape[0], np.int64)
+    for i in range(mask.shape[0]):
+        if mask[i]:
+            out[n] = i
+            n += 1
+    return out[:n]
+
+
+@inner
+def rising(of, n):  # type: ignore[no-untyped-def]
+    """Sort the first `n`, few of them, in place."""
+    for i in range(1, n):
+        x, k = of[i], i
+        while k > 0 and of[k - 1] > x:
+            of[k] = of[k - 1]
+            k -= 1
+        of[k] = x
