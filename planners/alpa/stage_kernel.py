@@ -17,7 +17,7 @@ from ...jit import inner, kernel
 __all__ = ["fronts", "least_largest", "least_total"]
 
 
-@kernel
+@kernel(plain=20_000)
 def fronts(cost, later):
     """Front of every stage: (cost, later stages allowed, configuration), each [L, L, K, C], unused entries inf, −1, −1.
 

@@ -1,6 +1,6 @@
 """CPU seconds of every command of the README, with nothing compiled (cold) and once more (warm); only printed.
 
-The difference is what a first user waits for: at most 10 s, and 20 s where Themis shares, on a machine at rest. Commands
+The difference is what a first user waits for: at most 10 s, 20 s where Themis shares, on a machine at rest. Commands
 run in their order, in one folder for each section, each cold one with an empty `NUMBA_CACHE_DIR` of its own.
 """
 
