@@ -21,7 +21,7 @@ def demo_training(out: Path, devices: int, seed: int, say: Callable[[str], None]
     """
     from ..planners.training import training_planner
     from ..profiles.graph import zoo_graph
-    from ..runtime.training import run_training
+    from ..runtime.training import RunOptions, run_training
     from ..simulator import Cluster
     from ..simulator.training import simulate_training
     from ..simulator.training.plan.words import seconds_text
@@ -33,7 +33,7 @@ def demo_training(out: Path, devices: int, seed: int, say: Callable[[str], None]
     plan = training_planner("inter-only")(graph, cluster, global_batch=BATCH, microbatches=MICROBATCHES)
     plan.save(out / "plan-training.json")
     say(f"   {len(plan.stages)} stages, {plan.microbatches} microbatches, {plan.schedule}")
-    run = run_training(plan, graph, seed=seed, iterations=ITERATIONS, compare=True, timeout_s=180.0)
+    run = run_training(plan, graph, seed=seed, iterations=ITERATIONS, compare=True, options=RunOptions(timeout_s=180.0))
     apart = run.difference
     say(f"   {devices} processes, loss {run.losses[0]:.4g} to {run.losses[-1]:.4g} in {ITERATIONS} iterations")
     if apart is not None:

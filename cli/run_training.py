@@ -41,7 +41,7 @@ def run_training_plan(
         If a process fails, or loss, gradients or weights of the first iteration are not the module's.
     """
     from ..files import check_target, write_text
-    from ..runtime.training import run_training
+    from ..runtime.training import RunOptions, run_training
     from ..simulator.training import simulate_training
     from ..simulator.training.plan.file import TrainingPlan
     from ..simulator.training.plan.graph import planned_graph
@@ -59,7 +59,7 @@ def run_training_plan(
         say(f"{devices} processes")
         run = run_training(
             plan, graph, seed=seed, iterations=iterations, dtype=dtype or "float32",  # pyright: ignore[reportArgumentType]
-            compare=compare, module=module, against=against, timeout_s=timeout_s,
+            compare=compare, module=module, options=RunOptions(against=against, timeout_s=timeout_s),
         )  # fmt: skip
     simulated = simulate_training(plan)
     again = simulate_training(with_measured(plan, run))

@@ -15,7 +15,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.mesh import Mesh
 from ...simulator.training.plan.file import TrainingPlan
 from .fixed import megatron as megatron_axes
-from .inter.build import build_plan
+from .inter.build import Origin, build_plan
 from .inter.clustering import Layer
 from .inter.memory import in_flight
 from .inter.pricing.fixed_pricer import FixedPricer
@@ -117,8 +117,7 @@ def megatron(
     assert bounds is not None
     return build_plan(
         sized, cluster, [_shape(cluster, dp * tp)] * pp, [(*b, (dp, tp), best[2]) for b in bounds], pricer, count,
-        memory, chosen, planner="megatron", started=started, evaluations=evaluated,
-        record={"tensor": tp, "pipeline": pp, "data": dp}, programme_s=best[0],
+        memory, chosen, Origin("megatron", started, evaluated, {"tensor": tp, "pipeline": pp, "data": dp}, best[0]),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ Each takes what `planners.alpa.plan` takes, and returns a `TrainingPlan` that si
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -72,6 +72,15 @@ intra_only: Baseline = partial(_part, name="alpa-intra-only", changes={"stages":
 """§8.1: one stage on all devices."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How a baseline shards every stage: by which method, under which changed options, on flat meshes alone or all."""
+
+    method: Callable[..., Any]
+    changes: Mapping[str, Any]
+    flat: bool
+
+
 def _fixed(
     graph: Graph,
     cluster: Cluster,
@@ -82,17 +91,15 @@ def _fixed(
     costs: CostModel | None = None,
     progress: Progress | None = None,
     name: str,
-    method: Callable[..., Any],
-    changes: Mapping[str, Any],
-    flat: bool,
+    rule: _Rule,
 ) -> TrainingPlan:
-    chosen = replace(AlpaOptions.of(options), **changes)
+    chosen = replace(AlpaOptions.of(options), **rule.changes)
     pricer = FixedPricer(
         costs or roofline(cluster.spec),
         intra_options(chosen),
-        method,
-        (lambda s: s[0] == 1) if flat else _any,
-        batch_only=method is data_parallel and chosen.zero == 0,
+        rule.method,
+        (lambda s: s[0] == 1) if rule.flat else _any,
+        batch_only=rule.method is data_parallel and chosen.zero == 0,
     )
     return plan(
         graph, cluster, global_batch=global_batch, microbatches=microbatches, options=chosen, pricer=pricer,
@@ -104,11 +111,11 @@ def _any(_shape: tuple[int, int]) -> bool:
     return True
 
 
-pp_dp: Baseline = partial(_fixed, name="alpa-pp-dp", method=data_parallel, changes={"zero": 0}, flat=True)
+pp_dp: Baseline = partial(_fixed, name="alpa-pp-dp", rule=_Rule(data_parallel, {"zero": 0}, flat=True))
 """§8.1: pipeline stages with data parallelism alone, the space of PipeDream and Dapple."""
 
 deepspeed_moe: Baseline = partial(
-    _fixed, name="deepspeed-moe", method=expert_parallel, changes={"zero": 2, "stages": "one"}, flat=False
+    _fixed, name="deepspeed-moe", rule=_Rule(expert_parallel, {"zero": 2, "stages": "one"}, flat=False)
 )
 """§8.1: experts dealt to devices, data parallelism for the rest, ZeRO-2; no pipeline. The expert-parallel degree is
 searched with the logical mesh."""
@@ -124,7 +131,7 @@ def one_mesh(method: str) -> Baseline:
     """
     zero = {"data": 0, "zero2": 2, "zero3": 3, "heuristic": 2}[method]
     rule = heuristic if method == "heuristic" else data_parallel
-    return partial(_fixed, name=method, method=rule, changes={"zero": zero, "stages": "one"}, flat=True)
+    return partial(_fixed, name=method, rule=_Rule(rule, {"zero": zero, "stages": "one"}, flat=True))
 
 
 BASELINES: Mapping[str, Baseline] = MappingProxyType(

@@ -14,7 +14,7 @@ from ...profiles.graph.memory import state_bytes
 from ...simulator.cluster import Cluster
 from ...simulator.training.plan.file import TrainingPlan
 from ..batches import check_batch, divisors
-from .inter.build import build_plan
+from .inter.build import Origin, build_plan
 from .inter.clustering import Layer, cluster_operators, default_layers
 from .inter.infeasible import too_small, why_infeasible
 from .inter.pricing.pricer import Pricer, Recompute
@@ -166,11 +166,7 @@ def _solved(search: Search, found: Found, started: float, planner: str) -> Train
                 found.microbatches,
                 search.memory_bytes,
                 search.options,
-                planner=planner,
-                started=started,
-                evaluations=search.evaluations,
-                record={"layers": len(layers)},
-                programme_s=found.choice.seconds,
+                Origin(planner, started, search.evaluations, {"layers": len(layers)}, found.choice.seconds),
             )
         except InfeasibleError:
             again = search.without(found)

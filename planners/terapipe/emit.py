@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
@@ -50,6 +51,17 @@ def stage_bytes(pipeline: Pipeline, slices: Sequence[Slice], schedule: Schedule)
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a plan was found: by whom, begun when (`time.perf_counter`), what was tried, what costs and choices."""
+
+    planner: str
+    started: float
+    evaluations: int
+    source: str
+    record: Mapping[str, Any]
+
+
 def emit(
     graph: Graph,
     cluster: Cluster,
@@ -60,11 +72,7 @@ def emit(
     cells: Sequence[Cell],
     schedule: Schedule,
     recompute: Recompute,
-    planner: str,
-    started: float,
-    evaluations: int,
-    source: str,
-    record: Mapping[str, Any],
+    origin: Origin,
 ) -> TrainingPlan:
     """The plan.
 
@@ -78,8 +86,8 @@ def emit(
         Each stage's own.
     schedule, recompute
         Of all stages.
-    planner, started, evaluations, source, record
-        What the plan records.
+    origin : Origin
+        What the plan records of how it was found.
     """
     layout, slices = pipeline.layout, chosen.slices
     data = layout.data
@@ -146,9 +154,9 @@ def emit(
         transfers=sized,
         slices=entries,
         planner=PlannerEntry(
-            name=planner, options=options.to_json() | dict(record), seconds=time.perf_counter() - started,
-            evaluations=evaluations,
+            name=origin.planner, options=options.to_json() | dict(origin.record),
+            seconds=time.perf_counter() - origin.started, evaluations=origin.evaluations,
         ),
-        cost_source=source,
+        cost_source=origin.source,
         predicted={},
     )  # fmt: skip

@@ -16,7 +16,7 @@ from ...simulator.training.plan.file import TrainingPlan
 from ...simulator.training.result.iteration import TrainingResult
 from ...simulator.training.simulate import simulate_training
 from ..batches import check_batch
-from .emit import emit
+from .emit import Origin, emit
 from .layouts import layouts
 from .options import TeraPipeOptions
 from .search import COARSE, Candidate, Search
@@ -97,11 +97,13 @@ def plan(
             cells=search.whole(candidate),
             schedule=candidate.schedule,
             recompute=candidate.recompute,
-            planner=planner,
-            started=started,
-            evaluations=search.evaluations,
-            source=search.source,
-            record={"data": layout.data, "pipe": layout.pipe, "op": layout.op, "slices": candidate.chosen.how},
+            origin=Origin(
+                planner,
+                started,
+                search.evaluations,
+                search.source,
+                {"data": layout.data, "pipe": layout.pipe, "op": layout.op, "slices": candidate.chosen.how},
+            ),
         )
         result = simulate_training(made)
         if float(result.peak_bytes.max()) > search.memory:

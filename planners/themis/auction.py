@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ...errors import InputError
@@ -63,10 +63,26 @@ class Outcome(Shown):
     gap: float
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Had(Shown):
+    """GPUs that apps have had before an auction.
+
+    Parameters
+    ----------
+    before : mapping of int to sequence of int
+        GPUs on offer that an app has had so far: of allocations that are as good it is given those that it has.
+    kept : mapping of int to sequence of int
+        GPUs of each app that are not on offer.
+    """
+
+    before: Mapping[int, Sequence[int]] = field(default_factory=dict[int, Sequence[int]])
+    kept: Mapping[int, Sequence[int]] = field(default_factory=dict[int, Sequence[int]])
+
+
 def auction(
     cluster: SharedCluster, offered: Sequence[int], bids: Sequence[Bid], *,
-    before: Mapping[int, Sequence[int]] | None = None, kept: Mapping[int, Sequence[int]] | None = None,
-    payments: bool = True, rounding: Rounding = "random", seed: int = 0, number: int = 0, steps: int = STEPS,
+    had: Had | None = None, payments: bool = True, rounding: Rounding = "random", seed: int = 0, number: int = 0,
+    steps: int = STEPS,
 ) -> Outcome:  # fmt: skip
     """Auction GPUs.
 
@@ -78,10 +94,8 @@ def auction(
         GPUs on offer.
     bids : sequence of Bid
         A table of each app that takes part.
-    before : mapping of int to sequence of int, optional
-        GPUs on offer that an app has had so far: of allocations that are as good it is given those that it has.
-    kept : mapping of int to sequence of int, optional
-        GPUs of each app that are not on offer.
+    had : Had, optional
+        GPUs that apps have had so far, and those that they keep.
     payments : bool
         Whether apps pay; without, each gets its proportionally fair share.
     rounding : {"floor", "nearest", "random"}
@@ -107,12 +121,13 @@ def auction(
         allocation, others = market.with_and_without(steps)
     else:
         allocation, others = market.best(steps=steps), dict[int, Others]()
+    held = had or Had()
     share, with_all = dict.fromkeys(allocation.rows, 1.0), allocation.logs()
     for app, (logs, _) in others.items():
         share[app] = kept_share(app, with_all, logs)
     gap = max(allocation.gap, *(o.gap for o in others.values()), 0.0)
     least = {bid.app: bid.least for bid in bids}
-    given = whereabouts(cluster, offered, allocation, before or {}, kept or {})
+    given = whereabouts(cluster, offered, allocation, held.before, held.kept)
     keeps: dict[int, tuple[int, ...]] = {}
     for app, gpus in given.items():
         n = kept_gpus(share[app] * len(gpus), rounding, lot(seed, number, app))

@@ -15,7 +15,7 @@ from ...reprs import Shown
 from ...simulator.sharing.cluster import SharedCluster
 from ...simulator.sharing.policy.agent import AppView
 from ...simulator.sharing.policy.nearness import pick
-from .auction import ROUNDINGS, Rounding, auction
+from .auction import ROUNDINGS, Had, Rounding, auction
 from .bidding import bid_of, current_rho
 from .bids import GRAIN, STARVED, Bid, log_worth
 from .lots import lot
@@ -107,9 +107,8 @@ class Themis(Shown):
         bids = [bid_of(cluster, offered, v) for v in inside]
         self._tables.update((v.index, (len(v.held), b)) for v, b in zip(inside, bids, strict=True))
         outcome = auction(
-            cluster, offered, bids, before={v.index: v.lapsed for v in inside},
-            kept={v.index: v.held for v in inside}, payments=self.payments, rounding=self.rounding, seed=self.seed,
-            number=self.auctions, steps=self.steps,
+            cluster, offered, bids, had=Had({v.index: v.lapsed for v in inside}, {v.index: v.held for v in inside}),
+            payments=self.payments, rounding=self.rounding, seed=self.seed, number=self.auctions, steps=self.steps,
         )  # fmt: skip
         self.gap = max(self.gap, outcome.gap)
         given = {g: app for app, gpus in outcome.gpus.items() for g in gpus}

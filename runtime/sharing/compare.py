@@ -16,6 +16,7 @@ from ...simulator.sharing.policy.contract import Policy
 from ...simulator.sharing.result.columns import SharingResult
 from ...simulator.sharing.world import SharingWorld
 from .choice import PolicyChoice
+from .options import RunOptions
 from .result import RealSharing
 from .run import run_sharing
 
@@ -94,14 +95,14 @@ class SharingComparison:
         return "\n".join(lines)
 
 
-def compare_sharing(world: SharingWorld, policy: Policy | PolicyChoice, **options: Any) -> SharingComparison:
+def compare_sharing(
+    world: SharingWorld, policy: Policy | PolicyChoice, options: RunOptions | None = None, **more: Any
+) -> SharingComparison:
     """Run a world for real and simulate it with what was measured.
 
     Parameters
     ----------
-    world, policy
-        See `run_sharing`.
-    **options
+    world, policy, options, **more
         See `run_sharing`.
 
     Raises
@@ -111,7 +112,7 @@ def compare_sharing(world: SharingWorld, policy: Policy | PolicyChoice, **option
     """
     from ...simulator.sharing.reference.engine import simulate_reference
 
-    real = run_sharing(world, policy, **options)
+    real = run_sharing(world, policy, options, **more)
     made = policy.make() if isinstance(policy, PolicyChoice) else policy
     return SharingComparison(real, simulate_reference(real.measured_world(), made))
 

@@ -9,7 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ...simulator.sharing.world import SharingWorld
 from .arguments import add_run_arguments, add_world_arguments, choice_of, whole, world_of
 from .choice import PolicyChoice
 from .compare import SharingComparison, compare_sharing, within, worst
+from .options import RunOptions
 
 __all__ = ["Compared", "compare_many", "main", "summary"]
 
@@ -45,7 +46,7 @@ class Compared:
 
 
 def compare_many(
-    cases: Iterable[tuple[PolicyChoice, int, SharingWorld]], **options: Any
+    cases: Iterable[tuple[PolicyChoice, int, SharingWorld]], options: RunOptions | None = None, **more: Any
 ) -> Iterator[Compared]:  # fmt: skip
     """Run cases one after the other; each is handed out when it is over.
 
@@ -53,7 +54,9 @@ def compare_many(
     ----------
     cases : iterable of (PolicyChoice, int, SharingWorld)
         Policy, seed and world.
-    **options
+    options : RunOptions, optional
+        How each is run; the seed is the case's.
+    **more
         See `run_sharing`.
 
     Raises
@@ -62,7 +65,8 @@ def compare_many(
         See `run_sharing`.
     """
     for choice, seed, world in cases:
-        yield Compared(choice.name, seed, compare_sharing(world, choice, seed=seed, **options))
+        seeded = replace(options or RunOptions(), seed=seed)
+        yield Compared(choice.name, seed, compare_sharing(world, choice, seeded, **more))
 
 
 def summary(done: Sequence[Compared]) -> str:
@@ -146,11 +150,11 @@ def compare(arguments: Sequence[str] | None = None) -> None:
             choice.make()  # what is wrong with any is said before the first runs
             cases.append((choice, seed, world))
     done: list[Compared] = []
-    how = {
-        "time_scale": given.time_scale, "slot_steps": given.slot_steps, "slots_per_core": given.slots_per_core,
-        "patience": given.patience, "answer_s": given.answer_s, "arbiter": given.arbiter,
-    }  # fmt: skip
-    for one in compare_many(cases, **how):
+    options = RunOptions(
+        time_scale=given.time_scale, slot_steps=given.slot_steps, slots_per_core=given.slots_per_core,
+        patience=given.patience, answer_s=given.answer_s,
+    )  # fmt: skip
+    for one in compare_many(cases, options, arbiter=given.arbiter):
         if len(cases) > 1:
             print(f"{'' if not done else chr(10)}{one.policy}, seed {one.seed}")
         print(one.comparison, flush=True)

@@ -56,6 +56,8 @@ class RunOptions(Shown):
     patience: float = 3.0
 
     def __post_init__(self) -> None:
+        if isinstance(self.folder, str):
+            object.__setattr__(self, "folder", Path(self.folder))
         for name in ("time_scale", "slot_steps", "slots_per_core", "answer_s", "orphan_s", "patience"):
             value = getattr(self, name)
             if (

@@ -33,9 +33,8 @@ READY_S = 60.0
 
 
 def run_sharing(
-    world: SharingWorld, policy: Policy | PolicyChoice, *, time_scale: float = 60.0, slot_steps: float = 40.0,
-    slots_per_core: int = 2, seed: int = 0, folder: Path | str | None = None, answer_s: float = 10.0,
-    patience: float = 3.0, arbiter: Literal["thread", "process"] = "thread", restarts: int = 1,
+    world: SharingWorld, policy: Policy | PolicyChoice, options: RunOptions | None = None, *,
+    arbiter: Literal["thread", "process"] = "thread", restarts: int = 1,
 ) -> RealSharing:  # fmt: skip
     """Run a world's apps for real, under the very policy object that the simulator drives.
 
@@ -49,10 +48,8 @@ def run_sharing(
         Cluster, apps, leases, what a change of GPUs costs, what fails.
     policy : Policy or PolicyChoice
         Who gets GPUs.
-    time_scale : float
-        Seconds of the world that pass in a real one.
-    slot_steps, slots_per_core, seed, folder, answer_s, patience
-        See `RunOptions`.
+    options : RunOptions, optional
+        How seconds and GPUs of the world become those of this machine, and how patient the run is.
     arbiter : {"thread", "process"}
         Where the arbiter lives: in this process, or in one of its own, which makes its policy by a `PolicyChoice`.
     restarts : int
@@ -68,10 +65,7 @@ def run_sharing(
     SystemExit
         With code 143, if this process is told to terminate (SIGTERM); agents and arbiter were ended.
     """
-    options = RunOptions(
-        time_scale, slot_steps, slots_per_core, seed, Path(folder) if folder is not None else None, answer_s,
-        patience=patience,
-    )  # fmt: skip
+    options = options or RunOptions()
     if arbiter not in ("thread", "process"):
         raise InputError(f"run_sharing: arbiter: expected thread or process (got {arbiter!r})")
     if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0:

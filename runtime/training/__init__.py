@@ -2,10 +2,11 @@
 
 from .executor import Span
 from .measure.slices import SliceMeasurements, SliceTimes, measure_slices
+from .options import RunOptions
 from .run import Difference, TrainingRun, program_of, run_training
 from .session import TrainingSession
 
 __all__ = [
-    "Difference", "SliceMeasurements", "SliceTimes", "Span", "TrainingRun", "TrainingSession", "measure_slices",
-    "program_of", "run_training",
+    "Difference", "RunOptions", "SliceMeasurements", "SliceTimes", "Span", "TrainingRun", "TrainingSession",
+    "measure_slices", "program_of", "run_training",
 ]  # fmt: skip

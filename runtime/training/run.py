@@ -20,14 +20,15 @@ from ...simulator.training.plan.file import TrainingPlan
 from ...simulator.training.plan.graph import check_graph, in_plan_order
 from ...simulator.training.plan.program import plan_program
 from ...simulator.training.policy.make import make_program
+from ...simulator.training.policy.turns import Turns
 from ...simulator.training.program.actions import Op, Program
-from ..children import SILENCE_S
 from .arrays import assemble
 from .difference import Difference, difference
 from .executor import Span
 from .graphs.microbatch_parts import check_separable, is_uneven, reference_samples
 from .module_values import module_values, save_values
 from .optimizer import Optimizer
+from .options import RunOptions
 from .session import TrainingSession
 from .slices.job import check_sliced
 from .slices.turns import microbatch_samples
@@ -147,14 +148,8 @@ def run_training(
     dtype: Literal["float32", "float64"] = "float32",
     compare: bool = False,
     module: ModuleLoss | None = None,
-    against: str = "the module",
-    keep: bool = False,
-    audit: bool = False,
-    learning_rate: float = 1e-3,
-    processes: int | None = None,
-    timeout_s: float = 60.0,
-    silence_s: float = SILENCE_S,
     session: TrainingSession | None = None,
+    options: RunOptions | None = None,
 ) -> TrainingRun:
     """Train by a plan: one process for each of its devices, each on a core of its own where there are enough.
 
@@ -176,22 +171,10 @@ def run_training(
         iteration is run once more in float64: what five steps of Adam make of float32's rounding says nothing.
     module : ModuleLoss, optional
         What the graph was traced from: the run is held against it, not against the graph.
-    against : str
-        What the module is called.
-    keep : bool
-        Whether to bring gradients and weights back (`compare` does).
-    audit : bool
-        Whether torch's CommDebugMode counts collectives too; slow.
-    learning_rate : float
-        Of the plan's optimiser.
-    processes : int, optional
-        At most so many; as many as the plan has devices if left out.
-    timeout_s : float
-        Longest wait of a rank for another, seconds.
-    silence_s : float
-        A rank that gives no sign of life for so long (it is stopped, or hangs) is ended, and named, seconds.
     session : TrainingSession, optional
         Processes that are up already; they stay so.
+    options : RunOptions, optional
+        Processes and their patience, what is brought back, the learning rate.
 
     Raises
     ------
@@ -200,6 +183,7 @@ def run_training(
     RunError
         If a rank dies, fails or falls silent; the others are ended and the message names it.
     """
+    how = options or RunOptions()
     if isinstance(iterations, bool) or iterations < 1:
         raise InputError(f"run: iterations: expected a positive integer (got {iterations!r})")
     if dtype not in ("float32", "float64"):
@@ -211,13 +195,13 @@ def run_training(
     elif is_uneven(plan):
         check_separable(small)
     needed = sum(map(len, mesh_ranks(plan)))
-    have = session.processes if session is not None else processes
+    have = session.processes if session is not None else how.processes
     if have is not None and have < needed:
         raise InputError(
             f"run: the plan needs {needed} processes, one for each device of its meshes (got {have}); give more, or "
             f"plan for a cluster of {have} devices"
         )
-    optimizer = Optimizer(plan.model.optimizer, learning_rate)
+    optimizer = Optimizer(plan.model.optimizer, how.learning_rate)
     program = program_of(plan, small)
     values = {} if module is None else module_values(module, small)
     samples = reference_samples(plan) if is_uneven(plan) else microbatch_samples(plan)
@@ -228,11 +212,12 @@ def run_training(
         )
         return {**made, "values": save_values(values, folder)} if values else made
 
-    with nullcontext(session) if session is not None else TrainingSession(needed, timeout_s=timeout_s) as mine:
+    made = session or TrainingSession(needed, timeout_s=how.timeout_s, silence_s=how.silence_s)
+    with nullcontext(made) if session is not None else made as mine:
         first: TrainingRun | None = None
         if compare and (module is not None or dtype != "float64"):
             first = _collect(plan, mine.run(job(1, "float64", True, False, mine.folder), rank_names(plan)))
-        main = job(iterations, dtype, keep or compare, audit, mine.folder)
+        main = job(iterations, dtype, how.keep or compare, how.audit, mine.folder)
         run = _collect(plan, mine.run(main, rank_names(plan)))
     if not compare:
         return run
@@ -248,7 +233,7 @@ def run_training(
             dtype="float64", optimizer=optimizer, samples=samples,
         )  # fmt: skip
     held = first or run
-    words = (against,) if module is not None else ()
+    words = (how.against,) if module is not None else ()
     apart = difference(held.losses, held.gradients, held.weights, single, *words)
     return TrainingRun(**{**vars(run), "difference": apart})
 
@@ -290,9 +275,11 @@ def _derived(plan: TrainingPlan, graph: Graph) -> Program:
         mesh_of=[stage.mesh for stage in plan.stages],
         transfers=[(a, b, gradient) for (a, b), gradient in sorted(pairs.items())],
         tied=[stages for _, stages in tied_groups(plan, graph)],
-        k=[stage.k for stage in plan.stages],
-        warmup=[stage.warmup for stage in plan.stages],
-        order=[stage.order for stage in plan.stages],
+        turns=Turns(
+            k=[stage.k for stage in plan.stages],
+            warmup=[stage.warmup for stage in plan.stages],
+            order=[stage.order for stage in plan.stages],
+        ),
         slices=[len(entry.tokens) for entry in plan.slices for _ in range(entry.count)],
     )
 

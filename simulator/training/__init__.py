@@ -7,6 +7,7 @@ from .configuration.result import Breakdown, Estimate, Estimates, MemoryParts, T
 from .plan.file import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TrainingPlan, TransferEntry
 from .plan.program import plan_program
 from .policy.make import SCHEDULES, make_program
+from .policy.turns import Turns
 from .program.actions import Action, Op, Program
 from .program.checks import DeadlockError, check_program
 from .resharding.crossing import Gather, Message, Resharding, reshard_across
@@ -45,6 +46,7 @@ __all__ = [
     "TrainingResult",
     "TransferEntry",
     "TransformerShape",
+    "Turns",
     "check_program",
     "estimate",
     "estimate_many",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ....profiles.graph import Graph
@@ -25,6 +26,31 @@ __all__ = ["build_plan"]
 Shape = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a plan was found.
+
+    Parameters
+    ----------
+    planner : str
+        Who.
+    started : float
+        When, by `time.perf_counter`.
+    evaluations : int
+        How much was tried.
+    record : mapping
+        Further options that the plan records.
+    programme_s : float
+        What the choice minimised, seconds.
+    """
+
+    planner: str
+    started: float
+    evaluations: int
+    record: Mapping[str, Any]
+    programme_s: float
+
+
 def build_plan(
     graph: Graph,
     cluster: Cluster,
@@ -34,12 +60,7 @@ def build_plan(
     microbatches: int,
     memory_bytes: float,
     options: AlpaOptions,
-    *,
-    planner: str,
-    started: float,
-    evaluations: int,
-    record: Mapping[str, Any],
-    programme_s: float,
+    origin: Origin,
 ) -> TrainingPlan:
     """Solve every stage exactly under its memory bound, and put the plan together.
 
@@ -61,10 +82,8 @@ def build_plan(
         Memory of one device.
     options : AlpaOptions
         What the plan records.
-    planner, started, evaluations, record
-        Name, start by `time.perf_counter`, evaluations, further options that the plan records.
-    programme_s : float
-        What the choice minimised, seconds.
+    origin : Origin
+        What the plan records of how it was found.
 
     Raises
     ------
@@ -100,14 +119,14 @@ def build_plan(
         stages=tuple(entries),
         transfers=transfers(graph, entries, plans),
         planner=PlannerEntry(
-            name=planner,
-            options=options.to_json() | dict(record),
-            seconds=time.perf_counter() - started,
-            evaluations=evaluations,
+            name=origin.planner,
+            options=options.to_json() | dict(origin.record),
+            seconds=time.perf_counter() - origin.started,
+            evaluations=origin.evaluations,
         ),
         cost_source=pricer.source,
         predicted=predicted(graph, entries, meshes, microbatches, held, cluster)
-        | {"gap": max(p.gap for p in plans), "dp_seconds": programme_s},
+        | {"gap": max(p.gap for p in plans), "dp_seconds": origin.programme_s},
     )
     # Eq. 2 has no transfers between stages; the simulation of the very plan has.
     simulated = {**made.predicted, "simulated_s": simulate_training(made).seconds}

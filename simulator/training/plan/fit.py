@@ -10,6 +10,7 @@ from ...plan.entries import Problem
 from ...sharding import ShardingSpec
 from ..policy.make import make_program
 from ..policy.orders import ORDERS, Pipeline, check_layout
+from ..policy.turns import Turns
 from ..program.transfers import longest_paths
 from .entries import StageEntry, TransferEntry
 from .passes import stage_pass_problems
@@ -89,8 +90,8 @@ def schedule_problems(
         check_layout(schedule, Pipeline.of(homes, counts, depth, edges=edges))
         if schedule in ("kfkb", "explicit"):  # the others never wait for ever
             make_program(
-                schedule, len(stages), counts, mesh_of=homes, transfers=edges or None, k=[s.k for s in stages],
-                warmup=[s.warmup for s in stages], order=[s.order for s in stages],
+                schedule, len(stages), counts, mesh_of=homes, transfers=edges or None,
+                turns=Turns([s.k for s in stages], [s.warmup for s in stages], [s.order for s in stages]),
             )  # fmt: skip
     except InputError as error:
         return [(("schedule",), str(error).removeprefix("program: "))]

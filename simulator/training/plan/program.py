@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..policy.make import make_program
+from ..policy.turns import Turns
 from ..program.actions import Program
 from .entries import TransferEntry
 from .file import TrainingPlan
@@ -43,9 +44,11 @@ def plan_program(plan: TrainingPlan) -> Program:
         mesh_of=[stage.mesh for stage in plan.stages],
         transfers=edges or None,
         tied=list(tied_stages(plan).values()),
-        k=[stage.k for stage in plan.stages],
-        warmup=[stage.warmup for stage in plan.stages],
-        order=[stage.order for stage in plan.stages],
+        turns=Turns(
+            k=[stage.k for stage in plan.stages],
+            warmup=[stage.warmup for stage in plan.stages],
+            order=[stage.order for stage in plan.stages],
+        ),
         slices=[len(entry.tokens) for entry in plan.slices for _ in range(entry.count)],
     )
 

@@ -10,6 +10,7 @@ from ..program.actions import Program
 from ..program.checks import check_program
 from ..program.transfers import Transfer, chain, longest_paths, with_transfers
 from .orders import ORDERS, Pipeline, check_layout
+from .turns import Turns
 
 __all__ = ["SCHEDULES", "default_meshes", "make_program"]
 
@@ -26,10 +27,8 @@ def make_program(
     n_meshes: int | None = None,
     transfers: Sequence[Transfer] | None = None,
     tied: Sequence[Sequence[int]] = (),
-    k: int | Sequence[int] = 1,
-    warmup: int | Sequence[int] = -1,
-    order: Sequence[str] = (),
     slices: Sequence[int] = (),
+    turns: Turns | None = None,
 ) -> Program:
     """The program of a pipeline.
 
@@ -52,13 +51,10 @@ def make_program(
         a circle is possible; where edges skip stages, 1F1B's warm-up follows the longest path.
     tied : sequence of sequence of int
         For each parameter that several stages keep (such as a tied embedding), those stages.
-    k, warmup : int or sequence of int
-        ``kfkb``: of every stage, or of each, the passes in turn, and the forward passes before the first backward (−1:
-        as GraphPipe's Table 3.2 says).
-    order : sequence of str
-        ``explicit``: for each stage its passes, such as ``"4F 1B 1F 4B"``.
     slices : sequence of int
         ``terapipe``, ``terapipe_1f1b``: token slices of each microbatch; by default one each.
+    turns : Turns, optional
+        ``kfkb``, ``explicit``: how forward and backward passes take turns.
 
     Raises
     ------
@@ -76,9 +72,10 @@ def make_program(
         for value in values:
             if not _whole(value):
                 raise InputError(f"make_program: {name}: expected a positive integer (got {value!r})")
-    for name, values in (("microbatches", counts), ("k", k), ("warmup", warmup)):
-        if not isinstance(values, int) and len(values) != n_stages:
-            raise InputError(f"make_program: {name}: expected one for each of {n_stages} stages (got {len(values)})")
+    if len(counts) != n_stages:
+        raise InputError(f"make_program: microbatches: expected one for each of {n_stages} stages (got {len(counts)})")
+    taken = turns or Turns()
+    taken.check(n_stages)
     homes = tuple(mesh_of) if mesh_of is not None else default_meshes(schedule, n_stages, n_meshes)
     if len(homes) != n_stages or set(homes) != set(range(max(homes) + 1)):
         raise InputError(
@@ -91,8 +88,9 @@ def make_program(
         if len(set(t)) != len(t) or not all(0 <= s < n_stages for s in t):
             raise InputError(f"make_program: tied: expected different ones of {n_stages} stages (got {list(t)})")
     pipeline = Pipeline.of(
-        homes, counts, depth, edges=[(a, b) for a, b, *_ in edges], k=k, warmup=warmup, order=order, slices=slices
-    )
+        homes, counts, depth, edges=[(a, b) for a, b, *_ in edges],
+        k=taken.k, warmup=taken.warmup, order=taken.order, slices=slices,
+    )  # fmt: skip
     check_layout(schedule, pipeline)
     orders = ORDERS[schedule](pipeline)
     columns = with_transfers(

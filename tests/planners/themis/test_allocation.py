@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 from meshwright.errors import InputError
-from meshwright.planners.themis import Bid, Market, Place, Row, Themis, auction
+from meshwright.planners.themis import Bid, Had, Market, Place, Row, Themis, auction
 from meshwright.seeds import generator
 from meshwright.simulator.sharing import (
     App,
@@ -139,7 +139,7 @@ def test_gpus_stay_with_whoever_had_them() -> None:
     rows = (Row(0, math.inf), Row(4, 1.0, Place.MACHINES, 4))
     bids = [Bid(a, rows) for a in range(4)]
     before = {0: range(8, 12), 1: range(4), 2: range(12, 16), 3: range(4, 8)}
-    outcome = auction(cluster, range(16), bids, before=before, payments=False)
+    outcome = auction(cluster, range(16), bids, had=Had(before=before), payments=False)
     assert outcome.gpus == {app: tuple(gpus) for app, gpus in before.items()}
 
 

@@ -15,7 +15,7 @@ from meshwright.runtime.sharing.compare import SharingComparison
 from meshwright.runtime.sharing.dozen import dozen
 from meshwright.simulator.sharing import BASELINES, SharingResult, SharingWorld, simulate_reference
 
-Call = tuple[SharingWorld, PolicyChoice, dict[str, Any]]
+Call = tuple[SharingWorld, PolicyChoice, RunOptions, dict[str, Any]]
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     """What is asked to be run; instead of running, every app ends a twentieth later than simulated."""
     asked: list[Call] = []
 
-    def compare(world: SharingWorld, policy: PolicyChoice, **options: Any) -> SharingComparison:
-        asked.append((world, policy, options))
+    def compare(world: SharingWorld, policy: PolicyChoice, options: RunOptions, **more: Any) -> SharingComparison:
+        asked.append((world, policy, options, more))
         simulated = simulate_reference(world, policy.make())
         late = SharingResult(
             world, simulated.policy, simulated.start, simulated.finish * 1.05, simulated.gpu_seconds,
@@ -41,10 +41,10 @@ def test_policies_and_seeds_are_run_one_by_one(
 ) -> None:
     words = "compare --policy themis,tiresias --seed 1,2 --apps 4 --time-scale 50 --arbiter process --out"
     assert main([*words.split(), str(tmp_path / "c.csv")]) == 0
-    assert [(p.name, p.options.get("seed"), o["seed"]) for _, p, o in calls] == [
+    assert [(p.name, p.options.get("seed"), o.seed) for _, p, o, _ in calls] == [
         ("themis", 1, 1), ("tiresias", 1, 1), ("themis", 2, 2), ("tiresias", 2, 2),
     ]  # fmt: skip
-    assert all(o["time_scale"] == 50 and o["arbiter"] == "process" for _, _, o in calls)
+    assert all(o.time_scale == 50 and more["arbiter"] == "process" for _, _, o, more in calls)
     assert calls[0][0] == calls[1][0] == dozen(1, apps=4)  # the same apps under each policy
     assert calls[2][0] == dozen(2, apps=4)
     out = capsys.readouterr().out
@@ -77,7 +77,7 @@ def test_options_reach_the_policy_and_a_file_the_world(calls: list[Call], tmp_pa
     assert load_world_document(world) == dozen(7, apps=3)
     assert main(["compare", "--world", str(world), "--policy", "srsf", "--option", "placement=blind"]) == 0
     assert main(["compare", "--world", str(world), "--option", "fairness=0.5", "--option", "rounding=floor"]) == 0
-    assert [w for w, _, _ in calls] == [dozen(7, apps=3)] * 2
+    assert [w for w, _, _, _ in calls] == [dozen(7, apps=3)] * 2
     assert calls[0][1] == PolicyChoice("srsf", {"seed": 0, "lease_s": 600.0, "placement": "blind"})
     assert calls[1][1] == PolicyChoice("themis", {"seed": 0, "fairness": 0.5, "rounding": "floor"})
 

@@ -20,6 +20,7 @@ from meshwright.errors import RunError
 from meshwright.runtime.sharing import (
     PolicyChoice,
     RealSharing,
+    RunOptions,
     Trainer,
     run_sharing,
     save_world,
@@ -31,10 +32,10 @@ from meshwright.simulator.sharing import App, Job, SharedCluster, SharingWorld
 CLUSTER = SharedCluster.uniform(2, 2)
 
 PROGRAM = """
-from meshwright.runtime.sharing import PolicyChoice, run_sharing
+from meshwright.runtime.sharing import PolicyChoice, RunOptions, run_sharing
 from meshwright.simulator.sharing import App, SharedCluster, SharingWorld
 world = SharingWorld(SharedCluster.uniform(1, 2), (App.single("a", 0, 1e5), App.single("b", 0, 1e5)))
-run_sharing(world, PolicyChoice("fifo"), time_scale=100.0, arbiter="process")
+run_sharing(world, PolicyChoice("fifo"), RunOptions(time_scale=100.0), arbiter="process")
 """
 
 
@@ -89,8 +90,8 @@ def test_an_agent_that_is_stopped_is_lost_and_ended(tmp_path: Path) -> None:
     stopper = threading.Thread(target=stop)
     stopper.start()
     result = run_sharing(
-        world, PolicyChoice("fifo"), time_scale=300.0, slot_steps=5.0, answer_s=3.0, arbiter="process",
-        folder=tmp_path / "run",
+        world, PolicyChoice("fifo"),
+        options=RunOptions(time_scale=300.0, slot_steps=5.0, answer_s=3.0, folder=tmp_path / "run"), arbiter="process",
     )  # fmt: skip
     stopper.join()
     assert [(lost.app, lost.why) for lost in result.lost] == [("b", "no sign of life for 3 s: it is stopped, or hangs")]
@@ -168,7 +169,7 @@ def test_an_arbiter_that_is_killed_too_often_is_named() -> None:
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(RunError, match="the arbiter's process ended: killed by SIGTERM"):
-        run_sharing(world, PolicyChoice("fifo"), time_scale=300.0, arbiter="process", restarts=0)
+        run_sharing(world, PolicyChoice("fifo"), options=RunOptions(time_scale=300.0), arbiter="process", restarts=0)
     killer.join()
     assert not agents_of(os.getpid())
 

@@ -194,7 +194,7 @@ def test_an_agent_without_arbiter_ends_with_a_line(
 def test_wrong_options_say_so(given: dict[str, object], said: str) -> None:
     pytest.importorskip("torch")
     with pytest.raises(InputError, match=said):
-        run_sharing(TWO, baseline("fifo"), **given)  # type: ignore[arg-type]
+        run_sharing(TWO, baseline("fifo"), RunOptions(**given))  # type: ignore[arg-type]
 
 
 def test_more_gpus_than_slots_are_refused() -> None:

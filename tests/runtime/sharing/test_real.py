@@ -18,6 +18,7 @@ from meshwright.errors import RunError
 from meshwright.runtime.sharing import (
     PolicyChoice,
     RealSharing,
+    RunOptions,
     Trainer,
     run_sharing,
     total_steps,
@@ -73,8 +74,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> RealSharing:
     killer = threading.Thread(target=kill_arbiter, args=(folder, killed))
     killer.start()
     result = run_sharing(
-        world, PolicyChoice("tiresias"), time_scale=SCALE, slots_per_core=4, folder=folder, slot_steps=30.0,
-        arbiter="process",
+        world, PolicyChoice("tiresias"),
+        options=RunOptions(time_scale=SCALE, slots_per_core=4, folder=folder, slot_steps=30.0), arbiter="process",
     )  # fmt: skip
     killer.join()
     assert len(killed) == 1
@@ -178,7 +179,7 @@ def test_agents_that_die_are_named_and_the_others_go_on() -> None:
         CLUSTER, apps, machine_failures=(MachineFailure(1, 150.0, 100.0),), app_failures=(AppFailure(1, 300.0),)
     )
     policy: Policy = Killer()
-    result = run_sharing(world, policy, time_scale=SCALE, slots_per_core=4, slot_steps=20.0)
+    result = run_sharing(world, policy, options=RunOptions(time_scale=SCALE, slots_per_core=4, slot_steps=20.0))
     assert result.completed.tolist() == [False, False, True]
     assert [lost.app for lost in result.lost] == ["killed"]  # the world says itself that "fails" fails
     assert "SIGKILL" in str(result.lost[0])
@@ -206,5 +207,5 @@ class Faulty:
 def test_a_policy_that_fails_is_named_and_nothing_stays() -> None:
     world = SharingWorld(SharedCluster.uniform(1, 1), (App.single("a", 0, 100),))
     with pytest.raises(RunError, match=r"policy faulty failed at .* ZeroDivisionError: no apps"):
-        run_sharing(world, Faulty(), time_scale=SCALE)
+        run_sharing(world, Faulty(), options=RunOptions(time_scale=SCALE))
     assert not agents_of(os.getpid())

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from meshwright.errors import InputError, RunError  # noqa: E402
 from meshwright.profiles.graph import Graph, from_torch  # noqa: E402
 from meshwright.profiles.graph.module_loss import ModuleLoss  # noqa: E402
-from meshwright.runtime.training import TrainingSession, run_training  # noqa: E402
+from meshwright.runtime.training import RunOptions, TrainingSession, run_training  # noqa: E402
 from meshwright.runtime.training.hand_plan import hand_plan  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
@@ -94,7 +94,9 @@ def test_the_first_iteration_is_the_modules(session, name, shape):
     """In float64, although five steps of Adam in float32 have gone before where others looked."""
     graph, module = made(name)
     plan = hand_plan(graph, meshes=shape, global_batch=8, microbatches=2)
-    run = run_training(plan, graph, iterations=2, compare=True, module=module, against="m.py:m", session=session)
+    run = run_training(
+        plan, graph, iterations=2, compare=True, module=module, options=RunOptions(against="m.py:m"), session=session
+    )
     assert run.difference.against == "m.py:m"
     assert run.difference.largest < WITHIN, run.difference
     assert len(run.losses) == 2
@@ -152,7 +154,7 @@ def test_a_wrong_gradient_on_one_rank_is_found(shape: Any, tmp_path: Path, monke
 def found_wrong(plan: Any, graph: Graph, module: ModuleLoss) -> bool:
     """Whether the ranks disagree, or the module and they."""
     try:
-        run = run_training(plan, graph, compare=True, module=module, timeout_s=120.0)
+        run = run_training(plan, graph, compare=True, module=module, options=RunOptions(timeout_s=120.0))
     except RunError as error:
         return "ranks disagree on the gradient of" in str(error)
     return 1e-6 < run.difference.gradient < 1e-2

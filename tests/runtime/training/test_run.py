@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 from meshwright.errors import InputError, RunError
 from meshwright.planners.alpa.intra import IntraOptions, score, solve_stage
 from meshwright.profiles.graph import differentiable, roofline, zoo_graph
-from meshwright.runtime.training import TrainingSession, run_training
+from meshwright.runtime.training import RunOptions, TrainingSession, run_training
 from meshwright.runtime.training.hand_plan import hand_plan
 from meshwright.runtime.training.stage.layout import differentiable as runs_back
 from meshwright.simulator.cluster import Cluster
@@ -37,12 +37,6 @@ PLANS = {
     "attention recomputed": {"meshes": [(1, 2)] * 2, "rule": "tp", "recompute": "selective"},
     "unequal meshes": {"meshes": [(1, 1), (3, 1)], "schedule": "gpipe"},
 }
-
-
-@pytest.fixture(scope="module")
-def session():
-    with TrainingSession(4, timeout_s=30.0) as started:
-        yield started
 
 
 EXPERTS = ("weights cut", "tp4", "pp2 x tp2", "pp4", "unequal meshes")
@@ -77,7 +71,14 @@ def test_other_optimizers_step_alike_on_shards(session, optimizer, name):
     graph = zoo_graph("tiny-moe" if name == "weights cut" else "tiny-gpt")
     plan = hand_plan(graph, **PLANS[name], global_batch=8, microbatches=2, optimizer=optimizer)
     run = run_training(
-        plan, graph, seed=2, iterations=3, dtype="float64", learning_rate=0.05, compare=True, session=session
+        plan,
+        graph,
+        seed=2,
+        iterations=3,
+        dtype="float64",
+        options=RunOptions(learning_rate=0.05),
+        compare=True,
+        session=session,
     )
     assert run.difference.weight < 1e-10
     assert run.difference.loss < 1e-12
@@ -206,7 +207,7 @@ HEARD = {
 
 def test_torch_hears_the_same_collectives(session):
     plan, graph = planned("tiny-gpt", (2, 2), {"zero": 3})
-    run = run_training(plan, graph, seed=1, audit=True, session=session)
+    run = run_training(plan, graph, seed=1, options=RunOptions(audit=True), session=session)
     ours = Counter()
     for name, count in run.collectives[0].items():
         ours[name.split(".")[1]] += count
@@ -339,7 +340,7 @@ def test_bad_input_is_one_line_each(session):
     plan = hand_plan(graph, meshes=[(4, 1)], global_batch=8, microbatches=2)
     for given, options, said in [
         (zoo_graph("tiny-moe"), {}, "made for another graph"),
-        (graph, {"processes": 2}, "needs 4 processes.*got 2"),
+        (graph, {"options": RunOptions(processes=2)}, "needs 4 processes.*got 2"),
         (graph, {"iterations": 0}, "iterations: expected a positive integer"),
         (graph, {"dtype": "float16"}, "dtype: expected float32 or float64"),
     ]:
@@ -357,7 +358,7 @@ def test_a_spec_that_does_not_follow_from_the_loops_is_refused(session):
         update={"stages": (stage.model_copy(update={"operators": stage.operators | {"layers.0": wrong}}),)}
     )
     with pytest.raises(InputError, match=r"layers\.0\.operands\.0.*the axes of the operator say"):
-        run_training(bad, graph, processes=2)
+        run_training(bad, graph, options=RunOptions(processes=2))
 
 
 def test_a_loop_that_does_not_divide_is_refused():

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 from meshwright.errors import InputError
 from meshwright.planners import graphpipe
 from meshwright.profiles.graph import Graph, zoo_graph
-from meshwright.runtime.training import TrainingSession, program_of, run_training
+from meshwright.runtime.training import RunOptions, TrainingSession, program_of, run_training
 from meshwright.runtime.training.compare import compare_training
 from meshwright.runtime.training.compare_graph import CORES, graph_plans
 from meshwright.runtime.training.hand_graph_plan import branch_stages, stage_graph_plan
@@ -26,12 +26,6 @@ from meshwright.simulator.training.plan.file import TrainingPlan
 from meshwright.simulator.training.program.actions import Op
 
 ONE = (1, 1)
-
-
-@pytest.fixture(scope="module")
-def session():
-    with TrainingSession(4, timeout_s=30.0) as started:
-        yield started
 
 
 def stages_of(name: str) -> list[tuple[int, ...]]:
@@ -152,7 +146,7 @@ def test_a_plan_that_the_runtime_cannot_keep_is_refused_in_one_line(session) -> 
     with pytest.raises(InputError, match=r"microbatches of different sizes: 'stem.norm' \(norm\) brings the samples"):
         run_training(plan, graph, session=session)
     with pytest.raises(InputError, match="needs 3 processes"):
-        run_training(plan_of("tiny-uno", (2, 4, 2)), zoo_graph("tiny-uno"), processes=2)
+        run_training(plan_of("tiny-uno", (2, 4, 2)), zoo_graph("tiny-uno"), options=RunOptions(processes=2))
 
 
 def test_measured_stages_are_of_their_own_microbatches(session) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meshwright.simulator.training import Link, Timing, make_program
+from meshwright.simulator.training import Link, Timing, Turns, make_program
 from meshwright.simulator.training.compiled import run_compiled
 from meshwright.simulator.training.program.checks import DeadlockError
 from meshwright.simulator.training.program.columns import SEND_F
@@ -50,7 +50,7 @@ def uneven(draw):
     counts = draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=n, max_size=n))
     if draw(st.booleans()):
         k = draw(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=n, max_size=n))
-        return make_program("kfkb", n, counts, k=k, transfers=edges)
+        return make_program("kfkb", n, counts, turns=Turns(k=k), transfers=edges)
     done = {(s, op): 0 for s in range(n) for op in "FB"}
     orders = [""] * n
     while True:
@@ -69,7 +69,7 @@ def uneven(draw):
         orders[s] += op
         done[s, op] += 1
     assert all(done[s, op] == counts[s] for s, op in done)  # whatever is done first, it always ends
-    return make_program("explicit", n, counts, order=[runs(o) for o in orders], transfers=edges)
+    return make_program("explicit", n, counts, turns=Turns(order=[runs(o) for o in orders]), transfers=edges)
 
 
 @st.composite
@@ -170,7 +170,7 @@ def test_any_order_ends_or_names_who_waits(program, random):
             order += op
         orders.append(runs(order))
     try:
-        drawn = make_program("explicit", n, counts, order=orders, transfers=[(a, b) for a, b in edges])
+        drawn = make_program("explicit", n, counts, turns=Turns(order=orders), transfers=[(a, b) for a, b in edges])
     except DeadlockError as error:
         said = str(error)
         assert "(stage " in said and said.count("waits at RECV_") >= 2  # noqa: PT018

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.planners.graphpipe.schedule.in_flight import in_flight_offset
-from meshwright.simulator.training import Action, DeadlockError, Op, Program, Timing, check_program, make_program
+from meshwright.simulator.training import Action, DeadlockError, Op, Program, Timing, Turns, check_program, make_program
 from meshwright.simulator.training.compiled import run_compiled
 from meshwright.simulator.training.policy.uneven import in_flight_samples, order_of
 from meshwright.simulator.training.result.memory_timeline import in_flight, memory_timeline
@@ -58,10 +58,14 @@ def test_kfkb_with_k_1_is_1f1b(stages, microbatches):
 
 
 def test_kfkb_in_full():
-    program = make_program("kfkb", 1, 7, k=2, warmup=3)
+    program = make_program("kfkb", 1, 7, turns=Turns(k=2, warmup=3))
     assert passes(program, 0) == "F0 F1 F2 B0 B1 F3 F4 B2 B3 F5 F6 B4 B5 B6"
-    assert passes(make_program("kfkb", 1, 2, k=4), 0) == "F0 F1 B0 B1"
-    assert in_flight(make_program("kfkb", 3, 8, warmup=[-1, 5, -1])).tolist() == [6, 5, 1]  # a given one counts too
+    assert passes(make_program("kfkb", 1, 2, turns=Turns(k=4)), 0) == "F0 F1 B0 B1"
+    assert in_flight(make_program("kfkb", 3, 8, turns=Turns(warmup=[-1, 5, -1]))).tolist() == [
+        6,
+        5,
+        1,
+    ]  # a given one counts too
 
 
 TABLE = {  # rows of Table 3.2: which case, and what a stage needs, of b_x, k_x, b_y, k_y and the successor's i
@@ -98,7 +102,7 @@ BATCH = 64
 def two_stages(bx, kx, by, ky, warmup, *, backward):
     """Seconds, and what each stage holds at most, of two stages of which each takes a second a sample forward."""
     counts = [BATCH // bx, BATCH // by]
-    program = make_program("kfkb", 2, counts, k=[kx, ky], warmup=[warmup, -1])
+    program = make_program("kfkb", 2, counts, turns=Turns(k=[kx, ky], warmup=[warmup, -1]))
     timing = Timing([float(bx), float(by)], [backward * bx, backward * by])
     times = run_compiled(program, prepared(program, timing))
     return times.finish.max(), in_flight(program).tolist()
@@ -126,7 +130,7 @@ def test_fewest_in_flight_by_brute_force():
     short = {1.0: {}, 2.0: {}}
     for bx, kx, by, ky in itertools.product((1, 2, 4), repeat=4):
         table = -(-in_flight_samples(ky * by, bx, kx, by, ky) // bx)
-        program = make_program("kfkb", 2, [BATCH // bx, BATCH // by], k=[kx, ky])
+        program = make_program("kfkb", 2, [BATCH // bx, BATCH // by], turns=Turns(k=[kx, ky]))
         assert in_flight(program).tolist() == [min(table, BATCH // bx), min(ky, BATCH // by)]
         for backward, found in short.items():
             best = fewest(bx, kx, by, ky, table, backward=backward)
@@ -142,7 +146,7 @@ def test_the_formula_of_the_table_ends_for_any_numbers(batch):
     for bx, by in itertools.product(sizes, repeat=2):
         if max(bx, by) % min(bx, by) == 0:
             for k in itertools.product((1, 3, 4, 5, 7), repeat=2):
-                program = make_program("kfkb", 2, [batch // bx, batch // by], k=k)
+                program = make_program("kfkb", 2, [batch // bx, batch // by], turns=Turns(k=k))
                 passes = [action for mine in program.actions for action in mine if action.op in (Op.F, Op.B)]
                 assert len(passes) == 2 * (batch // bx + batch // by)
 
@@ -151,7 +155,7 @@ def test_figure_3_5():
     """b = 2, 1, 2: where the middle stage runs 2F2B the first one holds 3 microbatches, else 4; both take as long."""
     seconds = {}
     for k, held in ((1, 4), (2, 3)):
-        program = make_program("kfkb", 3, [4, 8, 4], k=[1, k, 1])
+        program = make_program("kfkb", 3, [4, 8, 4], turns=Turns(k=[1, k, 1]))
         assert in_flight(program)[0] == held
         times = run_compiled(program, prepared(program, Timing([2.0, 1.0, 2.0], [2.0, 1.0, 2.0])))
         seconds[k] = times.finish.max()
@@ -161,11 +165,13 @@ def test_figure_3_5():
 
 
 def test_explicit_orders():
-    program = make_program("explicit", 2, [2, 4], order=["2F 2B", "2F 1B 2F 3B"])
+    program = make_program("explicit", 2, [2, 4], turns=Turns(order=["2F 2B", "2F 1B 2F 3B"]))
     assert passes(program, 0) == "F0 F1 B0<0,1 B1<2,3"
     assert passes(program, 1) == "F0<0 F1 B0 F2<1 F3 B1 B2 B3"
     assert order_of("F B 2F 2B", 3).tolist() == order_of("1F 1B 2F 2B", 3).tolist()
-    same = make_program("explicit", 3, 5, order=["3F B F B F 3B", "2F B F B F B F 2B", "F B F B F B F B F B"])
+    same = make_program(
+        "explicit", 3, 5, turns=Turns(order=["3F B F B F 3B", "2F B F B F B F 2B", "F B F B F B F B F B"])
+    )
     assert same == make_program("1f1b", 3, 5)
 
 
@@ -192,7 +198,7 @@ def test_an_explicit_order_that_deadlocks_names_its_stages():
     with pytest.raises(
         DeadlockError, match=r"mesh 0 \(stage 0\) waits at RECV_B0~1\.0 for stage 1 .* mesh 1 \(stage 1\)"
     ):
-        make_program("explicit", 2, 2, order=["F B F B", "2F 2B"])
+        make_program("explicit", 2, 2, turns=Turns(order=["F B F B", "2F 2B"]))
 
 
 @pytest.mark.parametrize(
@@ -205,12 +211,15 @@ def test_an_explicit_order_that_deadlocks_names_its_stages():
             {"microbatches": [4, 8], "schedule": "1f1b"},
             "as many microbatches on every stage are expected .got 4, 8.; take",
         ),
-        ({"k": [1, 2, 3]}, "k: expected one for each of 2 stages"),
-        ({"warmup": 9}, "stage 0: expected 1 … 4 forward passes before the first 1 backward .got a warm-up of 9"),
-        ({"k": 3, "warmup": 2}, "stage 0: expected 3 … 4 forward passes before the first 3 backward"),
+        ({"turns": Turns(k=[1, 2, 3])}, "k: expected one for each of 2 stages"),
+        (
+            {"turns": Turns(warmup=9)},
+            "stage 0: expected 1 … 4 forward passes before the first 1 backward .got a warm-up of 9",
+        ),
+        ({"turns": Turns(k=3, warmup=2)}, "stage 0: expected 3 … 4 forward passes before the first 3 backward"),
         ({"schedule": "explicit"}, "expected an order for each of 2 stages .got 0"),
         (
-            {"schedule": "explicit", "order": ["4F 4B", "4F 3B"]},
+            {"schedule": "explicit", "turns": Turns(order=["4F 4B", "4F 3B"])},
             "schedule explicit: stage 1: order: expected 4 forward",
         ),
         ({"mesh_of": [0, 0]}, "one stage on each mesh"),

@@ -1,0 +1,104 @@
+"""No door takes ten things: what is rare stands in a frozen options object."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import meshwright
+
+ROOT = Path(meshwright.__file__).parent
+MOST = 9
+
+KERNELS = ("jit", "njit", "kernel", "part", "whole", "inner", "compiled", "overload")
+"""A compiled function takes arrays one by one: numba types each, and an object would be opened at every call."""
+COMPILED = ("kernels", "compiled")
+"""Folders of such functions, and of Triton's."""
+
+OUTSIDE = ("tests", "cli", "build", "docs", "locks")
+
+LEFT = {
+    "planners/alpa/inter/pricing/pricer.py::price_stages",
+    "planners/alpaserve/baselines.py::_uniform",
+    "planners/alpaserve/baselines.py::greedy_no_partition",
+    "planners/alpaserve/clockwork.py::clockwork_pp",
+    "planners/alpaserve/instance.py::build_instance",
+    "planners/alpaserve/planner.py::plan",
+    "planners/contract/problems.py::_problem",
+    "planners/contract/source.py::_called",
+    "planners/megatron/emit.py::training_plan",
+    "planners/megatron/search.py::search",
+    "planners/megatron/space.py::of",
+    "planners/vllm/planner.py::plan",
+    "planners/vllm/sharing.py::plan_shared",
+    "profiles/graph/models/branches.py::case_study",
+    "profiles/graph/models/branches.py::dlrm",
+    "profiles/graph/models/branches.py::mmt",
+    "profiles/graph/models/language.py::bert",
+    "profiles/graph/models/language.py::llama",
+    "profiles/graph/models/language.py::moe",
+    "profiles/graph/models/transformer.py::gpt",
+    "profiles/graph/models/vision.py::resnet",
+    "profiles/graph/trace/draft.py::add",
+    "profiles/llm/capacity.py::kv_capacity",
+    "profiles/llm/cost/iteration.py::iteration_cost",
+    "profiles/measure/compose.py::measure_one",
+    "profiles/measure/worker.py::measure_model",
+    "runtime/llm/compare/engine.py::compare_engine",
+    "runtime/llm/measure/engine.py::plan_measurement",
+    "runtime/llm/vllm_engine.py::_blocks",
+    "runtime/serving/compare.py::compare",
+    "runtime/serving/run.py::run",
+    "runtime/training/hand_plan.py::hand_plan",
+    "runtime/training/measure/slices.py::measure_slices",
+    "simulator/llm/workload/requests.py::__init__",
+    "simulator/sharing/workload/logs.py::apps_of_log",
+    "simulator/training/configuration/estimate.py::estimate",
+    "simulator/training/configuration/estimate.py::estimate_many",
+    "traces/azure/maf1.py::read_azure2019",
+    "traces/azure/synthetic.py::_functions_to_models",
+    "traces/azure/synthetic.py::maf1_like",
+    "traces/azure/synthetic.py::maf2_like",
+    "traces/files/csv.py::read_csv",
+    "traces/files/parquet.py::read_parquet",
+}
+"""Doors that still take more. The list gets shorter: a door that is mended is taken out, and no door is put in."""
+
+
+def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    given = function.args
+    names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return names[1:] if names[:1] in (["self"], ["cls"]) else names
+
+
+def is_compiled(path: Path, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    marks = [ast.unparse(mark) for mark in function.decorator_list]
+    return any(word in mark for mark in marks for word in KERNELS) or any(p in COMPILED for p in path.parts)
+
+
+def wide(root: Path) -> Iterator[tuple[str, int]]:
+    """Functions that take more than `MOST`: where, and how many."""
+    # The command line's functions are what typer reads its flags from: a flag is a parameter there.
+    rooms = [f for f in root.iterdir() if f.is_dir() and f.name not in OUTSIDE and not f.name.startswith(".")]
+    for path in sorted([*root.glob("*.py"), *(path for room in rooms for path in room.rglob("*.py"))]):
+        inside = path.relative_to(root)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or is_compiled(inside, node):
+                continue
+            if len(arguments(node)) > MOST:
+                yield f"{inside}::{node.name}", len(arguments(node))
+
+
+def test_doors_take_nine_things_at_most() -> None:
+    found = dict(wide(ROOT))
+    new = {where: n for where, n in found.items() if where not in LEFT}
+    assert not new, f"put what is rare into a frozen options object: {new}"
+    assert set(found) == LEFT, f"mended, take out of LEFT: {sorted(LEFT - set(found))}"
+
+
+def test_the_walk_sees_a_wide_function(tmp_path: Path) -> None:
+    names = ", ".join(f"a{k}" for k in range(10))
+    (tmp_path / "door.py").write_text(f"def f({names}): ...\nclass C:\n    def g(self, {names}): ...\n")
+    (tmp_path / "kernel.py").write_text(f"@njit(cache=True)\ndef f({names}): ...\ndef g(self, {names[4:]}): ...\n")
+    assert dict(wide(tmp_path)) == {"door.py::f": 10, "door.py::g": 10}
