@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ..file.units import parse_fraction
-from ..limits import MAX_DEVICES, MAX_LLM_REQUESTS, MAX_SEATS
+from ..limits import (
+    MAX_DEVICES,
+    MAX_FACTOR,
+    MAX_LLM_REQUESTS,
+    MAX_PRICE,
+    MAX_RATE,
+    MAX_SEATS,
+    MAX_SECONDS,
+    MIN_FACTOR,
+)
 from ..world import CIRCUMSTANCE, Case
 
 __all__ = ["EngineCase", "LLMCase", "LLMClusterCase", "LLMPlannerCase", "LLMWorkloadCase"]
 
 Fraction = Annotated[float, BeforeValidator(parse_fraction)]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(gt=0)]
+Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+Factor = Annotated[float, Field(ge=MIN_FACTOR, le=MAX_FACTOR)]
 Devices = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
 Seats = Annotated[int, Field(gt=0, le=MAX_SEATS)]
 
@@ -28,22 +38,24 @@ class LLMClusterCase(_Part):
     """The devices. `devices` fill nodes of `devices_per_node` as `Cluster.of` says."""
 
     devices: Devices = Field(description="number of devices")
-    devices_per_node: Devices = Field(default=8, description="devices in a node")
+    devices_per_node: Devices = Field(default=8, description="number of devices in a node")
     device: str = Field(default="h100-80gb", description="device type")
     price_per_hour: Annotated[float | None, CIRCUMSTANCE] = Field(
-        default=None, ge=0, description="of one device; else the type's"
+        default=None, ge=0, le=MAX_PRICE, description="price of one device-hour; else the type's"
     )
 
 
 class LLMWorkloadCase(_Part):
     """The traffic and its limits."""
 
-    rate: Positive | None = Field(default=None, description="requests per second, generated traffic")
-    cv: Positive = Field(default=1.0, description="coefficient of variation of inter-arrival times; 1: Poisson")
+    slo_words: ClassVar[str] = "× the limits that are given"
+
+    rate: Rate | None = Field(default=None, description="requests per second, generated traffic")
+    cv: Factor = Field(default=1.0, description="coefficient of variation of inter-arrival times, a ratio; 1: Poisson")
     requests: Annotated[int, Field(gt=0, le=MAX_LLM_REQUESTS)] | None = Field(
-        default=None, description="generated requests, all models together; else those of the duration"
+        default=None, description="number of generated requests, all models together; else those of the duration"
     )
-    duration: Positive | None = Field(
+    duration: Seconds | None = Field(
         default=None,
         description="seconds of generated traffic; else 120 s, at least 2,000 requests, at most 20,000",
     )
@@ -52,11 +64,13 @@ class LLMWorkloadCase(_Part):
     )
     lengths: str = Field(default="sharegpt", description="sharegpt, alpaca, or a file with prompt and output tokens")
     trace: str | None = Field(default=None, description="measured traffic: a file of Azure's or Mooncake's form")
-    rate_scale: Positive = Field(default=1.0, description="multiplies the rate; a trace is squeezed in time by it")
-    cv_scale: Positive = Field(default=1.0, description="multiplies the CV of generated traffic")
-    slo_ttft: Positive | None = Field(default=None, description="limit of the time to first token, seconds")
-    slo_tpot: Positive | None = Field(default=None, description="limit of the time per further token, seconds")
-    slo_scale: Positive = Field(default=1.0, description="multiplies both limits")
+    rate_scale: Factor = Field(
+        default=1.0, description="factor that multiplies the rate; a trace is squeezed in time by it"
+    )
+    cv_scale: Factor = Field(default=1.0, description="factor that multiplies the CV of generated traffic")
+    slo_ttft: Seconds | None = Field(default=None, description="limit of the time to first token, seconds")
+    slo_tpot: Seconds | None = Field(default=None, description="limit of the time per further token, seconds")
+    slo_scale: Factor = Field(default=1.0, description="factor that multiplies both limits")
 
     @model_validator(mode="after")
     def _one_source(self) -> LLMWorkloadCase:
@@ -75,25 +89,33 @@ class LLMWorkloadCase(_Part):
 class EngineCase(_Part):
     """One engine, by vLLM's own names; planner `fixed` puts as many of them on the cluster as fit."""
 
-    tensor_parallel_size: Devices = 1
-    pipeline_parallel_size: Devices = 1
-    decode_context_parallel_size: Devices = 1
-    policy: str = Field(default="vllm-v1", description="scheduler")
-    block_size: Seats = 16
-    max_num_batched_tokens: Seats = 2048
-    max_num_seqs: Seats = 256
-    enable_chunked_prefill: bool = True
-    enable_prefix_caching: bool = False
-    gpu_memory_utilization: Annotated[Fraction, Field(gt=0, le=1)] = 0.9
-    precision: str = Field(default="bf16", description="of weights and products")
-    kv_precision: str = Field(default="bf16", description="of the KV cache")
+    tensor_parallel_size: Devices = Field(default=1, description="number of devices that share each layer")
+    pipeline_parallel_size: Devices = Field(default=1, description="number of pipeline stages")
+    decode_context_parallel_size: Devices = Field(
+        default=1, description="number of devices that share the KV cache of a decoded request along its tokens"
+    )
+    policy: str = Field(default="vllm-v1", description="scheduler: vllm-v1, orca-max, sarathi, …")
+    block_size: Seats = Field(default=16, description="tokens of a KV block")
+    max_num_batched_tokens: Seats = Field(default=2048, description="tokens of an iteration at most")
+    max_num_seqs: Seats = Field(default=256, description="number of requests that run at once at most")
+    enable_chunked_prefill: bool = Field(
+        default=True, description="whether a prompt may be read in several iterations, beside decoding"
+    )
+    enable_prefix_caching: bool = Field(
+        default=False, description="whether KV blocks of equal beginnings of prompts are kept and shared"
+    )
+    gpu_memory_utilization: Annotated[Fraction, Field(gt=0, le=1)] = Field(
+        default=0.9, description="share of a device's memory that the engine takes"
+    )
+    precision: str = Field(default="bf16", description="number format of weights and products: bf16, fp8, …")
+    kv_precision: str = Field(default="bf16", description="number format of the KV cache: bf16, fp8, …")
     decode_engines: int = Field(
         default=0,
         ge=0,
         le=MAX_DEVICES,
-        description="so many of the engines only decode, the others only read prompts; 0: all do both",
+        description="number of engines that only decode, while the others only read prompts; 0: all do both",
     )
-    router: str = Field(default="round_robin", description="who gets a request")
+    router: str = Field(default="round_robin", description="which engine gets a request: round_robin, random, …")
 
 
 class LLMPlannerCase(_Part):
@@ -135,7 +157,10 @@ class LLMCase(Case):
     engine: EngineCase = EngineCase()  # of planner `fixed`
     planner: LLMPlannerCase = LLMPlannerCase()
     warmup: Annotated[int, CIRCUMSTANCE] = Field(
-        default=0, ge=0, description="requests left out of the metrics at the beginning and at the end"
+        default=0,
+        ge=0,
+        le=MAX_LLM_REQUESTS,
+        description="number of requests left out of the metrics at the beginning and at the end",
     )
 
     @property

@@ -8,14 +8,27 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ..file.units import parse_bytes, parse_fraction
-from ..limits import MAX_DEVICES, MAX_MODELS, MAX_REQUESTS
+from ..limits import (
+    MAX_BYTES,
+    MAX_DEVICES,
+    MAX_FACTOR,
+    MAX_MODELS,
+    MAX_PRICE,
+    MAX_RATE,
+    MAX_REQUESTS,
+    MAX_SECONDS,
+    MIN_BYTES,
+    MIN_FACTOR,
+)
 from ..world import CIRCUMSTANCE, Case
 
 __all__ = ["ClusterCase", "PlannerCase", "ServingCase", "ServingOptions", "WorkloadCase"]
 
-Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=MIN_BYTES, le=MAX_BYTES)]
 Fraction = Annotated[float, BeforeValidator(parse_fraction)]
-Scale = Annotated[float, Field(gt=0)]
+Scale = Annotated[float, Field(ge=MIN_FACTOR, le=MAX_FACTOR)]
+Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 
 
 class _Part(BaseModel):
@@ -30,35 +43,43 @@ class ClusterCase(_Part):
         default=8,
         gt=0,
         le=MAX_DEVICES,
-        description="devices in a node; a number that fills no whole nodes stands in nodes of one device",
+        description="number of devices in a node; a number that fills no whole nodes stands in nodes of one device",
     )
     device: str = Field(default="v100-16gb", description="device type")
-    memory: Bytes | None = Field(default=None, description="usable memory per device, such as 13 GiB; else the type's")
+    memory: Bytes | None = Field(
+        default=None, description="usable memory per device in bytes, such as 13 GiB; else the type's"
+    )
     price_per_hour: Annotated[float | None, CIRCUMSTANCE] = Field(
-        default=None, ge=0, description="of one device; else the type's"
+        default=None, ge=0, le=MAX_PRICE, description="price of one device-hour; else the type's"
     )
 
 
 class WorkloadCase(_Part):
     """The traffic: generated from a rate, or measured."""
 
-    rate: Annotated[float, Field(gt=0)] | None = Field(default=None, description="requests per second, all models")
-    cv: Scale = Field(default=1.0, description="coefficient of variation of inter-arrival times, generated traffic")
-    duration: Scale = Field(default=300.0, description="seconds of generated traffic")
+    rate: Rate | None = Field(default=None, description="requests per second, all models")
+    cv: Scale = Field(
+        default=1.0, description="coefficient of variation of inter-arrival times, a ratio; of generated traffic"
+    )
+    duration: Seconds = Field(default=300.0, description="seconds of generated traffic")
     split: Literal["uniform"] | Mapping[str, float] | tuple[float, ...] = Field(
         default="uniform",
         description="generated traffic: uniform, {power_law: EXPONENT} by position, shares by model, or in order",
     )
     trace: str | None = Field(default=None, description="measured traffic: a trace file")
     resample: bool = Field(default=False, description="draw new traffic from Gamma windows fitted to the trace")
-    window: Scale = Field(default=60.0, description="seconds of a window that is fitted to a trace")
+    window: Seconds = Field(default=60.0, description="seconds of a window that is fitted to a trace")
     rate_scale: Scale = Field(
-        default=1.0, description="multiplies every rate; a trace that is not resampled is squeezed in time by it"
+        default=1.0,
+        description="factor that multiplies every rate; a trace that is not resampled is squeezed in time by it",
     )
-    cv_scale: Scale = Field(default=1.0, description="multiplies every CV; a trace must be resampled for it")
-    slo: Annotated[float, Field(gt=0)] | None = Field(default=None, description="SLO of every request, seconds")
-    slo_scale: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="SLO as a multiple of single-device latency; 5 if neither is given and none is read"
+    cv_scale: Scale = Field(
+        default=1.0, description="factor that multiplies every CV; a trace must be resampled for it"
+    )
+    slo: Seconds | None = Field(default=None, description="SLO of every request, seconds")
+    slo_scale: Scale | None = Field(
+        default=None,
+        description="SLO as a multiple of single-device latency, a factor; 5 if neither is given and none is read",
     )
     slo_device: str | None = Field(
         default=None, description="device type whose latency slo_scale multiplies, where profile names several"
@@ -87,11 +108,14 @@ class WorkloadCase(_Part):
 class ServingOptions(_Part):
     """How requests are served."""
 
-    dispatch: Literal["shortest_queue", "earliest_finish", "earliest_free"] = "shortest_queue"
+    dispatch: Literal["shortest_queue", "earliest_finish", "earliest_free"] = Field(
+        default="shortest_queue",
+        description="who gets a request: the group with the fewest, the one that ends first, or that is free first",
+    )
     admission: bool = Field(default=True, description="reject requests that would miss their deadline")
-    max_batch: int = Field(default=1, gt=0, le=MAX_REQUESTS, description="largest dynamic batch")
+    max_batch: int = Field(default=1, gt=0, le=MAX_REQUESTS, description="largest dynamic batch, number of requests")
     overhead: Annotated[float | None, CIRCUMSTANCE] = Field(
-        default=None, ge=0, description="seconds added to every finish; else the profile's"
+        default=None, ge=0, le=MAX_SECONDS, description="seconds added to every finish; else the profile's"
     )
 
 
@@ -110,9 +134,11 @@ class PlannerCase(_Part):
         default_factory=dict,
         description="plan for the case with these fields (path -> value), then score that plan on the case as it is",
     )
-    lost_groups: Annotated[Literal["worst"] | tuple[Annotated[int, Field(ge=0)], ...], CIRCUMSTANCE] = Field(
-        default=(),
-        description="groups of the plan that have failed, by index; worst: the one whose loss hurts attainment most",
+    lost_groups: Annotated[Literal["worst"] | tuple[Annotated[int, Field(ge=0, le=MAX_DEVICES)], ...], CIRCUMSTANCE] = (
+        Field(
+            default=(),
+            description="number of each group of the plan that has failed, from 0; worst: the one that hurts most",
+        )
     )
 
 
@@ -125,7 +151,7 @@ class ServingCase(Case):
 
     cluster: ClusterCase
     models: Annotated[
-        str | tuple[str, ...] | Mapping[str, Annotated[int, Field(le=MAX_MODELS)]] | None, CIRCUMSTANCE
+        str | tuple[str, ...] | Mapping[str, Annotated[int, Field(ge=0, le=MAX_MODELS)]] | None, CIRCUMSTANCE
     ] = Field(
         default=None,
         description="S1 … S4, names (bert-1.3b, or bert-1.3b-7 for an instance), or a number of instances by name; if "
@@ -136,14 +162,14 @@ class ServingCase(Case):
     )
     speed: Annotated[Mapping[str, Scale], CIRCUMSTANCE] = Field(
         default_factory=dict,
-        description="device type -> assumed speed relative to the device that its profile holds for: divides every "
-        "latency, the communication in it too; SLOs that slo_scale gives stay those of the profile",
+        description="device type -> factor of its assumed speed over the device that its profile holds for: divides "
+        "every latency, the communication in it too; SLOs that slo_scale gives stay those of the profile",
     )
     workload: Annotated[WorkloadCase, CIRCUMSTANCE]
     serving: ServingOptions = ServingOptions()
     planner: PlannerCase = PlannerCase()
     warmup: Annotated[float, CIRCUMSTANCE] = Field(
-        default=0.0, ge=0, description="seconds left out of the metrics at each end of the traffic"
+        default=0.0, ge=0, le=MAX_SECONDS, description="seconds left out of the metrics at each end of the traffic"
     )
 
     def identity(self) -> dict[str, Any]:
