@@ -109,8 +109,8 @@ def door_command(verb: DoorName, subject: Subject) -> Any:
 
 def _case_flags(world: OpenWorld, door: Door, subject: Subject) -> list[Flag]:
     found = leaves(world.case)
-    if door.says == "nothing" and subject.plans:
-        found = ()
+    if door.says == "nothing" and (subject.plans or not door.needs_plan):
+        found = tuple(leaf for leaf in found if leaf.path.startswith(door.also))
     elif subject.plans or not (door.needs_plan or door.says == "case"):
         found = tuple(leaf for leaf in found if leaf.circumstance or leaf.path.startswith(door.also))
     return flags_of(found, CASE, world.essentials, world.known)
@@ -177,6 +177,8 @@ def _call(
     out: Path | None = said.get("out")
     if out is not None and verb == "plan":
         check_target(out)
+    if (wanted := said.get("options")) and "help" in wanted:
+        return _say_options(subject, said)
     chosen = checked_options(door.options, values_of(options, said))
     changed = {**values_of(shown, said), **_changed(subject.world, said.get("changed") or ())}
     folder = Path() if subject.file is None else subject.file.path.parent
@@ -188,6 +190,21 @@ def _call(
             cases = cases[:1]
         answer = door(Asked(cases, plans, chosen, folder, out, say))
     _print(verb, answer, out, bool(said.get("as_json")))
+
+
+def _say_options(subject: Subject, said: Mapping[str, Any]) -> None:
+    """``-o help``: the options of the planners that are named, where the world knows them one by one."""
+    tell: Any = getattr(subject.world, "options_text", None)
+    if tell is None:
+        raise InputError(f"--options: help: the page of the world {subject.world.name} lists them; -o NAME=VALUE")
+    in_file: Any = {} if subject.file is None else subject.file.said.get("planner", {})
+    default = next(leaf.default for leaf in leaves(subject.world.case) if leaf.path == PLANNER)
+    named = said.get("planner") or in_file.get("name") or default
+    text, document = tell(list(subject.world.planners()) if named == ALL else named.split(","))
+    if said.get("as_json"):
+        print_json(document)
+    else:
+        typer.echo(text)
 
 
 def _loaded(subject: Subject, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +240,7 @@ def _cases(subject: Subject, verb: DoorName, plans: Mapping[str, Any], changed: 
     """The case, once for each planner that is named."""
     world = subject.world
     if plans:
-        if world.doors[verb].says == "nothing":
+        if world.doors[verb].says == "nothing" and not world.doors[verb].also:
             return ()
         return (build(world, world.case_of(plans, changed, verb), changed),)
     said = {} if world.doors[verb].needs_plan else dict(world.case_of({}, changed, verb))

@@ -9,30 +9,9 @@ from ...simulator.training import TrainingPlan
 from .case import TrainingCase
 from .solve import TrainingSolved
 
-__all__ = ["METRICS", "decision", "measures"]
+__all__ = ["decision", "measures"]
 
 DAY_S, HOUR_S = 86_400.0, 3_600.0
-
-METRICS = {
-    "attainment": "1 where an iteration keeps slo and the run its deadline, else 0",
-    "goodput": "samples per second, where the limits are kept; else 0",
-    "iteration_s": "simulated time of one iteration, seconds",
-    "samples_per_s": "samples per second",
-    "tokens_per_s": "tokens per second, of models whose samples are sequences",
-    "pflops": "model PFLOP/s of all devices together",
-    "mfu": "model FLOPs per second over the peak of the devices that the plan uses",
-    "bubble": "share of the device time in which nothing is computed",
-    "peak_bytes": "most memory of a device that the plan takes, bytes",
-    "memory_headroom": "share of that device's memory that stays free",
-    "n_stages": "pipeline stages",
-    "n_devices": "devices of the cluster",
-    "cost_per_hour": "price of the cluster per hour",
-    "cost_per_sample": "price of one sample",
-    "run_days": "time of the whole run, days",
-    "run_cost": "price of the whole run",
-    "evaluations": "candidates that the planner evaluated",
-}
-"""What a study knows of a case."""
 
 
 def measures(solved: TrainingSolved) -> tuple[dict[str, float], tuple[str, ...]]:

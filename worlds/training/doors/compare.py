@@ -1,0 +1,61 @@
+"""Comparing: training plans measured, simulated and run in turn, on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ....errors import InputError
+from ....files import check_target, write_text
+from ....runtime.training.compare import WITHIN, compare_training
+from ....simulator.training.plan.file import TrainingPlan
+from ....simulator.training.plan.graph import known_graph, planned_graph
+from ...door import Answer, Asked
+from ..options import CompareOptions
+from .run import check_here
+
+__all__ = ["compared"]
+
+
+def compared(asked: Asked) -> Answer:
+    """Measure, simulate and run.
+
+    Raises
+    ------
+    InputError
+        On what is wrong with the options or the plans.
+    RunError
+        If a process fails.
+    """
+    options, plans = cast(CompareOptions, asked.options), cast("Mapping[str, TrainingPlan]", asked.plans)
+    if options.csv is not None:
+        check_target(options.csv)
+    first, graph = None, None
+    for path, plan in plans.items():
+        planned_graph(plan, Path(path))  # checks it
+        found = known_graph(plan, Path(path))  # in its own order: plans may have orders of their own
+        check_here(plan, sum(m.hosts * m.devices for m in plan.meshes))
+        if first is None or graph is None:
+            first, graph = path, found
+        elif found is None or found.digest != graph.digest:
+            raise InputError(f"{path}: trains another model than {first}; compare plans for the same model")
+    if graph is None:
+        raise InputError("compare: expected plans whose model is known (got none)")
+    result = compare_training(dict(plans), graph, rounds=options.rounds, seed=asked.case.seed, progress=asked.progress)
+    rows: list[dict[str, Any]] = [
+        {"plan": row.name, "simulated_s": row.simulated_s, "measured_s": row.measured_s, "difference": row.difference,
+         "cores_ours": row.own}
+        for row in result.rows
+    ]  # fmt: skip
+    if options.csv is not None:
+        lines = [",".join(rows[0]), *(",".join(str(value) for value in row.values()) for row in rows)]
+        write_text(options.csv, "\n".join(lines) + "\n")
+    failed = ""
+    if result.worst > WITHIN:
+        failed = f"compare: simulated and measured differ by up to {result.worst:.1%} (goal: {WITHIN:.0%})"
+    elif not result.ordered:
+        failed = "compare: the simulation orders the plans otherwise than they ran"
+    document = {"plans": rows, "worst": result.worst, "ordered": result.ordered}
+    written = () if options.csv is None else (options.csv,)
+    return Answer(str(result), document, result, written=written, failed=failed)

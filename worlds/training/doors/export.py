@@ -1,0 +1,32 @@
+"""Export: a training plan as files that start it on another system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from ....errors import InputError
+from ....runtime.export.training import export_training
+from ....simulator.training.plan.file import TrainingPlan
+from ...door import Answer, Asked
+from ...export import NEXT, one_plan
+from ..options import ExportOptions
+
+__all__ = ["exported"]
+
+
+def exported(asked: Asked) -> Answer:
+    """Write the files.
+
+    Raises
+    ------
+    InputError
+        On an unknown target, or a plan that it cannot hold; nothing is written then.
+    """
+    options, plan = cast(ExportOptions, asked.options), cast(TrainingPlan, one_plan(asked))
+    if asked.out is None:
+        raise InputError("export: --out is missing; say where: meshwright export PLAN --to TARGET --out FOLDER")
+    path = Path(next(iter(asked.plans)))
+    paths = export_training(plan, options.to, asked.out, plan_path=path if path.exists() else None, force=options.force)
+    document = {"target": options.to, "files": [str(path) for path in paths]}
+    return Answer(NEXT[options.to].format(out=asked.out), document, tuple(paths), written=tuple(paths))

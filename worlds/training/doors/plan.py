@@ -1,0 +1,147 @@
+"""Planning: how one model is trained on a cluster; several planners are compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ....errors import InfeasibleError, InputError, LimitError
+from ....files import check_target
+from ....profiles.graph import Graph, in_zoo, save_graph, zoo_graph
+from ....simulator.training import simulate_training
+from ....simulator.training.plan.file import TrainingPlan
+from ...door import Answer, Asked
+from ..case import TrainingCase
+from ..data import is_search, load_data
+from ..options import PlanOptions
+from ..solve import plan as planned
+from .authors import of_authors
+from .search import searched
+
+__all__ = ["decided"]
+
+GIB = 2**30
+
+
+def decided(asked: Asked) -> Answer:
+    """Plan with every planner that is named; the answer's plan is that of the shortest iteration.
+
+    Raises
+    ------
+    InputError
+        On what is wrong with a case.
+    InfeasibleError
+        If no planner finds a plan; says what would make one.
+    LimitError
+        If a limit ended the search.
+    """
+    cases, options = cast("tuple[TrainingCase, ...]", asked.cases), cast(PlanOptions, asked.options)
+    if options.authors is not None:
+        return of_authors(asked, options.authors)
+    if options.picture is not None:
+        check_target(options.picture)
+    if len(cases) == 1 and is_search(cases[0]):
+        return searched(asked)
+    for name in ("csv", "flags", "sweep", "days", "tokens"):
+        if getattr(options, name):
+            raise InputError(f"{name}: goes with planner search alone")
+    data = load_data(cases, asked.folder)
+    found: dict[str, TrainingPlan] = {}
+    failed: dict[str, InfeasibleError | LimitError] = {}
+    for case in cases:
+        name = case.planner.name
+        asked.progress(name)
+        try:
+            found[name] = planned(case, data, asked.progress)
+        except (InfeasibleError, LimitError) as error:
+            if len(cases) == 1:
+                raise
+            failed[name] = error
+    if not found:
+        kind = LimitError if any(isinstance(error, LimitError) for error in failed.values()) else InfeasibleError
+        raise kind("; ".join(f"{name}: {error}" for name, error in failed.items()))
+    best = min(found, key=lambda name: _iteration_s(found[name]))
+    chosen = next(case for case in cases if case.planner.name == best)
+    text, plan, written = _table(found, failed), found[best], list[Path]()
+    if is_search(chosen):
+        text.append(plan.explain())
+    else:
+        graph = data.graph_of(chosen)
+        plan, written = _beside(plan, graph, asked.out, chosen.model)
+        if options.picture is not None:
+            from .picture import write_picture
+
+            write_picture(plan, graph.with_batch(plan.microbatch), options.picture)
+            written.append(options.picture)
+        text.append(plan.explain(graph.with_batch(plan.microbatch), operators="heavy" if options.explain else "none"))
+    return Answer("\n".join(text), _document(found, failed, best, plan), plan, plan, tuple(written))
+
+
+def _beside(plan: TrainingPlan, graph: Graph, out: Path | None, model: str) -> tuple[TrainingPlan, list[Path]]:
+    """A plan that finds its graph: written beside it where the model is none of the zoo's."""
+    if out is None or (in_zoo(graph.name) and zoo_graph(graph.name).digest == graph.digest):
+        return plan, []
+    check_target(out)
+    beside = out.with_name(f"{out.stem}.graph.json")
+    save_graph(graph, beside)
+    named = {"graph": beside.name} | ({"module": model} if ".py:" in model else {})
+    return plan.model_copy(update={"model": plan.model.model_copy(update=named)}), [beside]
+
+
+def _iteration_s(plan: TrainingPlan) -> float:
+    """Seconds of an iteration: simulated with transfers, where the planner did."""
+    return plan.predicted.get("simulated_s", plan.predicted["seconds"])
+
+
+def _metrics(plan: TrainingPlan) -> dict[str, float]:
+    """What the planner predicts; what it does not, simulated."""
+    said = dict(plan.predicted)
+    if not {"pflops", "mfu", "peak_bytes"} <= set(said):
+        result = simulate_training(plan)
+        said = {"pflops": result.pflops, "mfu": result.mfu, "peak_bytes": float(result.peak_bytes.max())} | said
+    return said
+
+
+def _range(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low}" if low == high else f"{low}-{high}"
+
+
+def _document(
+    found: Mapping[str, TrainingPlan],
+    failed: Mapping[str, InfeasibleError | LimitError],
+    best: str,
+    plan: TrainingPlan,
+) -> dict[str, Any]:
+    return {
+        "plans": [
+            {"planner": name, "predicted": dict(p.predicted), "stages": len(p.stages), "microbatches": p.microbatches,
+             "seconds": p.planner.seconds}
+            for name, p in found.items()
+        ],
+        "infeasible": {name: str(error) for name, error in failed.items() if isinstance(error, InfeasibleError)},
+        "ended_by_a_limit": {name: str(error) for name, error in failed.items() if isinstance(error, LimitError)},
+        "best": best,
+        "plan": json.loads(plan.to_json()),
+    }  # fmt: skip
+
+
+def _table(found: Mapping[str, TrainingPlan], failed: Mapping[str, InfeasibleError | LimitError]) -> list[str]:
+    if len(found) + len(failed) == 1:
+        return []
+    width = max(len("planner"), *(len(name) for name in (*found, *failed))) + 2
+    rows = [
+        f"{'planner':<{width}}{'iteration s':>12}{'simulated s':>13}{'PFLOP/s':>10}{'MFU':>8}{'stages':>8}"
+        f"{'microbatches':>14}{'peak GiB':>10}{'planned in s':>14}"
+    ]
+    for name, p in found.items():
+        m = _metrics(p)
+        rows.append(
+            f"{name:<{width}}{m['seconds']:>12.4g}{_iteration_s(p):>13.4g}{m['pflops']:>10.4g}{m['mfu']:>8.1%}"
+            f"{len(p.stages):>8}{_range(p.microbatches_of):>14}{m['peak_bytes'] / GIB:>10.2f}{p.planner.seconds:>14.2f}"
+        )
+    for name, error in failed.items():
+        rows.append(f"{name:<{width}}{'infeasible' if isinstance(error, InfeasibleError) else 'limit':>12}  {error}")
+    return [*rows, ""]

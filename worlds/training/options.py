@@ -1,0 +1,79 @@
+"""What may be said at the doors of the training world besides the case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from ..door import Options
+
+__all__ = [
+    "CompareOptions", "ExportOptions", "MeasureOptions", "PlanOptions", "RunOptions", "SimulateOptions",
+]  # fmt: skip
+
+
+class PlanOptions(Options):
+    """What may be said besides the case."""
+
+    explain: bool = Field(default=False, description="say how every operator is run")
+    picture: Path | None = Field(default=None, description="draw how every operator is cut into this file")
+    authors: Path | None = Field(
+        default=None, description="of pipedream and piper: a file of their authors' format instead of a model"
+    )
+    top: int = Field(default=10, ge=1, description="of search: configurations that are listed")
+    csv: Path | None = Field(default=None, description="of search: write everything that was evaluated")
+    flags: bool = Field(default=False, description="of search: print the fastest as arguments of Megatron-LM")
+    sweep: tuple[int, ...] = Field(default=(), description="of search: on so many devices each, such as 64,128,256")
+    days: float | None = Field(
+        default=None, gt=0, description="of search: the fewest devices that finish in so many days"
+    )
+    tokens: float | None = Field(default=None, gt=0, description="with days: tokens that the whole run trains on")
+
+
+class SimulateOptions(Options):
+    """What may be said besides the case."""
+
+    engine: Literal["compiled", "simpy"] = Field(default="compiled", description="compiled, or simpy, the reference")
+    schedule: str | None = Field(default=None, description="gpipe, 1f1b, zb_h1, …; the plan's if left out")
+    resharding: Literal["send_recv", "scatter_gather", "local_all_gather"] | None = Field(
+        default=None, description="how tensors move between meshes; the plan's if left out"
+    )
+    timeline: Path | None = Field(default=None, description="write what ran where and when (Perfetto JSON; one plan)")
+    png: Path | None = Field(default=None, description="draw the iteration and its memory into this file (one plan)")
+
+
+class RunOptions(Options):
+    """What may be said besides the plan."""
+
+    iterations: int = Field(default=5, ge=1, description="iterations to train")
+    dtype: Literal["float32", "float64"] = Field(default="float32", description="number format")
+    compare: bool = Field(default=True, description="train on one device too, and compare losses and gradients")
+    startup_timeout: float = Field(default=180.0, gt=0, description="seconds that the processes may take to start")
+
+
+class CompareOptions(Options):
+    """What may be said besides the plans."""
+
+    rounds: int = Field(default=3, ge=1, description="how often each plan is measured and run")
+    csv: Path | None = Field(default=None, description="write the table here")
+
+
+class MeasureOptions(Options):
+    """What may be said besides the plan, or the model."""
+
+    rounds: int | None = Field(default=None, ge=1, description="of a plan: rounds, whose medians count; 3")
+    lengths: tuple[int, ...] = Field(default=(), description="of a model: tokens of slices; 32nds of a sequence")
+    contexts: tuple[int, ...] = Field(default=(), description="of a model: tokens before a slice; 0 among them")
+    samples: tuple[int, ...] = Field(default=(1,), description="of a model: sequences that go together")
+    fast: bool = Field(default=False, description="one round, or fewer repeats")
+
+
+class ExportOptions(Options):
+    """What may be said besides the plan."""
+
+    to: str = Field(default="", description="target: torch, megatron or deepspeed")
+    host: tuple[str, ...] = Field(default=(), description="addresses of the nodes, in order")
+    port: int = Field(default=8080, ge=1, le=65535, description="port at which the processes meet")
+    force: bool = Field(default=False, description="write into a folder that holds other files")
