@@ -29,10 +29,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from ...jit import kernel
 from .instance import Instance
 
 __all__ = ["attainable", "upper_bound"]
@@ -44,7 +44,7 @@ SLACK_S = 1e-8
 """Windows are this much longer, seconds: more than the simulator's tolerance and all rounding."""
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _most_work(arrival, deadline, work, devices):
     """Most device-seconds of divisible jobs that `devices` devices can do, each within [arrival, deadline].
 

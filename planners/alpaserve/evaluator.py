@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from ...jit import kernel
 from ...simulator.placement import Group, Placement
 from ...simulator.serving.compiled.counting import count
 from ...simulator.serving.compiled.engine import POLICY
@@ -94,7 +94,7 @@ class _Part:
     busy: dict[GroupState, float]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _lay_out(config, member):
     """CSR of (model, group) pairs of ``member[g, m]``: where each model begins, group and latency row of each pair."""
     n_groups, n_models = member.shape

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from ...jit import kernel
 from ..placement import Placement
 from .tables import ServingTables
 
@@ -58,7 +58,7 @@ class StageSpans:
     request: npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _replay(order, enter, group_of, pair_of, column, latency, hop, stages, lane0, clock, lane, stage, start, end,
             request):  # fmt: skip
     n = 0

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from ....jit import inner, kernel
 from ..policy import TOLERANCE_S
 from ..tables import ServingTables
-from .kernel import JIT, POLICY
+from .kernel import POLICY
 
 __all__ = ["run_batching"]
 
@@ -27,7 +27,7 @@ _PAIR_BITS, _PAIR_MASK = np.uint64(32), np.uint64(2**32 - 1)
 _RING = 64
 
 
-@numba.njit(forceinline=True, **JIT)
+@inner(forceinline=True)
 def _end(now, clock, g, latency, p, column, wire, last):
     """When a batch that enters at `now` leaves the last stage, seconds."""
     t = now
@@ -38,7 +38,7 @@ def _end(now, clock, g, latency, p, column, wire, last):
     return (t if t > free else free) + latency[p, column, last]
 
 
-@numba.njit(forceinline=True, **JIT)
+@inner(forceinline=True)
 def _free_at(g, time, ends, winner):
     """Group `g` is busy until `time`: replay its matches in the tournament; the lower index wins a tie.
 
@@ -55,7 +55,7 @@ def _free_at(g, time, ends, winner):
         at >>= _ONE
 
 
-@numba.njit(forceinline=True, **JIT)
+@inner(forceinline=True)
 def _oldest(g, hosted_start, hosted, model_of_pair, heads):
     """The pair of group `g` whose model's head arrived first, and that request; `_NONE` if none waits."""
     best = _NONE
@@ -65,7 +65,7 @@ def _oldest(g, hosted_start, hosted, model_of_pair, heads):
     return best
 
 
-@numba.njit(**JIT)
+@kernel
 def _group_by_model(model, first):
     """Requests of each model in order of arrival, model m's from ``first[m]`` on."""
     place = first[:-1].copy()
@@ -78,7 +78,7 @@ def _group_by_model(model, first):
 
 
 def _make(policy: int) -> Callable[..., Any]:
-    @numba.njit(**JIT)
+    @kernel
     def serve(arrival, model, slo, by_model, first, model_start, pair_group, model_of_pair, hosted_start, hosted,
               latency, hop, stages, sizes, admission, overhead, clock, ends, winner, finish, group_of, start,
               batch_of):  # fmt: skip
@@ -206,7 +206,7 @@ def _make(policy: int) -> Callable[..., Any]:
     return serve
 
 
-@numba.njit(**JIT)
+@kernel
 def _grow(ring, ring_count, head, tail):
     """Rings twice as wide with the same content."""
     size = np.uint64(ring.shape[1])

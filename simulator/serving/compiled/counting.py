@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
+from ....jit import kernel
 from ..policy import check_dispatch
 from ..tables import ServingTables
-from .kernel import JIT, POLICY, serve
+from .kernel import POLICY, serve
 
 __all__ = ["Counts", "count", "count_served", "rows_of"]
 
@@ -53,7 +53,7 @@ class Counts:
     complete: bool
 
 
-@numba.njit(**JIT)
+@kernel
 def _tally(model_start, pair_group, pair_row, latency, stages, sent, served, in_time, attained, dispatched, busy):
     """From counts per pair to counts per model and group; returns the requests attained."""
     for m in range(model_start.shape[0] - 1):
@@ -63,7 +63,10 @@ def _tally(model_start, pair_group, pair_row, latency, stages, sent, served, in_
             dispatched[g] += sent[p]
             for k in range(stages[g]):
                 busy[g] += served[p] * latency[pair_row[p], k]
-    return in_time.sum()
+    good = 0
+    for p in range(in_time.shape[0]):
+        good += in_time[p]
+    return good
 
 
 def count(arrival, model, slo, rows, model_start, pair_group, pair_row, latency, hop, stages, policy, admission,

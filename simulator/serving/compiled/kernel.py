@@ -17,15 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from ....jit import inner, kernel
 from ..policy import TOLERANCE_S
 
-__all__ = ["JIT", "POLICY", "serve"]
+__all__ = ["POLICY", "serve"]
 
-JIT = {"cache": True, "nogil": True, "error_model": "numpy", "boundscheck": False}
 POLICY = {"shortest_queue": 0, "earliest_finish": 1, "earliest_free": 2}
 
 _COUNT, _FINISH, _FREE, _SCAN = range(4)  # the first three as in POLICY
@@ -36,7 +35,7 @@ _SCANNED = np.uint64(8)
 _SCAN_PAIRS = 4  # scan where a model is held by no more groups than this, on average
 
 
-@numba.njit(forceinline=True, **JIT)
+@inner(forceinline=True)
 def _scan(now, low, high, pair_group, ring):
     """The pair in ``low … high - 1`` whose group has the fewest finishes ahead among its last eight."""
     best = _NEVER
@@ -49,7 +48,7 @@ def _scan(now, low, high, pair_group, ring):
     return best & _PAIR_MASK
 
 
-@numba.njit(forceinline=True, **JIT)
+@inner(forceinline=True)
 def _count(now, low, high, pair_group, ring, head, queued, due):
     """The pair in ``low … high - 1`` whose group has the fewest requests ahead, after counting out the finished."""
     mask = np.uint64(ring.shape[1]) - _ONE
@@ -71,7 +70,7 @@ def _count(now, low, high, pair_group, ring, head, queued, due):
     return best & _PAIR_MASK
 
 
-@numba.njit(forceinline=True, **JIT)
+@inner(forceinline=True)
 def _earliest_finish(now, low, high, pair_group, pair_row, clock, side, latency, hop, stages):
     """The pair in ``low … high - 1`` that would finish the request first."""
     best = low
@@ -92,7 +91,7 @@ def _earliest_finish(now, low, high, pair_group, pair_row, clock, side, latency,
     return best
 
 
-@numba.njit(forceinline=True, **JIT)
+@inner(forceinline=True)
 def _earliest_free(low, high, pair_group, clock, side, stages):
     """The pair in ``low … high - 1`` whose group's last stage is free first."""
     best = low
@@ -105,7 +104,7 @@ def _earliest_free(low, high, pair_group, clock, side, stages):
     return best
 
 
-@numba.njit(forceinline=True, **JIT)
+@inner(forceinline=True)
 def _through(now, clock, valid, spare, latency, row, wire, last):
     """When a request that enters at `now` leaves the last stage, seconds.
 
@@ -126,12 +125,15 @@ def _through(now, clock, valid, spare, latency, row, wire, last):
 def _make(policy: int, counting: bool) -> Callable[..., Any]:
     """The pass of one policy. It returns how many requests it has looked at, negative if it gave up."""
 
-    @numba.njit(**JIT)
+    @kernel
     def serve(begin, arrival, model, slo, rows, model_start, pair_group, pair_row, latency, hop, stages, admission,
               overhead, limit, clock, side, ring, head, queued, due, finish, group_of, sent, served, attained,
               seconds):  # fmt: skip
         mask = np.uint64(ring.shape[1]) - _ONE
-        missed = np.int64(begin) - attained.sum() if counting else 0
+        missed = np.int64(begin)
+        if counting:
+            for p in range(attained.shape[0]):
+                missed -= attained[p]
         total = seconds[0]
         for r in range(np.uint64(begin), np.uint64(rows.shape[0] if counting else arrival.shape[0])):
             i = np.uint64(rows[r]) if counting else r
@@ -205,10 +207,9 @@ _EMPTY = np.zeros(0, dtype=np.int64)
 _NOTHING, _NOTHING_INT = np.zeros(0), np.zeros(0, dtype=np.int32)
 
 
-@numba.njit(**JIT)
-def _begin_counting(now, ring, head, queued, due):
-    """From scanned queues (where `head` is one past the newest finish) to counted ones; returns the new ring."""
-    wider = np.full((ring.shape[0], 2 * ring.shape[1]), np.inf)
+@kernel
+def _begin_counting(now, ring, wider, head, queued, due):
+    """From scanned queues (where `head` is one past the newest finish) to counted ones, in a ring twice as wide."""
     for g in range(ring.shape[0]):
         end = head[g]
         while queued[g] < _SCANNED and ring[g, (head[g] - _ONE) % _SCANNED] > now:
@@ -217,18 +218,20 @@ def _begin_counting(now, ring, head, queued, due):
         for j in range(head[g], end):
             wider[g, j % (_SCANNED + _SCANNED)] = ring[g, j % _SCANNED]
         due[g] = wider[g, head[g] % (_SCANNED + _SCANNED)]
-    return wider
 
 
-@numba.njit(**JIT)
-def _grow(ring, head, queued):
-    """A ring twice as wide with the same content."""
+@kernel
+def _grow(ring, wider, head, queued):
+    """The same content in a ring twice as wide."""
     size = np.uint64(ring.shape[1])
-    wider = np.full((ring.shape[0], 2 * ring.shape[1]), np.inf)
     for g in range(ring.shape[0]):
         for j in range(head[g], head[g] + queued[g]):
             wider[g, j & (size + size - _ONE)] = ring[g, j & (size - _ONE)]
-    return wider
+
+
+def _wider(ring: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """An empty ring twice as wide: made here, because numba takes longer to compile an allocation than the copy."""
+    return np.full((ring.shape[0], 2 * ring.shape[1]), np.inf)
 
 
 def serve(
@@ -292,7 +295,8 @@ def serve(
         if len(pair_group) <= _SCAN_PAIRS * (len(model_start) - 1):
             policy = _SCAN
         else:
-            ring = _begin_counting(0.0, ring, head, queued, due)
+            old, ring = ring, _wider(ring)
+            _begin_counting(0.0, old, ring, head, queued, due)
     unused = (_NOTHING, _NOTHING_INT, _EMPTY, _EMPTY, _EMPTY)
     written = (*unused[:2], *outputs) if counting else (*outputs, *unused[2:])
     seconds = np.zeros(1)
@@ -306,8 +310,10 @@ def serve(
             break
         if policy == _SCAN:  # a ninth request ahead: from here on queues are counted
             policy = _COUNT
-            ring = _begin_counting(arrival[chosen[at] if counting else at], ring, head, queued, due)
+            old, ring = ring, _wider(ring)
+            _begin_counting(arrival[chosen[at] if counting else at], old, ring, head, queued, due)
         else:
-            ring = _grow(ring, head, queued)
+            old, ring = ring, _wider(ring)
+            _grow(old, ring, head, queued)
     clock[:] = clocks[side]
     return abs(at), float(seconds[0])
