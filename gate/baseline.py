@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .. import __version__
 from ..errors import InputError
 from ..files import readable, write_text
+from ..reprs import Shown
 from ..wording import dotted, short
 from ..worlds import names, world
 from ..worlds.guard import guard_of
@@ -25,7 +26,7 @@ FORMAT = "meshwright-baseline"
 VERSION = 2
 
 
-class Entry(BaseModel):
+class Entry(Shown, BaseModel):
     """Base of what a baseline file holds: frozen, no unknown keys, no NaN or infinity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

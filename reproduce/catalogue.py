@@ -10,12 +10,13 @@ from types import MappingProxyType
 from typing import Literal
 
 from ..errors import InputError
+from ..reprs import Shown
 
 __all__ = ["FIGURES", "PAPERS", "Figure", "Paper", "completions", "named", "resolve"]
 
 
-@dataclass(frozen=True)
-class Paper:
+@dataclass(frozen=True, repr=False)
+class Paper(Shown):
     """A paper whose figures are made.
 
     Parameters
@@ -54,8 +55,8 @@ agree for AlpaServe and Alpa. For vLLM and TeraPipe the published text was not a
 Cost = Literal["seconds", "minutes", "hours"]
 
 
-@dataclass(frozen=True)
-class Figure:
+@dataclass(frozen=True, repr=False)
+class Figure(Shown):
     """A figure or table.
 
     Parameters

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...simulator import Cluster
 from ...simulator.training import CORE, MEGATRON_2022, Stack
 from ...simulator.training.configuration.kernels import DTYPE_BYTES
@@ -29,8 +30,8 @@ SOFTWARE: Mapping[str, Stack] = {"core": CORE, "megatron-2022": MEGATRON_2022}
 DEGREES = ("tp", "pp", "dp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SearchOptions(Shown):
     """Options of planner `search`.
 
     Parameters
