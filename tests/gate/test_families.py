@@ -172,7 +172,9 @@ PLANTED = {
     "alpa forgets memory": Planted(
         without_memory, ("alpa-full-memory",), ("alpa-full-memory",), "invalid", ("GiB of a device, which has 10.00",)
     ),
-    "a baseline of Alpa forgets to shard": Planted(unsharded_zero2, ("zero2", "zero3"), ("zero2",), "worse", ("sharding",)),
+    "a baseline of Alpa forgets to shard": Planted(
+        unsharded_zero2, ("zero2", "zero3"), ("zero2",), "worse", ("sharding",)
+    ),
     "terapipe cuts no sequence": Planted(
         whole_sequences, ("terapipe-long-sequence",), ("terapipe-long-sequence",), "worse", ("slices",)
     ),
@@ -193,7 +195,8 @@ PLANTED = {
         search_without_memory, ("search-full-memory",), ("search-full-memory",), "invalid", ("GiB of a device",)
     ),
     "the search forgets intervals": Planted(
-        search_without_intervals, ("search-slow-network",), ("search-slow-network",), "worse", ("schedule interleaved_1f1b",)
+        search_without_intervals, ("search-slow-network",), ("search-slow-network",), "worse",
+        ("schedule interleaved_1f1b",),
     ),
     "vllm stops early": Planted(
         first_candidate, ("vllm-tight-tpot", "vllm-no-room"), ("vllm-tight-tpot",), "worse",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import cast
 
@@ -11,6 +12,8 @@ import pytest
 from meshwright import gate
 from meshwright.planners import PLANNERS
 from meshwright.planners.alpaserve import selection
+from meshwright.planners.training import CONFIGURATION_SEARCH, TRAINING_PLANNERS
+from meshwright.simulator.sharing import BASELINES
 from meshwright.worlds.serving.case import ServingCase
 
 SUITE = gate.load_suite("standard")
@@ -50,8 +53,26 @@ def test_it_is_shipped() -> None:
 
 def test_most_cases_can_get_worse_and_better() -> None:
     """A case in which everything is attained, or nothing, sees nothing."""
-    means = [np.mean(entry.scores["attainment"]) for entry in BASELINE.cases.values() if entry.decision is not None]
-    assert sum(0.2 < mean < 0.999 for mean in means) >= 0.9 * len(means)
+    for world in ("serving", "llm"):
+        entries = [entry for entry in BASELINE.cases.values() if entry.problem["world"] == world]
+        means = [np.mean(entry.scores["attainment"]) for entry in entries if entry.decision is not None]
+        assert sum(0.2 < mean < 0.999 for mean in means) >= 0.9 * len(means)
+    stages = [len(e.decision["stages"]) for e in BASELINE.cases.values() if e.decision and "stages" in e.decision]
+    assert sum(n > 1 for n in stages) >= 0.6 * len(stages)  # one stage alone says nothing of a pipeline
+
+
+def test_it_covers_every_family_with_several_cases() -> None:
+    """Whoever adds a planner adds cases for it: each one that comes with Meshwright plans at least one."""
+    planners = Counter(case.planner for case in SUITE.cases)
+    assert set(planners) >= {*PLANNERS, "vllm", *TRAINING_PLANNERS, CONFIGURATION_SEARCH, "themis", *BASELINES}
+    for several in ("vllm", "alpa", "terapipe", "graphpipe", "pipedream", "piper", CONFIGURATION_SEARCH, "themis"):
+        assert planners[several] >= 3
+    assert {case.world for case in SUITE.cases} == {"serving", "llm", "training", "sharing"}
+    assert sum(entry.decision is None for entry in BASELINE.cases.values()) >= 4  # that there is no plan is an answer
+
+
+def test_its_baseline_can_be_reviewed() -> None:
+    assert gate.default_baseline(SUITE).stat().st_size < 300_000
 
 
 @pytest.fixture(scope="module")
