@@ -16,7 +16,7 @@ import typer
 import typer.main
 
 from ..errors import InputError, RunError
-from ..worlds.cases import CaseFile, build
+from ..worlds.cases import CaseFile, build, called
 from ..worlds.door import DOORS, Answer, Asked, Door, DoorName
 from ..worlds.faces import checked_options
 from ..worlds.fields import find_field
@@ -244,18 +244,22 @@ def _cases(subject: Subject, verb: DoorName, plans: Mapping[str, Any], changed: 
             return ()
         return (build(world, world.case_of(plans, changed, verb), changed),)
     said = {} if world.doors[verb].needs_plan else dict(world.case_of({}, changed, verb))
-    said = said if subject.file is None else {**said, **subject.file.said}
-    document = None if subject.file is None else subject.file.document
-    planner = changed.get(PLANNER)
-    several = planner.split(",") if isinstance(planner, str) else [None]
-    if planner == ALL:
-        several = list(world.planners())
-    if len(set(several)) < len(several):
-        raise InputError(f"--planner: each once (got {planner})")
-    return tuple(
-        build(world, said, {**changed, **({} if name is None else {PLANNER: name.strip()})}, document)
-        for name in several
-    )
+    file = subject.file
+    said = said if file is None else {**said, **file.said}
+    document = None if file is None else file.document
+    changed = dict(changed)
+    named = changed.pop(PLANNER, None)
+    listed = [] if file is None else file.planners
+    if named is None:
+        planners: list[Any] = listed or [None]
+    else:
+        known = {called(one): one for one in listed}
+        words = list(world.planners()) if named == ALL else [word.strip() for word in str(named).split(",")]
+        if len(set(words)) < len(words):
+            raise InputError(f"--planner: each once (got {named})")
+        own = said.get("planner", {})
+        planners = [known.get(word) or {**(own if len(words) == 1 else {}), "name": word} for word in words]
+    return tuple(build(world, said if one is None else {**said, "planner": one}, changed, document) for one in planners)
 
 
 def _planned(world: OpenWorld, cases: Sequence[Case], folder: Path, say: Any) -> dict[str, Any]:
@@ -263,7 +267,7 @@ def _planned(world: OpenWorld, cases: Sequence[Case], folder: Path, say: Any) ->
     found: dict[str, Any] = {}
     for case in cases:
         answer = world.doors["plan"](Asked((case,), folder=folder, progress=say, options=world.doors["plan"].options()))
-        name = getattr(getattr(case, "planner", None), "name", "plan")
+        name = called(getattr(case, "planner", None)) or "plan"
         if answer.plan is None:
             raise InputError(f"{name}: writes no plan that could be taken further")
         found[name] = answer.plan

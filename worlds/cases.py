@@ -5,23 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
 from ..errors import InputError
 from ..wording import dotted, nearest
 from .fields import checked, find_field, place, plain, section_of, steps
+from .file.errors import Location
 from .file.json_schema import Generate, proper
 from .file.yaml import YamlDocument, parse, problems, read
 from .leaves import leaves
 from .registry import names, open_world
 from .world import Case, OpenWorld
 
-__all__ = ["CaseFile", "build", "example", "json_schema", "read_case", "said_by_name"]
+__all__ = ["CaseFile", "build", "called", "example", "json_schema", "read_case", "said_by_name"]
 
 WIDTH = 118
 """Columns of a commented example."""
+
+
+def called(planner: Any) -> str:
+    """What tables call a planner: its label, or its name. Of a section of a case, or as a file says it."""
+    if isinstance(planner, Mapping):
+        said = cast("Mapping[str, Any]", planner)
+        return str(said.get("label") or said.get("name") or "")
+    return str(getattr(planner, "label", "") or getattr(planner, "name", ""))
 
 
 class CaseFile:
@@ -30,7 +39,8 @@ class CaseFile:
     Parameters
     ----------
     path : path
-        A YAML file: ``world: NAME``, and the fields of that world's case.
+        A YAML file: ``world: NAME``, and the fields of that world's case. It may have a ``name``, which tables call it
+        by, and ``planners`` instead of one ``planner``: names, or mappings as ``planner`` has them.
 
     Raises
     ------
@@ -51,7 +61,28 @@ class CaseFile:
             what = "is missing" if name is None else f"unknown world (got {name!r})"
             raise problems(self.document, [(("world",), f"{what}; {hint}")])
         self.world: OpenWorld = open_world(name)
+        self.name: str = str(said.pop("name", "") or self.path.stem)
+        self.planners: list[Any] = self._planners(said)
         self.said: dict[str, Any] = said
+
+    def _planners(self, said: dict[str, Any]) -> list[Any]:
+        """Each planner, as a case says one; none where the file compares none."""
+        listed = said.pop("planners", None)
+        if listed is None:
+            return []
+        wrong = ""
+        if "planner" in said:
+            wrong = "planner says one already; leave one of the two out"
+        elif not isinstance(listed, list) or not listed:
+            wrong = f"should be a list of names, or of mappings with name, label and options (got {listed!r})"
+        if wrong:
+            raise problems(self.document, [(("planners",), wrong)])
+        found: list[Any] = [{"name": one} if isinstance(one, str) else one for one in cast("list[Any]", listed)]
+        names = [called(one) for one in found]
+        if len(set(names)) < len(names):
+            twice = next(n for n in names if names.count(n) > 1)
+            raise problems(self.document, [(("planners",), f"{twice!r} stands twice; give each a label of its own")])
+        return found
 
 
 def read_case(path: str | Path, changed: Mapping[str, Any] | None = None) -> Case:
@@ -93,9 +124,32 @@ def build(
     built, wrong = checked(world.case, whole)
     if built is not None:
         return built
+    wrong = [each for one in wrong for each in _needed(world.case, *one)]
     if document is not None:
         raise problems(document, wrong)
     raise InputError("\n".join(f"{dotted(loc)}: {what}" if loc else what for loc, what in wrong))
+
+
+def _needed(model: type[BaseModel], loc: Location, what: str) -> Iterator[tuple[Location, str]]:
+    """A section that is missing is missing by its fields that must be said."""
+    path = ".".join(map(str, loc))
+    inside = [leaf for leaf in leaves(model) if leaf.path.startswith(f"{path}.")]
+    if what != "is missing" or not inside:
+        yield loc, what
+        return
+    must = _must(model, loc)
+    for name in must:
+        yield (*loc, name), what
+    if not must:
+        yield loc, f"is missing; say one of {', '.join(leaf.path for leaf in inside)}"
+
+
+def _must(model: type[BaseModel], loc: Location) -> list[str]:
+    """Fields of a section that have no default."""
+    inner: Any = model
+    for step in loc:
+        inner = section_of(inner.model_fields[str(step)].annotation)
+    return [name for name, field in inner.model_fields.items() if field.is_required()]
 
 
 def said_by_name(world: OpenWorld, said: Mapping[str, Any]) -> dict[str, Any]:

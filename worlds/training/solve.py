@@ -18,8 +18,9 @@ __all__ = ["TrainingSolved", "plan", "solve"]
 CACHED_PLANS = 64
 """Plans that a worker remembers: points that differ in nothing that a planner sees share one."""
 
-LAID_OUT = 100
-"""Configurations of a search that are tried as plans: the fastest whose meshes are rectangles of devices is taken."""
+LAID_OUT = (10, 1_000)
+"""Configurations of a search that are tried as plans: the fastest whose meshes are rectangles of devices is taken.
+Few first, for nearly always it is the first; each costs an estimate."""
 
 Progress = Callable[[str], None]
 
@@ -126,22 +127,24 @@ def _searched(case: TrainingCase, data: TrainingData, progress: Progress | None)
     shape = data.shapes[model_key(case)]
     tables = None if case.kernels is None else data.tables[case.kernels]
     batch = case.workload.global_batch
-    try:
-        found = options.run(shape, cluster, batch, top=LAID_OUT, tables=tables, progress=progress)
-    except ImpossibleError as error:
-        raise InfeasibleError(str(error)) from None
-    why = ""
-    for one in found.best:
+    why, tried = "", 0
+    for top in LAID_OUT:
         try:
-            made = training_plan(
-                shape, cluster, batch, dtype=options.dtype, stack=options.stack(one.stack),
-                name="decoder" if "=" in case.model else case.model, **one.settings,
-            )  # fmt: skip
-        except InputError as error:
-            why = str(error)
-            continue
-        who = made.planner.model_copy(
-            update={"name": "search", "evaluations": found.evaluated, "seconds": found.seconds}
-        )
-        return made.model_copy(update={"planner": who})
-    raise InfeasibleError(f"search: none of the fastest {len(found.best)} configurations can be laid out: {why}")
+            found = options.run(shape, cluster, batch, top=top, tables=tables, progress=progress)
+        except ImpossibleError as error:
+            raise InfeasibleError(str(error)) from None
+        for one in found.best[tried:]:
+            try:
+                made = training_plan(
+                    shape, cluster, batch, dtype=options.dtype, stack=options.stack(one.stack),
+                    name="decoder" if "=" in case.model else case.model, **one.settings,
+                )  # fmt: skip
+            except InputError as error:
+                why = str(error)
+                continue
+            who = made.planner.model_copy(
+                update={"name": "search", "evaluations": found.evaluated, "seconds": found.seconds}
+            )
+            return made.model_copy(update={"planner": who})
+        tried = len(found.best)
+    raise InfeasibleError(f"search: none of the fastest {tried} configurations can be laid out: {why}")

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from ....errors import InputError
 from ....planners.vllm import Effort, Planning, SearchSpace, SharedPlanning, plan, plan_shared
+from ...cases import called
 from ...door import Answer, Asked
 from ..case import LLMCase
 from ..data import LLMData, load_data, planner_options
@@ -38,8 +39,8 @@ def decided(asked: Asked) -> Answer:
     if len(answers) == 1:
         return answers[0]
     best = max(answers, key=lambda answer: cast(Any, answer.plan).predicted.get("goodput", 0.0))
-    text = "\n\n".join(f"{case.planner.name}\n{answer.text}" for case, answer in zip(cases, answers, strict=True))
-    documents = {case.planner.name: answer.document for case, answer in zip(cases, answers, strict=True)}
+    text = "\n\n".join(f"{called(case.planner)}\n{answer.text}" for case, answer in zip(cases, answers, strict=True))
+    documents = {called(case.planner): answer.document for case, answer in zip(cases, answers, strict=True)}
     return Answer(text, {"plans": documents, **best.document}, [a.value for a in answers], best.plan)
 
 

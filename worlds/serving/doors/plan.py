@@ -11,6 +11,7 @@ from typing import Any, cast
 from ....errors import InfeasibleError
 from ....profiles import ModelProfile, ParallelConfig
 from ....simulator import Plan
+from ...cases import called
 from ...door import Answer, Asked
 from ..case import ServingCase
 from ..load import load_data
@@ -41,11 +42,13 @@ def decided(asked: Asked) -> Answer:
     found: dict[str, Any] = {}
     failed: dict[str, InfeasibleError] = {}
     for case in cases:
-        name = case.planner.name
+        name = called(case.planner)
         asked.progress(name)
         try:
             with redirect_stdout(sys.stderr):
-                found[name] = data.planners[name].plan(problem_of(case, data), asked.progress, "planner.options")
+                found[name] = data.planners[case.planner.name].plan(
+                    problem_of(case, data), asked.progress, "planner.options"
+                )
         except InfeasibleError as error:
             if len(cases) == 1:
                 raise

@@ -12,6 +12,7 @@ from ....files import check_target
 from ....profiles.graph import Graph, in_zoo, save_graph, zoo_graph
 from ....simulator.training import simulate_training
 from ....simulator.training.plan.file import TrainingPlan
+from ...cases import called
 from ...door import Answer, Asked
 from ..case import TrainingCase
 from ..data import is_search, load_data
@@ -51,7 +52,7 @@ def decided(asked: Asked) -> Answer:
     found: dict[str, TrainingPlan] = {}
     failed: dict[str, InfeasibleError | LimitError] = {}
     for case in cases:
-        name = case.planner.name
+        name = called(case.planner)
         asked.progress(name)
         try:
             found[name] = planned(case, data, asked.progress)
@@ -63,7 +64,7 @@ def decided(asked: Asked) -> Answer:
         kind = LimitError if any(isinstance(error, LimitError) for error in failed.values()) else InfeasibleError
         raise kind("; ".join(f"{name}: {error}" for name, error in failed.items()))
     best = min(found, key=lambda name: _iteration_s(found[name]))
-    chosen = next(case for case in cases if case.planner.name == best)
+    chosen = next(case for case in cases if called(case.planner) == best)
     text, plan, written = _table(found, failed), found[best], list[Path]()
     if is_search(chosen):
         text.append(plan.explain())
