@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -201,3 +202,25 @@ def test_large_work_is_compiled_and_found_at_once(package: Callable[..., Any]) -
     again = package().rented
     assert again(np.ones(3)) == 3
     assert hits(again.dispatcher) == 1, "what is kept costs nothing"
+
+
+def test_kernels_of_ours_reach_what_they_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    from meshwright.planners.alpa import stage_kernel
+
+    before = jit._digest(stage_kernel.least_total)
+    assert jit._digest(stage_kernel.least_total) == before
+    untouched = jit._digest(stage_kernel.fronts.dispatcher)
+    monkeypatch.setattr(stage_kernel, "_pick", jit.inner(lambda later, i, j, k, s: 0))
+    assert jit._digest(stage_kernel.least_total) != before
+    assert jit._digest(stage_kernel.fronts.dispatcher) == untouched
+
+
+def test_nothing_is_compiled_past_it() -> None:
+    root = Path(jit.__file__).parent
+    rooms = ("planners", "profiles", "simulator", "traces", "worlds", "studies", "gate", "runtime")
+    files = [path for room in rooms for path in (root / room).rglob("*.py")]
+    assert len(files) > 500
+    past = [
+        str(path.relative_to(root)) for path in files if re.search(r"\bnjit\b|numba\.jit\b", path.read_text("utf-8"))
+    ]
+    assert not past, "compile with meshwright.jit: numba's own cache does not see changes in other files"
