@@ -17,13 +17,16 @@ HELPERS = [p for p in HERE.rglob("*.py") if not p.name.startswith(("test_", "con
 """Modules beside tests, which any test imports by their names: each name stands once (test_house.py)."""
 sys.path[:0] = sorted({str(path.parent) for path in HELPERS})
 ALONE = (
-    "runtime/sharing",
+    "runtime/sharing/test_kills.py",
+    "runtime/sharing/test_real.py",
+    "runtime/sharing/test_run_world_cli.py",
+    "runtime/sharing/test_service.py",
     "runtime/serving/test_real_runs.py::test_killed_worker_fails_its_group_only",
     "runtime/serving/test_real_runs.py::test_replica_elsewhere_takes_over",
     "runtime/llm/compare/test_engine.py::test_both_worlds_serve_every_request_and_agree_within_a_factor_of_two",
     "runtime/llm/compare/test_engine.py::test_the_report_holds_every_figure_with_its_sign_and_verdict",
 )
-"""Folders, and tests of files, that compare real seconds with told ones: not beside other tests. Tests that start or
+"""Files, and tests of files, that compare real seconds with told ones: not beside other tests. Tests that start or
 kill processes, and wait for what must happen however late, need not be here."""
 
 
@@ -88,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         where = item.path.relative_to(HERE).as_posix()
         name = getattr(item, "originalname", item.name)
-        if any(where.startswith(f"{folder}/") for folder in ALONE) or f"{where}::{name}" in ALONE:
+        if {where, f"{where}::{name}"} & set(ALONE):
             item.add_marker(pytest.mark.alone)
     slow = [item for item in items if item.get_closest_marker("slow")]
     if slow and not config.getoption("everything"):

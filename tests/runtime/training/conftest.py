@@ -1,0 +1,20 @@
+"""Four processes that train, started once for a file: each takes seconds to import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from meshwright.runtime.training import TrainingSession
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[TrainingSession]:
+    """For runs that end well, or are refused before they start."""
+    from meshwright.runtime.training import TrainingSession
+
+    with TrainingSession(4, timeout_s=60.0) as started:
+        yield started
