@@ -95,7 +95,8 @@ def announce(after_s: float = 2.0) -> None:
 
 def _room(event: Any) -> list[str]:
     """The room of the kernel that an event is about, if it is one of ours."""
-    module = str((event.data or {})["dispatcher"].py_func.__module__ or "").removeprefix("meshwright.")
+    function: Any = event.data["dispatcher"].py_func
+    module = str(function.__module__ or "").removeprefix("meshwright.")
     return [room for room in ABOUT_S if module == room or module.startswith(f"{room}.")]
 
 

@@ -114,7 +114,7 @@ class KernelCache(_Cache):
         self._writes = False
 
     @property
-    def cache_path(self) -> str | None:
+    def cache_path(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]  (numba's NullCache does it)
         """The folder that is written; `None` where none can be."""
         return folders(_file(self._dispatcher)).written
 
