@@ -1,26 +1,37 @@
 """Schedules against torch's: the same passes in the same order on every rank, and its checkers accept them."""
 
-from types import SimpleNamespace
+from functools import cache
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from meshwright.simulator.training import make_program
 
-schedules = pytest.importorskip("torch.distributed.pipelining.schedules", reason="torch's schedules are the oracle")
-if not hasattr(schedules, "_get_1f1b_rank_ops"):
-    pytest.skip("this torch keeps its schedules elsewhere", allow_module_level=True)
 
-KIND = schedules._ComputationType
+@cache
+def torchs() -> ModuleType:
+    """The module of torch that schedules; loaded when a test asks, for it brings all of sympy."""
+    return import_module("torch.distributed.pipelining.schedules")
+
+
+@pytest.fixture(autouse=True)
+def torch_has_schedules() -> None:
+    """They are the oracle."""
+    pytest.importorskip("torch")
+    if not hasattr(torchs(), "_get_1f1b_rank_ops"):
+        pytest.skip("this torch keeps its schedules elsewhere")
 
 
 def passes(program, split):
     """Our F, B and W as torch's actions, rank by rank."""
+    kinds = torchs()._ComputationType
     kind = {
-        "F": KIND.FORWARD,
-        "B": KIND.BACKWARD_INPUT if split else KIND.FULL_BACKWARD,
-        "W": KIND.BACKWARD_WEIGHT,
+        "F": kinds.FORWARD,
+        "B": kinds.BACKWARD_INPUT if split else kinds.FULL_BACKWARD,
+        "W": kinds.BACKWARD_WEIGHT,
     }
     return {
-        rank: [schedules._Action(a.stage, kind[a.op], a.microbatch) for a in mine if a.op in kind]
+        rank: [torchs()._Action(a.stage, kind[a.op], a.microbatch) for a in mine if a.op in kind]
         for rank, mine in enumerate(program.actions)
     }
 
@@ -40,17 +51,18 @@ def torch_order(cls, ranks, stages, microbatches):
 def single(cls, ranks, microbatches):
     self = SimpleNamespace(_num_stages=ranks, _n_microbatches=microbatches)
     order = cls._get_pipeline_order(self)
-    computed = (KIND.FORWARD, KIND.FULL_BACKWARD)
+    kinds = torchs()._ComputationType
+    computed = (kinds.FORWARD, kinds.FULL_BACKWARD)
     return {r: [a for a in mine if a is not None and a.computation_type in computed] for r, mine in order.items()}
 
 
 def accepted(ours, mesh_of, microbatches):
     """torch's own checkers: valid, and it ends once receives and sends are put in."""
-    found = schedules._validate_schedule(ours, len(ours), len(mesh_of), microbatches)
+    found = torchs()._validate_schedule(ours, len(ours), len(mesh_of), microbatches)
     assert found == dict(enumerate(mesh_of))
     to_rank = dict(enumerate(mesh_of)).__getitem__
-    with_comms = schedules._add_send_recv({r: list(mine) for r, mine in ours.items()}, to_rank, len(mesh_of))
-    schedules._simulate_comms_compute(with_comms, to_rank, len(mesh_of))
+    with_comms = torchs()._add_send_recv({r: list(mine) for r, mine in ours.items()}, to_rank, len(mesh_of))
+    torchs()._simulate_comms_compute(with_comms, to_rank, len(mesh_of))
 
 
 SIZES = [(1, 1), (1, 5), (2, 2), (2, 7), (3, 2), (4, 4), (4, 9), (6, 24), (8, 8)]
@@ -59,7 +71,7 @@ SIZES = [(1, 1), (1, 5), (2, 2), (2, 7), (3, 2), (4, 4), (4, 9), (6, 24), (8, 8)
 @pytest.mark.parametrize(("ranks", "microbatches"), SIZES)
 def test_gpipe(ranks, microbatches):
     ours = passes(make_program("gpipe", ranks, microbatches), split=False)
-    assert ours == single(schedules.ScheduleGPipe, ranks, microbatches)
+    assert ours == single(torchs().ScheduleGPipe, ranks, microbatches)
     accepted(ours, range(ranks), microbatches)
 
 
@@ -73,12 +85,12 @@ def test_1f1b(ranks, microbatches):
     ours = passes(make_program("1f1b", ranks, microbatches), split=False)
     for r in range(ranks):
         warm = min(ranks - 1 - r, microbatches)
-        ops = schedules._get_1f1b_rank_ops(
+        ops = torchs()._get_1f1b_rank_ops(
             1, ranks, warm, microbatches - warm, warm, r, lambda _, r=r: r, lambda _, r=r: r
         )
         assert ours[r] == [a for a in ops if a is not None]
     if microbatches >= ranks:  # torch refuses fewer
-        said = single(schedules.Schedule1F1B, ranks, microbatches)
+        said = single(torchs().Schedule1F1B, ranks, microbatches)
         assert all(ours[r] == said[r] for r in range(ranks - 1))
     accepted(ours, range(ranks), microbatches)
 
@@ -89,7 +101,7 @@ def test_interleaved(ranks, microbatches, virtual):
     stages = ranks * virtual
     program = make_program("interleaved_1f1b", stages, microbatches, n_meshes=ranks)
     ours = passes(program, split=False)
-    assert ours == torch_order(schedules.ScheduleInterleaved1F1B, ranks, stages, microbatches)
+    assert ours == torch_order(torchs().ScheduleInterleaved1F1B, ranks, stages, microbatches)
     accepted(ours, program.mesh_of, microbatches)
 
 
@@ -99,7 +111,7 @@ def test_zero_bubble_h1(ranks, microbatches, virtual):
     stages = ranks * virtual
     program = make_program("zb_h1", stages, microbatches, n_meshes=ranks)
     ours = passes(program, split=True)
-    assert ours == torch_order(schedules.ScheduleInterleavedZeroBubble, ranks, stages, microbatches)
+    assert ours == torch_order(torchs().ScheduleInterleavedZeroBubble, ranks, stages, microbatches)
     accepted(ours, program.mesh_of, microbatches)
 
 
@@ -107,7 +119,7 @@ def test_zero_bubble_h1(ranks, microbatches, virtual):
 def test_zero_bubble_v(ranks, microbatches):
     program = make_program("zb_v", 2 * ranks, microbatches)
     ours = passes(program, split=True)
-    assert ours == torch_order(schedules.ScheduleZBVZeroBubble, ranks, 2 * ranks, microbatches)
+    assert ours == torch_order(torchs().ScheduleZBVZeroBubble, ranks, 2 * ranks, microbatches)
     accepted(ours, program.mesh_of, microbatches)
 
 
@@ -122,7 +134,7 @@ def test_receives_and_sends_are_those_that_torch_puts_in(ranks, microbatches, vi
     """The same messages; torch puts a receive where the sender stands, we where it is needed."""
     program = make_program("interleaved_1f1b", ranks * virtual, microbatches, n_meshes=ranks)
     to_rank = program.mesh_of.__getitem__
-    theirs = schedules._add_send_recv(passes(program, split=False), to_rank, ranks * virtual)
+    theirs = torchs()._add_send_recv(passes(program, split=False), to_rank, ranks * virtual)
     names = {"SEND_F", "RECV_F", "SEND_B", "RECV_B"}
     for rank, mine in enumerate(program.actions):
         ours = sorted((str(a.op), a.stage, a.microbatch) for a in mine if a.op in names)
