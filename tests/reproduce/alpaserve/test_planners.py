@@ -5,8 +5,8 @@ import math
 import pytest
 from meshwright.profiles import model_set
 from meshwright.reproduce.alpaserve import fig12, fig13, fig14, fig15, fig17, table2
-from meshwright.reproduce.alpaserve.points import Points
-from meshwright.reproduce.alpaserve.systems import SYSTEMS, Traffic, crossing
+from meshwright.reproduce.alpaserve.experiments.points import Points
+from meshwright.reproduce.alpaserve.experiments.systems import SYSTEMS, Traffic, crossing
 
 SMALL = fig12.Effort({"MAF1": 2, "MAF2": 2}, {"MAF1": 20.0, "MAF2": 10.0}, 2, 2)
 
