@@ -13,7 +13,7 @@ from meshwright.simulator.sharing import MODELS, WorkloadOptions, workload1
 from meshwright.simulator.sharing.workload import themis as module
 from meshwright.simulator.sharing.workload.statistics import app_gpu_s
 
-PAGE = (Path(__file__).parents[3] / "docs" / "sharing-workloads.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "sharing-workloads.md").read_text("utf-8")
 MINE = [*(f"themis/fig{k:02d}" for k in (1, 2, 3, 4, 5, 8)), *(f"themis/table{k}" for k in (1, 2, 4))]
 ROWS = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| `themis/")]
 
