@@ -75,9 +75,11 @@ def generate(
     else:
         if split != "uniform":
             raise InputError(f"--split: {process} splits traffic itself; leave it out (got {split!r})")
-        make = traces.maf1_like if process == "maf1-like" else traces.maf2_like
         chosen: dict[str, Any] = {k: v for k, v in (("cv", cv), ("functions", functions)) if v is not None}
-        trace = make(rate, duration, names, **common, **chosen)
+        if process == "maf1-like":
+            trace = traces.maf1_like(rate, duration, names, **common, law=traces.Drift(**chosen))
+        else:
+            trace = traces.maf2_like(rate, duration, names, **common, law=traces.Bursts(**chosen))
     traces.write(trace, out)
     typer.echo(f"{out}: {len(trace)} requests of {len(names)} models, {trace.rate:.4g}/s")
 

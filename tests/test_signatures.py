@@ -57,9 +57,6 @@ LEFT = {
     "simulator/training/configuration/estimate.py::estimate",
     "simulator/training/configuration/estimate.py::estimate_many",
     "traces/azure/maf1.py::read_azure2019",
-    "traces/azure/synthetic.py::_functions_to_models",
-    "traces/azure/synthetic.py::maf1_like",
-    "traces/azure/synthetic.py::maf2_like",
     "traces/files/csv.py::read_csv",
     "traces/files/parquet.py::read_parquet",
 }

@@ -1,6 +1,7 @@
 """Traces: request logs, and job logs of shared GPU clusters. Readers, generators, fitting and resampling."""
 
 from .azure.fetch import fetch
+from .azure.laws import Bursts, Drift
 from .azure.maf1 import read_azure2019
 from .azure.maf2 import read_azure2021
 from .azure.published import alpaserve_gamma
@@ -21,8 +22,10 @@ from .windows import GammaWindows
 
 __all__ = [
     "LENGTHS",
+    "Bursts",
     "ClusterJob",
     "ClusterLog",
+    "Drift",
     "GammaWindows",
     "LengthProfile",
     "Lengths",

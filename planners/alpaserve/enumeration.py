@@ -61,6 +61,7 @@ def model_buckets(latency: Sequence[float], threshold: float) -> Iterator[tuple[
         for where in combinations(range(1, n), cuts):
             edges = [0, *where, n]
             spans = list(pairwise(edges))
+            # Types are in order of latency: the two ends of a span are its furthest pair.
             if not any(_apart(types[a][0], types[b - 1][0], threshold) for a, b in spans):
                 yield tuple(tuple(sorted(m for t in types[a:b] for m in t[1])) for a, b in spans)
 
@@ -70,6 +71,7 @@ def coarsest_buckets(latency: Sequence[float], threshold: float) -> tuple[tuple[
     buckets: list[list[int]] = []
     top = 0.0
     for value, group in reversed(_types(latency)):
+        # From the longest down: what is too far apart is relative to the longer one, which is then known.
         if not buckets or _apart(value, top, threshold):
             buckets.append([])
             top = value

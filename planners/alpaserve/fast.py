@@ -53,7 +53,7 @@ def fast_selection(
     best = (evaluator.requests(everything) + 1, state)
     while True:
         score = evaluator.score(state)
-        if score.unserved <= best[0]:
+        if score.unserved <= best[0]:  # the later of equals: it has spare replicas
             best = (score.unserved, state)
         if score.unserved <= outside + floor:
             break

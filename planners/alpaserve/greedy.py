@@ -80,11 +80,12 @@ def _step(evaluator: Evaluator, room: Room, states: Sequence[State], beam: int) 
             if child in seen:
                 continue
             seen.add(child)
+            # Only a child that beats the worst one kept counts: a simulation that is worse is broken off.
             limit = best[-1][0] - 1 if len(best) == beam else None
             unserved = _unserved(evaluator, parent, model, group, limit)
             if unserved is None:
                 continue
-            rank = len(best)
+            rank = len(best)  # behind its equals: the first that was found stays before them
             while rank and best[rank - 1][0] > unserved:
                 rank -= 1
             best.insert(rank, (unserved, child))
@@ -126,9 +127,10 @@ def _unserved(evaluator: Evaluator, parent: _Parent, model: int, group: GroupSta
             touched[mask] = (groups, unserved)
             placed = True
             break
+    # Groups that share no model do not feel each other: all other components keep their counts.
     rest = parent.unserved - sum(unserved for _, unserved in touched.values())
     if not placed:
-        rest -= parent.by_model[model]
+        rest -= parent.by_model[model]  # without a replica all its requests were lost, and in no component
     if limit is not None and rest > limit:
         return None
     joined = [g for groups, _ in touched.values() for g in groups]

@@ -86,6 +86,7 @@ class Controller:
         """When each stage of `group` would finish a request that enters at `now`, seconds."""
         ends: list[float] = []
         t = now
+        # Latencies are padded to the longest pipeline of the placement; the clock has this group's stages alone.
         for free, work in zip(self.clock[group], latency, strict=False):
             t = (t if t > free else free) + work
             ends.append(t)
@@ -97,6 +98,7 @@ class Controller:
         best: tuple[float, int, list[float], float] | None = None
         for group, latency, hop in self._pairs[model]:
             key = self._key(self, now, group, latency, hop)
+            # Strictly smaller: groups come by their index, so that the lowest one wins a tie, in every engine.
             if best is None or key < best[0]:
                 best = (key, group, latency, hop)
         if best is None:
@@ -105,7 +107,7 @@ class Controller:
         ends = self.predict(now, group, latency, hop)
         finish = ends[-1] + self.overhead
         if self.admission and finish > deadline + TOLERANCE_S:
-            return Decision(-1, finish)
+            return Decision(-1, finish)  # before the clock moves: a rejected request takes no time
         self.clock[group] = ends
         self.outstanding[group] += 1
         return Decision(group, finish)
@@ -133,6 +135,7 @@ def _earliest_finish(c: Controller, now: float, group: int, latency: list[float]
 
 
 def _earliest_free(c: Controller, now: float, group: int, latency: list[float], hop: float) -> float:
+    # The last stage is the last to be free; what this request would take there plays no part.
     return c.clock[group][-1]
 
 

@@ -29,7 +29,7 @@ def test_rates_and_cvs_of_stationary_processes_are_found() -> None:
 
 
 def test_fit_then_resample_gives_the_same_rates_and_cvs() -> None:
-    trace = traces.maf1_like(60.0, 7200.0, MODELS, functions=6, seed=3)
+    trace = traces.maf1_like(60.0, 7200.0, MODELS, law=traces.Drift(functions=6), seed=3)
     fitted = traces.fit_gamma(trace, 600.0, duration=7200.0)
     again = [traces.fit_gamma(fitted.resample(seed), 600.0, duration=7200.0) for seed in range(20)]
     for what in ("rate", "cv"):

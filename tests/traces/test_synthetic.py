@@ -36,7 +36,9 @@ def test_maf1_is_dense_and_changes_slowly() -> None:
 
 
 def test_maf2_is_skewed_over_orders_of_magnitude() -> None:
-    trace = traces.maf2_like(rate=50.0, duration=DAY / 2, models=[f"f{i}" for i in range(48)], functions=48, seed=1)
+    trace = traces.maf2_like(
+        rate=50.0, duration=DAY / 2, models=[f"f{i}" for i in range(48)], law=traces.Bursts(functions=48), seed=1
+    )
     counts = np.sort(trace.counts())
     assert counts[-1] > 1000 * max(1, counts[0])
     assert counts[-5:].sum() > 0.5 * len(trace)
@@ -44,7 +46,9 @@ def test_maf2_is_skewed_over_orders_of_magnitude() -> None:
 
 def test_maf2_spikes_up_to_fifty_times_the_mean() -> None:
     models = [f"f{i}" for i in range(24)]
-    trace = traces.maf2_like(rate=50.0, duration=DAY / 2, models=models, functions=24, skew=0.0, cv=1.0, seed=2)
+    trace = traces.maf2_like(
+        rate=50.0, duration=DAY / 2, models=models, law=traces.Bursts(functions=24, skew=0.0, cv=1.0), seed=2
+    )
     ratio = traces.rates(trace, 60.0).max() / traces.rates(trace, 60.0).mean()
     assert ratio.max() > 25
     # 50 is the highest rate; a minute at it holds 50 × 2.1 × 60 ≈ 6,000 requests, so noise adds little.
@@ -53,8 +57,8 @@ def test_maf2_spikes_up_to_fifty_times_the_mean() -> None:
 
 
 def test_functions_are_dealt_round_robin_and_do_not_depend_on_each_other() -> None:
-    one = traces.maf2_like(20.0, HOUR, ["a", "b"], functions=4, skew=0.0, seed=5)
-    other = traces.maf2_like(20.0, HOUR, ["a", "b", "c", "d"], functions=4, skew=0.0, seed=5)
+    one = traces.maf2_like(20.0, HOUR, ["a", "b"], law=traces.Bursts(functions=4, skew=0.0), seed=5)
+    other = traces.maf2_like(20.0, HOUR, ["a", "b", "c", "d"], law=traces.Bursts(functions=4, skew=0.0), seed=5)
     joined = np.sort(np.concatenate([other.select([name]).arrival for name in ("a", "c")]))
     assert np.array_equal(one.select(["a"]).arrival, joined)
 
@@ -84,20 +88,26 @@ def test_drift_has_mean_one(n: int, drift: float, relaxation: float) -> None:
     [
         (traces.maf1_like, {"rate": 0.0}),
         (traces.maf1_like, {"duration": float("nan")}),
-        (traces.maf1_like, {"drift": -1.0}),
-        (traces.maf1_like, {"relaxation": 0.0}),
-        (traces.maf1_like, {"functions": 1}),
-        (traces.maf2_like, {"peak": 1.0}),
-        (traces.maf2_like, {"burst_share": 1.0}),
-        (traces.maf2_like, {"burst_length": 0.0}),
-        (traces.maf2_like, {"cv": 5000.0}),
-        (traces.maf2_like, {"window": -60.0}),
+        (traces.maf1_like, {"law": {"drift": -1.0}}),
+        (traces.maf1_like, {"law": {"relaxation": 0.0}}),
+        (traces.maf1_like, {"law": {"functions": 1}}),
+        (traces.maf2_like, {"law": {"peak": 1.0}}),
+        (traces.maf2_like, {"law": {"burst_share": 1.0}}),
+        (traces.maf2_like, {"law": {"burst_length": 0.0}}),
+        (traces.maf2_like, {"law": {"cv": 5000.0}}),
+        (traces.maf2_like, {"law": {"window": -60.0}}),
         (traces.maf2_like, {"rate": 1e9, "duration": 1e9}),
     ],
 )
 def test_bad_parameters_are_refused(make, change: dict) -> None:
+    kind = traces.Drift if make is traces.maf1_like else traces.Bursts
+    asked = {"rate": 5.0, "duration": 600.0, "models": ["a", "b"]} | change
+
+    def drawn() -> traces.Trace:
+        return make(**{**asked, "law": kind(**asked.get("law", {}))})
+
     with pytest.raises(InputError):
-        make(**({"rate": 5.0, "duration": 600.0, "models": ["a", "b"]} | change))
+        drawn()
 
 
 @pytest.mark.parametrize("relaxation", [120.0, 600.0, 3600.0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..generate import MAX_CV, MAX_REQUESTS
 from ..merge import merge_streams
 from ..renewal import windowed_renewal
 from ..trace import Trace
+from .laws import Bursts, Drift
 
 __all__ = ["burst_profile", "drift_profile", "maf1_like", "maf2_like"]
 
@@ -35,13 +37,7 @@ def maf1_like(
     models: Sequence[str],
     slo: Any = np.inf,
     seed: int = 0,
-    *,
-    functions: int | None = None,
-    spread: float = 0.5,
-    drift: float = 0.25,
-    relaxation: float = 1800.0,
-    cv: float = 1.0,
-    window: float = 60.0,
+    law: Drift | None = None,
 ) -> Trace:
     """Dense traffic whose rate changes slowly: the character of MAF1 (Azure Functions 2019).
 
@@ -60,18 +56,8 @@ def maf1_like(
         Seconds, as in `Trace`.
     seed : int
         Seed, >= 0.
-    functions : int, optional
-        Number of functions, at least one per model; 10 per model if not given.
-    spread : float
-        Standard deviation of the logarithm of the functions' mean rates.
-    drift : float
-        Standard deviation of the logarithm of a function's rate over time.
-    relaxation : float
-        Seconds in which the drift of a rate is forgotten by a factor e.
-    cv : float
-        Coefficient of variation of the gaps at a constant rate.
-    window : float
-        Seconds in which a rate stays constant.
+    law : Drift, optional
+        Number of functions, their spread, how their rates drift.
 
     Returns
     -------
@@ -82,15 +68,13 @@ def maf1_like(
     InputError
         On a parameter out of range, or if no request arrives.
     """
-    _check(relaxation=relaxation)
-    _check_at_least_zero(spread=spread, drift=drift)
+    chosen = law or Drift()
 
     def profile(rng: np.random.Generator, edges: FloatArray) -> FloatArray:
-        return drift_profile(rng, edges, drift, relaxation)
+        return drift_profile(rng, edges, chosen.drift, chosen.relaxation)
 
-    return _functions_to_models(
-        "maf1_like", profile, rate, duration, models, slo, seed, functions, 10, spread, cv, window
-    )
+    asked = _Asked("maf1_like", rate, duration, models, slo, seed)
+    return _functions_to_models(asked, chosen, profile, 10, chosen.spread)
 
 
 def maf2_like(
@@ -99,14 +83,7 @@ def maf2_like(
     models: Sequence[str],
     slo: Any = np.inf,
     seed: int = 0,
-    *,
-    functions: int | None = None,
-    skew: float = 2.0,
-    peak: float = 50.0,
-    burst_share: float = 0.7,
-    burst_length: float = 180.0,
-    cv: float = 2.0,
-    window: float = 60.0,
+    law: Bursts | None = None,
 ) -> Trace:
     """Skewed and spiky traffic: the character of MAF2 (Azure Functions 2021).
 
@@ -118,20 +95,8 @@ def maf2_like(
     ----------
     rate, duration, models, slo, seed
         As in `maf1_like`.
-    functions : int, optional
-        Number of functions, at least one per model; 3 per model if not given.
-    skew : float
-        Standard deviation of the logarithm of the functions' mean rates.
-    peak : float
-        Highest rate of a function in any window, as a multiple of its mean over the trace; > 1.
-    burst_share : float
-        Share of a function's requests that come in bursts, in [0, 1); less in traces too short to hold bursts.
-    burst_length : float
-        Mean length of a burst, seconds.
-    cv : float
-        Coefficient of variation of the gaps at a constant rate.
-    window : float
-        Seconds in which a rate stays constant.
+    law : Bursts, optional
+        Number of functions, how skewed they are, how they burst.
 
     Returns
     -------
@@ -142,17 +107,13 @@ def maf2_like(
     InputError
         On a parameter out of range, or if no request arrives.
     """
-    _check(burst_length=burst_length)
-    _check_at_least_zero(skew=skew)
-    if not (math.isfinite(peak) and peak > 1):
-        raise InputError(f"maf2_like: peak must be finite and > 1 (got {peak})")
-    if not 0 <= burst_share < 1:
-        raise InputError(f"maf2_like: burst_share must be in [0, 1) (got {burst_share})")
+    chosen = law or Bursts()
 
     def profile(rng: np.random.Generator, edges: FloatArray) -> FloatArray:
-        return burst_profile(rng, edges, peak, burst_share, burst_length / window)
+        return burst_profile(rng, edges, chosen.peak, chosen.burst_share, chosen.burst_length / chosen.window)
 
-    return _functions_to_models("maf2_like", profile, rate, duration, models, slo, seed, functions, 3, skew, cv, window)
+    asked = _Asked("maf2_like", rate, duration, models, slo, seed)
+    return _functions_to_models(asked, chosen, profile, 3, chosen.skew)
 
 
 def drift_profile(rng: np.random.Generator, edges: FloatArray, drift: float, relaxation: float) -> FloatArray:
@@ -198,46 +159,52 @@ def burst_profile(
     return np.where(burst > 0, burst * scale, (1.0 - held * scale) / quiet)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What both generators are asked: the name of the generator, total rate (1/s), seconds, models, SLO, seed."""
+
+    where: str
+    rate: float
+    duration: float
+    models: Sequence[str]
+    slo: Any
+    seed: int
+
+
 def _functions_to_models(
-    where: str,
+    asked: _Asked,
+    law: Drift | Bursts,
     profile: Callable[[np.random.Generator, FloatArray], FloatArray],
-    rate: float,
-    duration: float,
-    models: Sequence[str],
-    slo: Any,
-    seed: int,
-    functions: int | None,
     functions_per_model: int,
     sigma: float,
-    cv: float,
-    window: float,
 ) -> Trace:
     """Draw every function's arrivals from a stream of its own and deal the functions to the models in turn."""
-    _check(rate=rate, duration=duration, window=window, cv=cv)
+    where, rate, duration, window, cv = asked.where, asked.rate, asked.duration, law.window, law.cv
+    _check(rate=rate, duration=duration)
     if cv > MAX_CV:
         raise InputError(f"{where}: cv must be at most {MAX_CV:g} (got {cv})")
     if rate * duration > MAX_REQUESTS:
         raise InputError(f"{where}: {rate * duration:.3g} requests; expected at most {MAX_REQUESTS:.0e}")
-    names = model_names(models)
-    n = functions_per_model * len(names) if functions is None else functions
+    names = model_names(asked.models)
+    n = functions_per_model * len(names) if law.functions is None else law.functions
     if n < len(names):
         raise InputError(f"{where}: expected at least one function for each of {len(names)} models (got {n})")
     if n > MAX_FUNCTIONS:
         raise InputError(f"{where}: expected at most {MAX_FUNCTIONS:,} functions (got {n})")
-    if n * (asked := duration / window) > MAX_CELLS:
+    if n * (windows := duration / window) > MAX_CELLS:
         raise InputError(
-            f"{where}: {asked:.3g} windows of {n} functions; expected at most {MAX_CELLS:,} in all: give a shorter "
+            f"{where}: {windows:.3g} windows of {n} functions; expected at most {MAX_CELLS:,} in all: give a shorter "
             "duration, a longer window or fewer functions"
         )
-    steps = math.ceil(asked)
+    steps = math.ceil(windows)
     edges = np.minimum(np.arange(steps + 1) * window, duration)
     streams: list[list[FloatArray]] = [[] for _ in names]
-    for k, mean in enumerate(rate * _log_normal_shares(n, sigma, generator(seed, where, "rates"))):
-        rng = generator(seed, where, "function", k)
+    for k, mean in enumerate(rate * _log_normal_shares(n, sigma, generator(asked.seed, where, "rates"))):
+        rng = generator(asked.seed, where, "function", k)
         rates = mean * profile(rng, edges)
         streams[k % len(names)].append(_modulated(rng, rates, edges, cv))
     merged = [np.sort(np.concatenate(parts), kind="stable") for parts in streams]
-    return merge_streams(merged, names, slo, f"{where}: {rate:g} requests/s for {duration:g} s")
+    return merge_streams(merged, names, asked.slo, f"{where}: {rate:g} requests/s for {duration:g} s")
 
 
 def _log_normal_shares(n: int, sigma: float, rng: np.random.Generator) -> FloatArray:
@@ -259,9 +226,3 @@ def _check(**values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
             raise InputError(f"{name}: expected a positive and finite number (got {value})")
-
-
-def _check_at_least_zero(**values: float) -> None:
-    for name, value in values.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise InputError(f"{name}: expected a finite number >= 0 (got {value})")

@@ -124,11 +124,13 @@ class SarathiScheduler(V1Scheduler):
         while queue:
             request = queue.pop(0)
             if request.computed < request.prompt:
+                # It has had the blocks of its whole prompt since it was admitted: it competes for budget, not memory.
                 partial.append(request)
                 continue
+            # From the end: the latest to arrive gives up its blocks, the earliest is served first.
             while not self.pool.free_blocks and queue:
                 self._preempt(queue.pop(), step)
-            if not self.pool.free_blocks:
+            if not self.pool.free_blocks:  # nobody later is left to give way
                 self._preempt(request, step)
                 continue
             self._grow(request, 1)

@@ -74,6 +74,7 @@ class GpuByGpu:
             got = len(have[view.index]) - len(view.held)
             mine = more(cluster, pool, view, have[view.index], view.wanted - got, self.chooser)
             if not mine:
+                # The pool only shrinks from here on: who cannot start with it now cannot start later in this round.
                 del able[view.index]
                 continue
             pool.difference_update(mine)
