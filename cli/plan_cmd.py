@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import LLM_PLANNED, TRAINING_PLANNED
+from .grouped_help import TRAINING_PLANNED
 from .plan_authors import AUTHORS, plan_of_authors
-from .plan_llm import LLMOptions, plan_llm
 from .plan_training import TrainingOptions, plan_training, training_planners
 from .planner_options import print_options
 from .status import status
@@ -56,7 +55,7 @@ def plan(
         str,
         typer.Option(
             help="Planner: a shipped one, one that an installed package brings, or path/to/file.py:name; several with "
-            "commas to compare; all: the shipped ones. For language models: vllm. For training: alpa and its "
+            "commas to compare; all: the shipped ones. For training: alpa and its "
             "baselines, terapipe, graphpipe, pipedream, piper."
         ),
     ] = "alpaserve",
@@ -70,38 +69,6 @@ def plan(
         ),
     ] = None,
     dispatch: Annotated[str, typer.Option(help="shortest_queue, earliest_finish or earliest_free.")] = "shortest_queue",
-    lengths: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=LLM_PLANNED, help="Lengths of requests: sharegpt, alpaca, or a CSV of lengths."),
-    ] = None,
-    slo_ttft: Annotated[
-        float | None,
-        typer.Option(rich_help_panel=LLM_PLANNED, help="Limit of the time to the first token (TTFT), seconds."),
-    ] = None,
-    slo_tpot: Annotated[
-        float | None,
-        typer.Option(rich_help_panel=LLM_PLANNED, help="Limit of the mean time per further token (TPOT), seconds."),
-    ] = None,
-    kernels: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=LLM_PLANNED,
-            help="Folder of measured kernel times; without it the device's datasheet (roofline).",
-        ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=LLM_PLANNED, help="What to look for: goodput (default), devices (fewest) or rate (highest)."
-        ),
-    ] = None,
-    target: Annotated[
-        float | None,
-        typer.Option(rich_help_panel=LLM_PLANNED, help="Share of requests within both limits; default 0.99."),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(rich_help_panel=LLM_PLANNED, help="Processes that search; default 1.")
-    ] = None,
     global_batch: Annotated[
         int | None, typer.Option(rich_help_panel=TRAINING_PLANNED, help="Samples of one iteration.")
     ] = None,
@@ -128,7 +95,6 @@ def plan(
 ) -> None:
     """Search a placement of models on a cluster for a trace.
 
-    With --planner vllm: engines for language models, for requests with limits of TTFT and TPOT.
     With --planner alpa, terapipe, graphpipe, …: how one model (--models) is trained, in stages over meshes.
     """
     from ..errors import InfeasibleError
@@ -145,7 +111,7 @@ def plan(
             return
         if profile is not None and planner in AUTHORS:
             training.refuse(f"{planner} with a file of its authors")
-            _refuse(f"--planner {planner} --profile", models=models, trace=trace, rate=rate, workers=workers)
+            _refuse(f"--planner {planner} --profile", models=models, trace=trace, rate=rate)
             plan_of_authors(
                 planner, profile, _options(option or []), cluster=cluster, devices=devices, device=device, out=out,
                 as_json=as_json,
@@ -154,8 +120,7 @@ def plan(
         _refuse(
             f"--planner {named[0]}; see --global-batch, -o",
             profile=profile, trace=trace, rate=rate, cv=cv, duration=duration, split=split, slo_scale=slo_scale,
-            slo=slo, lengths=lengths, slo_ttft=slo_ttft, slo_tpot=slo_tpot, kernels=kernels, objective=objective,
-            target=target, workers=workers, seed=seed or None,
+            slo=slo, seed=seed or None,
             dispatch=None if dispatch == "shortest_queue" else dispatch,
         )  # fmt: skip
         plan_training(
@@ -164,20 +129,6 @@ def plan(
         )  # fmt: skip
         return
     training.refuse(planner)
-    llm = LLMOptions(lengths, slo_ttft, slo_tpot, kernels, objective, target, workers)
-    if planner == "vllm":
-        _refuse(
-            "--planner vllm; see --slo-ttft, --kernels, -o",
-            profile=profile, slo=slo, slo_scale=slo_scale, dispatch=None if dispatch == "shortest_queue" else dispatch,
-        )  # fmt: skip
-        plan_llm(
-            llm, _options(option or []), cluster=cluster, devices=devices, device=device, models=models, trace=trace,
-            rate=rate, cv=cv, duration=duration, split=split, seed=seed, out=out, as_json=as_json,
-        )  # fmt: skip
-        return
-    llm.refuse(planner)
-    if "vllm" in named:
-        raise InputError(f"--planner: vllm plans language models and goes alone (got {planner!r})")
     words = [[*PLANNERS] if word == "all" else [word] for word in named]
     with redirect_stdout(sys.stderr):  # what a planner prints is none of our output
         chosen = {name: PlannerSource.find(name) for names in words for name in names}

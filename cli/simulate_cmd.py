@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import LLM_PLANS, TRAINING_PLANS
-from .simulate_llm import llm_plans, simulate_llm_plans
+from .grouped_help import TRAINING_PLANS
 from .simulate_training import simulate_training_plans, training_plans
 from .status import status
 from .trace_io import print_frame, print_json
@@ -50,30 +49,6 @@ def simulate(
         bool | None, typer.Option("--admission/--no-admission", help="Reject hopeless requests; default the plan's.")
     ] = None,
     overhead: Annotated[float | None, typer.Option(help="Seconds added to every finish; default the plan's.")] = None,
-    lengths: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=LLM_PLANS, help="Lengths of requests: sharegpt, alpaca, or a CSV of lengths."),
-    ] = None,
-    slo_ttft: Annotated[
-        float | None,
-        typer.Option(
-            rich_help_panel=LLM_PLANS, help="Limit of the time to the first token (TTFT), seconds; default the plan's."
-        ),
-    ] = None,
-    slo_tpot: Annotated[
-        float | None,
-        typer.Option(
-            rich_help_panel=LLM_PLANS,
-            help="Limit of the mean time per further token (TPOT), seconds; default the plan's.",
-        ),
-    ] = None,
-    kernels: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=LLM_PLANS,
-            help="Folder of measured kernel times; without it the device's datasheet (roofline).",
-        ),
-    ] = None,
     schedule: Annotated[
         str | None,
         typer.Option(rich_help_panel=TRAINING_PLANS, help="gpipe, 1f1b, zb_h1, …; default the plan's."),
@@ -94,7 +69,7 @@ def simulate(
     png: Annotated[Path | None, typer.Option(help="Draw latencies and utilization into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Score a plan, or several on the same traffic, in simulation; also plans of language models, and of training."""
+    """Score a plan, or several on the same traffic, in simulation; also plans of training."""
     from ..files import check_target
     from ..simulator import Plan
     from ..simulator import simulate as run
@@ -103,8 +78,7 @@ def simulate(
         for name, value in {
             "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "seed": seed or None,
             "slo-scale": slo_scale, "slo": slo, "profile": profile, "dispatch": dispatch, "max-batch": max_batch,
-            "admission": admission, "overhead": overhead, "lengths": lengths, "slo-ttft": slo_ttft,
-            "slo-tpot": slo_tpot, "kernels": kernels, "warmup": warmup or None, "per-model": per_model or None,
+            "admission": admission, "overhead": overhead, "warmup": warmup or None, "per-model": per_model or None,
             "per-group": per_group or None,
         }.items():  # fmt: skip
             if value is not None:
@@ -118,24 +92,6 @@ def simulate(
             if not plans[0].is_file():
                 raise InputError(f"{plans[0]}: no such file")
             raise InputError(f"--{name}: is for training plans, and {plans[0]} is none")
-    if llm_plans(plans):
-        for name, value in {
-            "slo-scale": slo_scale, "slo": slo, "profile": profile, "dispatch": dispatch, "max-batch": max_batch,
-            "admission": admission, "overhead": overhead, "warmup": warmup or None, "timeline": timeline, "png": png,
-        }.items():  # fmt: skip
-            if value is not None:
-                raise InputError(f"--{name}: does not go with LLM plans; see --slo-ttft, --slo-tpot, --kernels")
-        simulate_llm_plans(
-            plans, trace=trace, lengths=lengths, rate=rate, cv=cv, duration=duration, split=split, seed=seed,
-            slo_ttft=slo_ttft, slo_tpot=slo_tpot, kernels=kernels, engine=engine, per_model=per_model,
-            per_group=per_group, as_json=as_json,
-        )  # fmt: skip
-        return
-    for name, value in {"lengths": lengths, "slo-ttft": slo_ttft, "slo-tpot": slo_tpot, "kernels": kernels}.items():
-        if value is not None:
-            if not plans[0].is_file():
-                raise InputError(f"{plans[0]}: no such file")
-            raise InputError(f"--{name}: is for LLM plans, and {plans[0]} is none")
     if timeline is not None and len(plans) > 1:
         raise InputError(f"--timeline: shows one plan (got {len(plans)})")
     if not warmup >= 0:
