@@ -165,11 +165,13 @@ def _full(entry: Any, data: Mapping[str, Any]) -> Any:
 def _full_case(case: dict[str, Any], name: Any, defaults: Any) -> dict[str, Any]:
     """A case with its world's defaults: sections but the planner's field by field, whatever else as a whole."""
     given: Any = cast("dict[str, Any]", defaults).get(name, {}) if isinstance(defaults, dict) else {}
-    full = {**given, **case} if isinstance(given, dict) else dict(case)
     try:
         guard = guard_of(world(name)) if isinstance(name, str) else None
     except InputError:
         guard = None
+    full = dict(case)
+    if isinstance(given, dict):
+        full = _merged("", case, cast("dict[str, Any]", given), guard)
     if guard is not None and isinstance(given, dict):
         for section in _sections(guard):
             mine, theirs = case.get(section), cast("dict[str, Any]", given).get(section)
@@ -180,11 +182,11 @@ def _full_case(case: dict[str, Any], name: Any, defaults: Any) -> dict[str, Any]
     return full
 
 
-def _merged(section: str, mine: dict[str, Any], theirs: dict[str, Any], guard: Guard) -> dict[str, Any]:
-    """A section filled up; of rival fields its own replaces the default of the other."""
+def _merged(section: str, mine: dict[str, Any], theirs: dict[str, Any], guard: Guard | None) -> dict[str, Any]:
+    """A section (or, without its name, a case) filled up; of rival fields its own replaces the default of the other."""
     replaced: set[str] = set()
-    for rivals in guard.rivals:
-        names = [path.partition(".")[2] for path in rivals if path.startswith(f"{section}.")]
+    for rivals in () if guard is None else guard.rivals:
+        names = [name for where, _, name in (path.rpartition(".") for path in rivals) if where == section]
         if any(name in mine for name in names):
             replaced |= set(names)
     return {name: value for name, value in theirs.items() if name not in replaced} | mine

@@ -38,6 +38,8 @@ class SharingGuard(Guard):
         "gpu_hours": Measure(False, unit="h", digits=2),
     }
 
+    rivals: ClassVar[tuple[tuple[str, ...], ...]] = (("apps", "workload"),)
+
     def draws(self, case: Case) -> bool:
         """Whether the workload is drawn; listed apps are the same under every seed."""
         return cast(SharingCase, case).workload is not None
