@@ -1,86 +1,109 @@
-"""The sharing world in studies: many training apps on one cluster, under a policy."""
+"""The sharing world: what it can be asked, and what studies know of it."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
-from ...files import readable
-from ...simulator.sharing import App, simulate
-from ...traces import ClusterLog
-from ...wording import dotted
+from ..door import Door, DoorName
 from ..guard import Guard
 from ..outcome import Outcome
-from ..world import Panel
-from .build import apps_of, complaints, in_file_words, policy_of, world_of
-from .case import SharingCase, SharingWorkloadCase
-from .logs import log_files, read_log, travelling
-from .measures import METRICS, study_measures
+from ..world import OpenWorld, Panel
+from .case import SharingCase
+from .names import METRICS
+from .options import ExportOptions, PlanOptions, RunOptions, SimulateOptions
+from .policies import POLICIES
 
-__all__ = ["WORLD", "SharingData", "SharingStudyWorld"]
+if TYPE_CHECKING:
+    from ...simulator.plan.file import PlanFile
+    from .data import SharingData
 
+__all__ = ["WORLD", "SharingStudyWorld"]
 
-@dataclass(frozen=True, slots=True)
-class SharingData:
-    """What the points of a study share.
-
-    Parameters
-    ----------
-    folder : Path
-        What traces are relative to.
-    digests : mapping of str to str
-        Trace -> SHA-256 of its content.
-    logs : mapping
-        What is in the traces, read once for all points.
-    """
-
-    folder: Path
-    digests: dict[str, str] = field(default_factory=dict[str, str])
-    logs: dict[tuple[str, ...], ClusterLog] = field(default_factory=dict[tuple[str, ...], ClusterLog])
-
-    def apps(self, case: SharingCase) -> tuple[App, ...]:
-        """The apps of a case, by arrival."""
-        return apps_of(case, self.folder, self.logs)
+DOORS = "meshwright.worlds.sharing.doors"
+DECIDED = ("lease", "cluster.")
 
 
-class SharingStudyWorld:
+class SharingStudyWorld(OpenWorld):
     """A shared training cluster."""
 
     name = "sharing"
+    title = "Many training apps on one shared cluster, under a policy (Themis, Gandiva, Tiresias, …)."
     case = SharingCase
     metrics = METRICS
+    plan_kinds = ("meshwright/sharing-plan",)
+    essentials = (
+        "cluster.preset", "cluster.devices", "cluster.devices_per_node", "workload.kind", "workload.apps",
+        "workload.span", "workload.scale", "workload.trace", "lease", "planner.name", "planner.options", "seed",
+    )  # fmt: skip
+    sample: Mapping[str, Any] = MappingProxyType(
+        {
+            "cluster.preset": "themis-testbed", "workload.kind": "themis-2", "workload.apps": 24,
+            "workload.span": "20 h", "workload.scale": 0.04, "lease": "10 min", "planner.name": "themis",
+            "max_time": "90 d",
+        }
+    )  # fmt: skip
+    doors: Mapping[DoorName, Door] = MappingProxyType(
+        {
+            "plan": Door(f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)"),
+            "simulate": Door(
+                f"{DOORS}.simulate:simulated", SimulateOptions, out="write results: .json (all), .csv (a row per app)",
+                also=DECIDED,
+            ),
+            "run": Door(f"{DOORS}.run:ran", RunOptions, out="write results: .json, or .csv (a row per app)"),
+            "export": Door(f"{DOORS}.export:exported", ExportOptions, out="folder to write to"),
+        }
+    )  # fmt: skip
+    exports: Mapping[str, str] = MappingProxyType(
+        {
+            "kueue": "settings of Kueue", "slurm": "settings of Slurm",
+            "scheduler-plugin": "a plugin of kube-scheduler that asks our arbiter",
+        }
+    )  # fmt: skip
+
+    def planners(self) -> Mapping[str, str]:
+        """The policies."""
+        return dict.fromkeys(POLICIES, "a policy")
+
+    def known(self, path: str) -> Iterable[str]:
+        """Policies."""
+        return POLICIES if path == "planner.name" else ()
+
+    def load(self, path: Path) -> PlanFile:
+        """Read a sharing plan."""
+        from .plan import SharingPlan
+
+        return SharingPlan.load(path)
+
+    def case_of(self, plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorName) -> Mapping[str, Any]:
+        """The case in a plan."""
+        from .doors.origin import case_of
+
+        return case_of(plans, said)
 
     def share(self, cases: Sequence[SharingCase], folder: Path) -> SharingData:
         """Check every case, and read the traces that they name."""
-        data, wrong = SharingData(folder), list[str]()
-        for case in cases:
-            found = [f"{dotted(loc)}: {what}" for loc, what in complaints(case)]
-            if not found:
-                try:
-                    _read(case.workload, data)
-                    built = world_of(case, data.apps(case))
-                    if policy_of(case).preempts:
-                        built.check_leases()
-                except OSError as error:
-                    found = [f"workload.trace: {error.filename}: {error.strerror}"]
-                except InputError as error:
-                    found = [_placed(str(error))]
-            wrong += [line for line in found if line not in wrong]
-        if wrong:
-            raise InputError("\n".join(wrong))
-        return data
+        from .data import load_data
+
+        return load_data(cases, folder)
 
     def digests(self, case: SharingCase, shared: SharingData) -> Mapping[str, str]:
         """SHA-256 of the traces that a case reads."""
+        from .logs import log_files
+
         return {name: shared.digests[name] for name in log_files(case.workload)}
 
     def evaluate(self, case: SharingCase, shared: SharingData) -> Outcome:
         """Simulate. `attainment` is the share of apps with ρ ≤ 1, `fair_share`: what questions ask for."""
+        from ...simulator.sharing import simulate
+        from .build import in_file_words, policy_of, world_of
+        from .measures import study_measures
+
         world = world_of(case, shared.apps(case))
         try:
             found = study_measures(simulate(world, policy_of(case)))
@@ -92,6 +115,9 @@ class SharingStudyWorld:
 
     def panels(self, case: SharingCase, shared: SharingData) -> Sequence[Panel]:
         """The cluster and the apps in words, and ρ of the worst."""
+        from ...simulator.sharing import simulate
+        from .build import policy_of, world_of
+
         world = world_of(case, shared.apps(case))
         result = simulate(world, policy_of(case))
         worst = sorted((-r, a.name) for r, a in zip(result.rho, world.apps, strict=True) if math.isfinite(r))[:10]
@@ -105,23 +131,6 @@ class SharingStudyWorld:
         from .guard import SharingGuard
 
         return SharingGuard(self)
-
-
-def _read(case: SharingWorkloadCase | None, data: SharingData) -> None:
-    """Read the log that a case names, unless another case has named it."""
-    names = log_files(case)
-    if case is None or not names or (case.kind, *names) in data.logs:
-        return
-    for name in names:
-        data.digests[name] = hashlib.sha256(readable(data.folder / name).read_bytes()).hexdigest()
-    data.logs[case.kind, *names] = travelling(read_log(case, data.folder))
-
-
-def _placed(text: str) -> str:
-    """An error with the field that it is about in front."""
-    line = " ".join(text.split())
-    own = ("failures", "cluster", "apps", "app_failures", "machine_failures", "lease", "SharingWorld")
-    return line if line.startswith(own) else f"workload: {line.removeprefix('workload: ')}"
 
 
 WORLD = SharingStudyWorld()
