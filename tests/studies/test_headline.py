@@ -21,6 +21,11 @@ MET = {
     },
     "llm": {"seed", "model", "kernels", "workload", "warmup", "cluster.price_per_hour"},
     "sharing": {"seed", "apps", "workload", "overheads", "failures", "max_time", "cluster.contention"},
+    "training": {
+        "seed", "model", "shape", "speed", "kernels", "cluster.price_per_hour", "cluster.link_scale",
+        "workload.global_batch", "workload.sequence", "workload.slo", "workload.run_samples", "workload.deadline",
+        "workload.slo_scale",
+    },
 }  # fmt: skip
 """Of each world what is met; all other fields are decided."""
 
@@ -31,7 +36,7 @@ def test_every_field_is_a_decision_or_a_circumstance(name: str) -> None:
     for path in paths(case):
         expected = any(path == met or path.startswith(f"{met}.") for met in MET[name])
         assert is_circumstance(case, path) == expected, path
-    assert is_circumstance(case, "workload.rate_scale")
+    assert is_circumstance(case, "workload.slo_scale" if name == "training" else "workload.rate_scale")
     assert not is_circumstance(case, "cluster.devices")
 
 
