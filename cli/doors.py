@@ -182,13 +182,14 @@ def _call(
     chosen = checked_options(door.options, values_of(options, said))
     changed = {**values_of(shown, said), **_changed(subject.world, said.get("changed") or ())}
     folder = Path() if subject.file is None else subject.file.path.parent
+    name = "" if subject.file is None else subject.file.name
     plans = _loaded(subject, said)
     cases = _cases(subject, verb, plans, changed)
     with status(DOING[verb]) as say:
         if not plans and door.needs_plan and verb != "plan":
-            plans = _planned(subject.world, cases, folder, say)
+            plans = _planned(subject, cases, folder, say)
             cases = cases[:1]
-        answer = door(Asked(cases, plans, chosen, folder, out, say))
+        answer = door(Asked(cases, plans, chosen, folder, name, out, say))
     _print(verb, answer, out, bool(said.get("as_json")))
 
 
@@ -262,11 +263,12 @@ def _cases(subject: Subject, verb: DoorName, plans: Mapping[str, Any], changed: 
     return tuple(build(world, said if one is None else {**said, "planner": one}, changed, document) for one in planners)
 
 
-def _planned(world: OpenWorld, cases: Sequence[Case], folder: Path, say: Any) -> dict[str, Any]:
+def _planned(subject: Subject, cases: Sequence[Case], folder: Path, say: Any) -> dict[str, Any]:
     """Each case planned, for a door that takes plans."""
     found: dict[str, Any] = {}
+    door, titled = subject.world.doors["plan"], "" if subject.file is None else subject.file.name
     for case in cases:
-        answer = world.doors["plan"](Asked((case,), folder=folder, progress=say, options=world.doors["plan"].options()))
+        answer = door(Asked((case,), {}, door.options(), folder, titled, None, say))
         name = called(getattr(case, "planner", None)) or "plan"
         if answer.plan is None:
             raise InputError(f"{name}: writes no plan that could be taken further")

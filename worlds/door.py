@@ -57,6 +57,8 @@ class Asked:
         Of the door.
     folder : Path
         Files that a case names are relative to it.
+    name : str
+        What tables call the case.
     out : Path, optional
         Where the answer's plan, or an export, is written. A plan is written by who asks.
     progress : callable
@@ -67,6 +69,7 @@ class Asked:
     plans: Mapping[str, PlanFile] = field(default_factory=dict[str, "PlanFile"])
     options: Options = field(default_factory=Options)
     folder: Path = Path()
+    name: str = ""
     out: Path | None = None
     progress: Callable[[str], None] = quiet
 

@@ -41,7 +41,7 @@ def decided(asked: Asked) -> Answer:
         except InputError as error:
             raise in_file_words(error) from None
         known = {key: value for key, value in measures(results[name]).items() if math.isfinite(value)}
-        plans[name] = SharingPlan.of(case, asked.folder.name, known)
+        plans[name] = SharingPlan.of(case, asked.name, known)
     best = min(plans, key=lambda name: plans[name].predicted.get("max_rho", math.inf))
     text = results_text("policy", results) if len(cases) > 1 else plans[best].explain()
     document = {
