@@ -25,7 +25,7 @@ CELL_WIDTH = 120
 
 
 class Shown:
-    """Gives a class a repr of one line and an HTML table. Classes say more by `_headline` and `_shown_rows`.
+    """Gives a class a repr of one line and an HTML table. Classes say more by `_headline` and `shown_rows`.
 
     Dataclasses say ``repr=False``: else the decorator writes its own.
     """
@@ -43,7 +43,7 @@ class Shown:
             return text
         return ", ".join(f"{name}={value_text(value)}" for name, value, usual in said if not usual)
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
         """Rows of the notebook's table: what, and its value. By default the fields."""
         return [(name, value) for name, value, _ in _named_values(self)]
 
@@ -51,7 +51,7 @@ class Shown:
         return one_line(type(self).__name__, self._headline())
 
     def _repr_html_(self) -> str:
-        return html_table(repr(self), self._shown_rows())
+        return html_table(repr(self), self.shown_rows())
 
 
 def one_line(kind: str, headline: str) -> str:

@@ -86,7 +86,7 @@ class Report(Shown):
         said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
         return f"{self.name}, {self.title}: {len(self.claims)} claims ({said}), {len(self.tables)} tables"
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
         return [(claim.text, claim.verdict) for claim in self.claims]
 
     def count(self, verdict: str) -> int:

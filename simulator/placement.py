@@ -116,7 +116,7 @@ class Placement(Shown):
         said = ", ".join(f"{n} x {config}" for config, n in kinds.most_common(4)) + (" …" if len(kinds) > 4 else "")
         return f"{len(self.models)} models in {len(self.groups)} groups on {self.n_devices} devices: {said}"
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
         return [(f"group {k}: {g.config}", ", ".join(g.models)) for k, g in enumerate(self.groups[:50])]
 
     @property

@@ -40,7 +40,8 @@ def panels(
     import matplotlib.pyplot as plt  # tells a notebook how a figure is shown, although pyplot does not hold this one
     from matplotlib.figure import Figure
 
-    with plt.rc_context(SETTINGS):
+    look: Any = SETTINGS
+    with plt.rc_context(look):
         figure = Figure(figsize=(width, sum(heights) + 0.3), layout="constrained")
         grid: Any = figure.subplots(len(heights), columns, squeeze=False, gridspec_kw={"height_ratios": heights})
         if title:

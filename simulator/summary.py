@@ -116,5 +116,5 @@ class Summary(Shown, Mapping[str, float]):
     def _headline(self) -> str:
         return f"{len(self)} figures of {self.of}"
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
         return [(row.name, row.text + (f" ({row.says})" if row.says else "")) for row in self.figures]

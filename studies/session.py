@@ -105,7 +105,7 @@ class Session(Shown):
         done = len(self.store)
         return f"{self.study.name or 'study'}: {done} points kept of {len(self.study)}, {len(self.answers)} answers"
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
         rows = [("study", self.study), ("points kept", len(self.store))]
         return [*rows, *((answer.question, answer.sentence) for answer in self.answers)]
 

@@ -19,7 +19,6 @@ COMPILED = ("kernels", "compiled")
 OUTSIDE = ("tests", "cli", "build", "docs", "locks")
 
 LEFT = {
-    "planners/alpa/inter/pricing/pricer.py::price_stages",
     "planners/alpaserve/baselines.py::_uniform",
     "planners/alpaserve/baselines.py::greedy_no_partition",
     "planners/alpaserve/clockwork.py::clockwork_pp",

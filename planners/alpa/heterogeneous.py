@@ -25,7 +25,7 @@ from .inter.crossing import received_bytes
 from .inter.linked import linked_stages, links_between
 from .inter.memory import in_flight
 from .inter.pricing.intra_pricer import IntraPricer
-from .inter.pricing.pricer import Pricer, Recompute, StagePlan, price_stages
+from .inter.pricing.pricer import Pricer, Pricing, Recompute, StagePlan, price_stages
 from .inter.pricing.table import StageTable
 from .inter.shapes import submesh_shapes
 from .options import AlpaOptions
@@ -138,8 +138,7 @@ def plan_heterogeneous(
     tables = [
         price_stages(
             sized, layers, c, submesh_shapes(c, chosen.submeshes), source, microbatches=microbatches,
-            recompute=recompute, logical=chosen.logical, axes_alike=not chosen.force_batch,
-            workers=chosen.workers, progress=progress,
+            recompute=recompute, how=Pricing(chosen.logical, not chosen.force_batch, chosen.workers), progress=progress,
         )
         for c, source in zip(clusters, sources, strict=True)
     ]  # fmt: skip

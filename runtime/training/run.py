@@ -126,8 +126,8 @@ class TrainingRun(Shown):
         ranks = f"{len(self.mesh_of_rank)} ranks"
         return f"{len(self.seconds)} iterations on {ranks}: {self.median_s:.4g} s per iteration{loss}"
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
-        return self.summary()._shown_rows()
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary().shown_rows()
 
     def collectives_of(self, stage: int) -> dict[str, float]:
         """A stage's collectives as plans count them: per microbatch, or per iteration for reduce and update."""

@@ -36,9 +36,9 @@ class PlanFile(Entry):
         """The first of the predicted figures, for the line that shows the plan; empty if nothing is predicted."""
         return "".join(f", {name} {value:.4g}" for name, value in list(self._figures.items())[:most])
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
         """The fields, and each predicted figure in a row of its own."""
-        return [*super()._shown_rows(), *((f"predicted {name}", value) for name, value in self._figures.items())]
+        return [*super().shown_rows(), *((f"predicted {name}", value) for name, value in self._figures.items())]
 
     @classmethod
     @abstractmethod

@@ -204,8 +204,8 @@ class SimulationResult(Shown):
 
         return plot(self)
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
-        return self.summary()._shown_rows()
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary().shown_rows()
 
     def to_frame(self) -> pd.DataFrame:
         """One row per request: arrival, model, slo, group, start, finish, latency, attained."""

@@ -45,5 +45,5 @@ def plot(result: SimulationResult) -> Drawing:
         # 200 windows: as many as a panel shows apart.
         window = max(result.horizon, 1e-9) / 200
         busy = result.utilization(window)
-        draw_steps(right, np.arange(len(busy)) * window, {"devices": busy}, "busy share")
+        draw_steps(right, np.arange(len(busy), dtype=np.float64) * window, {"devices": busy}, "busy share")
     return figure

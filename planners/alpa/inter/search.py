@@ -16,7 +16,7 @@ from .choose import Choice, choose_stages
 from .clustering import Layer
 from .crossing import received_bytes
 from .infeasible import least_memory
-from .pricing.pricer import Pricer, Recompute, price_stages
+from .pricing.pricer import Pricer, Pricing, Recompute, price_stages
 from .pricing.table import StageTable
 from .shapes import submesh_shapes
 
@@ -157,9 +157,8 @@ class Search:
                 )
         table = price_stages(
             self._graph(count), self.layers, self.cluster, shapes, self.pricer,
-            microbatches=count, recompute=recompute, logical=self.options.logical,
-            axes_alike=not self.options.force_batch,
-            workers=self.options.workers, progress=self.progress,
+            microbatches=count, recompute=recompute, progress=self.progress,
+            how=Pricing(self.options.logical, not self.options.force_batch, self.options.workers),
         )  # fmt: skip
         self.evaluations += int(np.isfinite(table.seconds).sum())
         return table

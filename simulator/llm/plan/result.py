@@ -186,8 +186,8 @@ class LLMPlanResult(Shown):
                 draw_cdf(ax, {name: r.values(metric) for name, r in self.results.items()}, f"{metric.upper()} (s)")
         return figure
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
-        return self.summary()._shown_rows()
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary().shown_rows()
 
     def _headline(self) -> str:
         return (

@@ -330,8 +330,8 @@ class LLMResult(Shown):
         """Latencies, and what ran and waited over time, as a matplotlib figure."""
         return plot(self)
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
-        return self.summary()._shown_rows()
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary().shown_rows()
 
     def interval(
         self, metric: str, percentile: float | None = None, *, confidence: float = 0.9, **more: Any

@@ -147,9 +147,10 @@ def plot(result: LLMResult) -> Drawing:
     with panels(2.6, columns=2, title=repr(result)) as (figure, (left, right)):
         lines = {name.upper(): result.values(name) for name in ("ttft", "tpot", "e2e")}
         draw_cdf(left, lines, "latency (s)")
-        left.set_xscale("log")
+        axes: Any = left
+        axes.set_xscale("log")
         # 200 windows: as many as a panel shows apart.
-        states = over_time(it, until / 200)
+        states: Any = over_time(it, until / 200)
         edges = states.index.to_numpy(dtype=np.float64)
         draw_steps(right, edges, {name: states[name].to_numpy() for name in ("running", "waiting")}, "requests")
     return figure

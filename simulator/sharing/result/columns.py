@@ -185,5 +185,5 @@ class SharingResult(Shown):
         done = f"{int(self.completed.sum())} of {len(self)} apps completed"
         return f"{self.policy} on {gpus} GPUs: {done}, {fair}, makespan {self.makespan_s / 3600:.4g} h"
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
-        return self.summary()._shown_rows()
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary().shown_rows()

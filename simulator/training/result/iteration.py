@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# pandas brings no type stubs.
+# pyright: reportMissingTypeStubs=false
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -225,8 +227,8 @@ class TrainingResult(Shown):
         what = f"{self.plan.model.name}, {len(self.plan.stages)} stages on {int(self.devices.sum())} devices"
         return f"{what}: {self.seconds:.4g} s per iteration, {self.samples_per_s:.4g} samples/s, MFU {self.mfu:.2%}"
 
-    def _shown_rows(self) -> Iterable[tuple[str, object]]:
-        return self.summary()._shown_rows()
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary().shown_rows()
 
     def explain(self) -> str:
         """The result in words."""

@@ -89,6 +89,25 @@ class Pricer(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """Which views of a submesh are priced, and by how many processes.
+
+    Parameters
+    ----------
+    logical : sequence of (int, int), optional
+        Views to consider; all if not given.
+    axes_alike : bool
+        As in `logical_shapes`.
+    workers : int
+        Processes; what they find does not depend on how many there are.
+    """
+
+    logical: Sequence[tuple[int, int]] | None = None
+    axes_alike: bool = True
+    workers: int = 1
+
+
 def price_stages(
     graph: Graph,
     layers: Sequence[Layer],
@@ -98,9 +117,7 @@ def price_stages(
     *,
     microbatches: int,
     recompute: Sequence[Recompute] = ("none",),
-    logical: Sequence[tuple[int, int]] | None = None,
-    axes_alike: bool = True,
-    workers: int = 1,
+    how: Pricing | None = None,
     progress: Progress | None = None,
 ) -> StageTable:
     """Costs of every run of layers on every submesh, for each of its logical views and recomputation options.
@@ -119,19 +136,18 @@ def price_stages(
         Where costs come from.
     microbatches : int
         B.
-    recompute, logical
-        Options, and views to consider; all views by default.
-    axes_alike : bool
-        As in `logical_shapes`.
-    workers : int
-        Processes; what they find does not depend on how many there are.
+    recompute : sequence of str
+        Options.
+    how : Pricing, optional
+        Logical views to consider, and processes.
     progress : callable, optional
         Told what is being priced.
     """
+    chosen = how or Pricing()
     tasks: list[tuple[tuple[int, int], tuple[int, int], Recompute]] = [
         (shape, view, option)
         for shape in submeshes
-        for view in logical_shapes(Mesh(cluster, *shape), logical, axes_alike)
+        for view in logical_shapes(Mesh(cluster, *shape), chosen.logical, chosen.axes_alike)
         for option in recompute
     ]
     if progress is not None:
@@ -141,7 +157,7 @@ def price_stages(
         shape, view, option = task
         return pricer.intervals(graph, layers, Mesh(cluster, *shape).view(view), option, microbatches)
 
-    found = in_processes(price, tasks, workers)
+    found = in_processes(price, tasks, chosen.workers)
     priced: dict[tuple[int, int], list[tuple[StageConfig, Prices]]] = {}
     for (shape, view, option), prices in zip(tasks, found, strict=True):
         priced.setdefault(shape, []).append((StageConfig(view, option), prices))
