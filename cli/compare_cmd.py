@@ -1,4 +1,4 @@
-"""`meshwright compare`: plans and language models really run, beside what the simulator says of them."""
+"""`meshwright compare`: plans really run, beside what the simulator says of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, RunError
-from .grouped_help import LLM_MEASURED, LLM_RECORDED, TRAINING_RUN
+from ..worlds.registry import names as worlds
+from .grouped_help import TRAINING_RUN
 from .real import single_device, traffic_for
 from .simulate_training import training_plans
 from .status import status
@@ -33,73 +34,18 @@ def compare(
     max_batch: Annotated[int, typer.Option(help="Largest batch.")] = 1,
     calibrate: Annotated[
         bool,
-        typer.Option(
-            "--calibrate/--no-calibrate",
-            help="Measure each placement once it runs (--llm: serve other requests first); else the profile alone.",
-        ),
+        typer.Option("--calibrate/--no-calibrate", help="Measure each placement once it runs; else the profile alone."),
     ] = True,
     retries: Annotated[int, typer.Option(help="Run a cell again if others took the workers' cores meanwhile.")] = 0,
     csv: Annotated[Path | None, typer.Option(help="Write the table (CSV) here.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw attainment over SLO scale into this file.")] = None,
-    silicon: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=LLM_RECORDED, help="Instead of plans: measured rows (CSV) of LLM engines; needs --kernels."
-        ),
-    ] = None,
-    vllm_run: Annotated[
-        Path | None, typer.Option(rich_help_panel=LLM_RECORDED, help="Instead of plans: folder of a recorded vLLM run.")
-    ] = None,
-    kernels: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=LLM_RECORDED,
-            help="Kernel tables: a folder per system for --silicon; a folder for --vllm-run.",
-        ),
-    ] = None,
-    link: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=LLM_RECORDED,
-            help="Of --vllm-run: link between its devices, GB/s and microseconds (36.5,14), or a device's.",
-        ),
-    ] = None,
-    llm: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=LLM_MEASURED,
-            help="Instead of plans: decoders (names or config.json files) served for real.",
-        ),
-    ] = None,
-    settings: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=LLM_MEASURED,
-            help="Schedulers and memory: vllm-v1, vllm-v1-preempting, vllm-0.2; all of them by default.",
-        ),
-    ] = None,
-    loads: Annotated[
-        str, typer.Option(rich_help_panel=LLM_MEASURED, help="Shares of the rate that can be sustained.")
-    ] = "0.3,0.6,0.9",
-    dtype: Annotated[
-        str | None, typer.Option(rich_help_panel=LLM_MEASURED, help="Number format: float32 (cpu), bfloat16 (cuda), …")
-    ] = None,
-    clock: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=LLM_MEASURED, help="Clock: wall, or core, the processor time of the engine, on a busy CPU."
-        ),
-    ] = "wall",
-    fast: Annotated[
-        bool, typer.Option("--fast", rich_help_panel=LLM_MEASURED, help="Measure fewer sizes and rounds.")
-    ] = False,
     rounds: Annotated[
         int | None,
         typer.Option(rich_help_panel=TRAINING_RUN, help="How often each plan is measured and run; default 3."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 points, or with --llm 5 %.
+    """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 points.
 
     Training plans: stages are measured, the iteration simulated and run; exit 1 beyond 10 % or in another order.
     """
@@ -108,8 +54,6 @@ def compare(
 
         for name, value in {
             "trace": trace, "rate": rate, "cv": cv, "split": split, "profile": profile, "png": png,
-            "silicon": silicon, "vllm-run": vllm_run, "kernels": kernels, "link": link, "llm": llm,
-            "settings": settings, "dtype": dtype, "fast": fast or None,
         }.items():  # fmt: skip
             if value is not None:
                 raise InputError(f"--{name}: does not go with training plans; see --rounds, --csv")
@@ -118,18 +62,12 @@ def compare(
     if rounds is not None:
         raise InputError("--rounds: is for training plans")
     if not plans:
-        raise InputError("compare: expected plan files, --silicon FILE or --vllm-run DIR (got none of them)")
+        raise InputError(f"compare: expected plan files, or a world: {', '.join(worlds())} (got neither)")
     from ..files import check_target, write_text
     from ..runtime import compare as hold_against
     from ..runtime.serving.chart import save_png
     from ..simulator import Plan
-    from ..simulator.llm.plan.file import LLMPlan
 
-    for path in plans:
-        if LLMPlan.is_one(path):
-            raise InputError(
-                f"{path}: is a plan of language models; compare its engine: meshwright compare --llm MODEL"
-            )
     scales = parse_scales(slo_scales)
     for target in (csv, png):
         if target is not None:

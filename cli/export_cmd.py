@@ -48,7 +48,6 @@ def export(
     A training plan: torch programs with DTensor placements, arguments of Megatron-LM, a configuration of DeepSpeed.
     A world file of `meshwright share`: its policy as settings of Kueue or Slurm, and a scheduler plugin.
     """
-    from ..simulator.llm.plan.file import LLMPlan
     from ..simulator.serving.plan.file import Plan
     from ..simulator.training.plan.file import TrainingPlan
 
@@ -74,11 +73,7 @@ def export(
         "image": image, "namespace": namespace, "hosts": tuple(host or ()), "port": port, "device": device,
         "model_source": sources,
     }  # fmt: skip
-    if LLMPlan.is_one(plan):
-        from ..runtime.export.llm import export_llm
-
-        paths = export_llm(LLMPlan.load(plan), to, out, force=force, **options)
-    elif TrainingPlan.is_one(plan):
+    if TrainingPlan.is_one(plan):
         from ..runtime.export.training import export_training
 
         paths = export_training(TrainingPlan.load(plan), to, out, plan_path=plan, force=force, **options)

@@ -7,19 +7,14 @@ from typing import Any
 import typer.core
 
 __all__ = [
-    "LLM", "LLM_MEASURED", "LLM_PLANNED", "LLM_PLANS", "LLM_RECORDED", "SHARED", "SLICES_MEASURED", "TRAINING_MEASURED",
+    "SHARED", "SLICES_MEASURED", "TRAINING_MEASURED",
     "TRAINING_PLANNED", "TRAINING_PLANS", "TRAINING_RUN", "Grouped",
 ]  # fmt: skip
 
-LLM = "Language models (--llm MODEL, or a plan of language models)"
-LLM_PLANNED = "Language models (--planner vllm)"
-LLM_PLANS = "Language models (plans made by --planner vllm)"
-LLM_RECORDED = "Language models, held against published measurements"
 TRAINING_PLANNED = "Training (--planner alpa, terapipe, graphpipe, pipedream, piper, …)"
 TRAINING_PLANS = "Training plans (made by --planner alpa, terapipe, graphpipe, …)"
 TRAINING_RUN = "Training plans"
 SHARED = "Shared clusters (world files of `meshwright share`)"
-LLM_MEASURED = "Language models (--llm MODEL)"
 TRAINING_MEASURED = "Training plans (--training PLAN)"
 SLICES_MEASURED = "Token slices (--terapipe MODEL)"
 

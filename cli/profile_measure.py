@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import LLM_MEASURED, SLICES_MEASURED, TRAINING_MEASURED
+from .grouped_help import SLICES_MEASURED, TRAINING_MEASURED
 
 if TYPE_CHECKING:
     from ..profiles.measure.record import Measurement
@@ -32,34 +32,9 @@ def measure(
     seconds: Annotated[float | None, typer.Option(help="Seconds per model; 15, or 5 with --fast.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights and inputs.")] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write profiles (JSON) here; --llm: a folder; --training: plan.")
+        Path | None, typer.Option("--out", "-o", help="Write profiles (JSON) here; --training: plan.")
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer rounds.")] = False,
-    llm: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=LLM_MEASURED,
-            help="Instead of --models: decoders (names or config.json files), with commas.",
-        ),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=LLM_MEASURED, help="Number format: float32 (cpu), bfloat16 (cuda), float16, …"),
-    ] = None,
-    tp: Annotated[int, typer.Option(rich_help_panel=LLM_MEASURED, help="Tensor-parallel degree.")] = 1,
-    max_tokens: Annotated[
-        int | None, typer.Option(rich_help_panel=LLM_MEASURED, help="Largest batch, tokens; 256, or 8192.")
-    ] = None,
-    max_seqs: Annotated[
-        int | None, typer.Option(rich_help_panel=LLM_MEASURED, help="Most sequences; 16, or 256.")
-    ] = None,
-    max_context: Annotated[
-        int | None,
-        typer.Option(
-            rich_help_panel=LLM_MEASURED, help="Longest mean context; 512 or 8192, half the positions at most."
-        ),
-    ] = None,
-    block_size: Annotated[int, typer.Option(rich_help_panel=LLM_MEASURED, help="Tokens of a KV block.")] = 16,
     training: Annotated[
         Path | None,
         typer.Option(
@@ -86,12 +61,11 @@ def measure(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Measure models on this machine: layer by layer, the links, and whole stages as the check."""
-    given_llm = (dtype, tp, max_tokens, max_seqs, max_context, block_size) != (None, 1, None, None, None, 16)
     given_models = models != DEFAULT_MODELS or seconds is not None or (batches, op, pp) != ("1,2,4", "1,2", "1,2")
     if terapipe is not None:
         from .profile_measure_slices import measure_terapipe
 
-        if llm is not None or training is not None or rounds is not None or given_llm or given_models:
+        if training is not None or rounds is not None or given_models:
             raise InputError(
                 "--terapipe: goes with --lengths, --contexts, --samples, --fast, --seed, --out, --json; leave the "
                 "others out"
@@ -106,7 +80,7 @@ def measure(
     if training is not None:
         from .profile_measure_training import measure_training
 
-        if llm is not None or given_llm or given_models:
+        if given_models:
             raise InputError("--training: goes with --rounds, --fast, --seed, --out, --json; leave the others out")
         measure_training(training, device=device, rounds=rounds, seed=seed, out=out, fast=fast, as_json=as_json)
         return

@@ -1,4 +1,4 @@
-"""`meshwright run`: serve a trace with a plan, or a language model, train, or share a cluster: for real, here."""
+"""`meshwright run`: serve a trace with a plan, train, or share a cluster: for real, here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .grouped_help import LLM, SHARED, TRAINING_RUN
+from ..worlds.registry import names as worlds
+from .grouped_help import SHARED, TRAINING_RUN
 from .real import known_profiles, traffic_for
 from .status import status
 from .trace_io import print_frame, print_json
@@ -40,81 +41,11 @@ def run(
     timeline: Annotated[Path | None, typer.Option(help="Write what ran where and when (Perfetto JSON).")] = None,
     per_model: Annotated[bool, typer.Option("--per-model", help="Print a table by model.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
-    llm: Annotated[
-        str | None, typer.Option(rich_help_panel=LLM, help="Instead of a plan: a decoder by name, or its config.json.")
-    ] = None,
-    serve_http: Annotated[
-        bool,
-        typer.Option("--serve", rich_help_panel=LLM, help="Serve an OpenAI-compatible endpoint instead of a workload."),
-    ] = False,
-    host: Annotated[
-        str, typer.Option(rich_help_panel=LLM, help="With --serve: address to listen at; a wider one needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(rich_help_panel=LLM, help="With --serve: port; 0 takes a free one.", min=0, max=65535)
-    ] = 8000,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(rich_help_panel=LLM, help="With --serve: file of the bearer token that requests have to carry."),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(rich_help_panel=LLM, help="With --serve: TLS certificate chain, PEM.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(rich_help_panel=LLM, help="With --serve: its private key.")] = None,
-    grace: Annotated[
-        float | None,
-        typer.Option(
-            rich_help_panel=LLM,
-            help="With --serve: seconds that requests get to finish after SIGTERM; default 20.",
-            min=0,
-        ),
-    ] = None,
     policy: Annotated[
-        str | None, typer.Option(rich_help_panel=LLM, help="Scheduler: vllm-v1 (default), sarathi or vllm-0.2.")
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(rich_help_panel=LLM, help="Option of the scheduler by vLLM's name, NAME=VALUE; may be repeated."),
+        str | None, typer.Option(rich_help_panel=SHARED, help="Sharing policy; by default the file's first.")
     ] = None,
     dtype: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=LLM, help="Number format: float32 (cpu), bfloat16 (cuda), float16 or float64."),
-    ] = None,
-    tp: Annotated[
-        int | None,
-        typer.Option(rich_help_panel=LLM, help="Processes that split heads and widths (tensor parallelism)."),
-    ] = None,
-    cp: Annotated[
-        int | None, typer.Option(rich_help_panel=LLM, help="Processes that split each sequence (cache parallelism).")
-    ] = None,
-    threads: Annotated[
-        int, typer.Option(rich_help_panel=LLM, help="Torch threads of each process on a CPU.", min=1)
-    ] = 1,
-    num_blocks: Annotated[
-        int | None, typer.Option(rich_help_panel=LLM, help="Blocks of memory for keys and values; default what fits.")
-    ] = None,
-    block_size: Annotated[int | None, typer.Option(rich_help_panel=LLM, help="Tokens in a block; default 16.")] = None,
-    requests: Annotated[
-        int | None, typer.Option(rich_help_panel=LLM, help="Number of requests; default 32, of a trace all.", min=1)
-    ] = None,
-    lengths: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=LLM,
-            help="Lengths of requests: sharegpt (default), alpaca or a CSV of lengths to draw from.",
-        ),
-    ] = None,
-    scale: Annotated[
-        float | None,
-        typer.Option(
-            rich_help_panel=LLM, help="Factor on drawn lengths; default so that they fit the model, with a plan 1."
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option(rich_help_panel=LLM, help="So many requests at a time, instead of --rate.", min=1)
-    ] = None,
-    deployment: Annotated[
-        str | None, typer.Option(rich_help_panel=LLM, help="Of a plan: which of its deployments.")
+        str | None, typer.Option(rich_help_panel=TRAINING_RUN, help="Number format: float32 (default) or float64.")
     ] = None,
     iterations: Annotated[
         int | None, typer.Option(rich_help_panel=TRAINING_RUN, help="Iterations to train; default 5.")
@@ -141,7 +72,6 @@ def run(
 ) -> None:
     """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times.
 
-    With --llm, or a plan of language models: one engine with random weights and the simulator's own scheduler.
     A training plan: one process per device trains by it; losses and gradients are held against one device's, times
     against the simulation's. A world file of a shared cluster: a process per app trains on slots of this machine's
     cores, under a policy of the file (--policy, by default its first).
@@ -152,11 +82,8 @@ def run(
     if is_world(plan) and plan is not None:
         for name, value in {
             "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "slo-scale": slo_scale,
-            "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline, "option": option,
-            "dtype": dtype, "tp": tp, "cp": cp, "num-blocks": num_blocks, "block-size": block_size,
-            "requests": requests, "lengths": lengths, "scale": scale, "concurrency": concurrency,
-            "deployment": deployment, "per-model": per_model or None, "serve": serve_http or None, "llm": llm,
-            "iterations": iterations,
+            "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline, "dtype": dtype,
+            "per-model": per_model or None, "iterations": iterations,
         }.items():  # fmt: skip
             if value is not None:
                 raise InputError(f"--{name}: does not go with world files; see --policy, --time-scale, --out")
@@ -176,9 +103,7 @@ def run(
         for name, value in {
             "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "slo-scale": slo_scale,
             "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline, "policy": policy,
-            "option": option, "tp": tp, "cp": cp, "num-blocks": num_blocks, "block-size": block_size,
-            "requests": requests, "lengths": lengths, "scale": scale, "concurrency": concurrency,
-            "deployment": deployment, "per-model": per_model or None, "serve": serve_http or None,
+            "per-model": per_model or None,
         }.items():  # fmt: skip
             if value is not None:
                 raise InputError(f"--{name}: does not go with training plans; see --iterations, --dtype, --out")
@@ -192,8 +117,13 @@ def run(
     for name, value in {"iterations": iterations, "compare": compare}.items():
         if value is not None:
             raise InputError(f"--{name}: is for training plans{'' if plan is None else f', and {plan} is none'}")
+    for name, value in {"policy": policy, "dtype": dtype}.items():
+        if value is not None:
+            raise InputError(
+                f"--{name}: is for training plans and world files{'' if plan is None else f', and {plan} is none'}"
+            )
     if plan is None:
-        raise InputError("run: expected a plan file, or --llm MODEL (got neither)")
+        raise InputError(f"run: expected a plan file, or a world: {', '.join(worlds())} (got neither)")
     from ..files import check_target, write_text
     from ..runtime import run as serve
     from ..runtime.serving.attribution import stage_ratios
