@@ -12,7 +12,7 @@ from collections import Counter
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = ["RoomScheduling", "chosen", "room_of"]
+__all__ = ["RoomScheduling", "chosen", "room_of", "unit_of"]
 
 DEPTH = 3
 """``tests/simulator/llm`` is a room, whatever folders are in it."""
@@ -20,10 +20,19 @@ DEPTH = 3
 FIRST = ("simulator", "planners", "runtime")
 """Where functions are compiled that other rooms then find on disk; and where the longest runs are."""
 
+APART = ("tests/docs/test_pages.py", "tests/docs/test_examples.py")
+"""Files whose tests share nothing and take minutes together: one worker would run them while the others are done."""
 
-def room_of(file: str) -> str:
+
+def unit_of(test: str) -> str:
+    """What goes to one worker with this test: its file, or the test alone."""
+    file = test.partition("::")[0]
+    return test if file in APART else file
+
+
+def room_of(unit: str) -> str:
     """The room that a file of tests is about."""
-    return "/".join(file.split("/")[:-1][:DEPTH])
+    return "/".join(unit.partition("::")[0].split("/")[:-1][:DEPTH])
 
 
 def chosen(waiting: dict[str, int], mine: str | None, others: set[str]) -> str:
@@ -51,11 +60,14 @@ def chosen(waiting: dict[str, int], mine: str | None, others: set[str]) -> str:
 
 
 class RoomScheduling(LoadFileScheduling):
-    """A file goes to one worker, as with ``--dist loadfile``; `chosen` says which goes next."""
+    """Files go to one worker each, as with ``--dist loadfile``; `chosen` says which goes next."""
 
     def __init__(self, config: object, log: object = None) -> None:
         super().__init__(config, log)  # type: ignore[arg-type]
         self.rooms: dict[WorkerController, str] = {}
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         waiting = {file: len(tests) for file, tests in self.workqueue.items()}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from by_rooms import chosen, room_of
+from pathlib import Path
+
+from by_rooms import APART, FIRST, chosen, room_of, unit_of
 
 FILES = {
     "tests/simulator/llm/test_a.py": 5,
@@ -40,3 +42,15 @@ def test_where_no_room_is_free_workers_share_one() -> None:
 
 def test_every_file_is_run_once() -> None:
     assert sorted(file for _, file in order({"a": None, "b": None, "c": None})) == [f"test_{x}.py" for x in "abcde"]
+
+
+def test_pages_are_dealt_one_by_one() -> None:
+    page, other = "tests/docs/test_pages.py::test_page[a/b.md]", "tests/cli/test_errors.py::test_error[a/b]"
+    assert (unit_of(page), room_of(unit_of(page))) == (page, "tests/docs")
+    assert (unit_of(other), room_of(unit_of(other))) == ("tests/cli/test_errors.py", "tests/cli")
+
+
+def test_what_is_named_is_there() -> None:
+    root = Path(__file__).resolve().parents[1]
+    assert all((root / file).is_file() for file in APART)
+    assert all((root / "tests" / room).is_dir() for room in FIRST)
