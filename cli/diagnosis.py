@@ -174,7 +174,7 @@ def _check_llm_endpoint() -> str:
     from ..runtime.llm.engine.endpoint.server import check_installed
 
     check_installed()
-    return "meshwright run --llm MODEL --serve"
+    return "meshwright run llm --model MODEL --serve"
 
 
 def _check_triton() -> str:

@@ -167,7 +167,7 @@ def read_measurement(folder: str | Path) -> LayerMeasurement:
     """
     at = Path(folder)
     if not at.is_dir():
-        raise InputError(f"{at}: expected a folder that profile measure --llm wrote; there is none")
+        raise InputError(f"{at}: expected a folder that meshwright measure llm wrote; there is none")
     meta, where = read_yaml(at / "meta.yaml"), at / "meta.yaml"
     if meta.get("kind") != KIND:
         raise InputError(
@@ -202,7 +202,7 @@ def measured_cost(
     Parameters
     ----------
     folder : path
-        What ``meshwright profile measure --llm`` wrote.
+        What ``meshwright measure llm`` wrote.
     policy : str
         The scheduler whose host times count.
     max_tokens, max_outputs : int

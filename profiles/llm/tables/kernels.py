@@ -129,7 +129,7 @@ class Layers(Shown):
         What each prompt chunk after the first adds to a layer's attention whatever its size, seconds; public tables
         do not say.
     own : bool
-        Whether `profile measure --llm` wrote them, whose unit needs no guess.
+        Whether `meshwright measure llm` wrote them, whose unit needs no guess.
     moe : mapping
         Degree that experts are split by -> grid over (tokens, distinct experts on the rank): routing and experts.
     link : LinkSpec, optional

@@ -82,7 +82,7 @@ def compare_engine(
     device, dtype : str
         Where, and in which type.
     profile : Path, optional
-        Folder that ``profile measure --llm`` wrote, of the one model; measured here and now without it.
+        Folder that ``meshwright measure llm`` wrote, of the one model; measured here and now without it.
     fast : bool
         Fewer sizes and rounds in the measurement.
     retries : int

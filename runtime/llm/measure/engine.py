@@ -131,7 +131,7 @@ def measure_in(pool: WorkerPool, plan: Plan, tell: Progress) -> LayerMeasurement
     tell(1.0, "done")
     cores = f"core {pool.cores[0]}, one torch thread" if pool.cores else f"{pool.size} GPU{'s' * (pool.size > 1)}"
     provenance = Provenance(
-        source="meshwright profile measure --llm: operators of the engine's model timed in their place, medians",
+        source="meshwright measure llm: operators of the engine's model timed in their place, medians",
         device=facts.name,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         versions={"meshwright": __version__, **facts.versions},

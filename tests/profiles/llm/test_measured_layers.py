@@ -151,7 +151,7 @@ def test_a_spoilt_folder_says_what_is_wrong(tmp_path: Path, change, said):
 
 
 def test_tables_that_are_missing_or_of_another_policy_are_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="expected a folder that profile measure --llm wrote"):
+    with pytest.raises(InputError, match="expected a folder that meshwright measure llm wrote"):
         read_measurement(tmp_path / "nowhere")
     folder = write_measurement(a_measurement(), tmp_path / "toy")
     with pytest.raises(InputError, match=r"policy 'orca-max' were not measured; there are those of vllm-v1, vllm-0\.2"):
@@ -273,12 +273,12 @@ def test_nothing_to_time_is_an_error():
 def test_the_verb_says_it_when_others_were_about(monkeypatch, tmp_path: Path, capsys):
     pytest.importorskip("torch", reason="the verb's module needs torch's side of the package")
     noisy = a_measurement(noise=Noise(0.4, 0.02, 0.03, 5))
-    monkeypatch.setattr("meshwright.runtime.llm.measure.engine.measure_layers", lambda spec, **options: noisy)
-    assert run(["profile", "measure", "--llm", "opt-125m", "--out", str(tmp_path / "toy")]) == 0
+    monkeypatch.setattr("meshwright.worlds.llm.doors.measure.measure_layers", lambda spec, **options: noisy)
+    assert run(["measure", "llm", "--model", "opt-125m", "--out", str(tmp_path / "toy")]) == 0
     said = capsys.readouterr().out
     assert "others took 40.0% of the core" in said
     assert "doubtful: the device was not quiet" in said
-    assert f"wrote {tmp_path / 'toy'}" in said
+    assert f"written: {tmp_path / 'toy'}" in said
     assert read_measurement(tmp_path / "toy").noise.taken == 0.4
 
 
