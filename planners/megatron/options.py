@@ -122,7 +122,8 @@ class SearchOptions(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, by name."""
-        return {k: list(v) if isinstance(v, (tuple, list, range)) else v for k, v in asdict(self).items()}
+        many = (tuple, list, range)
+        return {k: list(cast("list[Any]", v)) if isinstance(v, many) else v for k, v in asdict(self).items()}
 
     def run(
         self,
