@@ -155,7 +155,8 @@ def test_no_file_of_the_gate_names_a_world() -> None:
         ({"a": [1, 2]}, {"a": [1]}, "a [1, 2] → [1]"),
         ("x", "y", "x → y"),
         ({"a": 1}, {}, "a 1 → none"),
-        ({str(k): 0 for k in range(9)}, {str(k): 1 for k in range(9)}, "0 0 → 1; 1 0 → 1; 2 0 → 1; 3 0 → 1; 4 0 → 1; 5 0 → 1 and 3 more"),
+        (dict.fromkeys("abcdefghi", 0), dict.fromkeys("abcdefghi", 1), "a 0 → 1; b 0 → 1; c 0 → 1; d 0 → 1; e 0 → 1; "
+         "f 0 → 1 and 3 more"),
     ],
 )  # fmt: skip
 def test_differences_of_plain_data_in_words(old: Any, new: Any, words: str) -> None:
