@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ..door import Options
+from ..limits import MAX_DEVICES
 
-__all__ = ["CompareOptions", "ExportOptions", "PlanOptions", "RunOptions", "SimulateOptions"]
+__all__ = ["CompareOptions", "ExportOptions", "MeasureOptions", "PlanOptions", "RunOptions", "SimulateOptions"]
 
 Device = Literal["auto", "cpu", "cuda"]
+Count = Annotated[int, Field(ge=1, le=MAX_DEVICES)]
 DEVICE = "what a device is: auto (by the plan), cpu (a core) or cuda"
 
 
@@ -50,6 +52,19 @@ class CompareOptions(Options):
     retries: int = Field(default=0, ge=0, description="run a cell again if others took the workers' cores meanwhile")
     csv: Path | None = Field(default=None, description="write the table here")
     png: Path | None = Field(default=None, description="draw attainment over SLO scale into this file")
+
+
+class MeasureOptions(Options):
+    """What may be said besides the models."""
+
+    on: Literal["cpu", "cuda"] = Field(default="cpu", description="cpu (one core is one device) or cuda")
+    batches: tuple[Count, ...] = Field(default=(1, 2, 4), min_length=1, description="batch sizes, numbers of requests")
+    op: tuple[Count, ...] = Field(
+        default=(1, 2), min_length=1, description="intra-operator degrees, numbers of devices"
+    )
+    pp: tuple[Count, ...] = Field(default=(1, 2), min_length=1, description="inter-operator degrees, numbers of stages")
+    seconds: float | None = Field(default=None, gt=0, description="seconds per model; 15, or 5 with fast")
+    fast: bool = Field(default=False, description="fewer rounds")
 
 
 class ExportOptions(Options):

@@ -14,7 +14,7 @@ from ..outcome import Outcome
 from ..world import OpenWorld, Panel
 from .case import ServingCase
 from .names import METRICS
-from .options import CompareOptions, ExportOptions, PlanOptions, RunOptions, SimulateOptions
+from .options import CompareOptions, ExportOptions, MeasureOptions, PlanOptions, RunOptions, SimulateOptions
 
 if TYPE_CHECKING:
     from ...simulator.plan.file import PlanFile
@@ -51,9 +51,13 @@ class ServingWorld(OpenWorld):
                 f"{DOORS}.run:ran", RunOptions, out="write a row per request here (CSV)", also=("serving.max",)
             ),
             "compare": Door(f"{DOORS}.compare:compared", CompareOptions, also=("serving.max",)),
+            "measure": Door(
+                f"{DOORS}.measure:measured", MeasureOptions, "nothing", "write the profiles here (JSON)",
+                also=("models", "seed"), needs_plan=False,
+            ),
             "export": Door(f"{DOORS}.export:exported", ExportOptions, "nothing", "folder to write to"),
         }
-    )
+    )  # fmt: skip
     exports: Mapping[str, str] = MappingProxyType(
         {
             "torchrun": "a script per node", "k8s": "Kubernetes manifests", "ray-serve": "a Ray Serve application",

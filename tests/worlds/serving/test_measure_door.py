@@ -1,4 +1,4 @@
-"""`meshwright profile measure`: options, tables, JSON and files, on a measurement that is not taken here."""
+"""`meshwright measure serving`: options, tables, JSON and files, on a measurement that is not taken here."""
 
 import json
 
@@ -20,8 +20,14 @@ from meshwright.profiles import (
 from meshwright.profiles.measure.comm import LinkSamples
 from meshwright.profiles.measure.device import DeviceFacts
 from meshwright.profiles.measure.record import Interference, MeasuredModel, Measurement, StageCheck
+from meshwright.worlds.cases import build
+from meshwright.worlds.door import Asked
+from meshwright.worlds.faces import answered
+from meshwright.worlds.registry import open_world
 
 ONE = ParallelConfig(1, 1)
+DOOR = "meshwright.worlds.serving.doors.measure.take_measurement"
+MEASURE = ["measure", "serving"]
 
 
 def a_measurement(contention=0.0):
@@ -47,26 +53,26 @@ def asked(monkeypatch):
         options["progress"](0.5, "half way")
         return a_measurement(options.pop("contention", 0.0))
 
-    monkeypatch.setattr("meshwright.profiles.measure.models.take_measurement", take)
+    monkeypatch.setattr(DOOR, take)
     return calls
 
 
 def test_options_reach_the_measurement(asked):
     line = "--models cpu-gpt-s,cpu-moe-s --batches 1,8 --op 1 --pp 1,4 --seconds 3 --seed 5 --fast"
-    code = run(["profile", "measure", *line.split(" ")])
+    code = run([*MEASURE, *line.split(" ")])
     assert code == 0
     ((arguments, options),) = asked
-    assert arguments == (["cpu-gpt-s", "cpu-moe-s"], "cpu", [1, 8], [1], [1, 4])
+    assert arguments == (["cpu-gpt-s", "cpu-moe-s"], "cpu", (1, 8), (1,), (1, 4))
     assert (options["seconds"], options["seed"], options["fast"]) == (3.0, 5, True)
 
 
 def test_default_models_are_shipped(asked):
-    assert run(["profile", "measure"]) == 0
+    assert run(MEASURE) == 0
     assert set(asked[0][0][0]) <= set(SPECS)
 
 
 def test_the_table_holds_sum_whole_and_error(asked, capsys):
-    assert run(["profile", "measure"]) == 0
+    assert run(MEASURE) == 0
     out = capsys.readouterr().out
     assert "error" in out
     row = next(line.split() for line in out.splitlines() if line.startswith("m ") and "op1pp1" in line)
@@ -77,14 +83,14 @@ def test_the_table_holds_sum_whole_and_error(asked, capsys):
 
 
 def test_a_busy_machine_makes_the_figures_doubtful(monkeypatch, capsys):
-    monkeypatch.setattr("meshwright.profiles.measure.models.take_measurement", lambda *a, **o: a_measurement(0.4))
-    assert run(["profile", "measure"]) == 0
+    monkeypatch.setattr(DOOR, lambda *a, **o: a_measurement(0.4))
+    assert run(MEASURE) == 0
     assert "doubtful: other processes took up to 40% of the cores" in capsys.readouterr().out
 
 
 def test_json_is_all_that_is_printed(asked, capsys, tmp_path):
     out = tmp_path / "here.json"
-    assert run(["profile", "measure", "--json", "--out", str(out)]) == 0
+    assert run([*MEASURE, "--json", "--out", str(out)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["stages"][0]["error"] == pytest.approx(0.2)
     assert document["links"]["m"]["p2p"]["bytes"] == [4096, 8192]
@@ -94,18 +100,43 @@ def test_json_is_all_that_is_printed(asked, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--batches", "1,x"], "--batches: expected positive integers with commas, like 1,2,4 (got '1,x')"),
-        (["--op", "0"], "--op: expected positive integers"),
-        (["--pp", ""], "--pp: expected positive integers"),
-        (["--seconds", "0"], "--seconds: expected more than 0"),
+        (
+            ["--batches", "1,x"],
+            "batches.1: Input should be a valid integer, unable to parse string as an integer (got 'x')",
+        ),
+        (["--op", "0"], "op.0: Input should be greater than or equal to 1 (got 0)"),
+        (["--pp", ""], "pp: Tuple should have at least 1 item"),
+        (["--seconds", "0"], "seconds: Input should be greater than 0"),
         (["--models", "nope"], "measure: unknown model 'nope'"),
         (["--models", ","], "measure: no model given"),
-        (["--device", "tpu"], "measure: device must be 'cpu' or 'cuda'"),
+        (["--on", "tpu"], "on: Input should be 'cpu' or 'cuda' (got 'tpu')"),
+        (["--out", "below/a/file.json"], "expected a folder above it (got the file "),
+        (["--device", "cpu"], "No such option: --device"),
+        (["--rate", "3"], "No such option: --rate"),
     ],
 )
-def test_bad_options_are_one_line_and_exit_2(options, message, capsys):
-    assert run(["profile", "measure", *options]) == 2
+def test_bad_options_are_one_line_and_exit_2(options, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "below").write_text("a file")
+    assert run([*MEASURE, *options]) == 2
     captured = capsys.readouterr()
     assert message in captured.err
     assert "Traceback" not in captured.err
     assert captured.out == ""
+
+
+def test_a_case_file_says_which_models(asked, tmp_path):
+    """How many instances are served changes nothing of what one costs."""
+    file = tmp_path / "case.yaml"
+    file.write_text("world: serving\nmodels: {cpu-bert-s: 4}\nseed: 7\n")
+    assert run(["measure", str(file), "-s", "seed=8"]) == 0
+    ((arguments, options),) = asked
+    assert (arguments[0], options["seed"]) == (["cpu-bert-s"], 8)
+
+
+def test_python_asks_at_the_same_door(asked):
+    world = open_world("serving")
+    case = build(world, world.case_of({}, {}, "measure"), {"models": ["cpu-gpt-s"]})
+    found = answered(world, "measure", Asked((case,)), {"fast": True})
+    assert found.value.digest() == found.document["profiles_digest"]
+    assert asked[0][1]["fast"]
