@@ -35,7 +35,7 @@ REPEATING: dict[str, str] = {"tests/simulator/llm/llm_options.py": "23 November 
 ALIKE: dict[str, str] = {
     **{
         f"cli/{verb}": "23 November 2026: verbs of one world each, until they are generated from cases"
-        for verb in ("compare", "plan", "profile", "run", "share", "simulate", "study")
+        for verb in ("plan", "profile", "run", "share", "study")
     },
     "examples/own": "named by what a reader looks for: a planner, a policy, each of one's own",
     "planners/stages/sequential": "23 November 2026: a planner, its kernel and its options",
