@@ -215,7 +215,7 @@ PLANTED = {
     ),
     "gandiva looks at no distance": Planted(
         policy_for("gandiva", lambda: sharing.baseline("gandiva", 1200.0, "blind", 0)),
-        ("gandiva-listed-apps",), ("gandiva-listed-apps",), "worse", ("placement score", "apps end later"),
+        ("gandiva-listed-apps",), ("gandiva-listed-apps",), "worse", ("makespan s", "apps end later"),
     ),
 }  # fmt: skip
 
