@@ -6,6 +6,7 @@ that a thing has one name everywhere.
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections import Counter
@@ -26,6 +27,9 @@ from .world import Circumstance
 __all__ = ["Kind", "Leaf", "leaves", "parse"]
 
 Kind = Literal["whole number", "number", "true or false", "text", "list", "mapping", "value"]
+
+SHOWN = 60
+"""Letters of a wrong value that a message shows."""
 
 SIGNS = {Gt: ">", Ge: ">=", Lt: "<", Le: "<="}
 
@@ -182,6 +186,8 @@ def parse(leaf: Leaf, text: str) -> Any:
     kinds = set(leaf.kinds)
     if kinds == {"text"}:
         return text
+    if kinds & {"list", "mapping"} and text.lstrip().startswith(("[", "{")):
+        return _json(leaf, text)
     if "mapping" in kinds and "=" in text:
         return _mapping(leaf, text)
     if "list" in kinds and ("," in text or not kinds & {"text", "value", "number", "whole number"}):
@@ -192,10 +198,10 @@ def parse(leaf: Leaf, text: str) -> Any:
 
 
 def _mapping(leaf: Leaf, text: str) -> dict[str, Any]:
-    """``beam=2,selection=greedy``; the value of one name may be a list: ``tp=1,2,pp=1``."""
+    """``beam=2,selection=greedy``; the value of one name may be a list: ``tp=1,2,pp=1``, or ``tp=[1,2],pp=1``."""
     found: dict[str, Any] = {}
     name = ""
-    for word in text.split(","):
+    for word in _words(text):
         head, equals, value = word.partition("=")
         if equals:
             name = head.strip()
@@ -214,7 +220,30 @@ def _mapping(leaf: Leaf, text: str) -> dict[str, Any]:
     return found
 
 
+def _words(text: str) -> list[str]:
+    """What stands between commas; those within brackets are of one word."""
+    words, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            words.append("")
+        else:
+            words[-1] += letter
+    return words
+
+
+def _json(leaf: Leaf, text: str) -> Any:
+    """A list or mapping as JSON writes it."""
+    try:
+        return json.loads(text)
+    except (RecursionError, ValueError):  # numbers of thousands of digits are ValueErrors too
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+        raise InputError(f"{leaf.flag}: expected a list or a mapping as JSON writes it (got {shown!r})") from None
+
+
 def _scalar(leaf: Leaf, text: str) -> Any:
+    if text.lstrip().startswith(("[", "{")):
+        return _json(leaf, text)
     try:
         value = scalar(text.strip(), plain=True)
     except Trap as trap:

@@ -86,6 +86,9 @@ def leaf_of(*kinds: str) -> Leaf:
         (("text", "list"), "a", "a"),
         (("text", "list", "mapping"), "a=2,b", {"a": 2, "b": 1}),
         (("mapping",), "beam=2,tp=1,8,fast=true", {"beam": 2, "tp": [1, 8], "fast": True}),
+        (("mapping",), "tp=[1,2],pp=[1]", {"tp": [1, 2], "pp": [1]}),
+        (("mapping",), '{"tp": [1, 2]}', {"tp": [1, 2]}),
+        (("list",), "[0.5, 1]", [0.5, 1]),
     ],
 )
 def test_text_becomes_what_the_field_takes(kinds: tuple[str, ...], text: str, value: object) -> None:
@@ -100,6 +103,8 @@ def test_text_becomes_what_the_field_takes(kinds: tuple[str, ...], text: str, va
         (("mapping",), "beam", "expected NAME=VALUE"),
         (("mapping",), "=2", "expected NAME=VALUE"),
         (("mapping",), "a=1,a=2", "a is given twice"),
+        (("mapping",), "a=[1,2", "as JSON writes it"),
+        (("list",), "[" * 100_000, "as JSON writes it"),
         (("number",), "1e5", "write"),
         (("list",), "1,0x10", "decimal"),
     ],

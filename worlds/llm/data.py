@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ...errors import InputError
 from ...files import readable
@@ -27,6 +27,9 @@ from .case import LLMCase
 __all__ = ["LLMData", "load_data", "planner_options"]
 
 T = TypeVar("T")
+
+ONE_VALUED = ("precision", "kv_precision", "disaggregate")
+"""Fields of a search space that are not tried but given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,17 @@ def planner_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
     for name in options:
         if name not in space | effort:
             raise InputError(f"unknown option {name!r}; known: {', '.join(sorted(space | effort))}")
-    return {k: v for k, v in options.items() if k in space}, {k: v for k, v in options.items() if k in effort}
+    return (
+        {name: _tried(name, value) for name, value in options.items() if name in space},
+        {name: value for name, value in options.items() if name in effort},
+    )
+
+
+def _tried(name: str, value: Any) -> Any:
+    """What a search space tries of an option: of one value that one alone."""
+    if isinstance(value, list | tuple):
+        return tuple(cast("Sequence[Any]", value))
+    return value if name in ONE_VALUED else (value,)
 
 
 def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
