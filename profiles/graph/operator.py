@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from ...errors import InputError
 from ...reprs import Shown
@@ -186,6 +187,11 @@ class Operator(Shown):
         object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
         if self.flops < 0:
             object.__setattr__(self, "flops", self._default_flops())
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        # Worker processes get graphs, and a read-only mapping cannot be sent: the operator is built anew there.
+        said = {one.name: getattr(self, one.name) for one in fields(self)} | {"attributes": dict(self.attributes)}
+        return partial(type(self), **said), ()
 
     def _default_flops(self) -> float:
         everything = float(math.prod(x.size for x in self.loops))

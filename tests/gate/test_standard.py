@@ -125,6 +125,14 @@ def test_a_greedy_that_ignores_memory_makes_invalid_plans(quick: gate.Suite, mon
     assert "GiB on each device" in finding.text
 
 
+def test_cases_of_every_world_run_in_processes() -> None:
+    """What their worlds share travels to workers, and back come the same answers."""
+    names = ["dedicated-too-few-devices", "vllm-no-room", "pipedream-no-room", "graphpipe-branches", "fifo"]
+    report = gate.regress(SUITE.only(names), BASELINE, only=names, workers=2)
+    assert report.ok, gate.text(report)
+    assert {case.status for case in report.cases} == {"same"}
+
+
 def test_a_case_without_a_plan_stays_without() -> None:
     entry = BASELINE.cases["dedicated-too-few-devices"]
     assert entry.decision is None
