@@ -70,7 +70,7 @@ def planner_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
     space, effort = ({f.name for f in fields(kind)} for kind in (SearchSpace, Effort))
     for name in options:
         if name not in space | effort:
-            raise InputError(f"unknown option {name!r}; known: {', '.join(sorted(space | effort))}")
+            raise InputError(f"unknown option {name!r}; known: {', '.join(sorted(space | effort | {'share'}))}")
     return (
         {name: _tried(name, value) for name, value in options.items() if name in space},
         {name: value for name, value in options.items() if name in effort},
@@ -138,7 +138,12 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
 
 
 def _options(case: LLMCase) -> bool:
-    space, effort = planner_options(case.planner.options)
+    said = dict(case.planner.options)
+    if "share" in said and len(case.models) > 1:
+        said.pop("share")  # whether several models share devices: the door that plans takes it
+    elif "share" in said:
+        raise InputError("share: is for several models (got one)")
+    space, effort = planner_options(said)
     try:
         SearchSpace(**space)
         Effort(**effort)

@@ -1,4 +1,4 @@
-"""`plan --planner vllm` and `simulate` of LLM plans on the command line."""
+"""`plan llm` and `simulate` of LLM plans on the command line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from meshwright.cli import run
 from meshwright.simulator.llm import LLMPlan
 
+ONE_SHOT = Path(__file__).parents[3] / "examples" / "plan.json"
 TRAFFIC = ["--lengths", "alpaca", "--rate", "40", "--duration", "5"]
 LIMITS = ["--slo-ttft", "0.5", "--slo-tpot", "0.02"]
 OPTIONS = ["-o", "tp=[1,2]", "-o", "pp=1", "-o", "batched_tokens=[512]", "-o", "seeds=1"]
-PLAN = ["plan", "--planner", "vllm", "--models", "llama-3.1-8b", "--devices", "2", *TRAFFIC, *LIMITS, *OPTIONS]
+PLAN = ["plan", "llm", "--model", "llama-3.1-8b", "--devices", "2", *TRAFFIC, *LIMITS, *OPTIONS]
 
 
 def words(*more: str) -> list[str]:
@@ -76,7 +77,7 @@ def test_json_holds_the_front(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_models_that_share_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "shared.json")
-    line = ["plan", "--planner", "vllm", "--models", "llama-3.1-8b,qwen2.5-7b", "--devices", "1", "--lengths", "alpaca"]
+    line = ["plan", "llm", "--model", "llama-3.1-8b,qwen2.5-7b", "--devices", "1", "--lengths", "alpaca"]
     line += ["--rate", "6", "--duration", "5", *LIMITS, "-o", "tp=1", "-o", "pp=1", "-o", "share=true", "--json"]
     assert run([*line, "--out", out]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -85,7 +86,7 @@ def test_models_that_share_devices(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(["simulate", out, "--lengths", "alpaca", "--duration", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plans"][0]["attainment"] == found["shared"]
     assert run([*line, "--objective", "devices"]) == 2
-    assert "does not go with -o share=true" in capsys.readouterr().err
+    assert "planner.options.share: maximises goodput in one process" in capsys.readouterr().err
 
 
 def test_traces_with_tokens(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +97,7 @@ def test_traces_with_tokens(planned: Path, tmp_path: Path, capsys: pytest.Captur
     assert run(["simulate", str(planned), "--trace", str(trace), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["requests"] == 30
     assert run(["simulate", str(planned), "--trace", str(trace), "--rate", "3"]) == 2
-    assert "--rate: makes traffic, which --trace" in capsys.readouterr().err
+    assert "give one of rate (generated traffic) and trace (a file)" in capsys.readouterr().err
 
 
 def test_no_plan_is_exit_code_three_with_the_smallest_change(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,15 +113,18 @@ def test_no_plan_is_exit_code_three_with_the_smallest_change(capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ([*PLAN[:3], "--devices", "2"], "--models: which language models?"),
-        ([*PLAN, "--slo", "1"], "--slo: does not go with --planner vllm"),
-        ([*PLAN, "-o", "tensor=2"], "--option: unknown option 'tensor'; expected one of tp, pp"),
-        ([*PLAN, "--objective", "speed"], "objective: expected one of goodput, devices, rate"),
-        (["plan", "--devices", "2", "--slo-ttft", "1"], "--slo-ttft: is for language models"),
-        ([*PLAN, "--lengths", "nowhere.csv"], "--lengths: lengths: unknown profile 'nowhere.csv'"),
-        ([w for w in PLAN if w not in ("--rate", "40")], "--rate: how many requests per second?"),
+        ([*PLAN, "--slo", "1"], "No such option: --slo"),
+        ([*PLAN, "-o", "tensor=2"], "planner.options: unknown option 'tensor'; known: "),
+        ([*PLAN, "--objective", "speed"], "planner.objective: should be 'goodput', 'devices' or 'rate'"),
+        ([*PLAN, "--lengths", "nowhere.csv"], "nowhere.csv"),
+        ([w for w in PLAN if w not in ("--rate", "40")], "workload.rate"),
         ([*PLAN, "--kernels", "nowhere"], "nowhere"),
-        ([*PLAN, "--slo-ttft", "-1"], "ttft_s: expected a limit > 0 seconds"),
+        ([*PLAN, "--slo-ttft", "-1"], "workload.slo_ttft: should be greater than 0"),
+        ([*PLAN, "--model", "llama-3.1-9b"], "did you mean 'Llama-3.1-8B'"),
+        ([*PLAN, "--rate", "60ms"], "workload.rate: should be a number (got '60ms')"),
+        ([*PLAN, "--devices", "1000000000"], "cluster.devices"),
+        ([*PLAN, "-s", "workload.rat=3"], "did you mean"),
+        ([*PLAN, "--planner", "alpaserve"], "planner"),
     ],
 )
 def test_bad_plan_options(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,11 +139,12 @@ def test_bad_simulate_options(planned: Path, tmp_path: Path, capsys: pytest.Capt
     other = tmp_path / "other.json"
     other.write_text("{}")
     for line, said in (
-        ([], "--lengths: how long are the requests?"),
-        (["--lengths", "alpaca", "--slo", "1"], "--slo: does not go with LLM plans"),
-        (["--lengths", "alpaca", "--engine", "c"], "--engine: expected compiled or simpy"),
-        (["--lengths", "alpaca", "--slo-tpot", "0"], "--slo-tpot: expected seconds > 0"),
-        ([str(other)], "is no LLM plan"),
+        (["--lengths", "alpaca", "--slo", "1"], "No such option: --slo"),
+        (["--lengths", "alpaca", "--engine", "c"], "engine"),
+        (["--lengths", "alpaca", "--slo-tpot", "0"], "slo_tpot"),
+        (["--lengths", "alpaca", "--devices", "3"], "No such option: --devices"),
+        ([str(other)], "other.json"),
+        ([str(ONE_SHOT)], "is a plan of another world than"),
     ):
         assert run(["simulate", str(planned), *line]) == 2
         assert said in capsys.readouterr().err
@@ -148,32 +153,27 @@ def test_bad_simulate_options(planned: Path, tmp_path: Path, capsys: pytest.Capt
     assert "deployments[0].tp: input should be greater than 0" in capsys.readouterr().err
 
 
-def test_options_for_language_models_have_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the help of verbs that serve both worlds; every other option stands under "Options", before."""
-    for verb, option in (("plan", "--slo-ttft"), ("simulate", "--kernels"), ("run", "--serve")):
-        assert run([verb, "--help"]) == 0
-        plain, heading, rest = capsys.readouterr().out.partition("\nLanguage models (")
-        assert heading, verb
-        assert f"\n  {option}" in rest
-        assert f"\n  {option}" not in plain
-        assert "\n  --seed" in plain.partition("\nOptions:")[2]
+@pytest.mark.parametrize("door", ["plan", "simulate", "run", "compare", "measure"])
+def test_help_fits_one_screen(door: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fields of the case under one heading, what is said here under another; all fields with `--help-all` only."""
+    assert run([door, "llm", "--help"]) == 0
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) < 60
+    assert "\nThe case:" in short
+    assert "\nHere:" in short
+    assert run([door, "llm", "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    assert {line.split()[0] for line in short.splitlines() if line.startswith("  --")} < {
+        line.split()[0] for line in whole.splitlines() if line.startswith("  --")
+    }
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["run", "--llm", "tiny-llama", "--duration", "3"], "--duration: is not for language models; leave it out"),
-        (["plan", "--planner", "alpaserve,vllm"], "--planner: vllm plans language models and goes alone"),
-        (["run", "ONE-SHOT", "--tp", "2"], "--tp: goes with --llm MODEL or a plan of language models"),
-        (["run", "ONE-SHOT", "--llm", "tiny-llama"], "--llm: goes without a plan"),
-    ],
-)
-def test_the_two_worlds_do_not_mix(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    one_shot = str(Path(__file__).parents[2] / "examples" / "plan.json")
-    assert run([one_shot if word == "ONE-SHOT" else word for word in words]) == 2
-    assert message in capsys.readouterr().err
+@pytest.mark.parametrize("words", [["plan", "--planner", "vllm"], ["plan", "--planner", "alpaserve,vllm"]])
+def test_planners_of_other_worlds_do_not_know_it(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words) == 2
+    assert "'vllm'" in capsys.readouterr().err
 
 
-def test_a_plan_of_language_models_is_no_one_shot_plan(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_of_language_models_is_compared_by_its_model(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", str(planned)]) == 2
-    assert "is a plan of language models; compare its engine: meshwright compare --llm MODEL" in capsys.readouterr().err
+    assert "the engine is compared model by model: meshwright compare llm --model NAME" in capsys.readouterr().err
