@@ -30,7 +30,10 @@ CROWDED: dict[str, str] = {
     "cli": "23 November 2026: verbs move to what is generated from cases",
 }
 """Folders that may hold more than `MOST_FILES`: why."""
-REPEATING: dict[str, str] = {"tests/simulator/llm/llm_options.py": "23 November 2026: the options of simulate_llm"}
+REPEATING: dict[str, str] = {
+    "tests/simulator/llm/llm_options.py": "23 November 2026: the options of simulate_llm",
+    "tests/worlds/llm/test_llm_plan.py": "23 November 2026: to be test_plan.py",
+}
 """Files whose names begin with their folder's: why."""
 ALIKE: dict[str, str] = {
     **{
