@@ -142,7 +142,8 @@ class Planned:
     def _asked(self, door: DoorName, case: Case | None, options: Mapping[str, Any], out: Path | None = None) -> Answer:
         plans = {self.name: self.file}
         asked_for = case or self.case
-        if asked_for is None and self.world.doors[door].says != "nothing":
+        opened = self.world.doors[door]
+        if asked_for is None and (opened.says != "nothing" or opened.also):
             asked_for = build(self.world, self.world.case_of(plans, {}, door), {})
         cases = () if asked_for is None else (asked_for,)
         return answered(self.world, door, Asked(cases, plans, folder=self.folder, out=out), options)

@@ -28,6 +28,9 @@ __all__ = ["PLANNERS", "TrainingData", "cluster_of", "is_search", "load_data", "
 PLANNERS = (*TRAINING_PLANNERS, CONFIGURATION_SEARCH)
 """Names of the planners."""
 
+SHORT = {"layers": "n_layers"}
+"""Short names of options."""
+
 T = TypeVar("T")
 
 
@@ -151,7 +154,8 @@ def load_data(cases: Sequence[TrainingCase], folder: Path) -> TrainingData:
 
 def _plain(case: TrainingCase) -> dict[str, Any]:
     """Options as the planner names them."""
-    return {name.replace("-", "_"): value for name, value in case.planner.options.items()}
+    said = {name.replace("-", "_"): value for name, value in case.planner.options.items()}
+    return {SHORT.get(name, name): value for name, value in said.items()}
 
 
 def _known(name: str) -> bool:

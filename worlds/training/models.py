@@ -25,7 +25,7 @@ __all__ = ["graph_of", "module_of"]
 FORM = "path/to/file.py:function"
 
 
-def graph_of(word: str, option: str = "--models") -> Graph:
+def graph_of(word: str, option: str = "model") -> Graph:
     """The graph that a word on the command line names.
 
     Parameters
@@ -34,7 +34,7 @@ def graph_of(word: str, option: str = "--models") -> Graph:
         A name of the zoo, a graph file (``.json``), or ``path/to/file.py:function`` of a function without arguments
         that returns a torch module and example inputs (a tuple), or a dict of what `profiles.graph.from_torch` takes.
     option : str
-        The option that names it, for errors.
+        What names it, for errors.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def graph_of(word: str, option: str = "--models") -> Graph:
     raise InputError(f"{option}: unknown model {word!r}; {hint} Or give a graph file (.json), or {FORM}")
 
 
-def module_of(word: str, option: str = "--models") -> ModuleLoss | None:
+def module_of(word: str, option: str = "model") -> ModuleLoss | None:
     """The module, and its loss, that ``path/to/file.py:function`` makes; None where the function makes a graph.
 
     Raises

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,9 @@ from ..door import Options
 __all__ = [
     "CompareOptions", "ExportOptions", "MeasureOptions", "PlanOptions", "RunOptions", "SimulateOptions",
 ]  # fmt: skip
+
+
+Positive = Annotated[int, Field(ge=1)]
 
 
 class PlanOptions(Options):
@@ -25,7 +28,9 @@ class PlanOptions(Options):
     top: int = Field(default=10, ge=1, description="of search: configurations that are listed")
     csv: Path | None = Field(default=None, description="of search: write everything that was evaluated")
     flags: bool = Field(default=False, description="of search: print the fastest as arguments of Megatron-LM")
-    sweep: tuple[int, ...] = Field(default=(), description="of search: on so many devices each, such as 64,128,256")
+    sweep: tuple[Positive, ...] = Field(
+        default=(), description="of search: on so many devices each, such as 64,128,256"
+    )
     days: float | None = Field(
         default=None, gt=0, description="of search: the fewest devices that finish in so many days"
     )
@@ -64,9 +69,11 @@ class MeasureOptions(Options):
     """What may be said besides the plan, or the model."""
 
     rounds: int | None = Field(default=None, ge=1, description="of a plan: rounds, whose medians count; 3")
-    lengths: tuple[int, ...] = Field(default=(), description="of a model: tokens of slices; 32nds of a sequence")
-    contexts: tuple[int, ...] = Field(default=(), description="of a model: tokens before a slice; 0 among them")
-    samples: tuple[int, ...] = Field(default=(1,), description="of a model: sequences that go together")
+    lengths: tuple[Positive, ...] = Field(default=(), description="of a model: tokens of slices; 32nds of a sequence")
+    contexts: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        default=(), description="of a model: tokens before a slice; 0 among them"
+    )
+    samples: tuple[Positive, ...] = Field(default=(1,), description="of a model: sequences that go together")
     fast: bool = Field(default=False, description="one round, or fewer repeats")
 
 
@@ -74,6 +81,4 @@ class ExportOptions(Options):
     """What may be said besides the plan."""
 
     to: str = Field(default="", description="target: torch, megatron or deepspeed")
-    host: tuple[str, ...] = Field(default=(), description="addresses of the nodes, in order")
-    port: int = Field(default=8080, ge=1, le=65535, description="port at which the processes meet")
     force: bool = Field(default=False, description="write into a folder that holds other files")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError, InputError
 from ...planners.training import training_planner
@@ -13,7 +13,10 @@ from ...simulator.training import TrainingPlan, TrainingResult, simulate_trainin
 from .case import TrainingCase
 from .data import TrainingData, cluster_of, is_search, model_key
 
-__all__ = ["TrainingSolved", "plan", "solve"]
+if TYPE_CHECKING:
+    from ...planners.megatron import SearchOptions, SearchResult
+
+__all__ = ["TrainingSolved", "laid_out", "plan", "solve"]
 
 CACHED_PLANS = 64
 """Plans that a worker remembers: points that differ in nothing that a planner sees share one."""
@@ -121,30 +124,49 @@ def _planned(asked: _Asked) -> TrainingPlan:
 
 def _searched(case: TrainingCase, data: TrainingData, progress: Progress | None) -> TrainingPlan:
     """The fastest configuration that stands on rectangles of devices."""
-    from ...planners.megatron import ImpossibleError, SearchOptions, training_plan
+    from ...planners.megatron import ImpossibleError, SearchOptions
 
     options, cluster = SearchOptions.of(data.options_of(case)), cluster_of(case)
     shape = data.shapes[model_key(case)]
     tables = None if case.kernels is None else data.tables[case.kernels]
     batch = case.workload.global_batch
-    why, tried = "", 0
+    why, tried = InfeasibleError("search: nothing was tried"), 0
     for top in LAID_OUT:
         try:
             found = options.run(shape, cluster, batch, top=top, tables=tables, progress=progress)
         except ImpossibleError as error:
             raise InfeasibleError(str(error)) from None
-        for one in found.best[tried:]:
-            try:
-                made = training_plan(
-                    shape, cluster, batch, dtype=options.dtype, stack=options.stack(one.stack),
-                    name="decoder" if "=" in case.model else case.model, **one.settings,
-                )  # fmt: skip
-            except InputError as error:
-                why = str(error)
-                continue
-            who = made.planner.model_copy(
-                update={"name": "search", "evaluations": found.evaluated, "seconds": found.seconds}
-            )
-            return made.model_copy(update={"planner": who})
-        tried = len(found.best)
-    raise InfeasibleError(f"search: none of the fastest {tried} configurations can be laid out: {why}")
+        try:
+            return laid_out(case, data, found, options, tried)
+        except InfeasibleError as error:
+            why, tried = error, len(found.best)
+    raise why
+
+
+def laid_out(
+    case: TrainingCase, data: TrainingData, found: SearchResult, options: SearchOptions, first: int = 0
+) -> TrainingPlan:
+    """The fastest that was found, from place `first` on, whose meshes are rectangles of devices.
+
+    Raises
+    ------
+    InfeasibleError
+        If there is none.
+    """
+    from ...planners.megatron import training_plan
+
+    why = ""
+    for one in found.best[first:]:
+        try:
+            made = training_plan(
+                data.shapes[model_key(case)], found.cluster, found.global_batch, dtype=options.dtype,
+                stack=options.stack(one.stack), name="decoder" if "=" in case.model else case.model, **one.settings,
+            )  # fmt: skip
+        except InputError as error:
+            why = str(error)
+            continue
+        who = made.planner.model_copy(
+            update={"name": "search", "evaluations": found.evaluated, "seconds": found.seconds}
+        )
+        return made.model_copy(update={"planner": who})
+    raise InfeasibleError(f"search: none of the fastest {len(found.best)} configurations can be laid out: {why}")

@@ -35,6 +35,12 @@ def of_authors(asked: Asked, file: Path) -> Answer:
     case = cast(TrainingCase, asked.case)
     if len(asked.cases) > 1 or case.planner.name not in _PLANNERS:
         raise InputError(f"authors: planner pipedream or piper, one of them (got {case.planner.name})")
+    other = [
+        name for name in sorted(asked.options.model_fields_set) if name != "authors" and getattr(asked.options, name)
+    ]
+    if other or case.workload.microbatches is not None:
+        what = other[0] if other else "microbatches"
+        raise InputError(f"{what}: does not go with authors, whose file says what is planned")
     if asked.out is not None:
         check_target(asked.out)
     return _PLANNERS[case.planner.name](case, file, asked)
@@ -45,8 +51,7 @@ def _pipedream(case: TrainingCase, file: Path, asked: Asked) -> Answer:
     from ....planners.pipedream.partition import pipedream_partition
     from ....planners.pipedream.profile import PipeDreamProfile
 
-    options = case.planner.options
-    _check_options("pipedream", options, pipedream_partition, ("machines", "bandwidths"))
+    options, lists = case.planner.options, ("machines", "bandwidths")
     where = cluster_of(case)
     layers = PipeDreamProfile.load(str(file))
     spec = where.spec
@@ -55,8 +60,9 @@ def _pipedream(case: TrainingCase, file: Path, asked: Asked) -> Answer:
     said: dict[str, Any] = {
         "machines": tuple(n for n, _ in used),
         "bandwidths": tuple(link.bandwidth_bytes_per_s for _, link in used),
-        **options,
+        **{name: [n] if name in lists and not isinstance(n, list) else n for name, n in options.items()},
     }
+    _check_options("pipedream", said, pipedream_partition, lists)
     asked.progress("pipedream")
     found = pipedream_partition(layers, **said)
     counts = " x ".join(map(str, said["machines"]))
@@ -79,7 +85,9 @@ def _piper(case: TrainingCase, file: Path, asked: Asked) -> Answer:
     from ....planners.piper.partition import piper_partition
 
     if asked.out is not None:
-        raise InputError("--out: does not go with the authors' file of piper; see --devices, -o")
+        raise InputError(
+            "out: does not go with the authors' file of piper, which holds no plan; see devices, planner.options"
+        )
     _check_options("piper", case.planner.options, piper_partition, ())
     said = {"devices": case.cluster.devices, **case.planner.options}
     instance = PiperInstance.load(str(file))
@@ -132,7 +140,7 @@ def _check_options(what: str, options: Mapping[str, Any], function: Callable[...
             raise InputError(f"{what}: unknown option {name!r}; {hint}")
         kind = str(inspect.signature(function).parameters[name].annotation)
         if name in own:
-            if not isinstance(value, list):
+            if not isinstance(value, list | tuple):
                 raise InputError(f"{what}: {name}: expected a list, from the inside out, such as [4,2] (got {value!r})")
         elif kind == "bool":
             if not isinstance(value, bool):

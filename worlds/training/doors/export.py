@@ -24,8 +24,9 @@ def exported(asked: Asked) -> Answer:
         On an unknown target, or a plan that it cannot hold; nothing is written then.
     """
     options, plan = cast(ExportOptions, asked.options), cast(TrainingPlan, one_plan(asked))
-    if asked.out is None:
-        raise InputError("export: --out is missing; say where: meshwright export PLAN --to TARGET --out FOLDER")
+    if not options.to or asked.out is None:
+        missing = "--to" if not options.to else "--out"
+        raise InputError(f"export: {missing} is missing; say: meshwright export PLAN --to TARGET --out FOLDER")
     path = Path(next(iter(asked.plans)))
     paths = export_training(plan, options.to, asked.out, plan_path=path if path.exists() else None, force=options.force)
     document = {"target": options.to, "files": [str(path) for path in paths]}

@@ -19,6 +19,9 @@ def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[s
     cluster = plan.cluster_spec
     return {
         "model": plan.model.name,
-        "cluster": {"devices": cluster.n_devices, "devices_per_node": cluster.devices_per_node},
+        "cluster": {
+            "devices": cluster.n_devices, "devices_per_node": cluster.devices_per_node,
+            "device": plan.cluster.device.name,
+        },
         "workload": {"global_batch": plan.global_batch},
-    }
+    }  # fmt: skip

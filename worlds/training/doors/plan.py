@@ -45,9 +45,11 @@ def decided(asked: Asked) -> Answer:
         check_target(options.picture)
     if len(cases) == 1 and is_search(cases[0]):
         return searched(asked)
-    for name in ("csv", "flags", "sweep", "days", "tokens"):
-        if getattr(options, name):
+    for name in ("csv", "flags", "sweep", "days", "tokens", "top"):
+        if name in options.model_fields_set and getattr(options, name):
             raise InputError(f"{name}: goes with planner search alone")
+    if options.picture is not None and any(is_search(case) for case in cases):
+        raise InputError("picture: shows operators, of which planner search knows none; leave it out")
     data = load_data(cases, asked.folder)
     found: dict[str, TrainingPlan] = {}
     failed: dict[str, InfeasibleError | LimitError] = {}

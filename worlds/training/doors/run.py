@@ -115,7 +115,7 @@ def check_here(plan: TrainingPlan, devices: int) -> None:
     if devices > most:
         raise InputError(
             f"run: the plan is for {plan.cluster_spec} and would take {devices} processes on {cores} cores here (at "
-            f"most {most}); plan for this machine, such as --cluster 1x{cores}:cpu-core, or export it --to torch"
+            f"most {most}); plan for this machine, such as --devices {cores} --device cpu-core, or export it --to torch"
         )
     needed = sum(s.state_bytes * plan.mesh(i).n_devices for i, s in enumerate(plan.stages))
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else float("inf")

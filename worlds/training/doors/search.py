@@ -11,16 +11,19 @@ from ....planners.megatron import (
     Configuration,
     DeviceCount,
     SearchOptions,
+    SearchResult,
     devices_for,
     megatron_flags,
     sweep_devices,
 )
 from ....planners.megatron.space import NAMES
 from ....simulator import Cluster
+from ....simulator.training import TrainingPlan
 from ...door import Answer, Asked
 from ..case import TrainingCase
 from ..data import TrainingData, cluster_of, load_data, model_key
 from ..options import PlanOptions
+from ..solve import laid_out
 from ..solve import plan as planned
 
 __all__ = ["searched"]
@@ -39,6 +42,9 @@ def searched(asked: Asked) -> Answer:
         If nothing fits.
     """
     case, options = cast(TrainingCase, asked.case), cast(PlanOptions, asked.options)
+    for name in ("picture", "explain"):
+        if getattr(options, name):
+            raise InputError(f"{name}: shows operators, of which planner search knows none; leave it out")
     if options.csv is not None:
         check_target(options.csv)
     if options.flags and (options.sweep or options.days is not None):
@@ -61,12 +67,12 @@ def searched(asked: Asked) -> Answer:
     if options.csv is not None:
         found.to_csv(options.csv)
     written = () if options.csv is None else (options.csv,)
-    made = planned(case, data, asked.progress)
+    made = _laid_out(case, data, found, chosen, needed=asked.out is not None)
     document = {
         "combinations": found.combinations, "impossible": dict(found.impossible), "repeats": found.repeats,
         "evaluated": found.evaluated, "out_of_memory": found.out_of_memory, "fit": found.fit,
         "memory_bytes": found.memory_bytes, "seconds": found.seconds, "best": [_parts(one) for one in found.best],
-        "front": [_row(one) for one in found.front], "plan": json.loads(made.to_json()),
+        "front": [_row(one) for one in found.front], "plan": made and json.loads(made.to_json()),
     }  # fmt: skip
     text = (
         found.explain()
@@ -84,6 +90,18 @@ def searched(asked: Asked) -> Answer:
     return Answer(text, document, found, made, written)
 
 
+def _laid_out(
+    case: TrainingCase, data: TrainingData, found: SearchResult, chosen: SearchOptions, *, needed: bool
+) -> TrainingPlan | None:
+    """The fastest as a plan; none where its meshes are no rectangles of devices, unless a plan is needed."""
+    try:
+        return laid_out(case, data, found, chosen) if found.best else planned(case, data)
+    except InfeasibleError:
+        if needed:
+            raise
+        return None
+
+
 def _said(chosen: SearchOptions, where: Cluster, options: PlanOptions, asked: Asked) -> dict[str, Any]:
     return {
         **{name: getattr(chosen, name) for name in NAMES}, "dtype": chosen.dtype, "stack": chosen.stacks,
@@ -94,8 +112,8 @@ def _said(chosen: SearchOptions, where: Cluster, options: PlanOptions, asked: As
 def _sweep(case: TrainingCase, data: TrainingData, options: PlanOptions, asked: Asked, chosen: SearchOptions) -> Answer:
     """The fastest on each of several numbers of devices."""
     shape, where, batch = data.shapes[model_key(case)], cluster_of(case), case.workload.global_batch
-    if options.csv is not None and len(options.sweep) > 1:
-        raise InputError("csv: expected one number of devices in sweep (got several)")
+    if (options.csv is not None or asked.out is not None) and len(options.sweep) > 1:
+        raise InputError("csv, out: expected one number of devices in sweep (got several)")
     several = sweep_devices(shape, where, batch, options.sweep, **_said(chosen, where, options, asked))
     results = [result for result in several.values() if result is not None]
     if options.csv is not None and results:
@@ -111,8 +129,10 @@ def _sweep(case: TrainingCase, data: TrainingData, options: PlanOptions, asked: 
         else:
             rows.append(f"{size:>7}  {one.seconds:>11.4g}  {one.mfu:>5.1%}  {one.peak_bytes / GIB:>10.1f}  {one}")
     document = {str(size): None if one is None else _parts(one) for size, one in best.items()}
-    written = () if options.csv is None else (options.csv,)
-    return Answer("\n".join(rows), document, several, written=written)
+    written, made = () if options.csv is None else (options.csv,), None
+    if asked.out is not None:
+        made = _laid_out(case, data, results[0], chosen, needed=True)
+    return Answer("\n".join(rows), document, several, made, written)
 
 
 def _count(case: TrainingCase, data: TrainingData, options: PlanOptions, asked: Asked, chosen: SearchOptions) -> Answer:

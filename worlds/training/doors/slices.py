@@ -63,7 +63,7 @@ def measured_slices(asked: Asked) -> Answer:
     before = sorted(set(options.contexts)) or sorted({tokens * n // UNITS for n in CONTEXTS})
     together = sorted(set(options.samples))
     if 0 not in before:
-        raise InputError(f"contexts: expected 0 among them, which Eq. 2.9 starts from (got {options.contexts})")
+        raise InputError(f"contexts: expected 0 among them, which Eq. 2.9 starts from (got {before})")
     found = measure_slices(
         graph, parts, wanted, before, samples=together, repeats=repeats, seed=case.seed, progress=asked.progress
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ....errors import InputError, install_hint
 from ...door import Answer, Asked
 from ...export import one_plan
+from ..case import TrainingCase
 from ..options import MeasureOptions
 from .run import check_here
 
@@ -65,6 +66,12 @@ def measured_stages(asked: Asked) -> Answer:
     path = Path(next(iter(asked.plans)))
     if options.fast and options.rounds is not None:
         raise InputError("fast: is one round; give it or rounds")
+    for name in ("lengths", "contexts", "samples"):
+        if name in options.model_fields_set:
+            raise InputError(f"{name}: is for the slices of a model (measure training --model …), not for a plan")
+    trained = cast(TrainingCase, asked.case).model
+    if trained != plan.model.name:
+        raise InputError(f"model: {path} says what is trained, {plan.model.name!r} (got {trained!r}); leave it out")
     turns = 1 if options.fast else options.rounds or ROUNDS
     graph = planned_graph(plan, path)
     needed = sum(m.hosts * m.devices for m in plan.meshes)
@@ -96,7 +103,7 @@ def _check_cores(plan: TrainingPlan, needed: int) -> None:
     if needed > cores:
         raise InputError(
             f"measure: the plan is for {plan.cluster_spec}, {needed} processes, and {cores} core(s) may be used here: "
-            f"processes that share cores have no times of their own; plan for --cluster 1x{cores}:cpu-core"
+            f"processes that share cores have no times of their own; plan for --devices {cores} --device cpu-core"
         )
     check_here(plan, needed)
 
