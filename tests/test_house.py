@@ -32,7 +32,6 @@ CROWDED: dict[str, str] = {
 """Folders that may hold more than `MOST_FILES`: why."""
 REPEATING: dict[str, str] = {
     "tests/simulator/llm/llm_options.py": "23 November 2026: the options of simulate_llm",
-    "tests/worlds/llm/test_llm_plan.py": "23 November 2026: to be test_plan.py",
 }
 """Files whose names begin with their folder's: why."""
 ALIKE: dict[str, str] = {
