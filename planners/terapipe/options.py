@@ -57,7 +57,7 @@ class TeraPipeOptions(Shown):
         The overhead of context in the search: Eq. 2.9 fitted to a few pairs, or the cost model's for all pairs (slow).
         What a plan says of its slices is exact in both.
     slice_profile : SliceProfile or path, optional
-        Measured seconds of slices (`meshwright profile measure --terapipe`) instead of the cost model's.
+        Measured seconds of slices (`meshwright measure training --model MODEL`) instead of the cost model's.
     memory_fraction : float
         Share of a device's memory that a plan may fill.
     overlap : bool

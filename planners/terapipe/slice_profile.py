@@ -101,7 +101,7 @@ class SliceProfile(Entry):
             raise InputError(f"{path}: not a slice profile: no JSON") from None
         if not isinstance(data, Mapping) or data.get("kind") != KIND:  # pyright: ignore[reportUnknownMemberType]
             raise InputError(
-                f'{path}: not a slice profile: no "kind": "{KIND}" in it; see meshwright profile measure --terapipe'
+                f'{path}: not a slice profile: no "kind": "{KIND}" in it; see meshwright measure training --model MODEL'
             )
         try:
             return cls.model_validate(data)
