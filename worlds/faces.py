@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from ..errors import InputError
+from ..simulator.plan.file import PlanFile
 from ..wording import nearest
 from .cases import build, said_by_name
 from .door import Answer, Asked, DoorName, Options, quiet
 from .registry import names, open_world, world_of_plan
 from .world import Case, OpenWorld
-
-if TYPE_CHECKING:
-    from ..simulator.plan.file import PlanFile
 
 __all__ = ["Planned", "answered", "case", "load", "plan", "world_of"]
 
@@ -77,8 +75,8 @@ def plan(case: Case, *, folder: str | Path = ".", progress: Callable[[str], None
     """
     here = world_of(case)
     answer = answered(here, "plan", Asked((case,), folder=Path(folder), progress=progress), options)
-    if answer.plan is None:
-        raise InputError(f"world {here.name!r}: this planner writes no plan file")
+    if not isinstance(answer.plan, PlanFile):
+        raise InputError(f"world {here.name!r}: what this planner decides is held by no plan file")
     return Planned(here, answer.plan, case, Path(folder), answer)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -97,7 +98,7 @@ class World(Protocol):
     case: type[Case]
     metrics: Mapping[str, str]
 
-    def share(self, cases: Sequence[Case], folder: Path) -> Any:
+    def share(self, cases: Sequence[Any], folder: Path) -> Any:
         """Load and check what the points of a study share: profiles, traces, plans, planners.
 
         Called once, in the driver; the answer travels once to every worker, so it can be pickled. Files that cases
@@ -117,14 +118,14 @@ class World(Protocol):
         """
         ...
 
-    def digests(self, case: Case, shared: Any) -> Mapping[str, str]:
+    def digests(self, case: Any, shared: Any) -> Mapping[str, str]:
         """Provenance of a case beyond its text: name of a file or set that it reads -> SHA-256 of the content.
 
         With the case it identifies a point: where both are the same, so is the outcome.
         """
         ...
 
-    def evaluate(self, case: Case, shared: Any) -> Outcome:
+    def evaluate(self, case: Any, shared: Any) -> Outcome:
         """Plan and score one case. The same case and shared data give the same outcome on any machine.
 
         A case without a plan is an outcome with status ``infeasible``; an error that is raised becomes a failed row.
@@ -133,7 +134,7 @@ class World(Protocol):
         """
         ...
 
-    def panels(self, case: Case, shared: Any) -> Sequence[Panel]:
+    def panels(self, case: Any, shared: Any) -> Sequence[Panel]:
         """Draw one case: what was decided, its worst moments, its utilisation. May be empty."""
         ...
 
@@ -155,6 +156,9 @@ class OpenWorld(World, Protocol):
         Target of the door `export` -> what is written for it.
     sample : mapping of str to value
         Path of a field -> its value in a case that works as it stands: what ``meshwright new`` begins with.
+    examples : mapping of str to str
+        Name -> file of a case that somebody wrote: of Meshwright's folder ``examples``, or an absolute path. May be
+        left out.
     """
 
     title: str
@@ -163,6 +167,7 @@ class OpenWorld(World, Protocol):
     doors: Mapping[DoorName, Door]
     exports: Mapping[str, str]
     sample: Mapping[str, Any]
+    examples: Mapping[str, str] = MappingProxyType({})
 
     def planners(self) -> Mapping[str, str]:
         """Name of each planner that comes with Meshwright, or that an installed package brings -> what it does."""

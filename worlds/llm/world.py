@@ -98,7 +98,7 @@ class LLMWorld(OpenWorld):
         if path == "planner.name":
             return self.planners()
         if path == "model":
-            from ...profiles.llm.decoder import DECODERS
+            from ...profiles.llm.zoo import DECODERS
 
             return DECODERS
         if path == "cluster.device":
