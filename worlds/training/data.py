@@ -28,6 +28,9 @@ __all__ = ["PLANNERS", "TrainingData", "cluster_of", "is_search", "load_data", "
 PLANNERS = (*TRAINING_PLANNERS, CONFIGURATION_SEARCH)
 """Names of the planners."""
 
+TERAPIPE = "terapipe"
+"""The planner that takes measured slices."""
+
 SHORT = {"layers": "n_layers"}
 """Short names of options."""
 
@@ -145,7 +148,7 @@ def load_data(cases: Sequence[TrainingCase], folder: Path) -> TrainingData:
         else:
             once("model", key, data.graphs, lambda c=case: _graph(c, folder, data))
         profile = _plain(case).get("slice_profile")
-        if isinstance(profile, str):
+        if isinstance(profile, str) and case.planner.name == TERAPIPE:
             once("planner.options", profile, data.slices, lambda p=profile: _slices(p, folder, data))
     if wrong:
         raise InputError("\n".join(wrong))
