@@ -16,13 +16,14 @@ import typer
 import typer.main
 
 from ..errors import InputError, RunError
-from ..worlds.cases import CaseFile, build, called
+from ..worlds.cases import CaseFile, called
 from ..worlds.door import DOORS, Answer, Asked, Door, DoorName
 from ..worlds.faces import checked_options
 from ..worlds.fields import find_field
 from ..worlds.leaves import leaves, parse
 from ..worlds.registry import names, open_world, world_of_plan
 from ..worlds.world import Case, OpenWorld
+from .cases import ALL, PLANNER, cases_of
 from .flags import Flag, flags_of, function_of, values_of
 from .grouped_help import Grouped
 from .status import status
@@ -31,7 +32,6 @@ from .trace_io import print_json
 __all__ = ["Subject", "door_command", "subject_of"]
 
 CASE, HERE = "The case", "Here"
-PLANNER, ALL = "planner.name", "all"
 DOING: dict[DoorName, str] = {
     "plan": "planning", "simulate": "simulating", "run": "running", "compare": "comparing", "export": "exporting",
     "measure": "measuring",
@@ -183,13 +183,26 @@ def _call(
     changed = {**values_of(shown, said), **_changed(subject.world, said.get("changed") or ())}
     folder = Path() if subject.file is None else subject.file.path.parent
     name = "" if subject.file is None else subject.file.name
-    plans = _loaded(subject, said)
-    cases = _cases(subject, verb, plans, changed)
-    with status(DOING[verb]) as say:
-        if not plans and door.needs_plan and verb != "plan":
-            plans = _planned(subject, cases, folder, say)
-            cases = cases[:1]
-        answer = door(Asked(cases, plans, chosen, folder, name, out, say))
+    plans: dict[str, Any] = {}
+    cases: tuple[Case, ...] = ()
+    alone = next((option for option in door.alone if getattr(chosen, option) is not None), None)
+    if alone is None:
+        plans = _loaded(subject, said)
+        cases = cases_of(subject.world, subject.file, verb, plans, changed)
+    elif subject.plans or subject.file is not None or changed:
+        more = ", ".join(changed) or "the file"
+        line = f"meshwright {verb} {subject.world.name} --{alone} FILE"
+        raise InputError(f"--{alone}: goes with neither case nor plan: {line}; leave {more} out")
+    try:
+        with status(DOING[verb]) as say:
+            if alone is None and not plans and door.needs_plan and verb != "plan":
+                plans = _planned(subject, cases, folder, say)
+                cases = cases[:1]
+            answer = door(Asked(cases, plans, chosen, folder, name, out, say))
+    except InputError as error:
+        if subject.file is None or type(error) is not InputError:
+            raise
+        raise subject.file.located(error, changed) from None
     _print(verb, answer, out, bool(said.get("as_json")))
 
 
@@ -210,7 +223,7 @@ def _say_options(subject: Subject, said: Mapping[str, Any]) -> None:
 
 def _loaded(subject: Subject, said: Mapping[str, Any]) -> dict[str, Any]:
     """The plans by their paths."""
-    paths: Sequence[Path] = said.get("plans") or ()
+    paths: list[Path] = list(said.get("plans") or ())
     for path in paths:
         if world_of_plan(path).name != subject.world.name:
             raise InputError(f"{path}: is a plan of another world than {paths[0]}; compare plans of one world")
@@ -235,32 +248,6 @@ def _changed(world: OpenWorld, words: Sequence[str]) -> dict[str, Any]:
         else:
             found[path] = parse(leaf, value)
     return found
-
-
-def _cases(subject: Subject, verb: DoorName, plans: Mapping[str, Any], changed: Mapping[str, Any]) -> tuple[Case, ...]:
-    """The case, once for each planner that is named."""
-    world = subject.world
-    if plans:
-        if world.doors[verb].says == "nothing" and not world.doors[verb].also:
-            return ()
-        return (build(world, world.case_of(plans, changed, verb), changed),)
-    said = {} if world.doors[verb].needs_plan else dict(world.case_of({}, changed, verb))
-    file = subject.file
-    said = said if file is None else {**said, **file.said}
-    document = None if file is None else file.document
-    changed = dict(changed)
-    named = changed.pop(PLANNER, None)
-    listed = [] if file is None else file.planners
-    if named is None:
-        planners: list[Any] = listed or [None]
-    else:
-        known = {called(one): one for one in listed}
-        words = list(world.planners()) if named == ALL else [word.strip() for word in str(named).split(",")]
-        if len(set(words)) < len(words):
-            raise InputError(f"--planner: each once (got {named})")
-        own = said.get("planner", {})
-        planners = [known.get(word) or {**(own if len(words) == 1 else {}), "name": word} for word in words]
-    return tuple(build(world, said if one is None else {**said, "planner": one}, changed, document) for one in planners)
 
 
 def _planned(subject: Subject, cases: Sequence[Case], folder: Path, say: Any) -> dict[str, Any]:

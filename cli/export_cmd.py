@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import SHARED
 
 __all__ = ["export"]
 
@@ -18,10 +17,7 @@ def export(
     plan: Annotated[Path | None, typer.Argument(help="Plan file, as `meshwright plan` writes it.")] = None,
     to: Annotated[
         str,
-        typer.Option(
-            help="torchrun, k8s, ray-serve, triton or vllm; of a training plan torch, megatron or deepspeed; of a "
-            "world file kueue, slurm or scheduler-plugin."
-        ),
+        typer.Option(help="torchrun, k8s, ray-serve, triton or vllm; of a training plan torch, megatron or deepspeed."),
     ] = "",
     out: Annotated[Path | None, typer.Option(help="Folder to write to: new, empty, or an earlier export's.")] = None,
     image: Annotated[str, typer.Option(help="Container image (k8s, triton, vllm).")] = "",
@@ -32,13 +28,6 @@ def export(
     model_source: Annotated[
         list[str] | None, typer.Option(help="MODEL=NAME-OR-FOLDER of a model's weights (vllm); repeat it.")
     ] = None,
-    policy: Annotated[
-        str, typer.Option(rich_help_panel=SHARED, help="Sharing policy; by default the file's first.")
-    ] = "",
-    at: Annotated[
-        float | None,
-        typer.Option(rich_help_panel=SHARED, help="Also what is decided at this second of a simulation, as limits."),
-    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds other files.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the list of files as JSON.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plan files, and stop.")] = False,
@@ -46,7 +35,6 @@ def export(
     """Write the files that start a plan elsewhere: torchrun, Kubernetes, Ray Serve, Triton or vLLM.
 
     A training plan: torch programs with DTensor placements, arguments of Megatron-LM, a configuration of DeepSpeed.
-    A world file of `meshwright share`: its policy as settings of Kueue or Slurm, and a scheduler plugin.
     """
     from ..simulator.serving.plan.file import Plan
     from ..simulator.training.plan.file import TrainingPlan
@@ -57,14 +45,6 @@ def export(
     if plan is None or not to or out is None:
         missing = "PLAN" if plan is None else "--to" if not to else "--out"
         raise InputError(f"export: {missing} is missing; say: meshwright export PLAN --to TARGET --out FOLDER")
-    if plan.suffix in (".yaml", ".yml"):
-        from .export_sharing import export_world
-
-        said = export_world(plan, to, out, policy=policy, at_s=at, namespace=namespace, force=force)
-        typer.echo(json.dumps(said, indent=2) if as_json else "\n".join(said["files"]))
-        return
-    if policy or at is not None:
-        raise InputError(f"export: --policy, --at: are for world files, and {plan} is none")
     sources = dict(_pair(text) for text in model_source or [])
     # The module has the name of the function that the runtime's face re-exports: import the function by its own path.
     from ..runtime.export.export import export as write

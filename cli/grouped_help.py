@@ -7,14 +7,13 @@ from typing import Any
 import typer.core
 
 __all__ = [
-    "SHARED", "SLICES_MEASURED", "TRAINING_MEASURED",
+    "SLICES_MEASURED", "TRAINING_MEASURED",
     "TRAINING_PLANNED", "TRAINING_PLANS", "TRAINING_RUN", "Grouped",
 ]  # fmt: skip
 
 TRAINING_PLANNED = "Training (--planner alpa, terapipe, graphpipe, pipedream, piper, …)"
 TRAINING_PLANS = "Training plans (made by --planner alpa, terapipe, graphpipe, …)"
 TRAINING_RUN = "Training plans"
-SHARED = "Shared clusters (world files of `meshwright share`)"
 TRAINING_MEASURED = "Training plans (--training PLAN)"
 SLICES_MEASURED = "Token slices (--terapipe MODEL)"
 

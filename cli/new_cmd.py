@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
+
+from ..errors import InputError
 
 __all__ = ["new"]
 
@@ -16,16 +19,49 @@ def _worlds(incomplete: str) -> list[str]:
     return [name for name in names() if name.startswith(incomplete)]
 
 
+def _files(world: str) -> Mapping[str, str]:
+    from ..worlds.registry import open_world
+
+    return getattr(open_world(world), "examples", {})
+
+
+def _examples(ctx: typer.Context, incomplete: str) -> list[str]:
+    world = ctx.params.get("world")
+    return [name for name in (_files(world) if world else ()) if name.startswith(incomplete)]
+
+
+def _written(world: str, name: str) -> str:
+    """The text of an example of a world."""
+    from ..wording import nearest
+    from .study_examples import shipped
+
+    files = _files(world)
+    if name not in files:
+        near = nearest(name, files)
+        hint = f"did you mean {near!r}?" if near else f"those of {world}: {', '.join(files) or 'none'}"
+        raise InputError(f"--example: no example {name!r}; {hint}")
+    return shipped(files[name])
+
+
 def new(
     world: Annotated[str, typer.Argument(help="Which world: serving, llm, training, sharing.", autocompletion=_worlds)],
+    named: Annotated[
+        str | None,
+        typer.Option("--example", help="A case of this name that somebody wrote instead.", autocompletion=_examples),
+    ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of case files instead.")] = False,
 ) -> None:
     """Write a case to start from: every field with what it is, commented out where its default holds."""
-    from ..worlds.cases import example, json_schema
+    from ..worlds.cases import example
     from ..worlds.registry import open_world
 
     found = open_world(world)
     if schema:
-        typer.echo(json.dumps(json_schema(found), indent=2))
+        from ..worlds.schema import json_schema
+
+        typer.echo(json.dumps(json_schema(found), indent=2, ensure_ascii=False))
+        return
+    if named is not None:
+        typer.echo(_written(world, named), nl=False)
         return
     typer.echo(example(found, found.sample), nl=False)

@@ -1,4 +1,4 @@
-"""`meshwright run`: serve a trace with a plan, train, or share a cluster: for real, here."""
+"""`meshwright run`: serve a trace with a plan, or train: for real, here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from ..errors import InputError
 from ..worlds.registry import names as worlds
-from .grouped_help import SHARED, TRAINING_RUN
+from .grouped_help import TRAINING_RUN
 from .real import known_profiles, traffic_for
 from .status import status
 from .trace_io import print_frame, print_json
@@ -18,7 +18,7 @@ __all__ = ["run"]
 
 
 def run(
-    plan: Annotated[Path | None, typer.Argument(help="Plan file, or a world file of a shared cluster.")] = None,
+    plan: Annotated[Path | None, typer.Argument(help="Plan file.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Trace file.")] = None,
     rate: Annotated[float | None, typer.Option(help="Generate traffic: requests per second, all models.")] = None,
     cv: Annotated[float | None, typer.Option(help="Generated traffic: CV of inter-arrival times; default 1.")] = None,
@@ -41,9 +41,6 @@ def run(
     timeline: Annotated[Path | None, typer.Option(help="Write what ran where and when (Perfetto JSON).")] = None,
     per_model: Annotated[bool, typer.Option("--per-model", help="Print a table by model.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
-    policy: Annotated[
-        str | None, typer.Option(rich_help_panel=SHARED, help="Sharing policy; by default the file's first.")
-    ] = None,
     dtype: Annotated[
         str | None, typer.Option(rich_help_panel=TRAINING_RUN, help="Number format: float32 (default) or float64.")
     ] = None,
@@ -55,54 +52,21 @@ def run(
         typer.Option(
             "--compare/--no-compare",
             rich_help_panel=TRAINING_RUN,
-            help="Train on one device too, and compare losses and gradients (default); of a world, simulate it too.",
+            help="Train on one device too, and compare losses and gradients (default).",
         ),
-    ] = None,
-    time_scale: Annotated[
-        float | None,
-        typer.Option(rich_help_panel=SHARED, help="Seconds of the world that pass in a real one; default 100."),
-    ] = None,
-    slot_steps: Annotated[
-        float | None,
-        typer.Option(rich_help_panel=SHARED, help="What a GPU is here: training steps per second; default 40."),
-    ] = None,
-    slots_per_core: Annotated[
-        int | None, typer.Option(rich_help_panel=SHARED, help="GPUs that a core stands in for, at most; default 2.")
     ] = None,
 ) -> None:
     """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times.
 
     A training plan: one process per device trains by it; losses and gradients are held against one device's, times
-    against the simulation's. A world file of a shared cluster: a process per app trains on slots of this machine's
-    cores, under a policy of the file (--policy, by default its first).
+    against the simulation's.
     """
-    from .run_sharing import SharingRun, is_world, run_world
-
-    of_world = {"time-scale": time_scale, "slot-steps": slot_steps, "slots-per-core": slots_per_core}
-    if is_world(plan) and plan is not None:
-        for name, value in {
-            "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "slo-scale": slo_scale,
-            "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline, "dtype": dtype,
-            "per-model": per_model or None, "iterations": iterations,
-        }.items():  # fmt: skip
-            if value is not None:
-                raise InputError(f"--{name}: does not go with world files; see --policy, --time-scale, --out")
-        run_world(
-            SharingRun(
-                plan, policy, 100.0 if time_scale is None else time_scale, 40.0 if slot_steps is None else slot_steps,
-                2 if slots_per_core is None else slots_per_core, seed, compare is not False, out, as_json,
-            )
-        )  # fmt: skip
-        return
-    for name, value in of_world.items():
-        if value is not None:
-            raise InputError(f"--{name}: is for world files (.yaml) of shared clusters")
     from ..simulator.training.plan.file import TrainingPlan
 
     if plan is not None and TrainingPlan.is_one(plan):
         for name, value in {
             "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "slo-scale": slo_scale,
-            "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline, "policy": policy,
+            "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline,
             "per-model": per_model or None,
         }.items():  # fmt: skip
             if value is not None:
@@ -117,11 +81,8 @@ def run(
     for name, value in {"iterations": iterations, "compare": compare}.items():
         if value is not None:
             raise InputError(f"--{name}: is for training plans{'' if plan is None else f', and {plan} is none'}")
-    for name, value in {"policy": policy, "dtype": dtype}.items():
-        if value is not None:
-            raise InputError(
-                f"--{name}: is for training plans and world files{'' if plan is None else f', and {plan} is none'}"
-            )
+    if dtype is not None:
+        raise InputError(f"--dtype: is for training plans{'' if plan is None else f', and {plan} is none'}")
     if plan is None:
         raise InputError(f"run: expected a plan file, or a world: {', '.join(worlds())} (got neither)")
     from ..files import check_target, write_text

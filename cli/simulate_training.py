@@ -26,13 +26,10 @@ def training_plans(plans: list[Path]) -> bool:
     Raises
     ------
     InputError
-        If only some are, or one is a world file.
+        If only some are.
     """
     from ..simulator.training.plan.file import TrainingPlan
-    from .run_sharing import no_world
 
-    for path in plans:
-        no_world(path)
     found = [TrainingPlan.is_one(path) for path in plans]
     if any(found) and not all(found):
         raise InputError(

@@ -31,7 +31,6 @@ COMMANDS = {
     "run": "Run a plan for real on this machine.",
     "compare": "Hold real runs against the simulation.",
     "study": "Answer what-if questions and run sweeps, with a report.",
-    "share": "Share a training cluster among apps under several policies.",
     "regress": "Hold planners against a baseline; fails where one got worse.",
     "reproduce": "Make the papers' figures and tables and check their claims.",
     "demo": "The whole loop on this machine, in about two minutes.",
@@ -84,7 +83,7 @@ class Verbs(typer.core.TyperGroup):
             from .doors import door_command, subject_of
 
             subject = subject_of(args[1])
-            if word in subject.world.doors:
+            if word in subject.world.doors or subject.file is not None:
                 ctx.info_name = "meshwright"
                 said = args[1:] if subject.plans else args[2:]
                 return word if subject.plans else f"{word} {args[1]}", door_command(word, subject), said

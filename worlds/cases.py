@@ -1,9 +1,10 @@
-"""Cases from what a person says: a file, values by name, a commented example to start from, the JSON Schema."""
+"""Cases from what a person says: a file, values by name, a commented example to start from."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,13 +14,12 @@ from ..errors import InputError
 from ..wording import dotted, nearest
 from .fields import checked, find_field, place, plain, section_of, steps
 from .file.errors import Location
-from .file.json_schema import Generate, proper
 from .file.yaml import YamlDocument, parse, problems, read
 from .leaves import leaves
 from .registry import names, open_world
 from .world import Case, OpenWorld
 
-__all__ = ["CaseFile", "build", "called", "example", "json_schema", "read_case", "said_by_name"]
+__all__ = ["CaseFile", "build", "called", "example", "read_case", "said_by_name"]
 
 WIDTH = 118
 """Columns of a commented example."""
@@ -61,6 +61,10 @@ class CaseFile:
             what = "is missing" if name is None else f"unknown world (got {name!r})"
             raise problems(self.document, [(("world",), f"{what}; {hint}")])
         self.world: OpenWorld = open_world(name)
+        for verb, door in self.world.doors.items():
+            for option in set(door.alone) & said.keys():
+                how = f"meshwright {verb} {name} --{option} {path}"
+                raise InputError(f"{path}: holds {option}, and is no case: {how}")
         self.name: str = str(said.pop("name", "") or self.path.stem)
         self.planners: list[Any] = self._planners(said)
         self.said: dict[str, Any] = said
@@ -84,6 +88,62 @@ class CaseFile:
             raise problems(self.document, [(("planners",), f"{twice!r} stands twice; give each a label of its own")])
         return found
 
+    def located(self, error: InputError, changed: Mapping[str, Any]) -> InputError:
+        """An error of a door, whose lines begin with the fields that they are about, with this file and its lines.
+
+        Parameters
+        ----------
+        error : InputError
+            Lines that begin with no field of the case stay as they are.
+        changed : mapping of str to value
+            Path -> value that goes before the file's: of these no line of the file is to blame.
+        """
+        found: list[str] = []
+        for line in str(error).splitlines():
+            head, colon, what = line.partition(": ")
+            loc = _location(head)
+            if colon and loc and loc[0] in self.world.case.model_fields:
+                found.append(str(_blamed(self.document, changed, [(loc, what)])))
+            else:
+                found.append(line)
+        return InputError("\n".join(found))
+
+
+WORD = re.compile(r"\.?([A-Za-z_][\w-]*)|\[(\d+)\]")
+
+
+def _location(text: str) -> Location:
+    """``apps[0].name`` -> apps, 0, name; empty of what is no such path."""
+    loc: Location = ()
+    at = 0
+    while at < len(text):
+        found = WORD.match(text, at)
+        if found is None:
+            return ()
+        loc += (found[1] if found[1] is not None else int(found[2]),)
+        at = found.end()
+    return loc
+
+
+def _blamed(
+    document: YamlDocument,
+    changed: Mapping[str, Any],
+    wrong: Sequence[tuple[Location, str]],
+    planner: int | None = None,
+) -> InputError:
+    """What is wrong, each with its line of the file; but what was said instead of the file's by its path alone."""
+    ours: list[str] = []
+    theirs: list[tuple[Location, str]] = []
+    for loc, what in wrong:
+        path = dotted(loc)
+        if any(path == one or path.startswith(f"{one}.") for one in changed):
+            ours.append(f"{path}: {what}")
+        elif planner is not None and loc[:1] == ("planner",):
+            theirs.append((("planners", planner, *loc[1:]), what))
+        else:
+            theirs.append((loc, what))
+    return InputError("\n".join([*ours, *(str(problems(document, theirs)).splitlines() if theirs else [])]))
+
 
 def read_case(path: str | Path, changed: Mapping[str, Any] | None = None) -> Case:
     """The case that a file says, with other values at some paths.
@@ -98,7 +158,11 @@ def read_case(path: str | Path, changed: Mapping[str, Any] | None = None) -> Cas
 
 
 def build(
-    world: OpenWorld, said: Mapping[str, Any], changed: Mapping[str, Any], document: YamlDocument | None = None
+    world: OpenWorld,
+    said: Mapping[str, Any],
+    changed: Mapping[str, Any],
+    document: YamlDocument | None = None,
+    planner: int | None = None,
 ) -> Case:
     """A case from plain data and values by path.
 
@@ -112,6 +176,8 @@ def build(
         Path of a field -> its value instead; as `said_by_name` gives them.
     document : YamlDocument, optional
         The file that `said` is from, for errors.
+    planner : int, optional
+        Which of the file's `planners` is the case's.
 
     Raises
     ------
@@ -126,7 +192,7 @@ def build(
         return built
     wrong = [each for one in wrong for each in _needed(world.case, *one)]
     if document is not None:
-        raise problems(document, wrong)
+        raise _blamed(document, changed, wrong, planner)
     raise InputError("\n".join(f"{dotted(loc)}: {what}" if loc else what for loc, what in wrong))
 
 
@@ -137,19 +203,20 @@ def _needed(model: type[BaseModel], loc: Location, what: str) -> Iterator[tuple[
     if what != "is missing" or not inside:
         yield loc, what
         return
-    must = _must(model, loc)
+    section = _section_at(model, loc)
+    must = [name for name, field in section.model_fields.items() if field.is_required()]
     for name in must:
         yield (*loc, name), what
-    if not must:
-        yield loc, f"is missing; say one of {', '.join(leaf.path for leaf in inside)}"
+    if not must:  # it has a rule of its own about what must be said, which an empty one breaks
+        yield from ((loc + deeper, said) for deeper, said in checked(section, {})[1])
 
 
-def _must(model: type[BaseModel], loc: Location) -> list[str]:
-    """Fields of a section that have no default."""
+def _section_at(model: type[BaseModel], loc: Location) -> Any:
+    """The model of a section."""
     inner: Any = model
     for step in loc:
         inner = section_of(inner.model_fields[str(step)].annotation)
-    return [name for name, field in inner.model_fields.items() if field.is_required()]
+    return inner
 
 
 def said_by_name(world: OpenWorld, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,15 +272,3 @@ def _section(model: type[BaseModel], prefix: str, values: Mapping[str, Any], dep
         line = f"{'' if path in values else '# '}{'  ' * depth}{name}: {shown}".rstrip()
         words = "; ".join(word for word in (leaf.says, leaf.bounds) if word)
         yield (f"{line:<36}  # {words}" if words else line)[: WIDTH + 60]
-
-
-def json_schema(world: OpenWorld) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of case files of a world."""
-    said = proper(world.case.model_json_schema(schema_generator=Generate))
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:meshwright:schema:case:{world.name}:1",
-        **said,
-        "required": ["world", *said.get("required", [])],
-        "properties": {"world": {"const": world.name}, **said["properties"]},
-    }

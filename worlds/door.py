@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..simulator.plan.file import PlanFile
     from .world import Case
 
-__all__ = ["DOORS", "Answer", "Asked", "Door", "DoorName", "Options", "quiet"]
+__all__ = ["DOORS", "Answer", "Asked", "Door", "DoorName", "Options", "Savable", "quiet"]
 
 DoorName = Literal["plan", "simulate", "run", "compare", "export", "measure"]
 
@@ -27,6 +27,14 @@ DOORS: Mapping[DoorName, str] = {
     "measure": "Time on this machine what plans are made with.",
 }
 """Every door that a world may have -> what it is for."""
+
+
+class Savable(Protocol):
+    """What can be written whole: a plan file, or what a planner decided in a form of its own."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write it."""
+        ...
 
 
 class Options(BaseModel):
@@ -91,7 +99,7 @@ class Answer:
         The same for machines, as JSON can hold it.
     value : object
         For Python: the result, or the results by the names of plans.
-    plan : PlanFile, optional
+    plan : Savable, optional
         Of the door `plan`: what was decided; of several planners, the best.
     written : tuple of Path
         Files that the door wrote.
@@ -102,7 +110,7 @@ class Answer:
     text: str
     document: Mapping[str, Any]
     value: Any = None
-    plan: PlanFile | None = None
+    plan: Savable | None = None
     written: tuple[Path, ...] = ()
     failed: str = ""
 
@@ -125,6 +133,10 @@ class Door:
         Paths, or beginnings of paths, of decisions that can be said here too, instead of what the plan says.
     out : str
         What may be written to a file or folder that is named; empty if nothing.
+    one : bool
+        Whether it takes one plan alone: of a file that compares planners the first, where nobody names one.
+    alone : tuple of str
+        Options that ask something of their own, with neither case nor plan: the door then gets no case.
     """
 
     opens: str
@@ -133,6 +145,8 @@ class Door:
     out: str = ""
     also: tuple[str, ...] = ()
     needs_plan: bool = True
+    one: bool = False
+    alone: tuple[str, ...] = ()
 
     def __call__(self, asked: Asked) -> Answer:
         """Ask.

@@ -49,8 +49,8 @@ def build(document: YamlDocument) -> Parts:
         All that is wrong, each with its line.
     """
     where = document.where
-    if "sharing" in document.data and "study" not in document.data:
-        raise InputError(f"{where}: is a world file, not a study file; meshwright share {where}")
+    if "world" in document.data and "study" not in document.data:
+        raise InputError(f"{where}: is a case; a study says study: 1, too. Of a case: meshwright simulate {where}")
     builder = _Builder(document)
     parts = builder.build()
     if parts is None or builder.found:

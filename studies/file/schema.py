@@ -56,7 +56,9 @@ def schema_text() -> str:
 
 def _without_required(part: dict[str, Any]) -> dict[str, Any]:
     """A section whose fields may all be left to axes."""
-    return {key: value for key, value in part.items() if key != "required"}
+    choice = [set(form) for form in part.get("oneOf", [])]
+    left = {"required", "oneOf"} if choice and all(form == {"required"} for form in choice) else {"required"}
+    return {key: value for key, value in part.items() if key not in left}
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ import pytest
 import yaml
 from meshwright.errors import InputError
 from meshwright.worlds import WORLDS, open_world
-from meshwright.worlds.cases import CaseFile, build, example, json_schema, read_case, said_by_name
+from meshwright.worlds.cases import CaseFile, build, example, read_case, said_by_name
 from meshwright.worlds.leaves import Leaf, leaves, parse
+from meshwright.worlds.schema import json_schema
 from meshwright.worlds.tables import fields_page
 
 ROOT = Path(__file__).parents[2]

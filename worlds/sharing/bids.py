@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,12 +12,13 @@ from pydantic import Field, model_validator
 from ...errors import InputError
 from ...planners.themis import Bid, Outcome, Place, Properties, Row, auction, properties
 from ...simulator.sharing import SharedCluster
+from ..file.json_schema import Generate, proper
 from ..file.yaml import parse, problems, read, validate
 from .build import cluster_of
 from .case import SharedClusterCase
 from .part import Part, Some
 
-__all__ = ["BidCase", "BidsFile", "OneAuctionCase", "RowCase", "is_bids", "load_bids"]
+__all__ = ["BidCase", "BidsFile", "OneAuctionCase", "RowCase", "load_bids", "schema_text"]
 
 UNBOUNDED = "unbounded"
 PLACES = {"anywhere": Place.ANYWHERE, "machines": Place.MACHINES, "rack": Place.RACK}
@@ -69,7 +71,7 @@ class OneAuctionCase(Part):
 class BidsFile(Part):
     """One auction."""
 
-    sharing: int = Field(ge=1, le=1, description="version of this form: 1")
+    world: Literal["sharing"] = Field(description="sharing")
     name: str = Field(default="", description="what tables call it")
     cluster: SharedClusterCase
     offered: tuple[int, ...] | None = Field(default=None, description="numbers of the GPUs on offer; by default all")
@@ -94,9 +96,14 @@ class BidsFile(Part):
         return [Bid(number, tuple(row.row() for row in bid.rows)) for number, bid in enumerate(self.bids)]
 
 
-def is_bids(path: str | Path) -> bool:
-    """Whether a file holds bids, and not a world."""
-    return "bids" in parse(read(path), str(path)).data
+def schema_text() -> str:
+    """The JSON Schema of files of bids, for editors: the text of docs/schema/sharing-bids-1.schema.json."""
+    said = proper(BidsFile.model_json_schema(schema_generator=Generate))
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:meshwright:schema:sharing-bids:1",
+    }
+    return json.dumps({**head, **said}, indent=2, ensure_ascii=False) + "\n"
 
 
 def load_bids(path: str | Path) -> BidsFile:

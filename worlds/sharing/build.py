@@ -101,8 +101,9 @@ def policy_of(case: SharingCase, planner: PolicyCase | None = None) -> Policy:
 
 
 def in_file_words(error: InputError) -> InputError:
-    """An error of a simulation, of an app that never ends, that names the key of the file to change."""
-    return InputError(str(error).replace("raise max_s", "raise max_time"))
+    """An error of a simulation, of an app that never ends, that names the field to change, and begins with it."""
+    said = str(error).removeprefix("run_sharing: ")
+    return InputError(f"max_time: {said.replace('raise max_s', 'raise max_time')}" if "raise max_s" in said else said)
 
 
 def complaints(case: SharingCase) -> Iterator[tuple[Location, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ...simulator.sharing import MODELS
 from ...simulator.sharing.workload.logs import Grouping
@@ -19,7 +19,7 @@ from .policies import POLICIES, BaselineOptions, ThemisOptions, complaints_of
 
 __all__ = [
     "AppCase", "AppFailureCase", "FailuresCase", "JobCase", "MachineCase", "MachineFailureCase", "OverheadsCase",
-    "PolicyCase", "PolicyEntry", "SharedClusterCase", "SharingCase", "SharingWorkloadCase",
+    "PolicyCase", "SharedClusterCase", "SharingCase", "SharingWorkloadCase",
 ]  # fmt: skip
 
 
@@ -60,8 +60,15 @@ class MachineCase(Part):
         return self
 
 
+def one_of(*names: str) -> ConfigDict:
+    """For editors: exactly one of these is said."""
+    return ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in names]})
+
+
 class SharedClusterCase(Part):
     """The GPUs: a preset, kinds of machines, or a number of devices in equal machines."""
+
+    model_config = one_of("preset", "machines", "devices")
 
     preset: Literal["themis-testbed", "themis-168", "themis-256"] | None = Field(
         default=None,
@@ -289,20 +296,13 @@ class PolicyCase(Part):
         return self.label or self.name
 
 
-def _entry(value: Any) -> Any:
-    """A planner by its name alone."""
-    return {"name": value} if isinstance(value, str) else value
-
-
-PolicyEntry = Annotated[PolicyCase, BeforeValidator(_entry)]
-"""A planner of a list: its name, or a mapping that says more."""
-
-
 class SharingCase(Case):
     """One case of the sharing world: apps on a cluster under a policy.
 
     A replication draws another workload, the same for every policy, lease, f and contention.
     """
+
+    model_config = one_of("apps", "workload")
 
     cluster: SharedClusterCase
     apps: Annotated[tuple[AppCase, ...], CIRCUMSTANCE] = Field(

@@ -56,11 +56,13 @@ def load_data(cases: Sequence[SharingCase], folder: Path) -> SharingData:
         if not found:
             try:
                 _read(case.workload, data)
+            except (OSError, InputError) as error:
+                found = [f"workload.trace: {line}" for line in _lines(error)]
+        if not found:
+            try:
                 built = world_of(case, data.apps(case))
                 if policy_of(case).preempts:
                     built.check_leases()
-            except OSError as error:
-                found = [f"workload.trace: {error.filename}: {error.strerror}"]
             except InputError as error:
                 found = [_placed(str(error))]
         wrong += [line for line in found if line not in wrong]
@@ -77,6 +79,10 @@ def _read(case: SharingWorkloadCase | None, data: SharingData) -> None:
     for name in names:
         data.digests[name] = hashlib.sha256(readable(data.folder / name).read_bytes()).hexdigest()
     data.logs[case.kind, *names] = travelling(read_log(case, data.folder))
+
+
+def _lines(error: OSError | InputError) -> list[str]:
+    return [f"{error.filename}: {error.strerror}"] if isinstance(error, OSError) else str(error).splitlines()
 
 
 def _placed(text: str) -> str:

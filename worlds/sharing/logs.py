@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from ...errors import InputError
@@ -39,11 +40,24 @@ def read_log(case: SharingWorkloadCase, folder: Path, known: Logs | None = None)
         return found
     paths = [folder / name for name in log_files(case)]
     try:
-        if case.kind == "alibaba":
-            return read_alibaba(*paths)
-        return read_philly(*paths) if case.kind == "philly" else read_helios(*paths)
+        return _parsed(case.kind, tuple((path, *_stamp(path)) for path in paths))
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What tells a file from what it was before."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=1)
+def _parsed(kind: str, files: tuple[tuple[Path, int, int], ...]) -> ClusterLog:
+    """A log, read once: each policy is planned, and every draw made, from the same."""
+    paths = [path for path, _, _ in files]
+    if kind == "alibaba":
+        return read_alibaba(*paths)
+    return read_philly(*paths) if kind == "philly" else read_helios(*paths)
 
 
 def logged_apps(case: SharingWorkloadCase, log: ClusterLog, seed: int) -> tuple[App, ...]:

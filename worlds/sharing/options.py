@@ -15,7 +15,7 @@ MOST_SEEDS = 1000
 
 
 class PlanOptions(Options):
-    """What may be said besides the case: nothing yet."""
+    """What may be said besides the case: nothing."""
 
 
 class SimulateOptions(Options):

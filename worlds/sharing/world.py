@@ -17,7 +17,7 @@ from ..world import OpenWorld, Panel
 from .case import SharingCase
 from .names import METRICS
 from .options import ExportOptions, PlanOptions, RunOptions, SimulateOptions
-from .policies import POLICIES
+from .policies import POLICIES, has_option
 
 if TYPE_CHECKING:
     from ...simulator.plan.file import PlanFile
@@ -53,10 +53,10 @@ class SharingStudyWorld(OpenWorld):
             "plan": Door(f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)"),
             "simulate": Door(
                 f"{DOORS}.simulate:simulated", SimulateOptions, out="write results: .json (all), .csv (a row per app)",
-                also=DECIDED,
+                also=DECIDED, alone=("bids",),
             ),
-            "run": Door(f"{DOORS}.run:ran", RunOptions, out="write results: .json, or .csv (a row per app)"),
-            "export": Door(f"{DOORS}.export:exported", ExportOptions, out="folder to write to"),
+            "run": Door(f"{DOORS}.run:ran", RunOptions, out="write results: .json, or .csv (a row per app)", one=True),
+            "export": Door(f"{DOORS}.export:exported", ExportOptions, out="folder to write to", one=True),
         }
     )  # fmt: skip
     exports: Mapping[str, str] = MappingProxyType(
@@ -66,9 +66,15 @@ class SharingStudyWorld(OpenWorld):
         }
     )  # fmt: skip
 
+    examples: Mapping[str, str] = MappingProxyType({"cluster": "sharing.yaml", "here": "sharing-here.yaml"})
+
     def planners(self) -> Mapping[str, str]:
         """The policies."""
         return dict.fromkeys(POLICIES, "a policy")
+
+    def has_option(self, planner: str, option: str) -> bool:
+        """Whether a policy may be told that; of several, those take an option that have it."""
+        return planner in POLICIES and has_option(planner, option)
 
     def known(self, path: str) -> Iterable[str]:
         """Policies."""

@@ -5,27 +5,40 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
+from ....errors import InputError
 from ...door import Answer
 from ...words import table
 from ..bids import BidsFile, load_bids
 from ..build import cluster_of
+from ..options import SimulateOptions
 
 __all__ = ["auctioned"]
 
+USED = ("bids", "dry_run")
 
-def auctioned(path: Path) -> Answer:
-    """Hold the auction of a file of bids: a row for each app.
+
+def auctioned(options: SimulateOptions, out: Path | None) -> Answer:
+    """Hold the auction of a file of bids: a row for each app; with `dry_run` only say what is auctioned.
 
     Raises
     ------
     InputError
-        All that is wrong with the file.
+        All that is wrong with the file; or if options are said that an auction by hand has no use for.
     """
+    path = cast(Path, options.bids)
+    unused = [n for n, f in SimulateOptions.model_fields.items() if n not in USED and getattr(options, n) != f.default]
+    if out is not None:
+        unused.append("out")
+    if unused:
+        raise InputError(f"{unused[0]}: is for cases, and {path} holds bids; leave it out")
     file = load_bids(path)
+    if options.dry_run:
+        about = _about(file, path)
+        return Answer(f"{about}\ndry run: everything was checked, nothing was auctioned", {"auction": about})
     cluster, outcome = file.run()
     found = file.properties(cluster, outcome)
     rows: list[dict[str, Any]] = []

@@ -1,9 +1,11 @@
-"""Planning: a policy for a shared cluster; several are compared by the worst app's finish-time fairness."""
+"""Planning: a policy for a shared cluster. One is taken as it is; several are compared, by the worst app's ρ."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import cast
 
 from ....errors import InputError
@@ -21,7 +23,7 @@ __all__ = ["decided"]
 
 
 def decided(asked: Asked) -> Answer:
-    """Simulate every policy; the answer's plan is the one whose largest ρ is smallest.
+    """Check the case; of several policies, simulate every one: the answer's plan is that of the smallest largest ρ.
 
     Raises
     ------
@@ -30,6 +32,11 @@ def decided(asked: Asked) -> Answer:
     """
     cases = cast("tuple[SharingCase, ...]", asked.cases)
     data = load_data(cases, asked.folder)
+    if len(cases) == 1:  # nothing is to be decided: what it comes to is the simulation's to say
+        plan = _plan(cases[0], asked, {})
+        return Answer(
+            plan.explain(), {"best": called(cases[0].planner), "plan": json.loads(plan.to_json())}, plan, plan
+        )
     world = world_of(cases[0], data.apps(cases[0]))
     results: dict[str, SharingResult] = {}
     plans: dict[str, SharingPlan] = {}
@@ -41,11 +48,21 @@ def decided(asked: Asked) -> Answer:
         except InputError as error:
             raise in_file_words(error) from None
         known = {key: value for key, value in measures(results[name]).items() if math.isfinite(value)}
-        plans[name] = SharingPlan.of(case, asked.name, known)
+        plans[name] = _plan(case, asked, known)
     best = min(plans, key=lambda name: plans[name].predicted.get("max_rho", math.inf))
-    text = results_text("policy", results) if len(cases) > 1 else plans[best].explain()
     document = {
         "plans": [{"planner": name, "predicted": plan.predicted} for name, plan in plans.items()], "best": best,
         "plan": json.loads(plans[best].to_json()),
     }  # fmt: skip
+    text = f"{results_text('policy', results)}\nthe smallest of the largest rho: {best}"
     return Answer(text, document, plans[best], plans[best])
+
+
+def _plan(case: SharingCase, asked: Asked, predicted: Mapping[str, float]) -> SharingPlan:
+    """The plan of a case; traces in it are named from where we are, as the plan itself is."""
+    work = case.workload
+    if work is not None and asked.folder != Path():
+        names = {name: getattr(work, name) for name in ("trace", "trace_tasks", "trace_instances")}
+        moved = {name: str(asked.folder / file) for name, file in names.items() if file is not None}
+        case = case.model_copy(update={"workload": work.model_copy(update=moved)}) if moved else case
+    return SharingPlan.of(case, asked.name, predicted)

@@ -18,6 +18,7 @@ from ....simulator.sharing import SharingResult, simulate
 from ...door import Answer, Asked
 from ...export import one_plan
 from ...words import plain_json, table
+from ..build import in_file_words
 from ..measures import measures
 from ..options import RunOptions
 from .shared import shared_of
@@ -63,7 +64,7 @@ def ran(asked: Asked) -> Answer:
             asked.progress("simulating it with what was measured")
             simulated = simulate(real.measured_world(), policy, engine="simpy")
     except InputError as error:
-        raise InputError(str(error).removeprefix("run_sharing: ").replace("raise max_s", "raise max_time")) from None
+        raise in_file_words(error) from None
     rows = _frame(real, simulated)
     results: dict[str, SharingResult] = {"real": real} | ({} if simulated is None else {"simulated": simulated})
     m = real.measured

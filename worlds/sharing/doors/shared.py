@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ....errors import InputError
 from ....simulator.sharing import App, Policy, SharingWorld
@@ -13,7 +12,7 @@ from ...door import Asked
 from ..build import policy_of, world_of
 from ..case import PolicyCase, SharingCase
 from ..data import load_data
-from ..logs import log_files
+from ..logs import log_files, read_log
 from ..plan import SharingPlan
 
 __all__ = ["Shared", "shared_of"]
@@ -72,7 +71,7 @@ def shared_of(asked: Asked, seed: int | None = None) -> Shared:
         planners = dict(zip(asked.plans, (plan.decided for plan in plans), strict=True))
     checked = [case.model_copy(update={"planner": planner}) for planner in planners.values()] or [case]
     data = load_data(checked, asked.folder)
-    log = None if case.workload is None or not log_files(case.workload) else next(iter(data.logs.values()), None)
-    names = [plan.name for plan in plans]
-    name = next((n for n in names if n), "") or (Path(next(iter(asked.plans))).stem if asked.plans else "case")
+    work = case.workload
+    log = None if work is None or not log_files(work) else read_log(work, asked.folder)  # with what was left out of it
+    name = asked.name or next((plan.name for plan in plans if plan.name), "case")
     return Shared(name, case, planners, data.apps(case), log)

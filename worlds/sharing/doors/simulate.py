@@ -38,7 +38,7 @@ def simulated(asked: Asked) -> Answer:
     """
     options = cast(SimulateOptions, asked.options)
     if options.bids is not None:
-        return auctioned(options.bids)
+        return auctioned(options, asked.out)
     engine: Any = options.engine
     if asked.out is not None:
         if asked.out.suffix not in FORMATS:
