@@ -15,6 +15,7 @@ from ..worlds.leaves import Leaf, parse
 
 __all__ = ["Flag", "flags_of", "function_of", "values_of"]
 
+PLANNER = "planner.name"
 METAVARS = {
     "whole number": "N", "number": "NUMBER", "text": "TEXT", "list": "A,B", "mapping": "NAME=VALUE", "value": "VALUE",
 }  # fmt: skip
@@ -76,7 +77,8 @@ class Flag:
         plain = (
             leaf.required or default is None or default == "" or (not isinstance(default, bool) and default in ((), {}))
         )
-        said = [leaf.says, leaf.bounds, "" if plain else f"default {_shown(default)}"]
+        several = "several with commas, or all" if leaf.path == PLANNER else ""
+        said = [leaf.says, several, leaf.bounds, "" if plain else f"default {_shown(default)}"]
         return "; ".join(word for word in said if word) + "."
 
     def metavar(self) -> str:

@@ -7,11 +7,13 @@ that a thing has one name everywhere.
 from __future__ import annotations
 
 import json
+import re
 import types
 import typing
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -30,6 +32,9 @@ Kind = Literal["whole number", "number", "true or false", "text", "list", "mappi
 
 SHOWN = 60
 """Letters of a wrong value that a message shows."""
+
+POWER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+"""A number with a power of ten."""
 
 SIGNS = {Gt: ">", Ge: ">=", Lt: "<", Le: "<="}
 
@@ -127,7 +132,13 @@ def _taken(annotation: Any) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
         elif isinstance(origin, type) and issubclass(origin, Sequence):
             kinds["list"] = None
         else:
-            plain: dict[Any, Kind] = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+            plain: dict[Any, Kind] = {
+                bool: "true or false",
+                int: "whole number",
+                float: "number",
+                str: "text",
+                Path: "text",
+            }
             if choice is not type(None):
                 kinds[plain.get(choice, "value")] = None
     only = tuple(kinds) == ("text",) and len(words) > 0 and not any(c is str for c in _choices(annotation))
@@ -244,6 +255,8 @@ def _json(leaf: Leaf, text: str) -> Any:
 def _scalar(leaf: Leaf, text: str) -> Any:
     if text.lstrip().startswith(("[", "{")):
         return _json(leaf, text)
+    if POWER.fullmatch(text.strip()):  # YAML 1.1 reads 1e3 as text; whoever types it means a number
+        return float(text)
     try:
         value = scalar(text.strip(), plain=True)
     except Trap as trap:

@@ -71,14 +71,20 @@ def world_of_plan(path: str | Path) -> OpenWorld:
         If it cannot be read, or is no plan of any world.
     """
     try:
-        head = readable(path).read_bytes()[:HEAD].decode("utf-8", errors="replace")
+        content = readable(path).read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{path}: cannot read the plan: {error.strerror or error}") from None
+    head = content[:HEAD].decode("utf-8", errors="replace")
     for name in names():
         found = importlib.import_module(_module(name)).WORLD
         if any(f'"{kind}"' in head for kind in getattr(found, "plan_kinds", ())):
             return open_world(name)
-    raise InputError(f"{path}: is no plan of {', '.join(names())}; make one with: meshwright plan WORLD --out {path}")
+    from ..simulator.plan.reader import parsed
+
+    parsed(content, str(path))  # what is no JSON is said with its line
+    raise InputError(
+        f"{path}: not a Meshwright plan of {', '.join(names())}; make one with: meshwright plan WORLD --out {path}"
+    )
 
 
 def _module(name: str) -> str:

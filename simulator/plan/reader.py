@@ -12,7 +12,7 @@ from ...errors import InputError
 from ...wording import dotted, fields_at, nearest, short
 from .entries import Problem
 
-__all__ = ["piece", "pieces", "problem_line", "read"]
+__all__ = ["parsed", "piece", "pieces", "problem_line", "read"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -49,8 +49,8 @@ def read(
     InputError
         One line for each error: ``file:line: path: what is wrong (got value); how to mend``.
     """
-    parsed, problems = _parse(text, where)
-    data = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
+    found, problems = _parse(text, where)
+    data = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     if data.get(key) != format:
         raise InputError(f'{where}: not a Meshwright plan: no "{key}": "{format}" in it')
     if type(data.get("version")) is not int or data["version"] != version:
@@ -73,6 +73,21 @@ def read(
             for (loc, what), line in zip(problems, lines, strict=True)
         )
     )
+
+
+def parsed(content: bytes, where: str) -> Any:
+    """The JSON value of a file.
+
+    Raises
+    ------
+    InputError
+        If it is no UTF-8, no JSON, or nested beyond what anybody writes; with its line where one is to blame.
+    """
+    try:
+        return _parse(content.decode("utf-8"), where)[0]
+    except UnicodeDecodeError as error:
+        said = f"not UTF-8 text (byte {error.start}: {error.reason})"
+        raise InputError(f"{where}: not a Meshwright plan: {said}") from None
 
 
 def _own(error: ValidationError) -> list[Any]:

@@ -9,8 +9,8 @@ from meshwright.cli import run
 from meshwright.planners import PLANNERS
 from meshwright.simulator import Plan
 
-TWO = "plan --devices 2 --profile p.json --models a,b --trace t.csv"
-FOUR = "plan --devices 4 --models bert-1.3b=2 --rate 4 --duration 20"
+TWO = "plan serving --devices 2 --profile p.json --models a,b --trace t.csv"
+FOUR = "plan serving --devices 4 --models bert-1.3b=2 --rate 4 --duration 20"
 MINE = """
 from meshwright.planners import trivial
 
@@ -41,7 +41,7 @@ def mine(world):
 
 
 def test_a_planner_in_a_file_plans_and_is_compared(mine, capsys):
-    assert run(f"{TWO} --planner mine.py:plan,alpaserve --json -o admission=false".split()) == 0
+    assert run(f"{TWO} --planner mine.py:plan,alpaserve --json --no-admission".split()) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["planner"] for row in found["plans"]] == ["mine.py:plan", "alpaserve"]
     assert found["plan"]["serving"]["admission"] is False
@@ -74,11 +74,17 @@ ERRORS = {
     "mine.py:fails": (1, ("planner 'mine.py:fails': ZeroDivisionError: division by zero (mine.py:9)", "--debug")),
     "mine.py:never": (3, ("no way",)),
     "syntax.py:plan": (2, ("syntax.py:1: ",)),
-    "mine.py:plan -o bem=1": (2, ("--option: planner 'mine.py:plan' has no option 'bem'; did you mean 'beam'?",)),
+    "mine.py:plan -o bem=1": (
+        2,
+        ("planner.options: planner 'mine.py:plan' has no option 'bem'; did you mean 'beam'?",),
+    ),
     "mine.py:fails -o bem=1": (1, ("ZeroDivisionError",)),
-    "alpaserve -o memroy=1": (2, ("--option: planner 'alpaserve' has no option 'memroy'; did you mean 'memory'?",)),
+    "alpaserve -o memroy=1": (
+        2,
+        ("planner.options: planner 'alpaserve' has no option 'memroy'; did you mean 'memory'?",),
+    ),
     "alpaserve -o seed=1": (2, ("'seed' is no option of planner 'alpaserve' but part of the problem",)),
-    "alpaserve -o max_batch=0": (2, ("max_batch: expected an integer >= 1 (got 0)",)),
+    "alpaserve --max-batch 0": (2, ("serving.max_batch: should be greater than 0 (got 0)",)),
 }
 
 
@@ -96,7 +102,7 @@ def test_debug_shows_the_line_that_failed(mine):
 
 
 def test_help_says_where_planners_come_from(capsys):
-    assert run(["plan", "--help"]) == 0
+    assert run(["plan", "serving", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "path/to/file.py:name" in text
-    assert "all: the shipped ones" in text
+    assert "several with commas, or all" in text

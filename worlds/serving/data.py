@@ -18,6 +18,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.serving.plan.file import Plan
 from ...traces import GammaWindows
 from ...traces.trace import Trace
+from ...wording import nearest
 from .case import ServingCase
 
 __all__ = ["ServingData", "cluster_of", "profile_name", "slo_profile_name", "takes_slo_scale"]
@@ -120,9 +121,10 @@ def _choose(wanted: _Wanted) -> ProfileSet:
         chosen = replace(whole.instances(MODEL_SETS[names]), name=f"{whole.name}/{names}")
     elif isinstance(names, str):
         if names not in whole:
+            near = nearest(names, [*MODEL_SETS, *whole])
             raise InputError(
                 f"{names!r} is neither a model set ({', '.join(MODEL_SETS)}) nor a model of profile {whole.name!r} "
-                f"({', '.join(whole)})"
+                f"({', '.join(whole)}){f'; did you mean {near!r}?' if near else ''}"
             )
         chosen = whole.named([names])
     elif isinstance(names, dict):

@@ -42,8 +42,8 @@ VERBS = {
     "trace report": "trace report {}",
     "trace fit": "trace fit {}",
     "trace convert": "trace convert {} out.csv",
-    "plan, trace": "plan --devices 2 --models bert-1.3b=1 --trace {} --slo 1",
-    "plan, profile": "plan --devices 2 --rate 1 --profile {}",
+    "plan, trace": "plan serving --devices 2 --models bert-1.3b=1 --trace {} --slo 1",
+    "plan, profile": "plan serving --devices 2 --rate 1 --profile {}",
     "plan, config.json": "plan --planner vllm --devices 1 --rate 1 --slo-ttft 1 --models {}.json",
     "plan, slice profile": "plan --planner terapipe --models gpt3-350m --devices 2 --global-batch 2 --slice-profile {}",
     "simulate": "simulate {} --rate 1",
@@ -182,10 +182,10 @@ def test_counts_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         assert len(err) == 1, err
         assert expected in err[0], err
     for words in (
-        "plan --devices 1000000000 --models bert-1.3b=1 --rate 1 --slo 1",
-        "plan --devices 2 --models bert-1.3b=100000000 --rate 1 --slo 1",
+        "plan serving --devices 1000000000 --models bert-1.3b=1 --rate 1 --slo 1",
+        "plan serving --devices 2 --models bert-1.3b=100000000 --rate 1 --slo 1",
         "plan --planner vllm --devices 1000000000 --models llama-3.1-8b --lengths alpaca --rate 1 --slo-ttft 1",
-        "plan --devices 2 --models bert-1.3b=1 --rate 1e18 --slo 1",
+        "plan serving --devices 2 --models bert-1.3b=1 --rate 1e18 --slo 1",
         "trace generate t.csv --rate 1e18 --duration 10 --models 2",
         "trace generate t.csv --rate 1 --duration 1e18 --models 2",
         "trace generate t.csv --rate 1 --duration 10 --models 1000000000",

@@ -17,7 +17,7 @@ from meshwright.simulator import Cluster, Group, Placement, Plan, simulate
 
 ONE, PIPE = ParallelConfig(1, 1), ParallelConfig(1, 2)
 TRAFFIC = "--rate 2 --duration 20"
-PLAN = f"plan --devices 2 --models a,b {TRAFFIC} --out o.json --profile"
+PLAN = f"plan serving --devices 2 --models a,b {TRAFFIC} --out o.json --profile"
 
 BROKEN: dict[str, tuple[str | bytes, str, str]] = {  # content, what a profile reader says, what a plan reader says
     "empty": ("", "not valid JSON", "not JSON"),
@@ -111,7 +111,7 @@ def test_profile_without_the_batch(world: Any, raises: Callable[..., str], refus
         del configs["op1pp2"]
 
     world.changed("x.json", "p.json", change)
-    refused(f"{PLAN} x.json", part)
+    refused(f"{PLAN} x.json", "serving.max_batch: 'a' was not profiled at batch 1; profiled batches: 2, 8")
 
 
 def test_profile_without_the_configuration(world: Any, raises: Callable[..., str], refused: Callable[..., str]) -> None:
@@ -125,7 +125,7 @@ def test_profile_without_the_configuration(world: Any, raises: Callable[..., str
 
 def test_profile_of_another_device(world: Any, raises: Callable[..., str], refused: Callable[..., str]) -> None:
     raises(InputError, lambda: load("p.json", device="a100-40gb"), "holds for 'v100-16gb'", "'a100-40gb'")
-    part = "holds for 'v100-16gb' (got a cluster of 'a100-40gb')"
+    part = "cluster.device: profile 'hand' holds for 'v100-16gb' (got 'a100-40gb'); name a profile of that device"
     refused(f"{PLAN} p.json --device a100-40gb", part)
     world.changed("x.json", "p.json", lambda d: d.update(device="a100-40gb"))
     refused(f"simulate plan.json --profile x.json {TRAFFIC}", "(got a cluster of 'v100-16gb')")
@@ -214,7 +214,7 @@ def test_model_that_fits_nowhere(world: Any, raises: Callable[..., str], refused
     trace = traces.poisson(rate=1.0, duration=20.0, models=["big"], slo=2.0)
     part = "model 'big' fits no group of this cluster; it would with 27.94 GiB usable on each device (as op1pp2; 13.00"
     raises(InfeasibleError, lambda: planners.alpaserve.plan(Cluster(1, 2), ["big"], trace, world.profiles), part)
-    big = f"plan --profile p.json --devices 2 --models big {TRAFFIC} --out o.json"
+    big = f"plan serving --profile p.json --devices 2 --models big {TRAFFIC} --out o.json"
     refused(big, part, code=3)
     every = refused(f"{big} --planner selective-replication,dedicated", "selective-replication: ", code=3)
     assert "dedicated: " in every

@@ -69,7 +69,7 @@ def test_files(case: str, world: Any, raises: Callable[..., str], refused: Calla
     raises(InputError, lambda: traces.read(path), part)
     lines = 2 if case == "unsorted" else 1  # the second line says that --sort would mend it
     refused(f"simulate plan.json --trace {name}", part, lines=lines)
-    refused(f"plan --devices 2 --profile p.json --models a,b --trace {name} --out o.json", part, lines=lines)
+    refused(f"plan serving --devices 2 --profile p.json --models a,b --trace {name} --out o.json", part)
     refused(f"trace convert {name} -o o.csv", part, lines=lines)
 
 
@@ -110,7 +110,8 @@ def test_model_that_nobody_knows(world: Any, raises: Callable[..., str], refused
         lambda: planners.alpaserve.plan(Cluster(1, 2), ["a", "b"], trace, world.profiles),
         "asks for 'aa', which is not among the models to place (a, b)",
     )
-    refused("plan --devices 2 --profile p.json --models a,b --trace x.csv --out o.json", "asks for 'aa'", "(a, b)")
+    of_plan = "workload.trace: x.csv: unknown model 'aa'; did you mean 'a'? known models: a, b"
+    refused("plan serving --devices 2 --profile p.json --models a,b --trace x.csv --out o.json", of_plan)
     refused("simulate plan.json --trace x.csv", "x.csv: unknown model 'aa'; did you mean 'a'? known models: a, b")
 
 
@@ -120,36 +121,75 @@ def test_model_without_a_profile(raises: Callable[..., str]) -> None:
     raises(InputError, lambda: simulate(placement, trace, {}), "no profile for model 'x'")
 
 
-GENERATED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "rate 0": ({"rate": 0.0}, "--rate 0", "rate: expected positive and finite"),
-    "rate negative": ({"rate": -1.0}, "--rate=-1", "rate: expected positive and finite"),
-    "rate NaN": ({"rate": math.nan}, "--rate nan", "rate: expected positive and finite"),
-    "rate infinite": ({"rate": math.inf}, "--rate inf", "rate: expected positive and finite"),
-    "rate absurd": ({"rate": 1e30}, "--rate 1e30", "expected at most 1e+08"),
-    "CV 0": ({"cv": 0.0}, "--cv 0", "cv: expected a number in (0, 1000]"),
-    "CV negative": ({"cv": -1.0}, "--cv=-1", "cv: expected a number in (0, 1000]"),
-    "CV NaN": ({"cv": math.nan}, "--cv nan", "cv: expected a number in (0, 1000]"),
-    "CV infinite": ({"cv": math.inf}, "--cv inf", "cv: expected a number in (0, 1000]"),
-    "duration 0": ({"duration": 0.0}, "--duration 0", "duration: expected positive and finite seconds"),
-    "duration NaN": ({"duration": math.nan}, "--duration nan", "duration: expected positive and finite seconds"),
-    "split too long": ({"split": [1, 1, 1]}, "--split 1,1,1", "split: expected 2 shares, one per model (got 3)"),
-    "split negative": ({"split": [-1, 2]}, "--split=-1,2", "split: shares must be finite and >= 0"),
-    "split NaN": ({"split": [math.nan, 1]}, "--split nan,1", "split: shares must be finite and >= 0"),
-    "split of nothing": ({"split": [0, 0]}, "--split 0,0", "split: at least one share must be > 0"),
-    "power law": ({"split": {"power_law": math.nan}}, "--split power_law:nan", "exponent of a power law must be"),
-    "seed negative": ({"seed": -1}, "--seed=-1", "seed: expected an integer >= 0 (got -1)"),
-    "SLO 0": ({"slo": 0.0}, "--slo 0", "Trace.slo: SLOs must be > 0 seconds"),
-    "models twice": ({"models": ["a", "a"]}, "--models a,a", "'a'"),
+RATE, CV = "rate: expected positive and finite", "cv: expected a number in (0, 1000]"
+DURATION = "duration: expected positive and finite seconds"
+GENERATED: dict[str, tuple[dict[str, Any], str, str, str]] = {  # what the library says, and what is said of the field
+    "rate 0": ({"rate": 0.0}, "--rate 0", RATE, "workload.rate: should be greater than 0"),
+    "rate negative": ({"rate": -1.0}, "--rate=-1", RATE, "workload.rate: should be greater than 0"),
+    "rate NaN": ({"rate": math.nan}, "--rate nan", RATE, "workload.rate: should be a number (got 'nan')"),
+    "rate infinite": ({"rate": math.inf}, "--rate inf", RATE, "workload.rate: should be a number (got 'inf')"),
+    "rate absurd": (
+        {"rate": 1e30},
+        "--rate 1e30",
+        "expected at most 1e+08",
+        "workload.rate: should be less than or equal to",
+    ),
+    "CV 0": ({"cv": 0.0}, "--cv 0", CV, "workload.cv: should be greater than or equal to 0.000001"),
+    "CV negative": ({"cv": -1.0}, "--cv=-1", CV, "workload.cv: should be greater than or equal to 0.000001"),
+    "CV NaN": ({"cv": math.nan}, "--cv nan", CV, "workload.cv: should be a number (got 'nan')"),
+    "CV infinite": ({"cv": math.inf}, "--cv inf", CV, "workload.cv: should be a number (got 'inf')"),
+    "duration 0": ({"duration": 0.0}, "--duration 0", DURATION, "workload.duration: should be greater than 0"),
+    "duration NaN": ({"duration": math.nan}, "--duration nan", DURATION, "workload.duration: should be a number"),
+    "split too long": (
+        {"split": [1, 1, 1]},
+        "--split 1,1,1",
+        "split: expected 2 shares, one per model (got 3)",
+        "split: expected 2 shares",
+    ),
+    "split negative": (
+        {"split": [-1, 2]},
+        "--split=-1,2",
+        "split: shares must be finite and >= 0",
+        "split: shares must be finite and >= 0",
+    ),
+    "split NaN": (
+        {"split": [math.nan, 1]},
+        "--split nan,1",
+        "split: shares must be finite and >= 0",
+        "workload.split[0]: should be a number",
+    ),
+    "split of nothing": (
+        {"split": [0, 0]},
+        "--split 0,0",
+        "split: at least one share must be > 0",
+        "split: at least one share must be > 0",
+    ),
+    "power law": (
+        {"split": {"power_law": math.nan}},
+        "--split power_law:nan",
+        "exponent of a power law must be",
+        "workload.split: ",
+    ),
+    "seed negative": (
+        {"seed": -1},
+        "--seed=-1",
+        "seed: expected an integer >= 0 (got -1)",
+        "seed: expected an integer >= 0 (got -1)",
+    ),
+    "SLO 0": ({"slo": 0.0}, "--slo 0", "Trace.slo: SLOs must be > 0 seconds", "workload.slo: should be greater than 0"),
+    "models twice": ({"models": ["a", "a"]}, "--models a,a", "'a'", "models: "),
 }
 
 
 @pytest.mark.parametrize("case", GENERATED)
 def test_generated_traffic(case: str, raises: Callable[..., str], refused: Callable[..., str]) -> None:
-    given, words, part = GENERATED[case]
+    given, words, part, of_case = GENERATED[case]
     right: dict[str, Any] = {"rate": 2.0, "cv": 1.0, "duration": 20.0, "models": ["a", "b"]}
     raises(InputError, lambda: traces.gamma(**{**right, **given}), part)
     refused(f"trace generate o.csv --rate 2 --duration 20 --models a,b {words}", part)
-    refused(f"plan --devices 2 --profile p.json --models a,b --rate 2 --duration 20 --out o.json {words}", part)
+    refused(
+        f"plan serving --devices 2 --profile p.json --models a,b --rate 2 --duration 20 --out o.json {words}", of_case
+    )
 
 
 def test_split_that_does_not_sum_to_one_is_weights() -> None:

@@ -79,7 +79,7 @@ def make_headroom_files(text: str) -> None:
     """Run the two commands that the example's first lines print, on shorter traffic."""
     names = ",".join(f"bert-1.3b-{i}" for i in range(12))
     made = "trace generate requests.csv --process maf1-like --rate 18 --duration 1800"
-    planned = "plan --devices 10 --models bert-1.3b=12 --trace requests.csv --slo-scale 5 --out plan.json"
+    planned = "plan serving --devices 10 --models bert-1.3b=12 --trace requests.csv --slo-scale 5 --out plan.json"
     assert made in text
     assert planned in text
     assert run([*made.replace("1800", "120").split(), "--models", names]) == 0

@@ -99,7 +99,7 @@ def test_nobody_else_defines_it() -> None:
     root = Path(simulator.__file__).parents[1]
     names = {
         str(path.relative_to(root))
-        for folder in ("simulator", "planners", "runtime", "studies", "gate", "cli")
+        for folder in ("simulator", "planners", "runtime", "worlds", "studies", "gate", "cli")
         for path in (root / folder).rglob("*.py")
         if "def goodput" in path.read_text(encoding="utf-8")
     }
@@ -110,7 +110,20 @@ def test_nobody_else_defines_it() -> None:
 
 
 def test_the_verb_prints_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = ["plan", "--devices", "8", "--models", "bert-1.3b=1", "--rate", "10", "--duration", "60", "--slo", "60"]
+    plan = [
+        "plan",
+        "serving",
+        "--devices",
+        "8",
+        "--models",
+        "bert-1.3b=1",
+        "--rate",
+        "10",
+        "--duration",
+        "60",
+        "--slo",
+        "60",
+    ]
     assert run([*plan, "--planner", "selective-replication", "--out", str(tmp_path / "p.json")]) == 0
     lines = "arrival,model\n" + "".join(f"{k / 10},bert-1.3b-0\n" for k in range(1, 601))
     (tmp_path / "t.csv").write_text(lines)

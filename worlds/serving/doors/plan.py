@@ -14,6 +14,7 @@ from ....simulator import Plan
 from ...cases import called
 from ...door import Answer, Asked
 from ..case import ServingCase
+from ..data import ServingData, takes_slo_scale
 from ..load import load_data
 from ..solve import problem_of
 from ..traffic import DEFAULT_SLO_SCALE
@@ -58,19 +59,21 @@ def decided(asked: Asked) -> Answer:
     plans = {name: p for name, p in found.items() if isinstance(p, Plan)}
     best = max(plans or found, key=lambda name: found[name].predicted["attainment"])
     text = [*_table(found, failed), found[best].explain()]
-    return Answer("\n".join(text), _document(found, failed, best), found[best], _sourced(plans.get(best), cases[0]))
+    return Answer(
+        "\n".join(text), _document(found, failed, best), found[best], _sourced(plans.get(best), cases[0], data)
+    )
 
 
 def _within(profile: ModelProfile, n_devices: int) -> list[ParallelConfig]:
     return [config for config in profile.configs if config.n_devices <= n_devices]
 
 
-def _sourced(plan: Plan | None, case: ServingCase) -> Plan | None:
+def _sourced(plan: Plan | None, case: ServingCase, data: ServingData) -> Plan | None:
     """A plan that says where its traffic is from."""
     if plan is None or plan.workload is None:
         return plan
     w = case.workload
-    scale = w.slo_scale or (DEFAULT_SLO_SCALE if w.trace is None and w.slo is None else None)
+    scale = w.slo_scale or (DEFAULT_SLO_SCALE if takes_slo_scale(case, data) else None)
     slo = f", SLO {w.slo:g} s" if w.slo is not None else f", SLO scale {scale:g}" if scale is not None else ""
     workload = plan.workload.model_copy(update={"source": source_of(case) + slo})
     return plan.model_copy(update={"workload": workload})

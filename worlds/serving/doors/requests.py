@@ -81,7 +81,7 @@ def single_device(plan: Plan, profile: str | Mapping[str, str] | None, folder: P
     name = profile if isinstance(profile, str) else plan.profile.partition("/")[0]
     if profile is None and name not in shipped():
         raise InputError(
-            f"workload.slo_scale: needs the single-device latencies of profile {plan.profile!r}; give its file: profile"
+            f"profile: SLO scales need the single-device latencies of profile {plan.profile!r}; give its file"
         )
     file = folder / name
     try:
