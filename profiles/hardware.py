@@ -111,7 +111,7 @@ _ROWS = (
     ),
     (
         *("cpu-core", 4 * GIB, 3 * GIB, 80e9, 10e9, 2e9, 1e9, 0.0, 0),
-        "order of magnitude for one server core; `meshwright profile measure` replaces it",
+        "order of magnitude for one server core; `meshwright measure` replaces it",
     ),
 )
 

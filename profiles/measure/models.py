@@ -189,7 +189,7 @@ def _workers(device: str, ops: Sequence[int], pps: Sequence[int]) -> int:
 def _provenance(facts: DeviceFacts, pool: WorkerPool) -> Provenance:
     where = f"cores {', '.join(map(str, pool.cores))}" if pool.cores else f"{pool.size} GPUs"
     return Provenance(
-        source="meshwright profile measure: layers timed in their place, medians",
+        source="meshwright measure serving: layers timed in their place, medians",
         device=facts.name,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         versions={"meshwright": __version__, **facts.versions},

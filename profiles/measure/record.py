@@ -1,4 +1,4 @@
-"""`Measurement`: what `meshwright profile measure` found, besides the profiles themselves."""
+"""`Measurement`: what `meshwright measure serving` found, besides the profiles themselves."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def sources(plan: LLMPlan, options: ExportOptions) -> dict[str, str]:
         If a source is given for no model of the plan, or reads like an option.
     """
     names = [model.name for model in plan.models]
-    by_lower = {name.lower(): name for name in names}  # as `meshwright plan --models` takes them, in any case
+    by_lower = {name.lower(): name for name in names}  # as `meshwright plan llm --model` takes them, in any case
     given: dict[str, str] = {}
     for asked, source in options.model_source.items():
         name = asked if asked in names else by_lower.get(asked.lower())

@@ -1,4 +1,4 @@
-"""The operators of a decoder, one function each, as the engine runs them and `profile measure` times them."""
+"""The operators of a decoder, one function each, as the engine runs them and `meshwright measure llm` times them."""
 
 from __future__ import annotations
 
