@@ -47,7 +47,7 @@ def graph_of(word: str, option: str = "model") -> Graph:
         return _traced(word, option)
     if in_zoo(word):
         return zoo_graph(word)
-    if word.endswith(".json") or Path(word).exists():
+    if word.endswith(".json") or (word and Path(word).exists()):
         return load_graph(word)
     near = nearest(word, ZOO, cutoff=0.5)
     hint = f"did you mean {near}?" if near else f"the zoo has {', '.join(ZOO)}"
