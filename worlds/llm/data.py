@@ -24,7 +24,7 @@ from ...traces import read
 from ...traces.lengths import LENGTHS, length_profile
 from .case import LLMCase
 
-__all__ = ["LLMData", "load_data", "planner_options"]
+__all__ = ["LLMData", "decoder_of", "load_data", "planner_options"]
 
 T = TypeVar("T")
 
@@ -82,6 +82,17 @@ def _tried(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(cast("Sequence[Any]", value))
     return value if name in ONE_VALUED else (value,)
+
+
+def decoder_of(name: str, folder: Path) -> DecoderSpec:
+    """A model by name, or of a config.json in a folder that the case is of.
+
+    Raises
+    ------
+    InputError
+        If there is none, naming the nearest.
+    """
+    return decoder(str(folder / name) if Path(name).suffix == ".json" else name)
 
 
 def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:

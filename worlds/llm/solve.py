@@ -21,7 +21,17 @@ from ...traces.splits import shares
 from .case import LLMCase
 from .data import LLMData, planner_options
 
-__all__ = ["LLMSolved", "cluster_of", "demands_of", "limits", "planned", "solve", "tables_of", "with_limits"]
+__all__ = [
+    "LLMSolved",
+    "cluster_of",
+    "demands_of",
+    "limits",
+    "planned",
+    "solve",
+    "squeezed",
+    "tables_of",
+    "with_limits",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +82,7 @@ def demands_of(case: LLMCase, data: LLMData) -> list[LLMDemand]:
         if len(specs) == 1 and len(held) == 1:
             held = {specs[0].name: next(iter(held.values()))}
         return [
-            LLMDemand(spec, GivenTraffic(_squeezed(held[spec.name], w.rate_scale), w.trace), ttft, tpot)
+            LLMDemand(spec, GivenTraffic(squeezed(held[spec.name], w.rate_scale), w.trace), ttft, tpot)
             for spec in specs
         ]
     assert w.rate is not None  # the case has checked it
@@ -121,7 +131,7 @@ def with_limits(plan: LLMPlan, case: LLMCase) -> LLMPlan:
     return plan.model_copy(update={"models": tuple(m.model_copy(update=said) for m in plan.models)})
 
 
-def _squeezed(trace: LLMTrace, factor: float) -> LLMTrace:
+def squeezed(trace: LLMTrace, factor: float) -> LLMTrace:
     """The same requests, so many times as fast."""
     if factor == 1:
         return trace

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["METRICS", "WORLD", "LLMWorld"]
 
 DOORS = "meshwright.worlds.llm.doors"
-ENGINE = ("engine.",)
+RUN = (
+    "model", "seed", "engine.", "workload.rate", "workload.cv", "workload.requests", "workload.duration",
+    "workload.lengths", "workload.trace",
+)  # fmt: skip
+COMPARED = ("model", "seed", "kernels", "workload.rate", "workload.duration", "workload.trace")
+MEASURED = ("model", "seed", "engine.tensor_parallel_size", "engine.block_size")
+"""Beginnings of the paths that a door reads of a case: `workload.rate` stands for `workload.rate_scale` too."""
 FOLDER = "folder for the tables; of several models one each in it"
 
 _LATENCIES = {
@@ -75,10 +81,19 @@ class LLMWorld(OpenWorld):
             ),
             "simulate": Door(f"{DOORS}.simulate:simulated", SimulateOptions),
             "run": Door(
-                f"{DOORS}.run:ran", RunOptions, out="write a row per request here", also=ENGINE, needs_plan=False
+                f"{DOORS}.run:ran",
+                RunOptions,
+                says="nothing",
+                also=RUN,
+                needs_plan=False,
+                out="write a row per request here",
             ),
-            "compare": Door(f"{DOORS}.compare:compared", CompareOptions, needs_plan=False),
-            "measure": Door(f"{DOORS}.measure:measured", MeasureOptions, out=FOLDER, also=ENGINE, needs_plan=False),
+            "compare": Door(
+                f"{DOORS}.compare:compared", CompareOptions, says="nothing", also=COMPARED, needs_plan=False
+            ),
+            "measure": Door(
+                f"{DOORS}.measure:measured", MeasureOptions, says="nothing", also=MEASURED, needs_plan=False, out=FOLDER
+            ),
             "export": Door(f"{DOORS}.export:exported", ExportOptions, says="nothing", out="folder to write to"),
         }
     )
@@ -121,7 +136,7 @@ class LLMWorld(OpenWorld):
         """What an LLM plan says of its circumstances: models, limits, and the rate where no traffic is said."""
         from .doors.origin import case_of
 
-        return case_of(plans, said)
+        return case_of(plans, said, door)
 
     def share(self, cases: Sequence[LLMCase], folder: Path) -> LLMData:
         """Load decoders, kernel tables, lengths and traces that the cases name."""

@@ -7,7 +7,6 @@ from typing import cast
 
 from ....errors import InputError
 from ....files import check_target, write_text
-from ....profiles.llm.decoder import decoder
 from ....runtime.llm.compare.cells import WITHIN
 from ....runtime.llm.compare.chart import save_engine_png
 from ....runtime.llm.compare.engine import compare_engine
@@ -16,7 +15,9 @@ from ....simulator.llm import LLMTrace
 from ....traces import read
 from ...door import Answer, Asked
 from ..case import LLMCase
+from ..data import decoder_of
 from ..options import CompareOptions
+from ..solve import squeezed
 from .measured import against_measurements
 
 __all__ = ["compared"]
@@ -33,9 +34,9 @@ def compared(asked: Asked) -> Answer:
     InputError
         On what is wrong with the case or the options, before anything runs.
     """
-    case, options = cast(LLMCase, asked.case), cast(CompareOptions, asked.options)
     if asked.plans:
         raise InputError("compare: the engine is compared model by model: meshwright compare llm --model NAME")
+    case, options = cast(LLMCase, asked.case), cast(CompareOptions, asked.options)
     if options.silicon is not None or options.vllm_run is not None or options.link is not None:
         return against_measurements(asked, options, case.kernels)
     if len(set(case.models)) < len(case.models):
@@ -44,12 +45,13 @@ def compared(asked: Asked) -> Answer:
         if target is not None:
             check_target(target)
     w = case.workload
+    trace = None if w.trace is None else squeezed(LLMTrace.of(read(asked.folder / w.trace)), w.rate_scale)
     found = compare_engine(
-        [decoder(name) for name in case.models],
+        [decoder_of(name, asked.folder) for name in case.models],
         settings=list(options.settings or SETTINGS),
         loads=list(options.loads),
-        rate=w.rate,
-        trace=None if w.trace is None else LLMTrace.of(read(asked.folder / w.trace)),
+        rate=None if w.rate is None else w.rate * w.rate_scale,
+        trace=trace,
         duration_s=w.duration or CELL_S,
         device=options.on,
         dtype=options.dtype,

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
-from ....simulator.llm import LLMTrace, draw, read_lengths
+from ....simulator.llm import LLMPlan, LLMTrace, draw, read_lengths
 from ....traces import read
 from ....traces.lengths import LENGTHS
 from ...real_time import MOST_REQUESTS, check_real_time
 from ..case import LLMCase
 from ..options import RunOptions
+from ..solve import squeezed
 
 __all__ = ["requests_of"]
 
@@ -22,7 +23,7 @@ REQUESTS = 32
 
 
 def requests_of(
-    case: LLMCase, options: RunOptions, longest: int, folder: Path, *, planned: bool
+    case: LLMCase, options: RunOptions, longest: int, folder: Path, *, plan: LLMPlan | None = None
 ) -> tuple[LLMTrace, str]:
     """The requests, read or drawn, and a line on where they are from.
 
@@ -36,8 +37,8 @@ def requests_of(
         Tokens of the longest sequence that the engine takes.
     folder : Path
         Files are relative to it.
-    planned : bool
-        Whether a plan runs, which was made for true lengths.
+    plan : LLMPlan, optional
+        What runs: it was made for true lengths, and a closed loop takes the place of its rate.
 
     Raises
     ------
@@ -45,27 +46,39 @@ def requests_of(
         On options that contradict each other, or a file that cannot be read.
     """
     w = case.workload
-    if options.concurrency is not None and w.rate is not None:
-        raise InputError("concurrency: a closed loop has no rate; give one of them")
+    rate = None if w.rate is None else w.rate * w.rate_scale
+    if options.concurrency is not None:
+        if rate is not None and not (plan is not None and rate == planned_rate(plan)):
+            raise InputError("concurrency: a closed loop has no rate; give one of them")
+        rate = None
     if w.trace is not None:
         if options.scale is not None:
             raise InputError("scale: workload.trace says lengths itself; leave it out")
-        trace = LLMTrace.of(read(folder / w.trace))
+        trace = squeezed(LLMTrace.of(read(folder / w.trace)), w.rate_scale)
         check_real_time(trace.arrival)
         return trace, w.trace
     if w.requests is not None and w.requests > MOST_REQUESTS:
         raise InputError(f"workload.requests: expected at most {MOST_REQUESTS:,} of a real run (got {w.requests})")
-    n = w.requests or (max(1, round(w.rate * w.duration)) if w.rate and w.duration else REQUESTS)
+    if w.duration is not None and rate is None:
+        raise InputError("workload.duration: goes with a rate; say how many requests")
+    n = w.requests or (REQUESTS if rate is None or w.duration is None else max(1, round(rate * w.duration)))
+    if n > MOST_REQUESTS:
+        raise InputError(f"workload.duration: expected at most {MOST_REQUESTS:,} requests of a real run (got {n})")
     prompts, outputs = _lengths(w.lengths, 10 * n, case.seed, folder)
     scale = options.scale
     if scale is None:
-        scale = min(1.0, longest / 2048) if w.lengths in LENGTHS and not planned else 1.0
+        scale = min(1.0, longest / 2048) if w.lengths in LENGTHS and plan is None else 1.0
     if scale != 1:
         prompts, outputs = (np.maximum(1, np.round(scale * x)).astype(np.int64) for x in (prompts, outputs))
-    trace = draw(prompts, outputs, n, rate=w.rate, cv=w.cv, max_model_len=longest, seed=case.seed)
+    trace = draw(prompts, outputs, n, rate=rate, cv=w.cv * w.cv_scale, max_model_len=longest, seed=case.seed)
     check_real_time(trace.arrival)
     shrunk = "" if scale == 1 else f" x {scale:g}"
     return trace, f"lengths like {w.lengths}{shrunk}, seed {case.seed}"
+
+
+def planned_rate(plan: LLMPlan) -> float | None:
+    """Requests per second that a plan was made for, all models together."""
+    return None if plan.workload is None else sum(plan.workload.rate_per_s.values())
 
 
 def _lengths(name: str, n: int, seed: int, folder: Path) -> tuple[Any, Any]:

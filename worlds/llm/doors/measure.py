@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from ....errors import InputError
-from ....profiles.llm.decoder import decoder
 from ....profiles.llm.measured import LayerMeasurement, write_measurement
 from ....runtime.llm.measure.engine import measure_layers
 from ...door import Answer, Asked
 from ..case import LLMCase
+from ..data import decoder_of
 from ..options import MeasureOptions
 
 __all__ = ["NOISY", "measured", "noise_lines"]
@@ -32,7 +32,7 @@ def measured(asked: Asked) -> Answer:
     case, options = cast(LLMCase, asked.case), cast(MeasureOptions, asked.options)
     if len(set(case.models)) < len(case.models):
         raise InputError(f"model: expected each model once (got {', '.join(case.models)})")
-    specs = [decoder(name) for name in case.models]
+    specs = [decoder_of(name, asked.folder) for name in case.models]
     folders = _folders(asked.out, [spec.name for spec in specs])
     found: list[LayerMeasurement] = []
     for spec, folder in zip(specs, folders, strict=True):

@@ -8,17 +8,18 @@ from typing import Any, cast
 from ....errors import InputError
 from ....simulator.llm import LLMPlan
 from ....simulator.plan.file import PlanFile
+from ...door import DoorName
 
 __all__ = ["case_of"]
 
 
-def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[str, Any]:
+def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorName) -> Mapping[str, Any]:
     """Models, limits, cluster; the planned rate of each model where neither rate nor trace is said.
 
     Raises
     ------
     InputError
-        If traffic is neither said nor in the plan.
+        If traffic is neither said nor in the plan, and is to be simulated; a real run takes requests at once then.
     """
     if not plans:
         return {"cluster": {"devices": 1, "device": "cpu-core"}}
@@ -28,10 +29,11 @@ def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[s
     workload: dict[str, Any] = {}
     rates = plan.workload.rate_per_s if plan.workload is not None else {}
     if "workload.trace" not in said and "workload.rate" not in said:
-        if not rates:
+        if rates:
+            workload["rate"] = sum(rates.values())
+        elif door == "simulate":
             raise InputError("workload.rate: how many requests per second? Give --rate, or a --trace")
-        workload["rate"] = sum(rates.values())
-        if len(names) > 1 and "workload.split" not in said:
+        if rates and len(names) > 1 and "workload.split" not in said:
             workload["split"] = {name: rates.get(name, 0.0) for name in names}
     for limit in ("ttft", "tpot"):
         values = {getattr(model, f"slo_{limit}_s") for model in plan.models}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, cast
 
 from ....errors import InputError
 from ....files import check_target, write_text
-from ....profiles.llm.decoder import DecoderSpec, decoder
+from ....profiles.llm.decoder import DecoderSpec
 from ....runtime.listening import Listening, token_of
 from ....runtime.llm.engine import EngineConfig, LLMEngine, StepLog, serve_trace
 from ....runtime.llm.engine.sizing import blocks_that_fit
@@ -18,6 +19,7 @@ from ....simulator.llm.policy.catalogue import policy_config, policy_named
 from ...door import Answer, Asked
 from ...export import one_plan
 from ..case import LLMCase
+from ..data import decoder_of
 from ..options import RunOptions
 from .drawn import requests_of
 from .report import figures, lines
@@ -45,11 +47,11 @@ def ran(asked: Asked) -> Answer:
         if target is not None:
             check_target(target)
     where = _listening(case, options, asked)
-    spec, policy, config, engine_options = _engine_of(case, options, plan)
+    spec, policy, config, engine_options = _engine_of(case, options, plan, asked.folder)
     trace, source = None, ""
     if where is None:
         longest = int(config["max_model_len"])
-        trace, source = requests_of(case, options, longest, asked.folder, planned=plan is not None)
+        trace, source = requests_of(case, options, longest, asked.folder, plan=plan)
     asked.progress(f"drawing the weights of {spec.name}")
     with LLMEngine(spec, policy, config, options=engine_options) as engine:
         if trace is None or where is not None:
@@ -90,18 +92,20 @@ def _listening(case: LLMCase, options: RunOptions, asked: Asked) -> Listening | 
 
 
 def _engine_of(
-    case: LLMCase, options: RunOptions, plan: LLMPlan | None
+    case: LLMCase, options: RunOptions, plan: LLMPlan | None, folder: Path
 ) -> tuple[DecoderSpec, str, dict[str, Any], EngineConfig]:
     """The model, its scheduler with all options, and how the engine is built."""
     said = case.engine.model_fields_set
     planned: dict[str, Any] = {}
     if plan is not None:
+        if set(case.models) != {model.name for model in plan.models}:
+            raise InputError("model: the plan says it; leave it out")
         spec, policy, planned, tp, cp = _planned(plan, options, said)
     else:
         if len(case.models) > 1:
             raise InputError(f"model: one engine serves one model (got {', '.join(case.models)})")
         e = case.engine
-        spec, policy = decoder(case.models[0]), e.policy
+        spec, policy = decoder_of(case.models[0], folder), e.policy
         tp, cp = e.tensor_parallel_size, e.decode_context_parallel_size
         if e.pipeline_parallel_size > 1:
             raise InputError("engine.pipeline_parallel_size: the engine runs tensor and context parallelism only")
