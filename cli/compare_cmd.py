@@ -9,9 +9,7 @@ import typer
 
 from ..errors import InputError, RunError
 from ..worlds.registry import names as worlds
-from .grouped_help import TRAINING_RUN
 from .real import single_device, traffic_for
-from .simulate_training import training_plans
 from .status import status
 from .trace_io import print_json
 
@@ -39,28 +37,9 @@ def compare(
     retries: Annotated[int, typer.Option(help="Run a cell again if others took the workers' cores meanwhile.")] = 0,
     csv: Annotated[Path | None, typer.Option(help="Write the table (CSV) here.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw attainment over SLO scale into this file.")] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(rich_help_panel=TRAINING_RUN, help="How often each plan is measured and run; default 3."),
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 points.
-
-    Training plans: stages are measured, the iteration simulated and run; exit 1 beyond 10 % or in another order.
-    """
-    if plans and training_plans(plans):
-        from .compare_training import compare_training_plans
-
-        for name, value in {
-            "trace": trace, "rate": rate, "cv": cv, "split": split, "profile": profile, "png": png,
-        }.items():  # fmt: skip
-            if value is not None:
-                raise InputError(f"--{name}: does not go with training plans; see --rounds, --csv")
-        compare_training_plans(plans, rounds=3 if rounds is None else rounds, seed=seed, csv=csv, as_json=as_json)
-        return
-    if rounds is not None:
-        raise InputError("--rounds: is for training plans")
+    """Hold real runs against the simulation; exit 1 if a cell differs by more than 2 points."""
     if not plans:
         raise InputError(f"compare: expected plan files, or a world: {', '.join(worlds())} (got neither)")
     from ..files import check_target, write_text

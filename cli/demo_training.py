@@ -25,7 +25,7 @@ def demo_training(out: Path, devices: int, seed: int, say: Callable[[str], None]
     from ..simulator import Cluster
     from ..simulator.training import simulate_training
     from ..simulator.training.plan.words import seconds_text
-    from .run_training import with_measured
+    from ..worlds.training.doors.run import with_measured
 
     graph = zoo_graph(MODEL)
     cluster = Cluster(1, devices, "cpu-core")

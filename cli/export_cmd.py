@@ -17,7 +17,7 @@ def export(
     plan: Annotated[Path | None, typer.Argument(help="Plan file, as `meshwright plan` writes it.")] = None,
     to: Annotated[
         str,
-        typer.Option(help="torchrun, k8s, ray-serve, triton or vllm; of a training plan torch, megatron or deepspeed."),
+        typer.Option(help="torchrun, k8s, ray-serve, triton or vllm."),
     ] = "",
     out: Annotated[Path | None, typer.Option(help="Folder to write to: new, empty, or an earlier export's.")] = None,
     image: Annotated[str, typer.Option(help="Container image (k8s, triton, vllm).")] = "",
@@ -32,12 +32,8 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list of files as JSON.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plan files, and stop.")] = False,
 ) -> None:
-    """Write the files that start a plan elsewhere: torchrun, Kubernetes, Ray Serve, Triton or vLLM.
-
-    A training plan: torch programs with DTensor placements, arguments of Megatron-LM, a configuration of DeepSpeed.
-    """
+    """Write the files that start a plan elsewhere: torchrun, Kubernetes, Ray Serve, Triton or vLLM."""
     from ..simulator.serving.plan.file import Plan
-    from ..simulator.training.plan.file import TrainingPlan
 
     if schema:
         typer.echo(json.dumps(Plan.json_schema(), indent=2))
@@ -53,12 +49,7 @@ def export(
         "image": image, "namespace": namespace, "hosts": tuple(host or ()), "port": port, "device": device,
         "model_source": sources,
     }  # fmt: skip
-    if TrainingPlan.is_one(plan):
-        from ..runtime.export.training import export_training
-
-        paths = export_training(TrainingPlan.load(plan), to, out, plan_path=plan, force=force, **options)
-    else:
-        paths = write(Plan.load(plan), to, out, force=force, **options)
+    paths = write(Plan.load(plan), to, out, force=force, **options)
     if as_json:
         typer.echo(json.dumps({"target": to, "out": str(out), "files": [str(path) for path in paths]}, indent=2))
         return
@@ -72,9 +63,6 @@ _NEXT = {
     "k8s": "start it with: kubectl apply -k {out}",
     "ray-serve": "start it with: cd {out} && serve run serve-config.yaml",
     "triton": "start each node K with {out}/node-K/start.sh in the Triton container",
-    "torch": "start it as {out}/README.md says: cd {out} && torchrun --nproc-per-node DEVICES train.py",
-    "megatron": "start it on every node with NODE_RANK, MASTER_ADDR and MEGATRON set: {out}/train.sh",
-    "deepspeed": "give {out}/ds_config.json to deepspeed.initialize; {out}/README.md says what goes into code",
     "vllm": "start each node K with {out}/node-K/serve.sh, or docker compose -f {out}/node-K/docker-compose.yaml up",
 }
 

@@ -6,16 +6,7 @@ from typing import Any
 
 import typer.core
 
-__all__ = [
-    "SLICES_MEASURED", "TRAINING_MEASURED",
-    "TRAINING_PLANNED", "TRAINING_PLANS", "TRAINING_RUN", "Grouped",
-]  # fmt: skip
-
-TRAINING_PLANNED = "Training (--planner alpa, terapipe, graphpipe, pipedream, piper, …)"
-TRAINING_PLANS = "Training plans (made by --planner alpa, terapipe, graphpipe, …)"
-TRAINING_RUN = "Training plans"
-TRAINING_MEASURED = "Training plans (--training PLAN)"
-SLICES_MEASURED = "Token slices (--terapipe MODEL)"
+__all__ = ["Grouped"]
 
 
 class Grouped(typer.core.TyperCommand):

@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import TRAINING_PLANNED
-from .plan_authors import AUTHORS, plan_of_authors
-from .plan_training import TrainingOptions, plan_training, training_planners
-from .planner_options import print_options
 from .status import status
 from .trace_io import print_json
 from .workload import check_device, cluster_from, profiles_from, trace_from, warn_of_hopeless
@@ -34,10 +30,7 @@ def plan(
     ] = None,
     profile: Annotated[
         str | None,
-        typer.Option(
-            help="Shipped profile set or file; default alpaserve-v100. Of pipedream and piper: a file of their "
-            "authors' format."
-        ),
+        typer.Option(help="Shipped profile set or file; default alpaserve-v100."),
     ] = None,
     trace: Annotated[Path | None, typer.Option(help="Trace file to plan for.")] = None,
     rate: Annotated[float | None, typer.Option(help="Generate traffic: requests per second, all models.")] = None,
@@ -55,8 +48,7 @@ def plan(
         str,
         typer.Option(
             help="Planner: a shipped one, one that an installed package brings, or path/to/file.py:name; several with "
-            "commas to compare; all: the shipped ones. For training: alpa and its "
-            "baselines, terapipe, graphpipe, pipedream, piper."
+            "commas to compare; all: the shipped ones."
         ),
     ] = "alpaserve",
     option: Annotated[
@@ -64,71 +56,21 @@ def plan(
         typer.Option(
             "--option",
             "-o",
-            help="Planner option, NAME=VALUE, or how it is served: admission, overhead, max_batch; may be repeated. "
-            "help: list those of a training planner.",
+            help="Planner option, NAME=VALUE, or how it is served: admission, overhead, max_batch; may be repeated.",
         ),
     ] = None,
     dispatch: Annotated[str, typer.Option(help="shortest_queue, earliest_finish or earliest_free.")] = "shortest_queue",
-    global_batch: Annotated[
-        int | None, typer.Option(rich_help_panel=TRAINING_PLANNED, help="Samples of one iteration.")
-    ] = None,
-    microbatches: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=TRAINING_PLANNED, help="Microbatches of one iteration; auto (default): searched."),
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", rich_help_panel=TRAINING_PLANNED, help="Print how every operator is run.")
-    ] = False,
-    picture: Annotated[
-        Path | None,
-        typer.Option(rich_help_panel=TRAINING_PLANNED, help="Draw how every operator is cut into this file."),
-    ] = None,
-    slice_profile: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=TRAINING_PLANNED,
-            help="For terapipe: measured slices (profile measure --terapipe) instead of the cost model's.",
-        ),
-    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the plan here (of several, the best).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Search a placement of models on a cluster for a trace.
-
-    With --planner alpa, terapipe, graphpipe, …: how one model (--models) is trained, in stages over meshes.
-    """
+    """Search a placement of models on a cluster for a trace."""
     from ..errors import InfeasibleError
     from ..files import check_target
     from ..planners import PLANNERS, PlannerSource, Problem
     from ..planners.contract.source import split_names
     from ..simulator import Plan
 
-    training = TrainingOptions(global_batch, microbatches, explain or None, picture, slice_profile)
     named = split_names(planner)
-    if any(name in training_planners() for name in named):
-        if option == ["help"]:
-            print_options(named, as_json)
-            return
-        if profile is not None and planner in AUTHORS:
-            training.refuse(f"{planner} with a file of its authors")
-            _refuse(f"--planner {planner} --profile", models=models, trace=trace, rate=rate)
-            plan_of_authors(
-                planner, profile, _options(option or []), cluster=cluster, devices=devices, device=device, out=out,
-                as_json=as_json,
-            )  # fmt: skip
-            return
-        _refuse(
-            f"--planner {named[0]}; see --global-batch, -o",
-            profile=profile, trace=trace, rate=rate, cv=cv, duration=duration, split=split, slo_scale=slo_scale,
-            slo=slo, seed=seed or None,
-            dispatch=None if dispatch == "shortest_queue" else dispatch,
-        )  # fmt: skip
-        plan_training(
-            training, _options(option or []), named, cluster=cluster, devices=devices, device=device, models=models,
-            out=out, as_json=as_json,
-        )  # fmt: skip
-        return
-    training.refuse(planner)
     words = [[*PLANNERS] if word == "all" else [word] for word in named]
     with redirect_stdout(sys.stderr):  # what a planner prints is none of our output
         chosen = {name: PlannerSource.find(name) for names in words for name in names}
@@ -177,13 +119,6 @@ def plan(
     typer.echo(found[best].explain())
     if out is not None:
         typer.echo(f"plan written: {out}")
-
-
-def _refuse(kind: str, **given: Any) -> None:
-    """What planning of this kind does not take."""
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(f"--{name.replace('_', '-')}: does not go with {kind}")
 
 
 def _within(profile: ModelProfile, n_devices: int) -> list[ParallelConfig]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import SLICES_MEASURED, TRAINING_MEASURED
 
 if TYPE_CHECKING:
     from ..profiles.measure.record import Measurement
@@ -31,61 +30,11 @@ def measure(
     pp: Annotated[str, typer.Option(help="Inter-operator degrees, with commas.")] = "1,2",
     seconds: Annotated[float | None, typer.Option(help="Seconds per model; 15, or 5 with --fast.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights and inputs.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write profiles (JSON) here; --training: plan.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write profiles (JSON) here.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer rounds.")] = False,
-    training: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=TRAINING_MEASURED, help="Instead of --models: a training plan, whose stages are timed here."
-        ),
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(rich_help_panel=TRAINING_MEASURED, help="Medians of so many; 3, or 1 with --fast.")
-    ] = None,
-    terapipe: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=SLICES_MEASURED,
-            help="Instead of --models: a causal language model (of the zoo, or a graph file), whose slices are timed.",
-        ),
-    ] = None,
-    lengths: Annotated[
-        str | None, typer.Option(rich_help_panel=SLICES_MEASURED, help="Tokens of slices, with commas.")
-    ] = None,
-    contexts: Annotated[
-        str | None, typer.Option(rich_help_panel=SLICES_MEASURED, help="Tokens before them, with commas; 0 among them.")
-    ] = None,
-    samples: Annotated[str, typer.Option(rich_help_panel=SLICES_MEASURED, help="Sequences that go together.")] = "1",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Measure models on this machine: layer by layer, the links, and whole stages as the check."""
-    given_models = models != DEFAULT_MODELS or seconds is not None or (batches, op, pp) != ("1,2,4", "1,2", "1,2")
-    if terapipe is not None:
-        from .profile_measure_slices import measure_terapipe
-
-        if training is not None or rounds is not None or given_models:
-            raise InputError(
-                "--terapipe: goes with --lengths, --contexts, --samples, --fast, --seed, --out, --json; leave the "
-                "others out"
-            )
-        measure_terapipe(
-            terapipe, device=device, lengths=lengths, contexts=contexts, samples=samples, seed=seed, out=out, fast=fast,
-            as_json=as_json,
-        )  # fmt: skip
-        return
-    if (lengths, contexts, samples) != (None, None, "1"):
-        raise InputError("--lengths, --contexts, --samples: go with --terapipe MODEL")
-    if training is not None:
-        from .profile_measure_training import measure_training
-
-        if given_models:
-            raise InputError("--training: goes with --rounds, --fast, --seed, --out, --json; leave the others out")
-        measure_training(training, device=device, rounds=rounds, seed=seed, out=out, fast=fast, as_json=as_json)
-        return
-    if rounds is not None:
-        raise InputError("--rounds: goes with --training PLAN")
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

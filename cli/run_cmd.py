@@ -1,4 +1,4 @@
-"""`meshwright run`: serve a trace with a plan, or train: for real, here."""
+"""`meshwright run`: serve a trace with a plan: for real, here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import typer
 
 from ..errors import InputError
 from ..worlds.registry import names as worlds
-from .grouped_help import TRAINING_RUN
 from .real import known_profiles, traffic_for
 from .status import status
 from .trace_io import print_frame, print_json
@@ -41,48 +40,8 @@ def run(
     timeline: Annotated[Path | None, typer.Option(help="Write what ran where and when (Perfetto JSON).")] = None,
     per_model: Annotated[bool, typer.Option("--per-model", help="Print a table by model.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
-    dtype: Annotated[
-        str | None, typer.Option(rich_help_panel=TRAINING_RUN, help="Number format: float32 (default) or float64.")
-    ] = None,
-    iterations: Annotated[
-        int | None, typer.Option(rich_help_panel=TRAINING_RUN, help="Iterations to train; default 5.")
-    ] = None,
-    compare: Annotated[
-        bool | None,
-        typer.Option(
-            "--compare/--no-compare",
-            rich_help_panel=TRAINING_RUN,
-            help="Train on one device too, and compare losses and gradients (default).",
-        ),
-    ] = None,
 ) -> None:
-    """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times.
-
-    A training plan: one process per device trains by it; losses and gradients are held against one device's, times
-    against the simulation's.
-    """
-    from ..simulator.training.plan.file import TrainingPlan
-
-    if plan is not None and TrainingPlan.is_one(plan):
-        for name, value in {
-            "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "slo-scale": slo_scale,
-            "slo": slo, "profile": profile, "max-batch": max_batch, "timeline": timeline,
-            "per-model": per_model or None,
-        }.items():  # fmt: skip
-            if value is not None:
-                raise InputError(f"--{name}: does not go with training plans; see --iterations, --dtype, --out")
-        from .run_training import run_training_plan
-
-        run_training_plan(
-            plan, iterations=5 if iterations is None else iterations, dtype=dtype, seed=seed,
-            compare=compare is not False, timeout_s=startup_timeout, out=out, as_json=as_json,
-        )  # fmt: skip
-        return
-    for name, value in {"iterations": iterations, "compare": compare}.items():
-        if value is not None:
-            raise InputError(f"--{name}: is for training plans{'' if plan is None else f', and {plan} is none'}")
-    if dtype is not None:
-        raise InputError(f"--dtype: is for training plans{'' if plan is None else f', and {plan} is none'}")
+    """Serve a trace with a plan, for real: a worker process per device, requests at their arrival times."""
     if plan is None:
         raise InputError(f"run: expected a plan file, or a world: {', '.join(worlds())} (got neither)")
     from ..files import check_target, write_text

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import TRAINING_PLANS
-from .simulate_training import simulate_training_plans, training_plans
 from .status import status
 from .trace_io import print_frame, print_json
 from .workload import check_device, check_models, profiles_for, trace_from, warn_of_hopeless
@@ -49,17 +47,6 @@ def simulate(
         bool | None, typer.Option("--admission/--no-admission", help="Reject hopeless requests; default the plan's.")
     ] = None,
     overhead: Annotated[float | None, typer.Option(help="Seconds added to every finish; default the plan's.")] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=TRAINING_PLANS, help="gpipe, 1f1b, zb_h1, …; default the plan's."),
-    ] = None,
-    resharding: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=TRAINING_PLANS,
-            help="How tensors move between meshes: send_recv, scatter_gather or local_all_gather; default the plan's.",
-        ),
-    ] = None,
     warmup: Annotated[float, typer.Option(help="Seconds at both ends of the trace that metrics leave out.")] = 0.0,
     per_model: Annotated[bool, typer.Option("--per-model", help="Print a table by model.")] = False,
     per_group: Annotated[bool, typer.Option("--per-group", help="Print a table by group.")] = False,
@@ -69,29 +56,11 @@ def simulate(
     png: Annotated[Path | None, typer.Option(help="Draw latencies and utilization into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Score a plan, or several on the same traffic, in simulation; also plans of training."""
+    """Score a plan, or several on the same traffic, in simulation."""
     from ..files import check_target
     from ..simulator import Plan
     from ..simulator import simulate as run
 
-    if training_plans(plans):
-        for name, value in {
-            "trace": trace, "rate": rate, "cv": cv, "duration": duration, "split": split, "seed": seed or None,
-            "slo-scale": slo_scale, "slo": slo, "profile": profile, "dispatch": dispatch, "max-batch": max_batch,
-            "admission": admission, "overhead": overhead, "warmup": warmup or None, "per-model": per_model or None,
-            "per-group": per_group or None,
-        }.items():  # fmt: skip
-            if value is not None:
-                raise InputError(f"--{name}: does not go with training plans; see --schedule, --resharding, --png")
-        simulate_training_plans(
-            plans, engine=engine, schedule=schedule, resharding=resharding, timeline=timeline, png=png, as_json=as_json
-        )
-        return
-    for name, value in {"schedule": schedule, "resharding": resharding}.items():
-        if value is not None:
-            if not plans[0].is_file():
-                raise InputError(f"{plans[0]}: no such file")
-            raise InputError(f"--{name}: is for training plans, and {plans[0]} is none")
     if timeline is not None and len(plans) > 1:
         raise InputError(f"--timeline: shows one plan (got {len(plans)})")
     if not warmup >= 0:

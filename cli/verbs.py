@@ -24,8 +24,7 @@ GROUPS = {
 COMMANDS = {
     "new": "Write a case to start from, every field with what it is.",
     "graph": "Show a model as a training graph; trace one from torch.",
-    "plan": "Search a placement of models for a trace, or how to train one.",
-    "configure": "Search the fastest way to train a decoder on a cluster.",
+    "plan": "Decide how models are served, trained, or share a cluster.",
     "simulate": "Score a plan in simulation.",
     "export": "Write the files that start a plan elsewhere.",
     "run": "Run a plan for real on this machine.",
