@@ -78,7 +78,7 @@ async def streams(url: str, tokens: int, then: Callable[[], None]) -> list[str]:
 @pytest.mark.parametrize(("grace", "tokens"), [("60", 60), pytest.param("0.5", 1900, marks=pytest.mark.slow)])
 def test_the_endpoint_finishes_its_streams_at_sigterm(token: Path, grace: str, tokens: int) -> None:
     """Within the grace all of them; after it each hears that the server ends, and the stream is a whole one."""
-    words = ("meshwright", "run", "--llm", "tiny-llama", "--serve", "--port", "0", "--token-file", str(token))
+    words = ("meshwright", "run", "llm", "--model", "tiny-llama", "--serve", "--port", "0", "--token-file", str(token))
     with started(*words, "--grace", grace, says=r" at (http://127\.0\.0\.1:\d+)/v1") as (process, url):
         assert httpx.get(f"{url}/v1/models", timeout=PATIENCE_S).status_code == 401
         assert httpx.get(f"{url}/health", timeout=PATIENCE_S).status_code == 200
@@ -135,7 +135,7 @@ def test_none_listens_wide_without_a_token(tmp_path: Path, capsys: pytest.Captur
         return caught.value.code
 
     for code in (
-        lambda: run(["run", "--llm", "tiny-llama", "--serve", "--host", "0.0.0.0"]),
+        lambda: run(["run", "llm", "--model", "tiny-llama", "--serve", "--host", "0.0.0.0"]),
         lambda: program(group.main, "--group", "0"),
         lambda: program(router.main, "--config", str(tmp_path / "router.json")),
     ):
@@ -147,8 +147,8 @@ def test_none_listens_wide_without_a_token(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--token-file", "no"], "--token-file: goes with --serve"),
-        (["--grace", "3"], "--grace: goes with --serve"),
+        (["--token-file", "no"], "token_file: goes with serve"),
+        (["--grace", "3"], "grace: goes with serve"),
         (["--serve", "--token-file", "no"], "cannot read the token"),
         (["--serve", "--tls-cert", "no"], "go together"),
         (["--serve", "--tls-cert", "no", "--tls-key", "no"], "cannot read it for TLS"),
@@ -157,7 +157,7 @@ def test_none_listens_wide_without_a_token(tmp_path: Path, capsys: pytest.Captur
 def test_slips_of_the_endpoint_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     from meshwright.cli.main import run
 
-    assert run(["run", "--llm", "tiny-llama", *words]) == 2
+    assert run(["run", "llm", "--model", "tiny-llama", *words]) == 2
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1

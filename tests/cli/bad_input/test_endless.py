@@ -44,8 +44,8 @@ VERBS = {
     "trace convert": "trace convert {} out.csv",
     "plan, trace": "plan serving --devices 2 --models bert-1.3b=1 --trace {} --slo 1",
     "plan, profile": "plan serving --devices 2 --rate 1 --profile {}",
-    "plan, config.json": "plan --planner vllm --devices 1 --rate 1 --slo-ttft 1 --models {}.json",
-    "plan, slice profile": "plan --planner terapipe --models gpt3-350m --devices 2 --global-batch 2 --slice-profile {}",
+    "plan, config.json": "plan llm --devices 1 --rate 1 --slo-ttft 1 --model {}.json",
+    "plan, slice profile": "plan training --planner terapipe --model gpt3-350m --devices 2 --global-batch 2 -o slice_profile={}",
     "simulate": "simulate {} --rate 1",
     "simulate, trace": "simulate plan.json --trace {}",
     "simulate, profile": "simulate plan.json --rate 1 --profile {}",
@@ -54,7 +54,7 @@ VERBS = {
     "run": "run {}",
     "export": "export {} --to vllm --out out",
     "compare": "compare {} --rate 1",
-    "compare, silicon": "compare --silicon {} --kernels kernels",
+    "compare, silicon": "compare llm --silicon {} --kernels kernels",
     "graph": "graph {}",
 }
 
@@ -184,7 +184,7 @@ def test_counts_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     for words in (
         "plan serving --devices 1000000000 --models bert-1.3b=1 --rate 1 --slo 1",
         "plan serving --devices 2 --models bert-1.3b=100000000 --rate 1 --slo 1",
-        "plan --planner vllm --devices 1000000000 --models llama-3.1-8b --lengths alpaca --rate 1 --slo-ttft 1",
+        "plan llm --devices 1000000000 --model llama-3.1-8b --lengths alpaca --rate 1 --slo-ttft 1",
         "plan serving --devices 2 --models bert-1.3b=1 --rate 1e18 --slo 1",
         "trace generate t.csv --rate 1e18 --duration 10 --models 2",
         "trace generate t.csv --rate 1 --duration 1e18 --models 2",

@@ -27,9 +27,7 @@ CALLS = {
         f"{PLAN} --trace t.csv",
         "--planner vllm --models tiny-llama --device cpu-core --devices 1 --lengths alpaca --rate 1 --duration 5 "
         "--slo-ttft 5 --slo-tpot 1 -o tp=1 -o pp=1 --out o.json",
-        "--planner megatron --models gpt3-350m --cluster 1x2:v100-16gb --global-batch 4 --out o.json",
     ],
-    "configure": ["--model gpt3-350m --batch 8 --devices 2 --tp 1 --zero 0 --recompute none"],
     "simulate": ["plan.json --profile p.json --rate 2 --duration 5", "plan.json --profile p.json --trace t.csv"],
     "share": ["world.yaml --policy tiresias"],
     "study": ["s.yaml --no-report --workers 1"],
@@ -45,8 +43,8 @@ ELSEWHERE = {"trace fetch", "profile measure", "export", "run", "compare", "regr
 REFUSED = [
     "regress standard --workers 1000000000",
     "run plan.json --rate 1e18 --duration 5 --slo 1",
-    "run --llm tiny-llama --requests 1 --rate 1e-18",
-    "run --llm tiny-llama --requests 1000000000",
+    "run llm --model tiny-llama --requests 1 --rate 1e-18",
+    "run llm --model tiny-llama --requests 1000000000",
     "compare plan.json --rate 1e18 --duration 5",
     "export plan.json --to k8s --out o --port 1000000000",
 ]

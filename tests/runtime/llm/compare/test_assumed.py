@@ -104,7 +104,7 @@ def test_an_assumed_link_is_said_first_with_what_rests_on_it(tmp_path, write_lay
     assert first.startswith("ASSUMED: the link between devices")
     assert "36.5 GB/s and 14 us" in first
     assert "% of a step of 1 decodes, and of TPOT, rest on it; give --link" in first
-    assert run(["compare", "--vllm-run", str(folder)]) == 0
+    assert run(["compare", "llm", "--vllm-run", str(folder)]) == 0
     assert capsys.readouterr().out.startswith("ASSUMED")
 
 
@@ -116,7 +116,7 @@ def test_a_link_that_is_given_or_measured_is_not_assumed(tmp_path, write_layer_t
     assert "collectives: 2 us + bytes / 450.0 GB/s (as given)" in given.notes
     assert given.simulated["tpot"].mean() < assumed.simulated["tpot"].mean()
     for words, latency in (("450,2", "2 us"), ("h100-80gb", "10 us")):
-        assert run(["compare", "--vllm-run", str(folder), "--link", words]) == 0
+        assert run(["compare", "llm", "--vllm-run", str(folder), "--link", words]) == 0
         shown = capsys.readouterr().out
         assert f"collectives: {latency} + bytes / 450.0 GB/s (as given)" in shown
         assert "ASSUMED" not in shown
@@ -138,7 +138,7 @@ def test_a_link_that_nothing_crosses_is_said_to_change_nothing(tmp_path, write_l
 @pytest.mark.parametrize("words", ["", "fast", "1", "1,2,3", "-1,2", "nan,1", "inf,1", "1e400,1", "a,b"])
 def test_wrong_links_are_one_error(words, tmp_path, write_layer_tables, write_run, capsys):
     folder = two_gpus(tmp_path, write_layer_tables, write_run)
-    assert run(["compare", "--vllm-run", str(folder), "--link", words]) == 2
+    assert run(["compare", "llm", "--vllm-run", str(folder), "--link", words]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 

@@ -1,4 +1,4 @@
-"""`profile measure --llm` and `compare --llm` on a tiny model that really runs: structure and generous bounds only."""
+"""`measure llm` and `compare llm` on a tiny model that really runs: structure and generous bounds only."""
 
 from __future__ import annotations
 
@@ -199,15 +199,17 @@ def test_wrong_comparisons_are_refused_before_anything_runs(options, said):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("profile measure --llm nothing-like-it", "unknown model 'nothing-like-it'"),
-        ("profile measure --llm opt-125m,opt-125m", "each once"),
-        ("profile measure --llm opt-125m --pp 2", "goes without --models"),
-        ("profile measure --tp 2", "go with --llm"),
-        ("profile measure --llm opt-125m --device cuda --tp 64", "tp"),
-        ("compare --llm opt-125m --cv 2", "takes no plan"),
-        ("compare --llm opt-125m --loads x", "--loads: expected numbers"),
-        ("compare --settings vllm-v1", "go with --llm"),
-        ("compare --llm opt-125m --settings orca", "unknown setting"),
+        ("measure llm --model nothing-like-it", "unknown model 'nothing-like-it'"),
+        ("measure llm --model opt-125m,opt-125m", "expected each model once"),
+        ("measure llm --model opt-125m --pp 2", "No such option: --pp"),
+        ("measure llm --model opt-125m --rate 2", "No such option: --rate"),
+        ("profile measure --tp 2", "No such option: --tp"),
+        ("measure llm --model opt-125m --on cuda --tensor-parallel-size 64", "tp"),
+        ("compare llm --model opt-125m --cv 2", "No such option: --cv"),
+        ("compare llm --model opt-125m,opt-125m", "expected each model once"),
+        ("compare llm --model opt-125m --loads x", "loads.0: "),
+        ("compare llm --model opt-125m --settings orca", "unknown setting"),
+        ("compare llm --model opt-125m --clock sun", "clock: "),
     ],
 )
 def test_the_command_line_says_what_is_wrong_in_a_line(words, said, capsys):
@@ -225,9 +227,9 @@ def test_the_verb_measures_writes_and_prints(tmp_path: Path, capsys):
     home = tmp_path / "one-layer"
     home.mkdir()
     (home / "config.json").write_text(json.dumps(config))
-    words = f"profile measure --llm {home / 'config.json'} --fast --max-tokens 16 --max-seqs 2 --max-context 64 --json"
+    words = f"measure llm --model {home / 'config.json'} --fast --max-tokens 16 --max-seqs 2 --max-context 64 --json"
     assert run([*words.split(), "--out", str(tmp_path / "tables")]) == 0
-    (said,) = json.loads(capsys.readouterr().out)
+    (said,) = json.loads(capsys.readouterr().out)["measured"]
     assert (said["model"], said["tp"], said["dtype"]) == ("one-layer", 1, "float32")
     assert said["folder"] == str(tmp_path / "tables")
     assert measured_cost(tmp_path / "tables", "vllm-0.2").seconds(Iteration((), 1, 8, 1)) > 0

@@ -1,4 +1,4 @@
-"""`compare --silicon` and `compare --vllm-run`: small cases by hand, real measurements where they are, errors."""
+"""`compare llm --silicon` and `--vllm-run`: small cases by hand, real measurements where they are, errors."""
 
 import json
 
@@ -76,7 +76,7 @@ def test_rows_of_one_token_have_no_tpot(tmp_path, write_tables, rows_file):
 def test_silicon_on_the_command_line(tmp_path, write_tables, capsys, rows_file):
     write_tables(tmp_path)
     path = rows_file(tmp_path, {}, {"precision": "fp8", "concurrency": 8, "tp_size": 2})
-    call = ["compare", "--silicon", str(path), "--kernels", str(tmp_path)]
+    call = ["compare", "llm", "--silicon", str(path), "--kernels", str(tmp_path)]
     assert run(call) == 0
     shown = capsys.readouterr().out
     for said in ("median absolute error TPOT", "overheads: scheduler_s", "asynchronous scheduling", "rounds=10"):
@@ -106,7 +106,7 @@ def test_silicon_on_the_command_line(tmp_path, write_tables, capsys, rows_file):
 )
 def test_wrong_rows_are_one_error(tmp_path, write_tables, capsys, change, said, rows_file):
     write_tables(tmp_path)
-    assert run(["compare", "--silicon", str(rows_file(tmp_path, change)), "--kernels", str(tmp_path)]) == 2
+    assert run(["compare", "llm", "--silicon", str(rows_file(tmp_path, change)), "--kernels", str(tmp_path)]) == 2
     shown = capsys.readouterr().err.strip()
     assert said in shown
     assert "rows.csv: line 2" in shown
@@ -168,7 +168,7 @@ def test_a_run_on_the_command_line(tmp_path, write_layer_tables, capsys, write_r
     folder, other = write_run(tmp_path), tmp_path / "other"
     other.mkdir()
     tables = write_layer_tables(other)
-    call = ["compare", "--vllm-run", str(folder), "--kernels", str(tables)]
+    call = ["compare", "llm", "--vllm-run", str(folder), "--kernels", str(tables)]
     assert run(call) == 0
     shown = capsys.readouterr().out
     assert "makespan" in shown
@@ -211,18 +211,25 @@ def test_a_run_without_files_is_one_error(tmp_path, write_run):
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("words", "said"),
     [
-        [],
-        ["--kernels", "x"],
-        ["--silicon", "x"],
-        ["--silicon", "x", "--vllm-run", "y"],
-        ["plan.json", "--vllm-run", "y"],
+        (["--silicon", "x"], "silicon: needs kernels"),
+        (["--silicon", "x", "--kernels", "y", "--link", "1,2"], "link: goes with vllm_run"),
+        (["--silicon", "x", "--vllm-run", "y"], "silicon, vllm_run: are two comparisons"),
+        (["--link", "1,2"], "link: goes with vllm_run"),
+        (["--vllm-run", "no"], "no: "),
     ],
 )
-def test_options_that_do_not_go_together(arguments, capsys):
-    assert run(["compare", *arguments]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+def test_options_that_do_not_go_together(words, said, capsys):
+    assert run(["compare", "llm", *words]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
+def test_a_comparison_names_plans_or_a_world(capsys):
+    assert run(["compare"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_defaults_of_the_engine():

@@ -28,7 +28,7 @@ def test_rows_that_cannot_be_predicted_are_listed(tmp_path, write_tables, capsys
         strict=True,
     ):  # fmt: skip
         assert said in reason
-    call = ["compare", "--silicon", str(rows_file(tmp_path, *good, *bad)), "--kernels", str(tmp_path), "--json"]
+    call = ["compare", "llm", "--silicon", str(rows_file(tmp_path, *good, *bad)), "--kernels", str(tmp_path), "--json"]
     assert run(call) == 1
     shown = capsys.readouterr()
     assert len(json.loads(shown.out)["skipped"]) == 6
