@@ -136,7 +136,8 @@ def _blamed(
     theirs: list[tuple[Location, str]] = []
     for loc, what in wrong:
         path = dotted(loc)
-        if any(path == one or path.startswith(f"{one}.") for one in changed):
+        unsaid = loc[:1] and loc[0] not in document.data and not (planner is not None and loc[0] == "planner")
+        if any(f"{path}.".startswith(f"{one}.") or (unsaid and one.startswith(f"{path}.")) for one in changed):
             ours.append(f"{path}: {what}")
         elif planner is not None and loc[:1] == ("planner",):
             theirs.append((("planners", planner, *loc[1:]), what))

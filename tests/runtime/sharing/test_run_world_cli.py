@@ -1,4 +1,4 @@
-"""`meshwright run world.yaml`: a world file run for real, and what is printed and written of it."""
+"""`meshwright run case.yaml`: a shared cluster run for real, and what is printed and written of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn")
 from meshwright.cli import run
 
 WORLD = """\
-sharing: 1
+world: sharing
 name: two apps
 cluster: {machines: [{gpus: 2}]}
 apps:
@@ -36,9 +36,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_world_is_run_and_held_against_its_simulation(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["run", "w.yaml", *FAST, "--policy", "themis", "--out", "r.json", "--json"]) == 0
+    assert run(["run", "w.yaml", *FAST, "--planner", "themis", "--out", "r.json", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said == json.loads(Path("r.json").read_text())
+    assert said == {**json.loads(Path("r.json").read_text()), "out": "r.json"}
     assert (said["world"], said["policy"], said["time_scale"], said["lost"]) == ("two apps", "themis", 300, [])
     first, second = said["per_app"]
     assert (first["app"], second["app"], second["arrival_s"]) == ("first", "second", 100)

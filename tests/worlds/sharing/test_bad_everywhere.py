@@ -37,10 +37,11 @@ BAD = {
     ),
 }
 FACES = {
-    "share": ("sharing: 1\n{}planners: [themis]\n", "share f.yaml"),
-    "share --dry-run": ("sharing: 1\n{}planners: [themis]\n", "share f.yaml --dry-run"),
-    "export": ("sharing: 1\n{}planners: [themis]\n", "export f.yaml --to kueue --out o"),
-    "export --at": ("sharing: 1\n{}planners: [themis]\n", "export f.yaml --to slurm --out o --at 1"),
+    "simulate": ("world: sharing\n{}planners: [themis]\n", "simulate f.yaml"),
+    "simulate --dry-run": ("world: sharing\n{}planners: [themis]\n", "simulate f.yaml --dry-run"),
+    "plan": ("world: sharing\n{}planners: [themis]\n", "plan f.yaml --out o.json"),
+    "export": ("world: sharing\n{}planners: [themis]\n", "export f.yaml --to kueue --out o"),
+    "export --at": ("world: sharing\n{}planners: [themis]\n", "export f.yaml --to slurm --out o --at 1"),
     "study": ("study: 1\nworld: sharing\n{}planners: [themis]\naxes: {{seed: [0, 1]}}\n", "study f.yaml --out o"),
     "study --dry-run": ("study: 1\nworld: sharing\n{}planners: [themis]\n", "study f.yaml --dry-run"),
 }
@@ -78,7 +79,7 @@ def test_it_is_one_line_through_every_face(
     assert sorted(p.name for p in folder.iterdir()) == ["f.yaml"]  # nothing is left behind
 
 
-@pytest.mark.parametrize("face", ["share", "export --at"])
+@pytest.mark.parametrize("face", ["simulate", "export --at"])
 def test_an_app_that_does_not_end_names_the_key_to_raise(
     folder: Path, capsys: pytest.CaptureFixture[str], face: str
 ) -> None:

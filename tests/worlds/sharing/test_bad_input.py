@@ -1,4 +1,4 @@
-"""Every slip in a world file or on the command line is one clear line and exit code 2."""
+"""Every slip in a case file or on the command line is one clear line and exit code 2."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from meshwright.cli import run
 
 RIGHT = {
-    "sharing": "1",
+    "world": "sharing",
     "cluster": "{machines: [{gpus: 4, count: 2}]}",
     "apps": "[{name: a, jobs: [{work: 100, gpus: 2}]}]",
     "planners": "[fifo]",
@@ -20,7 +20,7 @@ def _text(**changed: str) -> str:
 
 
 def _refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> list[str]:
-    assert run(["share", *words]) == code
+    assert run(["simulate", *words]) == code
     out, err = capsys.readouterr()
     assert out == ""
     assert "Traceback" not in err
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_right_file_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["share", "right.yaml", "--engine", "simpy"]) == 0
+    assert run(["simulate", "right.yaml", "--engine", "simpy"]) == 0
 
 
 def _with(policy: str, options: str) -> dict[str, str]:
@@ -67,7 +67,7 @@ def _with(policy: str, options: str) -> dict[str, str]:
         ({"planners": "[themiss]"}, ["planners[0]", "unknown sharing policy 'themiss'", "did you mean 'themis'?"]),
         ({"planners": "[fifo, fifo]"}, ["planners", "twice"]),
         ({"planners": "[fifo, {name: drf, label: fifo}]"}, ["planners", "twice"]),
-        ({"planners": "[]"}, ["planners", "at least one"]),
+        ({"planners": "[]"}, ["planners", "should be a list of names", "got []"]),
         ({"policies": "[fifo]"}, ["policies", "unknown key"]),
         ({"auction": "{fairness: 0.5}"}, ["auction", "unknown key"]),
         ({"lease": "0"}, ["lease", "greater than 0"]),
@@ -81,9 +81,9 @@ def _with(policy: str, options: str) -> dict[str, str]:
         ({"failures": "{apps: [{app: z, at: 5}]}"}, ["failures.apps[0].app", "'z'"]),
         ({"max_time": "10"}, ["app 'a'", "has not ended by 10 s under fifo", "raise max_time"]),
         ({"leese": "3"}, ["leese", "unknown key; did you mean 'lease'?"]),
-        ({"sharing": "2"}, ["reads version 1"]),
+        ({"world": "shering"}, ["world", "unknown world", "did you mean 'sharing'?"]),
         ({"planner": "{name: fifo}"}, ["planner", "planners"]),
-        ({"seed": "-1"}, ["seed", ">= 0"]),
+        ({"seed": "-1"}, ["seed", "greater than or equal to 0"]),
     ],
     ids=lambda value: "" if isinstance(value, list) else "".join(f"{k}={v[:40]}" for k, v in value.items()),
 )  # fmt: skip
@@ -103,28 +103,33 @@ def test_all_slips_are_told_at_once_with_their_lines(folder: Path, capsys: pytes
     (folder / "w.yaml").write_text(_text(estimates="slow", lease="-1", planners="[nobody]"))
     lines = _refused(capsys, "w.yaml")
     assert [line.removeprefix("meshwright: ").split(": ")[:2] for line in lines] == [
-        ["w.yaml:4", "planners[0]"], ["w.yaml:5", "estimates"], ["w.yaml:6", "lease"],
+        ["w.yaml:4", "planners[0].name"], ["w.yaml:5", "estimates"], ["w.yaml:6", "lease"],
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ("", ["expected a world file", "--example"]),
         ("nowhere.yaml", ["nowhere.yaml", "cannot be read"]),
-        ("right.yaml --planner themis,gandivva", ["--planner", "'gandivva'", "did you mean 'gandiva'?"]),
-        ("right.yaml --planner fifo,fifo", ["--planner", "twice"]),
-        ("right.yaml --fairness 1.5", ["--fairness", "[0, 1]", "1.5"]),
-        ("right.yaml --fairness nan", ["--fairness", "[0, 1]", "nan"]),
-        ("right.yaml --lease 0", ["--lease", ">= 0.001", "got 0"]),
-        ("right.yaml --lease 1e-300 --planner themis", ["--lease", ">= 0.001"]),  # the clock would stand still
-        ("right.yaml --lease inf", ["--lease", "finite"]),
-        ("right.yaml --seed -1", ["--seed", ">= 0"]),
-        ("right.yaml --seed 18446744073709551616 --planner themis", ["--seed", "below 2^63"]),
-        ("right.yaml --engine fast", ["--engine", "'fast'"]),
-        ("right.yaml --placement far", ["--placement", "near or blind", "'far'"]),
-        ("right.yaml --timeline t.txt", ["--timeline", ".png, .svg, .csv, .json", "t.txt"]),
-        ("right.yaml --timeline t.csv --engine compiled", ["--timeline", "compiled", "leave out"]),
+        ("right.yaml --planner themis,gandivva", ["planner", "'gandivva'", "did you mean 'gandiva'?"]),
+        ("right.yaml --planner fifo,fifo", ["--planner", "each once"]),
+        ("right.yaml --planner themis -o fairness=1.5", ["fairness", "less than or equal to 1", "1.5"]),
+        ("right.yaml --planner themis -o fairness=nan", ["meshwright: planner: options.fairness", "0.99", "nan"]),
+        ("right.yaml -o fairness=0.5", ["fairness", "is of themis"]),
+        ("right.yaml --planner themis -o farness=0.5", ["farness", "did you mean 'fairness'?"]),
+        ("right.yaml --lease 0", ["lease", "greater than 0", "got 0"]),
+        ("right.yaml --lease 1e-300 --planner themis", ["lease", "0.001 s or more"]),  # the clock would stand still
+        ("right.yaml --lease inf", ["meshwright: lease", "seconds", "inf"]),
+        ("right.yaml --lease 10minutes", ["lease", "10 min", "'10minutes'"]),
+        ("right.yaml --seed -1", ["seed", "greater than or equal to 0"]),
+        ("right.yaml --seed 18446744073709551616 --planner themis", ["seed", "whole number"]),
+        ("right.yaml --engine fast", ["engine", "'fast'"]),
+        ("right.yaml --planner fifo -o placement=far", ["placement", "'near' or 'blind'", "'far'"]),
+        ("right.yaml --leese 3", ["--leese", "--lease"]),
+        ("right.yaml --set leese=3", ["no field 'leese'", "did you mean 'lease'?"]),
+        ("right.yaml --bids right.yaml", ["--bids", "neither case nor plan"]),
+        ("right.yaml --timeline t.txt", ["timeline", ".png, .svg, .csv, .json", "t.txt"]),
+        ("right.yaml --timeline t.csv --engine compiled", ["timeline", "compiled", "leave engine out"]),
         ("right.yaml --timeline right.yaml/t.csv", ["right.yaml/t.csv", "folder"]),
         ("right.yaml --out r.txt", ["--out", ".json or .csv", "r.txt"]),
         ("right.yaml --out right.yaml/r.json", ["right.yaml/r.json", "folder"]),
@@ -141,7 +146,7 @@ def test_a_slip_on_the_command_line_is_one_line(
 
 
 BIDS = {
-    "sharing": "1",
+    "world": "sharing",
     "cluster": "{machines: [{gpus: 4}]}",
     "bids": "[{app: a, rows: [{gpus: 0, rho: unbounded}, {gpus: 4, rho: 1}]}]",
 }
@@ -171,17 +176,25 @@ def test_a_slip_in_bids_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, str], parts: list[str]
 ) -> None:
     (folder / "b.yaml").write_text("".join(f"{key}: {value}\n" for key, value in (BIDS | changed).items()))
-    lines = _refused(capsys, "b.yaml")
+    lines = _refused(capsys, "sharing", "--bids", "b.yaml")
     assert len(lines) == 1, lines
     assert "b.yaml" in lines[0]
     for part in parts:
         assert part in lines[0]
 
 
-def test_options_of_worlds_do_not_go_with_bids(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_cases_do_not_go_with_bids(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "b.yaml").write_text("".join(f"{key}: {value}\n" for key, value in BIDS.items()))
-    (line,) = _refused(capsys, "b.yaml", "--lease", "60")
-    assert "--lease" in line
-    assert "holds bids" in line
-    (line,) = _refused(capsys, "b.yaml", "--timeline", "t.csv")
-    assert "--timeline: is for world files" in line
+    (line,) = _refused(capsys, "sharing", "--bids", "b.yaml", "--lease", "60")
+    assert "--bids: goes with neither case nor plan" in line
+    assert "leave lease out" in line
+    (line,) = _refused(capsys, "sharing", "--bids", "b.yaml", "--timeline", "t.csv")
+    assert "timeline: is for cases, and b.yaml holds bids" in line
+
+
+def test_bids_are_no_case(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "b.yaml").write_text("".join(f"{key}: {value}\n" for key, value in BIDS.items()))
+    for verb in ("simulate", "plan", "run", "export"):
+        assert run([verb, "b.yaml"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.endswith("b.yaml: holds bids, and is no case: meshwright simulate sharing --bids b.yaml")

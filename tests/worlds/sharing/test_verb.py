@@ -1,4 +1,4 @@
-"""`meshwright share`: what it prints and writes for a world whose figures are known by hand."""
+"""`meshwright simulate`: what it prints and writes for a shared cluster whose figures are known by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshwright.cli import run
 # Two apps of one job of 1000 GPU seconds each, on one machine of two GPUs; both can use both GPUs. Alone an app takes
 # 500 s. No overheads, and leases that never end: first in, first out gives all to the first, then all to the second.
 WORLD = """\
-sharing: 1
+world: sharing
 name: by hand
 cluster: {machines: [{gpus: 2}]}
 apps:
@@ -33,7 +33,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_json_holds_the_figures_known_by_hand(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["share", "world.yaml", "--json", "--engine", "simpy"]) == 0
+    assert run(["simulate", "world.yaml", "--json", "--engine", "simpy"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["world"], said["gpus"], said["apps"], said["lease_s"]) == ("by hand", 2, 2, 86400.0)
     fifo, drf = said["policies"]
@@ -51,7 +51,7 @@ def test_json_holds_the_figures_known_by_hand(world: Path, capsys: pytest.Captur
 
 
 def test_table_has_a_row_for_each_policy(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["share", "world.yaml", "--planner", "drf,fifo", "--per-app", "--engine", "simpy"]) == 0
+    assert run(["simulate", "world.yaml", "--planner", "drf,fifo", "--per-app", "--engine", "simpy"]) == 0
     out = capsys.readouterr().out
     first, _, *rows = out.splitlines()
     assert first.startswith("by hand: 2 GPUs (1 x 2) in 1 rack, 2 apps of 2 jobs, lease 86400 s")
@@ -61,9 +61,9 @@ def test_table_has_a_row_for_each_policy(world: Path, capsys: pytest.CaptureFixt
 
 
 def test_files_hold_what_json_does(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["share", "world.yaml", "--json", "--out", "r.json", "--engine", "simpy"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(Path("r.json").read_text())
-    assert run(["share", "world.yaml", "--out", "r.csv", "--engine", "simpy"]) == 0
+    assert run(["simulate", "world.yaml", "--json", "--out", "r.json", "--engine", "simpy"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**json.loads(Path("r.json").read_text()), "out": "r.json"}
+    assert run(["simulate", "world.yaml", "--out", "r.csv", "--engine", "simpy"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "written: r.csv"
     rows = _rows("r.csv")
     assert [(r["policy"], r["app"]) for r in rows] == [("fifo", "a"), ("fifo", "b"), ("drf", "a"), ("drf", "b")]
@@ -71,7 +71,7 @@ def test_files_hold_what_json_does(world: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_timeline_as_rows_trace_and_picture(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["share", "world.yaml", "--timeline"]
+    words = ["simulate", "world.yaml", "--timeline"]
     assert run([*words, "t.csv", "--planner", "fifo"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "written: t.csv"
     rows = [(r["policy"], r["gpu"], r["app"], float(r["start_s"]), float(r["end_s"])) for r in _rows("t.csv")]
@@ -100,16 +100,16 @@ def test_gpus_by_lot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.chdir(tmp_path)
     apps = "".join(f"  - {{name: a{k}, arrival: {k} h, jobs: [{{work: 60, gpus: 2, gang: 2}}]}}\n" for k in range(9))
     Path("w.yaml").write_text(
-        f"sharing: 1\ncluster: {{machines: [{{gpus: 2, count: 8}}]}}\nplanners: [tiresias]\napps:\n{apps}"
+        f"world: sharing\ncluster: {{machines: [{{gpus: 2, count: 8}}]}}\nplanners: [tiresias]\napps:\n{apps}"
     )
     placed = []
-    for words in (["--placement", "blind"], []):
-        assert run(["share", "w.yaml", "--json", "--engine", "simpy", *words]) == 0
+    for words in (["-o", "placement=blind"], []):
+        assert run(["simulate", "w.yaml", "--json", "--engine", "simpy", *words]) == 0
         said = json.loads(capsys.readouterr().out)
         (tiresias,) = said["policies"]
         placed.append((tiresias["options"], tiresias["placement"] == 1))
     assert placed == [({"placement": "blind"}, False), ({}, True)]
-    assert run(["share", "w.yaml", "--placement", "blind", "--dry-run"]) == 0
+    assert run(["simulate", "w.yaml", "-o", "placement=blind", "--dry-run"]) == 0
     assert "GPUs by lot" in capsys.readouterr().out
 
 
@@ -117,21 +117,21 @@ def test_example_is_a_world_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["share", "--example"]) == 0
+    assert run(["new", "sharing", "--example", "cluster"]) == 0
     Path("example.yaml").write_text(capsys.readouterr().out)
-    assert run(["share", "example.yaml", "--dry-run"]) == 0
+    assert run(["simulate", "example.yaml", "--dry-run"]) == 0
     assert "24 apps" in capsys.readouterr().out
-    assert run(["share", "--example", "here"]) == 0
+    assert run(["new", "sharing", "--example", "here"]) == 0
     Path("here.yaml").write_text(capsys.readouterr().out)
-    assert run(["share", "here.yaml", "--dry-run"]) == 0
+    assert run(["simulate", "here.yaml", "--dry-run"]) == 0
     assert "4 GPUs (2 x 2) in 2 racks, 6 apps" in capsys.readouterr().out
-    assert run(["share", "--example", "there"]) == 2
+    assert run(["new", "sharing", "--example", "there"]) == 2
     assert "--example: no example 'there'" in capsys.readouterr().err
 
 
 def test_options_stand_instead_of_the_file(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--lease", "60", "--fairness", "0.25", "--planner", "themis", "--dry-run"]
-    assert run(["share", "world.yaml", *words]) == 0
+    words = ["--lease", "60", "-o", "fairness=0.25", "--planner", "themis", "--dry-run"]
+    assert run(["simulate", "world.yaml", *words]) == 0
     out = capsys.readouterr().out
     assert "lease 60 s" in out
     assert "f = 0.25" in out
@@ -144,10 +144,10 @@ def test_an_auction_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     rows = f"[{{gpus: 0, rho: unbounded}}, {some}]"
     path = tmp_path / "bids.yaml"
     path.write_text(
-        f"sharing: 1\ncluster: {{machines: [{{gpus: 4}}]}}\nbids:\n"
+        f"world: sharing\ncluster: {{machines: [{{gpus: 4}}]}}\nbids:\n"
         f"  - app: a\n    rows: &rows {rows}\n  - app: b\n    rows: *rows\nauction: {{rounding: floor}}\n"
     )
-    assert run(["share", str(path), "--json"]) == 0
+    assert run(["simulate", "sharing", "--bids", str(path), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert [(r["app"], r["won"], r["kept"], r["paid"]) for r in said["apps"]] == [("a", 2, 1, 1), ("b", 2, 1, 1)]
     assert [r["share"] for r in said["apps"]] == pytest.approx([0.5, 0.5])
@@ -157,7 +157,7 @@ def test_an_auction_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert [r["rho"] for r in said["apps"]] == [1, 1]
     assert said["pareto"] == {"before_payments": True, "after_payments": False}
     assert said["envy"] == {"before_payments": [], "after_payments": []}
-    assert run(["share", str(path)]) == 0
+    assert run(["simulate", "sharing", "--bids", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[-4:] == [
         "left over: 2; gap 0", "Pareto efficient: yes before payments, no after",
         "envy: none before payments, none after", "rho <= 1 with what they keep: 2 of 2 apps",
@@ -169,11 +169,11 @@ def test_envy_is_told_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     path = tmp_path / "bids.yaml"
     rows = "[{gpus: 0, rho: 9}, {gpus: 1, rho: RHO}]"
     path.write_text(
-        "sharing: 1\ncluster: {devices: 1}\nbids:\n"
+        "world: sharing\ncluster: {devices: 1}\nbids:\n"
         f"  - {{app: keen, rows: {rows.replace('RHO', '1')}}}\n  - {{app: calm, rows: {rows.replace('RHO', '3')}}}\n"
         "auction: {payments: false}\n"
     )
-    assert run(["share", str(path)]) == 0
+    assert run(["simulate", "sharing", "--bids", str(path)]) == 0
     out = capsys.readouterr().out
     assert "envy: calm of keen before payments, calm of keen after" in out
     assert "Pareto efficient: yes before payments, yes after" in out

@@ -287,9 +287,10 @@ def test_the_stub_answers_over_http_and_says_what_it_lacks(tmp_path: Path) -> No
     ("words", "parts"),
     [
         ("--to kueu --out o", ["unknown target 'kueu'", "did you mean 'kueue'?"]),
-        ("--to kueue --out o --policy themsi", ["--policy", "'themsi'", "did you mean 'themis'?"]),
+        ("--to kueue --out o --planner themsi", ["planner", "'themsi'", "did you mean 'themis'?"]),
+        ("--to kueue --out o --planner themis,fifo", ["--planner", "export takes one"]),
         ("--to kueue --out o --namespace A_B", ["namespace", "'A_B'"]),
-        ("--to kueue --out o --at -1", ["at", ">= 0"]),
+        ("--to kueue --out o --at -1", ["at", "greater than or equal to 0"]),
         ("--to scheduler-plugin --out o --at 5", ["the plugin decides by itself"]),
         ("--to kueue", ["--out is missing"]),
     ],
@@ -298,7 +299,7 @@ def test_slips_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, parts: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("w.yaml").write_text("sharing: 1\ncluster: {devices: 8}\napps: [{name: a, jobs: [{work: 9}]}]\n")
+    Path("w.yaml").write_text("world: sharing\ncluster: {devices: 8}\napps: [{name: a, jobs: [{work: 9}]}]\n")
     assert run(["export", "w.yaml", *words.split()]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -312,12 +313,12 @@ def test_the_verb_writes_every_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("w.yaml").write_text("sharing: 1\ncluster: {devices: 8}\napps: [{name: a, jobs: [{work: 9}]}]\n")
+    Path("w.yaml").write_text("world: sharing\ncluster: {devices: 8}\napps: [{name: a, jobs: [{work: 9}]}]\n")
     for target in TARGETS:
         assert run(["export", "w.yaml", "--to", target, "--out", target, "--json"]) == 0
-        out, err = capsys.readouterr()
-        said = json.loads(out)
+        said = json.loads(capsys.readouterr().out)
         assert (said["target"], said["policy"]) == (target, "themis")
         assert all(Path(path).is_file() for path in said["files"])
         assert said["kept"] == ("yes" if target == "scheduler-plugin" else "no")
-        assert ("cannot express themis" in err) == (said["kept"] == "no")
+        assert run(["export", "w.yaml", "--to", target, "--out", target]) == 0
+        assert ("cannot express themis" in capsys.readouterr().out) == (said["kept"] == "no")

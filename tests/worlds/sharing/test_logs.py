@@ -1,4 +1,4 @@
-"""Job logs through `meshwright share`: the same four jobs as Philly, Helios and Alibaba write them down."""
+"""Job logs through `meshwright simulate`: the same four jobs as Philly, Helios and Alibaba write them down."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ b,worker,n4,w4,i2,Terminated,88200,90000,m2
 c,worker,n5,w5,i3,Failed,93600,94200,m2
 """
 WORLD_FILE = """\
-sharing: 1
+world: sharing
 cluster: {machines: [{gpus: 4}]}
 workload: {WORKLOAD}
 overheads: {checkpoint: 0, container: 0}
@@ -90,7 +90,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _share(capsys: pytest.CaptureFixture[str], workload: str, *words: str) -> Any:
     Path("w.yaml").write_text(WORLD_FILE.replace("WORKLOAD", workload))
-    assert run(["share", "w.yaml", "--json", "--engine", "simpy", *words]) == 0
+    assert run(["simulate", "w.yaml", "--json", "--engine", "simpy", *words]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -136,13 +136,13 @@ def test_scale_rigid_and_instances(folder: Path, capsys: pytest.CaptureFixture[s
     Path("w.yaml").write_text(
         WORLD_FILE.replace("WORKLOAD", f"{KINDS['helios']}, rigid: true").replace("gpus: 4", "gpus: 1")
     )
-    assert run(["share", "w.yaml"]) == 2
+    assert run(["simulate", "w.yaml"]) == 2
     assert "a gang of 2 tasks is larger than the cluster of 1 GPUs" in capsys.readouterr().err
 
 
 def test_the_table_says_what_was_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("w.yaml").write_text(WORLD_FILE.replace("WORKLOAD", KINDS["philly"]))
-    assert run(["share", "w.yaml", "--dry-run"]) == 0
+    assert run(["simulate", "w.yaml", "--dry-run"]) == 0
     assert "cluster_job_log: 3 jobs in 0.1 days, 0.1 GPU days; left out: 1 jobs that never ran" in (
         capsys.readouterr().out
     )
@@ -151,7 +151,7 @@ def test_the_table_says_what_was_left_out(folder: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("workload", "lines"),
     [
-        ("kind: helios, trace: nowhere.csv", ["w.yaml:3: workload.trace: nowhere.csv: no such file"]),
+        ("kind: helios, trace: nowhere.csv", ["w.yaml:3: workload.trace: nowhere.csv: No such file"]),
         ("kind: philly, trace: cluster_log.csv", ["w.yaml:3: workload.trace: cluster_log.csv:1:1: is no JSON"]),
         ("kind: helios, trace: wrong.csv", ["column 'gpu_num' must be a whole number", "column 'state' must be"]),
         ("kind: helios", ["w.yaml:3: workload: trace: is missing; helios is read from a file"]),
@@ -170,7 +170,7 @@ def test_a_slip_is_told_by_its_place(
 ) -> None:
     Path("wrong.csv").write_text(HELIOS.replace("vc1,2,8", "vc1,-2,8").replace("FAILED", "LOST"))
     Path("w.yaml").write_text(WORLD_FILE.replace("WORKLOAD", workload))
-    assert run(["share", "w.yaml"]) == 2
+    assert run(["simulate", "w.yaml"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "Traceback" not in err
@@ -207,7 +207,7 @@ def test_a_study_reads_a_log_once(folder: Path, monkeypatch: pytest.MonkeyPatch)
 PAGE = (Path(__file__).resolve().parents[3] / "docs/sharing-workloads.md").read_text(encoding="utf-8")
 
 
-def test_world_files_of_the_page_are_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cases_of_the_page_are_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the hand-made logs under the names of the page; an old job makes the Philly log begin 31 days earlier."""
     old = _philly("old", "u9", "Pass", "00:00:00", "00:00:00", "01:00:00", 1)
     (folder / "cluster_job_log").write_text(
@@ -219,7 +219,7 @@ def test_world_files_of_the_page_are_read(folder: Path, capsys: pytest.CaptureFi
     said = {}
     for block in blocks:
         Path("w.yaml").write_text(block)
-        assert run(["share", "w.yaml", "--dry-run"]) == 0
+        assert run(["simulate", "w.yaml", "--dry-run"]) == 0
         said[re.findall(r"kind: (\w+)", block)[0]] = capsys.readouterr().out.splitlines()
     apps = {kind: lines[0].split(" racks, ")[1].partition(", lease")[0] for kind, lines in said.items()}
     # Of Philly's three jobs in the two weeks c is left out: it failed. By job, every job is an app.

@@ -1,4 +1,4 @@
-"""`share --seeds`: means over draws with intervals, the same as a study's replications."""
+"""`simulate --seeds`: means over draws with intervals, the same as a study's replications."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from meshwright import studies
 from meshwright.cli import run
 from meshwright.studies.summary import summarise
 
-WORLD = """sharing: 1
+WORLD = """world: sharing
 cluster: {machines: [{gpus: 2, count: 2}]}
 workload: {kind: themis-1, apps: 3, scale: 0.01}
 seed: 2
 """
-LISTED = "sharing: 1\ncluster: {devices: 2}\napps: [{name: a, jobs: [{work: 1000, gpus: 2}]}]\n"
+LISTED = "world: sharing\ncluster: {devices: 2}\napps: [{name: a, jobs: [{work: 1000, gpus: 2}]}]\n"
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_means_are_those_of_a_study_on_the_same_draws(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["share", str(file), "--planner", "fifo,tiresias", "--seeds", "3"]
+    words = ["simulate", str(file), "--planner", "fifo,tiresias", "--seeds", "3"]
     assert run([*words, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     study = studies.Study.from_text(
@@ -50,13 +50,13 @@ def test_what_does_not_go_with_it(file: Path, tmp_path: Path, capsys: pytest.Cap
     listed = tmp_path / "l.yaml"
     listed.write_text(LISTED)
     for words, said in (
-        ([str(file), "--seeds", "3", "--per-app"], "--per-app: is of one draw"),
-        ([str(file), "--seeds", "3", "--out", "x.json"], "--out: is of one draw"),
+        ([str(file), "--seeds", "3", "--per-app"], "per_app: is of one draw"),
+        ([str(file), "--seeds", "3", "--out", "x.json"], "out: is of one draw"),
         ([str(file), "--seeds", "1"], "greater than or equal to 2"),
         ([str(file), "--seeds", "1000000000"], "less than or equal to 1000"),
-        ([str(listed), "--seeds", "3"], "its apps are listed, and the same under every seed"),
+        ([str(listed), "--seeds", "3"], "the apps are listed, and the same under every seed"),
     ):
-        assert run(["share", *words]) == 2
+        assert run(["simulate", *words]) == 2
         err = capsys.readouterr().err.splitlines()
         assert len(err) == 1, err
         assert said in err[0]
