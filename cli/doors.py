@@ -271,7 +271,8 @@ def _print(verb: str, answer: Answer, out: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({**answer.document, "out": None if out is None else str(out)})
     else:
-        typer.echo(answer.text)
+        if answer.text:
+            typer.echo(answer.text)
         if verb == "plan" and out is not None:
             typer.echo(f"plan written: {out}")
         for path in answer.written:

@@ -52,7 +52,8 @@ def ran(asked: Asked) -> Answer:
     if where is None:
         longest = int(config["max_model_len"])
         trace, source = requests_of(case, options, longest, asked.folder, plan=plan)
-    asked.progress(f"drawing the weights of {spec.name}")
+    if where is None:  # a server says where it is, once, and nothing else
+        asked.progress(f"drawing the weights of {spec.name}")
     with LLMEngine(spec, policy, config, options=engine_options) as engine:
         if trace is None or where is not None:
             _serve(engine, where or Listening(), options.grace)
