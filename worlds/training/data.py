@@ -220,7 +220,7 @@ def _graph(case: TrainingCase, folder: Path, data: TrainingData) -> Graph:
     if in_zoo(case.model):
         return build_graph(case.model, sizes=sizes) if sizes else graph_of(case.model, "model")
     file, colon, function = case.model.rpartition(":") if ".py:" in case.model else (case.model, "", "")
-    found = graph_of(f"{folder / file}{colon}{function}", "model") if (folder / file).exists() else graph_of(
+    found = graph_of(f"{folder / file}{colon}{function}", "model") if (folder / file).is_file() else graph_of(
         case.model, "model"
     )  # fmt: skip
     if sizes:

@@ -85,6 +85,12 @@ class TrainingWorld(OpenWorld):
             return DEVICES
         return ()
 
+    def plan_schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of training plans."""
+        from ...simulator.training.plan.file import TrainingPlan
+
+        return TrainingPlan.json_schema()
+
     def load(self, path: Path) -> PlanFile:
         """Read a training plan."""
         from ...simulator.training.plan.file import TrainingPlan

@@ -10,6 +10,8 @@ import pytest
 from meshwright.cli import run
 
 Say = Callable[..., str]
+PIPEDREAM = "plan training --planner pipedream --global-batch 1"
+PIPER = "plan training --planner piper --global-batch 1"
 
 LAYERS = ((0.0, 0.0, 0.0), (30.0, 1e6, 1e3), (30.0, 1e6, 1e3), (60.0, 1e3, 1e6))
 """Milliseconds forward and backward together, bytes of the result, bytes of the weights: an input and three layers."""
@@ -41,45 +43,43 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 def test_pipedream_cuts_its_profile(say: Say):
     """Two devices: 60 ms on each, cut before the last layer; the file comes back with stages."""
-    out = say("plan --planner pipedream --profile graph.txt --cluster 1x2 --out staged.txt")
+    out = say(f"{PIPEDREAM} --authors graph.txt --devices 2 --out staged.txt")
     assert "a minibatch every 60 ms: 2x one device" in out
     lines = Path("staged.txt").read_text().splitlines()
     assert [line.rpartition("-- ")[2] for line in lines if "stage_id" in line] == [
         "stage_id=0", "stage_id=0", "stage_id=1",
     ]  # fmt: skip
-    again = json.loads(say("plan --planner pipedream --profile staged.txt --cluster 1x2 --json"))
+    again = json.loads(say(f"{PIPEDREAM} --authors staged.txt --devices 2 --json"))
     assert [stage["layers"] for stage in again["stages"]] == [["node1", "node2"], ["node3"]]
     assert again["seconds"] == pytest.approx(0.060)
 
 
 def test_levels_are_the_clusters(say: Say):
     """Two nodes of two: machines of two levels, at the speed of NVLink and of the network."""
-    found = json.loads(say("plan --planner pipedream --profile graph.txt --cluster 2x2:v100-16gb --json"))
+    found = json.loads(say(f"{PIPEDREAM} --authors graph.txt --devices 4 --devices-per-node 2 --json"))
     assert found["options"]["machines"] == [2, 2]
     assert found["options"]["bandwidths"] == [150e9, 3.1e9]
-    given = json.loads(
-        say("plan --planner pipedream --profile graph.txt --cluster 1x2 -o machines=[3] -o bandwidths=[1e9] --json")
-    )
+    given = json.loads(say(f"{PIPEDREAM} --authors graph.txt --devices 2 -o machines=[3] -o bandwidths=[1e9] --json"))
     assert given["options"]["machines"] == [3]
 
 
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ("--profile no.txt --cluster 1x2", ("no.txt: cannot read the profile",)),
-        ("--profile graph.txt", ("--cluster, --devices: give one",)),
-        ("--profile graph.txt --cluster 1x2 -o strait=true", ("'strait'", "did you mean 'straight'?")),
-        ("--profile graph.txt --cluster 1x2 -o straight=3", ("straight: expected true or false",)),
-        ("--profile graph.txt --cluster 1x2 -o machines=3", ("machines: expected a list",)),
-        ("--profile graph.txt --cluster 1x2 -o memory_bytes=-1", ("memory_bytes: expected a positive number",)),
-        ("--profile graph.txt --cluster 1x2 --global-batch 4", ("--global-batch: is for training plans",)),
-        ("--profile graph.txt --cluster 1x2 --models tiny-mmt", ("--models: does not go with --planner pipedream",)),
-        ("--profile bad.txt --cluster 1x2", ("bad.txt, line 6: edge: no layer 'node9' above it",)),
+        ("--authors no.txt --devices 2", ("no.txt: cannot read the profile",)),
+        ("--authors graph.txt", ("cluster.devices: is missing",)),
+        ("--authors graph.txt --devices 2 -o strait=true", ("'strait'", "did you mean 'straight'?")),
+        ("--authors graph.txt --devices 2 -o straight=3", ("straight: expected true or false",)),
+        ("--authors graph.txt --devices 2 -o machines=true", ("expected positive machines and bandwidths",)),
+        ("--authors graph.txt --devices 2 -o memory_bytes=-1", ("memory_bytes: expected a positive number",)),
+        ("--authors graph.txt --devices 2 --explain", ("explain: does not go with authors",)),
+        ("--authors graph.txt --devices 2 --microbatches 1", ("microbatches: does not go with authors",)),
+        ("--authors bad.txt --devices 2", ("bad.txt, line 6: edge: no layer 'node9' above it",)),
     ],
 )
 def test_one_line_each(say: Say, words: str, parts: tuple[str, ...]):
     Path("bad.txt").write_text(graph_text().replace("\tnode1 -- node2", "\tnode1 -- node9"))
-    lines = say(f"plan --planner pipedream {words}", code=2).splitlines()
+    lines = say(f"{PIPEDREAM} {words}", code=2).splitlines()
     assert len(lines) == 1, lines
     for part in parts:
         assert part in lines[0], lines
@@ -108,25 +108,25 @@ def instance() -> dict[str, object]:
 def test_piper_plans_its_instance(say: Say):
     """Two devices halve 0.4 s, as two stages or by data parallelism; one device takes all of it."""
     Path("piper.json").write_text(json.dumps(instance()))
-    assert "a microbatch every 200 ms" in say("plan --planner piper --profile piper.json")
-    found = json.loads(say("plan --planner piper --profile piper.json --devices 1 --json"))
+    assert "a microbatch every 200 ms" in say(f"{PIPER} --authors piper.json --devices 2")
+    found = json.loads(say(f"{PIPER} --authors piper.json --devices 1 --json"))
     assert found["seconds"] == pytest.approx(0.4)
     assert [stage["nodes"] for stage in found["stages"]] == [[1, 2]]
-    two = json.loads(say("plan --planner piper --profile piper.json -o data_parallel=false --json"))
+    two = json.loads(say(f"{PIPER} --authors piper.json --devices 2 -o data_parallel=false --json"))
     assert [stage["nodes"] for stage in two["stages"]] == [[1], [2]]
 
 
 @pytest.mark.parametrize(
     ("words", "code", "parts"),
     [
-        ("--profile piper.json --cluster 1x2", 2, ("--cluster: does not go with --planner piper --profile",)),
-        ("--profile piper.json -o recompute=some", 2, ("recompute: expected any, never or always",)),
-        ("--profile piper.json -o max_downsets=2.5", 2, ("max_downsets: expected a positive integer",)),
-        ("--profile piper.json -o microbatchs=3", 2, ("'microbatchs'; did you mean 'microbatches'?",)),
-        ("--profile piper.json -o max_downsets=2", 1, ("our limit of 2", "-o max_downsets=")),
-        ("--profile piper.json -o memory_bytes=0.5", 3, ("nothing fits",)),
-        ("--profile graph.txt", 2, ("graph.txt: not JSON",)),
-        ("--profile circle.json", 2, ("circle.json: edges: nodes 1, 2 wait for each other in a circle",)),
+        ("--authors piper.json --devices 2 --out x.json", 2, ("out: does not go with the authors' file of piper",)),
+        ("--authors piper.json -o recompute=some", 2, ("recompute: expected any, never or always",)),
+        ("--authors piper.json -o max_downsets=2.5", 2, ("max_downsets: expected a positive integer",)),
+        ("--authors piper.json -o microbatchs=3", 2, ("'microbatchs'; did you mean 'microbatches'?",)),
+        ("--authors piper.json -o max_downsets=2", 1, ("our limit of 2", "-o max_downsets=")),
+        ("--authors piper.json -o memory_bytes=0.5", 3, ("nothing fits",)),
+        ("--authors graph.txt", 2, ("graph.txt: not JSON",)),
+        ("--authors circle.json", 2, ("circle.json: edges: nodes 1, 2 wait for each other in a circle",)),
     ],
 )
 def test_piper_one_line_each(say: Say, words: str, code: int, parts: tuple[str, ...]):
@@ -136,8 +136,9 @@ def test_piper_one_line_each(say: Say, words: str, code: int, parts: tuple[str, 
     for node, into in zip(data["nodes"], ({"2": 0}, {"1": 0}), strict=True):  # type: ignore[call-overload]
         node["TMPCs"]["1"][0].update(syncTimeFw=into, syncTimeBw=into)
     Path("circle.json").write_text(json.dumps(data | {"edges": [*data["edges"], back]}))  # type: ignore[misc]
-    lines = say(f"plan --planner piper {words}", code=code).splitlines()
-    lines = [line for line in lines if not line.startswith("planning with")]
+    words = words if "--devices" in words else f"{words} --devices 2"
+    lines = say(f"{PIPER} {words}", code=code).splitlines()
+    lines = [line for line in lines if not line.startswith("planning: ")]
     assert len(lines) == 1, lines
     for part in parts:
         assert part in lines[0], lines

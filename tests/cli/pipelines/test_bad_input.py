@@ -158,7 +158,7 @@ def test_a_deadlock_names_the_stages(refused: Refused):
 
 def test_another_schedule_must_fit_the_plan(refused: Refused):
     plan = graph_plan(stage(1, k=2), schedule="kfkb")
-    refused(plan, "simulate plan.json --schedule 1f1b", "--schedule: stages[1].k: ", "kfkb")
+    refused(plan, "simulate plan.json --schedule 1f1b", "schedule: stages[1].k: ", "kfkb")
 
 
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])

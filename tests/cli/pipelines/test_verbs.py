@@ -18,7 +18,7 @@ from meshwright.simulator.training.plan.graph_words import stage_graph
 from stage_plans import branched_plan
 
 Say = Callable[..., str]
-PLAN = "plan --models tiny-mmt --cluster 1x4:cpu-core --global-batch 16"
+PLAN = "plan training --model tiny-mmt --devices 4 --device cpu-core --global-batch 16"
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_options_are_passed_on(say: Say):
 @pytest.mark.parametrize(
     ("words", "parts", "code"),
     [
-        (f"{PLAN} --planner graphpip", ("not for 'graphpip'; did you mean 'graphpipe'?",), 2),
+        (f"{PLAN} --planner graphpip", ("'graphpip' plans no training; did you mean 'graphpipe'?",), 2),
         (f"{PLAN} --planner graphpipe -o topolgy=chain", ("unknown option 'topolgy'; did you mean 'topology'?",), 2),
         (f"{PLAN} --planner graphpipe -o schedule=2f2b", ("schedule: unknown value '2f2b'",), 2),
         (f"{PLAN} --planner graphpipe -o microbatches=[3]", ("3 samples do not divide the global batch of 16",), 2),
@@ -91,13 +91,13 @@ def test_options_are_passed_on(say: Say):
             ("downsets", "our limit of 4", "not known", "-o max_states=", "graphpipe"),
             1,
         ),
-        (f"{PLAN} --planner graphpipe --rate 3", ("--rate: does not go with --planner graphpipe",), 2),
+        (f"{PLAN} --planner graphpipe --rate 3", ("No such option: --rate",), 2),
     ],
 )
 def test_one_line_each(say: Say, words: str, parts: tuple[str, ...], code: int):
-    lines = [x for x in say(words, code=code, err=True).splitlines() if not x.startswith("planning with")]
+    lines = [x for x in say(words, code=code, err=True).splitlines() if not x.startswith("planning: ")]
     assert len(lines) == 1, lines
-    assert lines[0].startswith("meshwright: ")
+    assert lines[0].startswith("meshwright")
     for part in parts:
         assert part in lines[0], lines
 
@@ -106,7 +106,7 @@ def test_one_line_each(say: Say, words: str, parts: tuple[str, ...], code: int):
 def test_what_fits_nowhere_says_what_would(say: Say, planner: str):
     """A plan that may fill a millionth of 4 GiB: nothing fits, and what would is named."""
     words = f"{PLAN} --planner {planner} -o memory_fraction=0.000001"
-    lines = [x for x in say(words, code=3, err=True).splitlines() if not x.startswith("planning with")]
+    lines = [x for x in say(words, code=3, err=True).splitlines() if not x.startswith("planning: ")]
     assert len(lines) == 1, lines
     assert "GiB" in lines[0] or "KiB" in lines[0] or "MiB" in lines[0]
 
@@ -118,7 +118,7 @@ def test_a_cyclic_graph_is_refused(say: Say, planner: str):
     first, later = document["operators"][0], document["operators"][5]
     first["inputs"][0] = later["name"]
     Path("graph.json").write_text(json.dumps(document))
-    words = f"plan --planner {planner} --models graph.json --cluster 1x4:cpu-core --global-batch 16"
+    words = f"plan training --planner {planner} --model graph.json --devices 4 --device cpu-core --global-batch 16"
     lines = say(words, code=2, err=True).splitlines()
     assert len(lines) == 1
     assert "cycle" in lines[0]
@@ -127,11 +127,11 @@ def test_a_cyclic_graph_is_refused(say: Say, planner: str):
 
 def test_help_lists_every_option(say: Say):
     for planner in TRAINING_PLANNERS:
-        out = say(f"plan --planner {planner} -o help")
+        out = say(f"plan training --planner {planner} -o help")
         assert f"options of {planner} " in out
         for field in fields(planner_options(planner)):
             assert f"\n  {field.name}=" in out
-    together = say("plan --planner pipedream,piper,graphpipe -o help --json")
+    together = say("plan training --planner pipedream,piper,graphpipe -o help --json")
     groups = {tuple(g["planners"]): g["options"] for g in json.loads(together)}
     assert set(groups) == {("pipedream", "piper"), ("graphpipe",)}
     assert all(option["text"] and option["values"] for options in groups.values() for option in options)
@@ -166,7 +166,7 @@ def test_graphs_of_branches(say: Say, name: str, branches: int):
 
 def test_plans_with_orders_of_their_own_are_of_one_model(say: Say, monkeypatch: pytest.MonkeyPatch):
     """A sequential plan and one of a stage graph count their stages in different orders of the same operators."""
-    from meshwright.runtime.training import compare
+    from meshwright.worlds.training.doors import compare
 
     def reached(plans: dict[str, TrainingPlan], graph: Graph, **rest: object) -> None:
         assert graph.digest == zoo_graph("tiny-mmt").digest
@@ -177,5 +177,5 @@ def test_plans_with_orders_of_their_own_are_of_one_model(say: Say, monkeypatch: 
     monkeypatch.setattr(compare, "compare_training", reached)
     err = say("compare graphpipe.json pipedream.json piper.json", code=2, err=True)
     assert "reached with graphpipe.json, pipedream.json, piper.json" in err
-    say("plan --models tiny-mlp --cluster 1x4:cpu-core --global-batch 16 --planner pipedream --out other.json")
+    say(f"{PLAN.replace('tiny-mmt', 'tiny-mlp')} --planner pipedream --out other.json")
     assert "trains another model" in say("compare pipedream.json other.json", code=2, err=True)

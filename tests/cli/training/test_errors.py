@@ -16,14 +16,16 @@ from meshwright.simulator import Cluster
 from meshwright.simulator.serving.plan.build import cluster_entry
 
 Refused = Callable[..., str]
-PLAN = "plan --planner alpa --models tiny-mlp --cluster 1x2:cpu-core --global-batch 8"
+PLAN = "plan training --planner alpa --model tiny-mlp --devices 2 --device cpu-core --global-batch 8"
 
 
 @pytest.fixture
 def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refused:
     """Run a command line that must be refused in one line; nothing is printed or written."""
     monkeypatch.chdir(tmp_path)
-    hand_plan().save(tmp_path / "plan.json")
+    for name in ("plan.json", "two.json"):
+        hand_plan().save(tmp_path / name)
+    (tmp_path / "sharing.json").write_text('{"kind": "meshwright/sharing-plan"}')
     (tmp_path / "g.json").write_text(zoo_graph("tiny-mlp").to_json())
 
     def check(words: str, *parts: str, code: int = 2) -> str:
@@ -32,7 +34,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         found = run(words.split())
         out, err = capsys.readouterr()
         assert (found, out) == (code, ""), err
-        lines = [line for line in err.splitlines() if not line.startswith("planning with")]
+        lines = [line for line in err.splitlines() if not line.startswith("planning: ")]
         assert len(lines) == 1, err
         assert lines[0].startswith("meshwright")
         for part in parts:
@@ -47,47 +49,48 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ("plan --planner alpa --cluster 1x2 --global-batch 8", ("--models: which model?",)),
-        ("plan --planner alpa --models tiny-mpl --cluster 1x2 --global-batch 8", ("model 'tiny-mpl'", "tiny-mlp?")),
-        ("plan --planner alpa --models no.json --cluster 1x2 --global-batch 8", ("no.json: cannot read the graph",)),
-        ("plan --planner alpa --models no.py:f --cluster 1x2 --global-batch 8", ("no.py: no such file",)),
-        ("plan --planner alpa --models tiny-mlp --cluster 1x2", ("--global-batch: how many samples",)),
-        ("plan --planner alpa --models tiny-mlp --global-batch 8", ("--cluster, --devices: give one",)),
-        ("plan --planner alpa --models tiny-mlp --cluster 1x2x3 --global-batch 8", ("--cluster: expected NODESx",)),
-        ("plan --planner alpa --models tiny-mlp --cluster 1x2:v100 --global-batch 8", ("v100",)),
-        ("plan --planner alpa --models tiny-mlp --cluster 0x2 --global-batch 8", ("positive integer (got 0)",)),
-        ("plan --planner alpa --models tiny-mlp --cluster 1x2 --global-batch 0", ("--global-batch: expected",)),
-        (f"{PLAN} --microbatches 3", ("--microbatches: 3 do not divide the global batch of 8", "nearest that do: 2")),
-        (f"{PLAN} --microbatches 16", ("--microbatches: expected auto, or 1 … 8",)),
-        (f"{PLAN} --microbatches few", ("--microbatches: expected auto",)),
+        ("plan training --devices 2 --global-batch 8 --model=", ("model: unknown model ''",)),
+        ("plan training --model tiny-mpl --devices 2 --global-batch 8", ("model 'tiny-mpl'", "tiny-mlp?")),
+        ("plan training --model no.json --devices 2 --global-batch 8", ("no.json: cannot read the graph",)),
+        ("plan training --model no.py:f --devices 2 --global-batch 8", ("no.py: no such file",)),
+        ("plan training --model tiny-mlp --devices 2", ("workload.global_batch: is missing",)),
+        ("plan training --model tiny-mlp --global-batch 8", ("cluster.devices: is missing",)),
+        ("plan training --model tiny-mlp --devices 1x2 --global-batch 8", ("cluster.devices: should be",)),
+        ("plan training --model tiny-mlp --devices 2 --device v100 --global-batch 8", ("v100",)),
+        ("plan training --model tiny-mlp --devices 0 --global-batch 8", ("cluster.devices: should be greater than 0",)),
+        ("plan training --model tiny-mlp --devices 2 --global-batch 0", ("global_batch: should be greater than 0",)),
+        (f"{PLAN} --microbatches 3", ("microbatches: 3 do not divide the global batch of 8", "nearest that do: 2")),
+        (f"{PLAN} --microbatches 16", ("microbatches: 16 do not divide the global batch of 8", "nearest that do: 8")),
+        (f"{PLAN} --microbatches few", ("workload.microbatches: should be", "got 'few'")),
         (f"{PLAN} -o layrs=3", ("unknown option 'layrs'",)),
         (f"{PLAN} -o recompute=some", ("recompute", "none")),
         (f"{PLAN} -o logical=2x2", ("logical: expected shapes of two dimensions",)),
         (f"{PLAN} -o logical=[[2,2,1]]", ("logical: expected shapes of two dimensions",)),
-        (f"{PLAN} -o layers", ("--option: expected NAME=VALUE",)),
-        (f"{PLAN} --rate 3", ("--rate: does not go with --planner alpa",)),
-        (f"{PLAN} --slo-ttft 3", ("--slo-ttft: does not go with --planner alpa",)),
+        (f"{PLAN} -o layers", ("--options: expected NAME=VALUE",)),
+        (f"{PLAN} --rate 3", ("No such option: --rate",)),
+        (f"{PLAN} --slo-ttft 3", ("No such option: --slo-ttft",)),
         (f"{PLAN} --out .", (".: expected a file to write (got a folder)",)),
         (f"{PLAN} --picture g.json/x.png", ("g.json",)),
         (PLAN.replace("alpa", "alpa,megatrn"), ("'megatrn' plans no training; did you mean 'megatron'?",)),
-        (PLAN.replace("alpa", "alpa,alpa"), ("alpa is named twice",)),
-        (PLAN.replace("alpa", "alpaserve"), ("--global-batch: is for training plans (--planner alpa)",)),
-        ("simulate plan.json --rate 3", ("--rate: does not go with training plans",)),
-        ("simulate plan.json --engine fast", ("--engine: expected compiled or simpy (got 'fast')",)),
-        ("simulate plan.json --schedule 1f2b", ("--schedule: schedule: unknown", "did you mean '1f1b'?",)),
-        ("simulate plan.json --resharding mail", ("resharding: expected send_recv",)),
-        ("simulate plan.json g.json", ("g.json: is no training plan, plan.json is one",)),
-        ("simulate plan.json plan.json --png x.png", ("--png: shows one plan (got 2)",)),
-        ("simulate no.json --schedule gpipe", ("no.json: no such file",)),
-        ("simulate g.json --schedule gpipe", ("--schedule: is for training plans, and g.json is none",)),
-        ("run plan.json --rate 3", ("--rate: does not go with training plans",)),
-        ("run plan.json --iterations 0", ("--iterations: expected a positive integer",)),
+        (PLAN.replace("alpa", "alpa,alpa"), ("--planner: each once (got alpa,alpa)",)),
+        (PLAN.replace("alpa", "alpaserve"), ("planner.name: 'alpaserve' plans no training",)),
+        ("simulate plan.json --rate 3", ("No such option: --rate",)),
+        ("simulate plan.json --engine fast", ("engine: Input should be 'compiled' or 'simpy' (got 'fast')",)),
+        ("simulate plan.json --schedule 1f2b", ("schedule: schedule: unknown", "did you mean '1f1b'?",)),
+        ("simulate plan.json --resharding mail", ("resharding: Input should be 'send_recv', 'scatter_gather' or",)),
+        ("simulate plan.json sharing.json", ("sharing.json: is a plan of another world than plan.json",)),
+        ("simulate plan.json g.json", ("g.json: not a Meshwright plan of",)),
+        ("simulate plan.json two.json --png x.png", ("png: shows one plan (got 2)",)),
+        ("simulate no.json --schedule gpipe", ("no.json: cannot read the plan",)),
+        ("simulate g.json --schedule gpipe", ("g.json: not a Meshwright plan of",)),
+        ("run plan.json --rate 3", ("No such option: --rate",)),
+        ("run plan.json --iterations 0", ("iterations: Input should be greater than or equal to 1 (got 0)",)),
         ("run plan.json", ("unknown model 'toy'",)),
-        ("run g.json --iterations 3", ("--iterations: is for training plans, and g.json is none",)),
-        ("compare plan.json --rate 3", ("--rate: does not go with training plans; see --rounds",)),
-        ("compare plan.json --rounds 0", ("--rounds: expected a positive integer",)),
-        ("compare g.json --rounds 2", ("--rounds: is for training plans",)),
-        ("compare plan.json g.json", ("g.json: is no training plan, plan.json is one",)),
+        ("run g.json --iterations 3", ("g.json: not a Meshwright plan of",)),
+        ("compare plan.json --rate 3", ("No such option: --rate",)),
+        ("compare plan.json --rounds 0", ("rounds: Input should be greater than or equal to 1 (got 0)",)),
+        ("compare g.json --rounds 2", ("g.json: not a Meshwright plan of",)),
+        ("compare plan.json g.json", ("g.json: not a Meshwright plan of",)),
         ("export plan.json --to torch", ("--out is missing",)),
         ("export plan.json --to tourch --out x", ("unknown target 'tourch'; did you mean 'torch'?",)),
         ("graph tiny-mlp --batch 0", ("--batch: expected a positive integer",)),
@@ -118,7 +121,7 @@ def test_files_that_are_wrong(refused: Refused) -> None:
     )
     spoil("g.json", lambda d: d["operators"][0].update(inputs=["layers.3", *d["operators"][0]["inputs"][1:]]))
     refused("graph g.json", "g.json: ", "cycle", "<- layers.0")
-    refused("plan --planner alpa --models g.json --cluster 1x2 --global-batch 8", "g.json: ", "cycle")
+    refused("plan training --model g.json --devices 2 --global-batch 8", "g.json: ", "cycle")
 
 
 def test_plans_for_other_graphs_and_machines(refused: Refused) -> None:
@@ -148,7 +151,7 @@ def test_plans_for_other_graphs_and_machines(refused: Refused) -> None:
 
 def test_what_fits_nowhere_says_what_would(refused: Refused) -> None:
     err = refused(
-        "plan --planner alpa --models gpt3-39b --cluster 1x1:v100-16gb --global-batch 8 --microbatches 8", code=3
+        "plan training --model gpt3-39b --devices 1 --device v100-16gb --global-batch 8 --microbatches 8", code=3
     )
     state = 16 * zoo_graph("gpt3-39b").params  # bytes: float16 weights and gradients, three float32 of Adam's
     assert f"{state / 2**30:.1f} GiB" in err

@@ -1,4 +1,4 @@
-"""`meshwright profile measure --training`: a plan with measured times that `simulate` takes, and what is refused."""
+"""`meshwright measure plan.json`: a plan with measured times that `simulate` takes, and what is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_measured_plan_is_simulated(tmp_path: Path, capsys: pytest.CaptureFixtur
     path, out = tmp_path / "plan.json", tmp_path / "measured.json"
     plan = tiny(2)
     plan.save(path)
-    assert run(["profile", "measure", "--training", str(path), "--rounds", "2", "--out", str(out)]) == 0
+    assert run(["measure", str(path), "--rounds", "2", "--out", str(out)]) == 0
     text = capsys.readouterr().out
     measured = TrainingPlan.load(out)
     for before, after in zip(plan.stages, measured.stages, strict=True):
@@ -61,8 +61,8 @@ def test_json_of_one_process_and_a_graph_file(tmp_path: Path, capsys: pytest.Cap
     plan = tiny(1)
     plan = plan.model_copy(update={"model": plan.model.model_copy(update={"graph": "g.json", "dtype": "float16"})})
     path, out = plan.save(tmp_path / "in/plan.json"), tmp_path / "out/measured.json"
-    words = ["--training", str(path), "--fast", "--out", str(out), "--json"]
-    assert run(["profile", "measure", *words]) == 0
+    words = [str(path), "--fast", "--out", str(out), "--json"]
+    assert run(["measure", *words]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["rounds"] == 1
     assert found["messages"] is None  # one process sends none
@@ -77,17 +77,17 @@ def test_json_of_one_process_and_a_graph_file(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ("--training plan.json --models cpu-gpt-s", ("--training: goes with --rounds",)),
-        ("--training plan.json --llm llama-7b", ("--training: goes with --rounds",)),
-        ("--training plan.json --tp 2", ("--training: goes with --rounds",)),
-        ("--training plan.json --device cuda", ("--device: training stages are measured on cpu cores",)),
-        ("--training plan.json --rounds 0", ("--rounds: expected a positive integer (got 0)",)),
-        ("--training plan.json --rounds 2 --fast", ("--fast: is one round",)),
-        ("--training plan.json --out .", ("expected a file to write (got a folder)",)),
-        ("--training no.json", ("no.json: cannot read the plan",)),
-        ("--training eight.json", ("unknown model 'toy'",)),
-        ("--training wide.json", (f"{cores() + 1} processes, and {cores()} core(s)", "have no times of their own")),
-        ("--rounds 2", ("--rounds: goes with --training PLAN",)),
+        ("plan.json --model cpu-gpt-s", ("model: plan.json says what is trained, 'tiny-gpt' (got 'cpu-gpt-s')",)),
+        ("plan.json --tp 2", ("No such option: --tp",)),
+        ("plan.json --device cuda", ("No such option: --device",)),
+        ("plan.json --lengths 4", ("lengths: is for the slices of a model",)),
+        ("plan.json --rounds 0", ("rounds: Input should be greater than or equal to 1 (got 0)",)),
+        ("plan.json --rounds 2 --fast", ("fast: is one round",)),
+        ("plan.json --out .", ("expected a file to write (got a folder)",)),
+        ("no.json", ("no.json: cannot read the plan",)),
+        ("eight.json", ("unknown model 'toy'",)),
+        ("wide.json", (f"{cores() + 1} processes, and {cores()} core(s)", "have no times of their own")),
+        ("training --rounds 2", ("rounds: are for the stages of a plan",)),
     ],
 )
 def test_refused_in_one_line(
@@ -102,7 +102,7 @@ def test_refused_in_one_line(
     eight_devices().save("eight.json")
     graph, n = zoo_graph("tiny-gpt"), cores() + 1
     hand_plan(graph, meshes=[(1, n)], global_batch=n, microbatches=1).save("wide.json")
-    assert run(["profile", "measure", *words.split()]) == 2
+    assert run(["measure", *words.split()]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1), err
     assert all(part in err for part in parts), err
@@ -110,7 +110,7 @@ def test_refused_in_one_line(
 
 def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     path = tiny(1).save(tmp_path / "plan.json")
-    monkeypatch.setattr("meshwright.cli.profile_measure_training.find_spec", lambda name: None)
-    assert run(["profile", "measure", "--training", str(path)]) == 2
+    monkeypatch.setattr("meshwright.worlds.training.doors.stages.find_spec", lambda name: None)
+    assert run(["measure", str(path)]) == 2
     said = "torch is not installed; measuring needs it: pip install -e '.[torch]' in Meshwright's folder"
     assert said in capsys.readouterr().err

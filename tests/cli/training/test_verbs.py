@@ -14,8 +14,10 @@ from meshwright.cli import run
 from meshwright.profiles.graph import ZOO, load_graph, zoo_graph
 from meshwright.simulator.training import TrainingPlan, simulate_training
 
-HERE = ["--cluster", "1x2:cpu-core", "--global-batch", "8", "--microbatches", "4"]
-MLP = ["plan", "--planner", "alpa", "--models", "tiny-mlp", *HERE]
+BATCH = ["--global-batch", "8", "--microbatches", "4"]
+HERE = ["--devices", "2", "--device", "cpu-core", *BATCH]
+PLAN = ["plan", "training"]
+MLP = [*PLAN, "--planner", "alpa", "--model", "tiny-mlp", *HERE]
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def test_plan_then_simulate(tmp_path: Path, said: Any) -> None:
     path = tmp_path / "plan.json"
     out = said(*MLP, "--out", path)
     assert out.splitlines()[0].startswith("alpa ")
-    assert out.splitlines()[-1] == f"written: {path}"
+    assert out.splitlines()[-1] == f"plan written: {path}"
     plan = TrainingPlan.load(path)
     assert (plan.model.name, plan.model.graph, plan.microbatches) == ("tiny-mlp", "", 4)
     assert "operators:" not in out
@@ -53,20 +55,20 @@ def test_the_plan_is_explained_and_drawn(tmp_path: Path, said: Any) -> None:
 
 
 def test_several_planners_are_compared(said: Any) -> None:
-    found = json.loads(said("plan", "--planner", "alpa,intra-only,inter-only", "--models", "tiny-mlp", *HERE, "--json"))
+    found = json.loads(said(*PLAN, "--planner", "alpa,intra-only,inter-only", "--model", "tiny-mlp", *HERE, "--json"))
     seconds = {row["planner"]: row["predicted"]["seconds"] for row in found["plans"]}
     assert set(seconds) == {"alpa", "intra-only", "inter-only"}
     assert found["best"] == min(seconds, key=lambda name: seconds[name])
     assert seconds["alpa"] <= min(seconds.values()) * (1 + 1e-9)  # the others search a part of its space
     assert found["plan"]["predicted"]["seconds"] == seconds[found["best"]]
-    out = said("plan", "--planner", "alpa,intra-only", "--models", "tiny-mlp", *HERE)
+    out = said(*PLAN, "--planner", "alpa,intra-only", "--model", "tiny-mlp", *HERE)
     assert out.splitlines()[0].split()[:3] == ["planner", "iteration", "s"]
     assert [line.split()[0] for line in out.splitlines()[1:3]] == ["alpa", "intra-only"]
 
 
-def test_short_names_of_options_and_auto(said: Any) -> None:
-    words = ["plan", "--planner", "alpa", "--models", "tiny-mlp", "--cluster", "1x2:cpu-core", "--global-batch", "4"]
-    more = ["--microbatches", "auto", "-o", "layers=2", "-o", "logical=[[1,1],[2,1]]"]
+def test_short_names_of_options_and_microbatches_that_are_searched(said: Any) -> None:
+    words = [*PLAN, "--model", "tiny-mlp", "--devices", "2", "--device", "cpu-core", "--global-batch", "4"]
+    more = ["-o", "layers=2", "-o", "logical=[[1,1],[2,1]]"]
     found = json.loads(said(*words, *more, "--json"))["plan"]
     assert found["planner"]["options"]["n_layers"] == 2
     assert found["planner"]["options"]["logical"] == [[1, 1], [2, 1]]
@@ -113,7 +115,7 @@ def test_a_torch_module_from_file_to_run(
     source = tmp_path / "net.py"
     source.write_text(FACTORY)
     plan = tmp_path / "in/plan.json"
-    said("plan", "--planner", "inter-only", "--models", f"{source}:net", *HERE, "--out", plan)
+    said(*PLAN, "--planner", "inter-only", "--model", f"{source}:net", *HERE, "--out", plan)
     assert TrainingPlan.load(plan).model.graph == "plan.graph.json"
     assert load_graph(tmp_path / "in/plan.graph.json").name == "net"
     monkeypatch.chdir(tmp_path)
@@ -143,7 +145,7 @@ def test_a_torch_module_from_file_to_run(
 def test_run_prints_real_against_simulated(tmp_path: Path, said: Any) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     path = tmp_path / "plan.json"
-    said("plan", "--planner", "inter-only", "--models", "tiny-mlp", *HERE, "--out", path)
+    said(*PLAN, "--planner", "inter-only", "--model", "tiny-mlp", *HERE, "--out", path)
     out = said("run", path, "--iterations", "2")
     assert "against torch's tiny-mlp: equal; first iteration in float64" in out
     assert [line.split("  ")[0] for line in out.splitlines()[-3:]] == [

@@ -1,4 +1,4 @@
-"""`meshwright plan --planner terapipe`, `profile measure --terapipe` and `plan --slice-profile`, as they are called."""
+"""`meshwright plan training --planner terapipe`, `measure training` and `-o slice_profile=FILE`, as they are called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from meshwright.cli import run
 from meshwright.planners.terapipe import SliceProfile
 from meshwright.simulator.training.plan.file import TrainingPlan
 
-PLAN = "plan --planner terapipe --models tiny-gpt --cluster 1x2:cpu-core --global-batch 4 -o pipe=2"
+PLAN = "plan training --planner terapipe --model tiny-gpt --devices 2 --device cpu-core --global-batch 4 -o pipe=2"
 
 
 def call(words, capsys):
@@ -43,14 +43,14 @@ def test_planners_beside_each_other(capsys):
 def test_measured_slices_are_planned_with(tmp_path, capsys):
     pytest.importorskip("torch", reason="torch is not installed")
     path = tmp_path / "slices.json"
-    words = f"profile measure --terapipe tiny-gpt --lengths 4,8,12,16 --contexts 0,4,8 --fast --out {path}"
+    words = f"measure training --model tiny-gpt --lengths 4,8,12,16 --contexts 0,4,8 --fast --out {path}"
     code, out, err = call(words, capsys)
     assert code == 0, err
     assert "block" in out
     profile = SliceProfile.load(path)
     assert set(profile.parts) == {"before", "block", "after"}
     assert all(t > 0 for part in profile.parts.values() for t in (*part.forward_s, *part.backward_s))
-    code, out, err = call(f"{PLAN} -o samples=1 -o granularity=4 --slice-profile {path}", capsys)
+    code, out, err = call(f"{PLAN} -o samples=1 -o granularity=4 -o slice_profile={path}", capsys)
     assert code == 0, err
     assert "slices: measured on" in out
 
@@ -64,13 +64,14 @@ def test_measured_slices_are_planned_with(tmp_path, capsys):
         (f"{PLAN} -o op=2", "2 x 2 need 4 devices"),
         (PLAN.replace("pipe=2", "pipe=4"), "need 4 devices"),
         (PLAN.replace("tiny-gpt", "tiny-moe"), "deals tokens out to experts"),
-        (f"{PLAN} --slice-profile nothing.json", "cannot read the slice profile"),
-        (PLAN.replace("terapipe", "megatron") + " --slice-profile x.json", "goes with --planner terapipe alone"),
-        ("profile measure --terapipe bert-large", "not causal"),
-        ("profile measure --terapipe tiny-gpt --contexts 4,8", "0 among them"),
-        ("profile measure --terapipe tiny-gpt --lengths 0", "--lengths: expected integers from 1"),
-        ("profile measure --terapipe tiny-gpt --device cuda", "cpu cores"),
-        ("profile measure --terapipe tiny-gpt --models cpu-gpt-s,x", "leave the others"),
+        (f"{PLAN} -o slice_profile=nothing.json", "cannot read the slice profile"),
+        (PLAN.replace("terapipe", "data").replace("pipe=2", "slice_profile=x"), "unknown option 'slice_profile'"),
+        ("measure training --model bert-large", "not causal"),
+        ("measure training --model tiny-gpt --contexts 4,8", "0 among them"),
+        ("measure training --model tiny-gpt --lengths 0", "lengths.0: Input should be greater than or equal to 1"),
+        ("measure training --model tiny-gpt --device cuda", "No such option: --device"),
+        ("measure training --model tiny-gpt,cpu-gpt-s", "unknown model 'tiny-gpt,cpu-gpt-s'"),
+        ("measure training --model tiny-gpt --rounds 2", "rounds: are for the stages of a plan"),
     ],
 )
 def test_bad_input(words, expected, capsys):
