@@ -25,10 +25,10 @@ import numpy as np
 from numba.core.caching import IndexDataCacheFile, _Cache
 from numba.core.compiler import CompileResult
 
-from .kept import folders, say
+from .kept import Turn, folders, say
 from .linked import Linked
 
-__all__ = ["OPTIONS", "inner", "kernel"]
+__all__ = ["OPTIONS", "digest", "inner", "kernel"]
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
 """numpy's rule for a division by zero is a jump less, and indices are checked by tests, not at run time. Nobody takes
@@ -112,6 +112,9 @@ class KernelCache(_Cache):
         self._dispatcher = dispatcher
         self._files: list[IndexDataCacheFile] | None = None
         self._writes = False
+        self._turn: Turn | None = None
+        compiler = dispatcher._compiler
+        compiler.compile = self._or_give(compiler.compile)
 
     @property
     def cache_path(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]  (numba's NullCache does it)
@@ -131,8 +134,17 @@ class KernelCache(_Cache):
             self._open()[0].flush()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled for a signature, or `None`."""
+        """What was compiled for a signature; `None`: this process is to compile it, no other does meanwhile."""
         target_context.refresh()
+        found = self._load(sig, target_context)
+        if found is None and self._turn is not None:
+            self._turn.take()
+            found = self._load(sig, target_context)  # another process may have compiled it while this one waited
+            if found is not None:
+                self._turn.give()
+        return found
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
         for file in self._open():
             try:
                 found: Any = file.load((sig, target_context.codegen().magic_tuple()))
@@ -151,13 +163,28 @@ class KernelCache(_Cache):
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled, if there is a folder for it."""
         files = self._open()
-        if not self._writes or data.library.has_dynamic_globals:  # addresses of this process
-            return
         try:
-            files[0].save((sig, data.codegen.magic_tuple()), data._reduce())
+            if self._writes and not data.library.has_dynamic_globals:  # addresses of this process
+                files[0].save((sig, data.codegen.magic_tuple()), data._reduce())
         except OSError as error:  # the disk is full, the folder is gone: the work goes on
             self._writes = False
             say(f"compiled kernels cannot be kept ({error}): every run compiles them anew")
+        finally:
+            if self._turn is not None:
+                self._turn.give()
+
+    def _or_give(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """What cannot be compiled is not saved either: others need not wait for it."""
+
+        def guarded(*args: Any) -> Any:
+            try:
+                return compiled(*args)
+            except BaseException:
+                if self._turn is not None:
+                    self._turn.give()
+                raise
+
+        return guarded
 
     def _open(self) -> list[IndexDataCacheFile]:
         """Files of this function, the written one first. Late: what it calls is defined by now."""
@@ -166,12 +193,13 @@ class KernelCache(_Cache):
             read, written, line = folders(_file(self._dispatcher))
             if line:
                 say(line)
-            cells = _digest(tuple(cell.cell_contents for cell in function.__closure__ or ()))
+            cells = digest(tuple(cell.cell_contents for cell in function.__closure__ or ()))
             name = f"{Path(_file(self._dispatcher)).stem}.{function.__qualname__}".replace("<", "").replace(">", "")
             name = f"{name}-{function.__code__.co_firstlineno}-{cells[:8]}.{sys.implementation.cache_tag}"
-            stamp = _digest(self._dispatcher)
+            stamp = digest(self._dispatcher)
             self._writes = written is not None
             paths = (written, *read) if written else read
+            self._turn = Turn(str(Path(written) / f"{name}.turn")) if written else None
             self._files = [IndexDataCacheFile(path, name, stamp) for path in paths]
         return self._files
 
@@ -180,7 +208,7 @@ def _file(dispatcher: Any) -> str:
     return inspect.getfile(dispatcher.py_func)
 
 
-def _digest(value: object) -> str:
+def digest(value: object) -> str:
     """A digest of a function and all that it reaches, or of a constant."""
     digest, seen = hashlib.sha256(), set[int]()
     open_: list[object] = [value]

@@ -1,4 +1,7 @@
-"""Where compiled kernels are kept, found without numba: the folders that can be read, the one that can be written."""
+"""Where compiled kernels are kept, found without numba: the folders that can be read, the one that can be written.
+
+And whose turn it is to compile one: of processes that start at once, one does, and the others find what it kept.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ import multiprocessing
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from .compiling import TELLS
 
-__all__ = ["SAID", "Folders", "check", "folders", "say"]
+__all__ = ["SAID", "Folders", "Turn", "check", "folders", "say"]
 
 SAID = "MESHWRIGHT_SAID_CACHE"
 """Environment variable: set where it was said that nothing can be kept; processes started from here stay silent."""
@@ -27,6 +31,39 @@ class Folders(NamedTuple):
     """The first that can be written; `None` if there is none."""
     line: str
     """What a person should know: where else it is kept, or that it is not. "" if nothing."""
+
+
+class Turn:
+    """One process at a time has the turn of a file; a process that ends, however it does, gives it back.
+
+    Parameters
+    ----------
+    path : str
+        The file, which is there as long as somebody has the turn.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+
+    def take(self) -> None:
+        """Wait for the turn; at once where there are no such turns: on Windows, on a disk that knows no locks."""
+        try:
+            import fcntl
+
+            # Of this process alone: a lock that processes started meanwhile had too would last as long as they do.
+            self._file = self._file or open(self._path, "ab")  # noqa: SIM115  (it lasts as long as the turn)
+            fcntl.lockf(self._file, fcntl.LOCK_EX)
+        except (ImportError, OSError):
+            self.give()
+
+    def give(self) -> None:
+        """Give it back; nothing where it was not taken."""
+        if self._file is not None:
+            with suppress(OSError):  # who waits for the file that was may compile beside one that makes it anew
+                os.unlink(self._path)
+            self._file.close()
+            self._file = None
 
 
 def folders(file: str) -> Folders:

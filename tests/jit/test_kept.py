@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from meshwright import jit, kept
@@ -207,12 +208,12 @@ def test_large_work_is_compiled_and_found_at_once(package: Callable[..., Any]) -
 def test_kernels_of_ours_reach_what_they_call(monkeypatch: pytest.MonkeyPatch) -> None:
     from meshwright.planners.alpa import stage_kernel
 
-    before = jit._digest(stage_kernel.least_total)
-    assert jit._digest(stage_kernel.least_total) == before
-    untouched = jit._digest(stage_kernel.fronts.dispatcher)
+    before = jit.digest(stage_kernel.least_total)
+    assert jit.digest(stage_kernel.least_total) == before
+    untouched = jit.digest(stage_kernel.fronts.dispatcher)
     monkeypatch.setattr(stage_kernel, "_pick", jit.inner(lambda later, i, j, k, s: 0))
-    assert jit._digest(stage_kernel.least_total) != before
-    assert jit._digest(stage_kernel.fronts.dispatcher) == untouched
+    assert jit.digest(stage_kernel.least_total) != before
+    assert jit.digest(stage_kernel.fronts.dispatcher) == untouched
 
 
 def test_nothing_is_compiled_past_it() -> None:
@@ -224,3 +225,36 @@ def test_nothing_is_compiled_past_it() -> None:
         str(path.relative_to(root)) for path in files if re.search(r"\bnjit\b|numba\.jit\b", path.read_text("utf-8"))
     ]
     assert not past, "compile with meshwright.jit: numba's own cache does not see changes in other files"
+
+
+AT_ONCE = """
+import sys, time
+from pathlib import Path
+
+from edited_package.outside import outer
+
+Path(sys.argv[1]).touch()
+while not Path(sys.argv[2]).exists():
+    time.sleep(0.001)
+print(outer(3), sum(outer.stats.cache_hits.values()))
+"""
+
+
+def test_of_processes_that_start_at_once_one_compiles(package: Callable[..., Any], tmp_path: Path) -> None:
+    package()
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    ready = [tmp_path / "first", tmp_path / "second"]
+    began = [
+        subprocess.Popen([sys.executable, "-c", AT_ONCE, *map(str, pair)], env=env, stdout=subprocess.PIPE, text=True)
+        for pair in (ready, ready[::-1])
+    ]
+    assert sorted(process.communicate()[0].split()[1] for process in began) == ["0", "1"]
+    assert not list((tmp_path / "kept").rglob("*.turn"))
+
+
+def test_what_cannot_be_compiled_keeps_nobody_waiting(package: Callable[..., Any], tmp_path: Path) -> None:
+    outside = package()
+    with pytest.raises(numba.TypingError):
+        outside.outer("no number")
+    assert not list((tmp_path / "kept").rglob("*.turn"))
+    assert outside.outer(3) == 106

@@ -7,6 +7,7 @@ out once, by Python; a function gets its address, and reads of it what it names.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from numba.extending import (
     typeof_impl,
     unbox,
 )
+
+from ....jit import digest
 
 __all__ = ["Record"]
 
@@ -62,7 +65,16 @@ class RecordType(types.Type):
         ends = np.cumsum([0, *(_words(kind) for kind in kinds)])
         self.first = {name: int(ends[k]) for k, name in enumerate(names)}
         self.n_words = int(ends[-1])
-        super().__init__(name=f"Record({', '.join(f'{n}: {k}' for n, k in self.members.items())})")
+        super().__init__(name=f"Record.{_layout()[:8]}({', '.join(f'{n}: {k}' for n, k in self.members.items())})")
+
+
+@cache
+def _layout() -> str:
+    """A digest of how records are laid out and read: what was compiled for another layout would read past their end.
+
+    Kernels do not reach these functions, so that it stands in the name of the type, by which what is kept is found.
+    """
+    return digest((Record.__init__, RecordType.__init__, _words, _kind_of, _RecordModel.__init__, _unbox, _field))
 
 
 def _words(kind: types.Type) -> int:
