@@ -41,6 +41,8 @@ def test_plan_then_simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert found["requests"] == plan.workload.requests == 200  # pyright: ignore[reportOptionalMemberAccess]
     assert found["plans"][0]["attainment"] == plan.predicted["attainment"]
     assert found["plans"][0]["goodput"] == plan.predicted["goodput"]
+    assert run(["simulate", str(planned), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plans"] == found["plans"]
 
 
 def test_simulate_prints_a_table(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,10 +170,13 @@ def test_help_fits_one_screen(door: str, capsys: pytest.CaptureFixture[str]) -> 
     }
 
 
-@pytest.mark.parametrize("words", [["plan", "--planner", "vllm"], ["plan", "--planner", "alpaserve,vllm"]])
-def test_planners_of_other_worlds_do_not_know_it(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(words) == 2
-    assert "'vllm'" in capsys.readouterr().err
+@pytest.mark.parametrize("planner", ["vllm", "alpaserve,vllm"])
+def test_planners_of_other_worlds_do_not_know_it(planner: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["plan", "serving", "--models", "bert-1.3b=1", "--devices", "1", "--rate", "1", "--slo", "1"]
+    assert run([*line, "--planner", planner]) == 2
+    err = capsys.readouterr().err
+    assert "'vllm'" in err
+    assert err.count("\n") == 1
 
 
 def test_a_plan_of_language_models_is_compared_by_its_model(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
