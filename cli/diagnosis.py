@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..worlds.need import Need
+from ..worlds.registry import names, world
 
 __all__ = ["diagnose"]
 
@@ -30,16 +32,17 @@ def diagnose() -> Findings:
     -------
     dict
         Sections ``meshwright``, ``libraries``, ``machine``, ``data`` and ``works`` (part -> "yes, …" or "no: why"), and
-        ``ok``: whether planning and simulating work.
+        ``ok``: whether all that a world cannot do without works, such as planning and simulating.
     """
-    works = {name: _try(check) for name, check in _CHECKS.items()}
+    needs = _needs()
+    works = {need.name: _try(need.works) for need in needs}
     return {
         "meshwright": {"version": __version__, "python": platform.python_version(), "folder": str(_root())},
         "libraries": {name: _version(name) for name in LIBRARIES},
         "machine": _machine(),
         "data": _data(),
         "works": works,
-        "ok": all(works[name].startswith("yes") for name in ("plans", "simulation")),
+        "ok": all(works[need.name].startswith("yes") for need in needs if need.must),
     }
 
 
@@ -99,91 +102,6 @@ def _try(check: Callable[[], str]) -> str:
     return f"yes{f', {what}' if what else ''} ({time.perf_counter() - started:.2f} s)"
 
 
-def _plan() -> Any:
-    from ..profiles.config import ParallelConfig
-    from ..profiles.profile import ModelProfile
-    from ..simulator.cluster import Cluster
-    from ..simulator.placement import Group, Placement
-    from ..simulator.serving.plan.file import Plan, PlannerEntry
-
-    one = ParallelConfig(1, 1)
-    profiles = {"m": ModelProfile.from_stages("m", {one: {1: [0.5]}}, weight_bytes={one: [1e9]})}
-    return Plan.of(Cluster(1, 1), Placement([Group(one, ["m"])]), profiles, planner=PlannerEntry(name="doctor"))
-
-
-def _check_plans() -> str:
-    from ..simulator.serving.plan.file import Plan
-
-    plan = _plan()
-    if Plan.from_json(plan.to_json()) != plan:
-        raise ValueError("a plan does not read back as it was written")
-    return "written and read back"
-
-
-def _check_simulation() -> str:
-    from ..simulator import simulate
-    from ..traces.trace import Trace
-
-    plan = _plan()
-    trace = Trace(arrival=[0.0, 0.1], model=[0, 0], models=("m",), slo=2.0)
-    finishes = [
-        simulate(plan.placement, trace, plan.planned_profiles(), engine=engine).finish.tolist()
-        for engine in ("compiled", "simpy")
-    ]
-    if finishes != [[0.5, 1.0]] * 2:
-        raise ValueError(f"expected finishes [0.5, 1.0] from both engines (got {finishes})")
-    return "both engines agree"
-
-
-def _check_running() -> str:
-    import torch
-
-    backends = [name for name in ("gloo", "nccl") if getattr(torch.distributed, f"is_{name}_available")()]
-    if not backends:
-        raise RuntimeError("torch has no distributed backend")
-    return f"torch.distributed with {', '.join(backends)}"
-
-
-def _check_llm_simulation() -> str:
-    from ..profiles.llm import LinearCost
-    from ..simulator.llm import LLMTrace, simulate_llm
-
-    cost = LinearCost(base_s=0.5, token_s=0.0, context_s=0.0)
-    config = {"num_blocks": 8, "max_model_len": 64}
-    finishes = [
-        simulate_llm(LLMTrace([0.0], [4], [3]), config=config, cost=cost, engine=engine).finish.tolist()
-        for engine in ("compiled", "simpy")
-    ]
-    if finishes != [[1.5]] * 2:
-        raise ValueError(f"expected finishes [1.5] from both engines (got {finishes})")
-    return "both engines agree"
-
-
-def _check_llm_engine() -> str:
-    from ..runtime.llm.engine import LLMEngine, serve_trace
-    from ..simulator.llm import LLMTrace
-
-    with LLMEngine("tiny-llama", "vllm-v1", {"num_blocks": 8, "max_model_len": 64}) as engine:
-        result = serve_trace(engine, LLMTrace([0.0], [4], [3]))
-    if result.generated.tolist() != [3]:
-        raise ValueError(f"expected 3 tokens (got {result.generated.tolist()})")
-    return "tiny-llama said 3 tokens"
-
-
-def _check_llm_endpoint() -> str:
-    from ..runtime.llm.engine.endpoint.server import check_installed
-
-    check_installed()
-    return "meshwright run llm --model MODEL --serve"
-
-
-def _check_triton() -> str:
-    import torch
-    import triton
-
-    return f"Triton {triton.__version__}, {'on the GPU' if torch.cuda.is_available() else 'no GPU: torch kernels run'}"
-
-
 def _check_figures() -> str:
     import matplotlib
 
@@ -196,14 +114,7 @@ def _check_parquet() -> str:
     return f"pyarrow {pyarrow.__version__}"
 
 
-_CHECKS: dict[str, Callable[[], str]] = {
-    "plans": _check_plans,
-    "simulation": _check_simulation,
-    "measuring and running for real": _check_running,
-    "LLM simulation": _check_llm_simulation,
-    "LLM engine": _check_llm_engine,
-    "LLM endpoint": _check_llm_endpoint,
-    "LLM kernels in Triton": _check_triton,
-    "figures": _check_figures,
-    "Parquet files": _check_parquet,
-}
+def _needs() -> list[Need]:
+    """What the worlds need, and what is drawn and read with."""
+    own = [Need("figures", _check_figures), Need("Parquet files", _check_parquet)]
+    return [*(need for name in names() for need in getattr(world(name), "needs", tuple)()), *own]

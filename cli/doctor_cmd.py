@@ -13,7 +13,7 @@ __all__ = ["doctor"]
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Say what is installed and what works here. Exit code 1 if planning and simulating do not."""
+    """Say what is installed and what works here. Exit code 1 if what no world can do without does not."""
     from .diagnosis import diagnose
 
     findings = diagnose()

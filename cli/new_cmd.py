@@ -10,13 +10,21 @@ import typer
 
 from ..errors import InputError
 
-__all__ = ["new"]
+__all__ = ["listed", "new"]
 
 
 def _worlds(incomplete: str) -> list[str]:
     from ..worlds.registry import names
 
     return [name for name in names() if name.startswith(incomplete)]
+
+
+def listed() -> list[str]:
+    """The worlds, a line each, with what they are about."""
+    from ..worlds.registry import names, world
+
+    found = {name: getattr(world(name), "title", "") for name in names()}
+    return [f"{name:<{max(map(len, found))}}  {title}".rstrip() for name, title in found.items()]
 
 
 def _files(world: str) -> Mapping[str, str]:
@@ -44,18 +52,32 @@ def _written(world: str, name: str) -> str:
 
 
 def new(
-    world: Annotated[str, typer.Argument(help="Which world: serving, llm, training, sharing.", autocompletion=_worlds)],
+    world: Annotated[
+        str, typer.Argument(help="Which world; without one they are listed.", autocompletion=_worlds)
+    ] = "",
     named: Annotated[
         str | None,
         typer.Option("--example", help="A case of this name that somebody wrote instead.", autocompletion=_examples),
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of case files instead.")] = False,
+    plan_schema: Annotated[
+        bool, typer.Option("--plan-schema", help="Print the JSON Schema of its plan files instead.")
+    ] = False,
 ) -> None:
     """Write a case to start from: every field with what it is, commented out where its default holds."""
     from ..worlds.cases import example
     from ..worlds.registry import open_world
 
+    if not world:
+        typer.echo("\n".join(listed()))
+        return
     found = open_world(world)
+    if plan_schema:
+        said = getattr(found, "plan_schema", dict)()
+        if not said:
+            raise InputError(f"--plan-schema: plan files of {world} have no schema")
+        typer.echo(json.dumps(said, indent=2))
+        return
     if schema:
         from ..worlds.schema import json_schema
 

@@ -1,4 +1,4 @@
-"""`meshwright profile`: list, show and check profile sets; `measure` is in `profile_measure`."""
+"""`meshwright profile`: list, show and check profile sets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from .grouped_help import Grouped
-from .profile_measure import measure
 
 if TYPE_CHECKING:
     from ..profiles import ModelProfile, ProfileSet
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command("measure", cls=Grouped)(measure)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 

@@ -59,9 +59,7 @@ def study(
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write figures and the page.")] = True,
     example: Annotated[
         bool,
-        typer.Option(
-            "--example", help="Print a study file to start from: capacity, sweep, headroom, breaks, llm or sharing."
-        ),
+        typer.Option("--example", help="Print a study file to start from; the word before or after it says which."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
@@ -69,7 +67,7 @@ def study(
     if example:
         from .study_examples import example_text
 
-        typer.echo(example_text(str(file or "capacity")), nl=False)
+        typer.echo(example_text(str(file or "")), nl=False)
         return
     if file is None:
         raise InputError("study: expected a study file; 'meshwright study --example > study.yaml' writes one")

@@ -1,4 +1,4 @@
-"""The study files that ship, to start from."""
+"""The study files that ship with the worlds, to start from."""
 
 from __future__ import annotations
 
@@ -6,37 +6,34 @@ import difflib
 from pathlib import Path
 
 from ..errors import InputError
+from ..worlds.registry import names, world
 
-__all__ = ["EXAMPLES", "example_text", "shipped"]
+__all__ = ["example_text", "examples", "shipped"]
 
-EXAMPLES = {
-    "capacity": "capacity-study.yaml",
-    "sweep": "sweep.yaml",
-    "headroom": "headroom.yaml",
-    "breaks": "breaks-first.yaml",
-    "llm": "llm-capacity.yaml",
-    "sharing": "sharing-study.yaml",
-    "training": "training-study.yaml",
-}
-"""Name -> file of `examples/`, which is shipped as data of the package."""
+
+def examples() -> dict[str, str]:
+    """Name -> file of each world's studies; the first is the one that is printed where nobody names any."""
+    return {name: file for each in names() for name, file in getattr(world(each), "studies", {}).items()}
 
 
 def example_text(name: str) -> str:
-    """The text of an example.
+    """The text of an example; the first one if the name is empty.
 
     Raises
     ------
     InputError
         If there is none of that name; names the nearest.
     """
-    known = EXAMPLES | {Path(file).stem: file for file in EXAMPLES.values()}
+    found = examples()
+    known = found | {Path(file).stem: file for file in found.values()}
+    name = name or next(iter(found))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the examples are {', '.join(EXAMPLES)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"the examples are {', '.join(found)}"
         raise InputError(f"--example: no example {name!r}; {hint}")
     return shipped(known[name])
 
 
 def shipped(file: str) -> str:
-    """The text of a file of `examples/`."""
+    """The text of a file of `examples/`, which is shipped as data of the package; or of one that is elsewhere."""
     return (Path(__file__).resolve().parents[1] / "examples" / file).read_text(encoding="utf-8")

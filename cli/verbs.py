@@ -11,24 +11,20 @@ import typer.core
 import typer.main
 
 from ..errors import InputError
+from ..worlds.door import DOORS
 from .grouped_help import Grouped
 
 __all__ = ["COMMANDS", "GROUPS", "VERBS", "Stopped", "Verbs"]
 
 GROUPS = {
     "trace": "Read, make, fit and describe request traces.",
-    "profile": "Show, measure and check what models cost on devices.",
+    "profile": "Show and check what models cost on devices.",
 }
 """Verbs with verbs of their own: module `.<name>` holds a typer `app`."""
 
 COMMANDS = {
     "new": "Write a case to start from, every field with what it is.",
     "graph": "Show a model as a training graph; trace one from torch.",
-    "plan": "Decide how models are served, trained, or share a cluster.",
-    "simulate": "Score a plan in simulation.",
-    "export": "Write the files that start a plan elsewhere.",
-    "run": "Run a plan for real on this machine.",
-    "compare": "Hold real runs against the simulation.",
     "study": "Answer what-if questions and run sweeps, with a report.",
     "regress": "Hold planners against a baseline; fails where one got worse.",
     "reproduce": "Make the papers' figures and tables and check their claims.",
@@ -37,10 +33,14 @@ COMMANDS = {
 }
 """Plain verbs: module `.<name>_cmd` holds a function of that name."""
 
-VERBS = {**GROUPS, **COMMANDS}
+ORDER = (
+    "trace", "profile", "new", "graph", "measure", "plan", "simulate", "export", "run", "compare", "study", "regress",
+    "reproduce", "demo", "doctor",
+)  # fmt: skip
+"""As they follow each other in the loop: what there is, then what is decided, scored, run and asked."""
 
-DOORS = ("plan", "simulate", "run", "compare", "export", "measure")
-"""Verbs whose first word says of which world they are (`doors`)."""
+VERBS = {verb: {**GROUPS, **COMMANDS, **DOORS}[verb] for verb in ORDER}
+"""Every verb -> what it is for. Those of `DOORS` are made for the world that their first word says (`doors`)."""
 
 
 class Stopped(Exception):
@@ -64,6 +64,10 @@ class Verbs(typer.core.TyperGroup):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(cmd_name, cls=Grouped)(getattr(module, cmd_name))
             command = typer.main.get_command(single)
+        elif cmd_name in DOORS:
+            from .overview import overview
+
+            command = overview(cmd_name)
         else:
             return None
         command.name = cmd_name
@@ -78,19 +82,31 @@ class Verbs(typer.core.TyperGroup):
             If there is no such verb; names the nearest one.
         """
         word = args[0]
-        if word in DOORS and len(args) > 1 and not args[1].startswith("-"):
-            from .doors import door_command, subject_of
-
-            subject = subject_of(args[1])
-            if word in subject.world.doors or subject.file is not None:
-                ctx.info_name = "meshwright"
-                said = args[1:] if subject.plans else args[2:]
-                return word if subject.plans else f"{word} {args[1]}", door_command(word, subject), said
+        if word in DOORS and len(args) > 1 and args[1] != "--help":
+            try:
+                return self._door(ctx, word, args)
+            except InputError:
+                if ctx.resilient_parsing:  # completion of what is not whole yet
+                    return None, None, []
+                raise
         if word not in VERBS and not word.startswith("-"):
             near = difflib.get_close_matches(word, VERBS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"the verbs are {', '.join(VERBS)}"
             raise InputError(f"no verb {word!r}; {hint}")
         return super().resolve_command(ctx, args)
+
+    @staticmethod
+    def _door(ctx: Any, verb: Any, args: list[str]) -> Any:
+        """The command that a verb is for what its first word names."""
+        from .doors import door_command, subject_of
+        from .overview import refused
+
+        if args[1].startswith("-"):
+            raise refused(verb, args[1:])
+        subject = subject_of(args[1])
+        command = door_command(verb, subject)
+        ctx.info_name = "meshwright"
+        return (verb, command, args[1:]) if subject.plans else (f"{verb} {args[1]}", command, args[2:])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb.

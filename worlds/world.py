@@ -16,7 +16,10 @@ from .outcome import Outcome
 
 if TYPE_CHECKING:
     from ..simulator.plan.file import PlanFile
+    from .demo import DemoAsked
+    from .demo import Shown as DemoShown
     from .faces import Planned
+    from .need import Need
 
 __all__ = ["CIRCUMSTANCE", "Case", "Circumstance", "OpenWorld", "Panel", "World"]
 
@@ -159,6 +162,9 @@ class OpenWorld(World, Protocol):
     examples : mapping of str to str
         Name -> file of a case that somebody wrote: of Meshwright's folder ``examples``, or an absolute path. May be
         left out.
+    studies : mapping of str to str
+        Name -> file of a study of its cases, of the same folder, that ``meshwright study --example`` prints. May be
+        left out.
     """
 
     title: str
@@ -168,6 +174,7 @@ class OpenWorld(World, Protocol):
     exports: Mapping[str, str]
     sample: Mapping[str, Any]
     examples: Mapping[str, str] = MappingProxyType({})
+    studies: Mapping[str, str] = MappingProxyType({})
 
     def planners(self) -> Mapping[str, str]:
         """Name of each planner that comes with Meshwright, or that an installed package brings -> what it does."""
@@ -176,6 +183,18 @@ class OpenWorld(World, Protocol):
     def known(self, path: str) -> Iterable[str]:
         """Words that a field may say, for completion: models, devices, presets; empty where anything may stand."""
         ...
+
+    def plan_schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of this world's plan files; empty if it has none. May be left out."""
+        return {}
+
+    def needs(self) -> Sequence[Need]:
+        """What `meshwright doctor` tries of this world on a machine. May be left out."""
+        return ()
+
+    def demo(self, asked: DemoAsked) -> DemoShown | None:
+        """What `meshwright demo` shows of this world: a script of cases. May be left out: None shows nothing."""
+        return None
 
     def load(self, path: Path) -> PlanFile:
         """Read a plan file of this world.

@@ -18,6 +18,7 @@ from .options import CompareOptions, ExportOptions, MeasureOptions, PlanOptions,
 if TYPE_CHECKING:
     from ...simulator.plan.file import PlanFile
     from ..guard import Guard
+    from ..need import Need
     from .data import LLMData
 
 __all__ = ["METRICS", "WORLD", "LLMWorld"]
@@ -100,6 +101,7 @@ class LLMWorld(OpenWorld):
     exports: Mapping[str, str] = MappingProxyType(
         {"vllm": "vllm serve scripts and docker-compose files per node", "k8s": "Kubernetes manifests"}
     )
+    studies: Mapping[str, str] = MappingProxyType({"llm": "llm-capacity.yaml"})
 
     def planners(self) -> Mapping[str, str]:
         """The two."""
@@ -126,6 +128,12 @@ class LLMWorld(OpenWorld):
             return LENGTHS
         return ()
 
+    def plan_schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of plans of engines."""
+        from ...simulator.llm.plan.file import LLMPlan
+
+        return LLMPlan.json_schema()
+
     def load(self, path: Path) -> PlanFile:
         """Read an LLM plan."""
         from ...simulator.llm.plan.file import LLMPlan
@@ -137,6 +145,12 @@ class LLMWorld(OpenWorld):
         from .doors.origin import case_of
 
         return case_of(plans, said, door)
+
+    def needs(self) -> Sequence[Need]:
+        """Both engines of the simulator, the real one, its endpoint and its kernels."""
+        from .needs import NEEDS
+
+        return NEEDS
 
     def share(self, cases: Sequence[LLMCase], folder: Path) -> LLMData:
         """Load decoders, kernel tables, lengths and traces that the cases name."""

@@ -18,6 +18,8 @@ from .options import CompareOptions, ExportOptions, MeasureOptions, PlanOptions,
 
 if TYPE_CHECKING:
     from ...simulator.plan.file import PlanFile
+    from ..demo import DemoAsked, Shown
+    from ..need import Need
     from .data import ServingData
 
 __all__ = ["METRICS", "WORLD", "ServingWorld"]
@@ -64,6 +66,14 @@ class ServingWorld(OpenWorld):
             "triton": "a model repository of Triton", "vllm": "vllm serve scripts",
         }
     )  # fmt: skip
+    studies: Mapping[str, str] = MappingProxyType(
+        {
+            "capacity": "capacity-study.yaml",
+            "sweep": "sweep.yaml",
+            "headroom": "headroom.yaml",
+            "breaks": "breaks-first.yaml",
+        }
+    )
 
     def planners(self) -> Mapping[str, str]:
         """Shipped planners, and those that installed packages bring."""
@@ -82,6 +92,12 @@ class ServingWorld(OpenWorld):
             return ("S1", "S2", "S3", "S4", *load("alpaserve-v100"))
         return {"cluster.device": DEVICES, "profile": shipped()}.get(path, ())
 
+    def plan_schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of placements."""
+        from ...simulator.serving.plan.file import Plan
+
+        return Plan.json_schema()
+
     def load(self, path: Path) -> PlanFile:
         """Read a placement."""
         from ...simulator.serving.plan.file import Plan
@@ -93,6 +109,18 @@ class ServingWorld(OpenWorld):
         from .doors.origin import case_of
 
         return case_of(plans, said, door)
+
+    def needs(self) -> Sequence[Need]:
+        """Plans, both engines, processes that talk to each other."""
+        from .needs import NEEDS
+
+        return NEEDS
+
+    def demo(self, asked: DemoAsked) -> Shown:
+        """The whole loop, from a measurement to real runs beside their simulation."""
+        from .demo import demo
+
+        return demo(asked)
 
     def share(self, cases: Sequence[ServingCase], folder: Path) -> ServingData:
         """Load profiles, traces, plans and planners that the cases name."""

@@ -67,6 +67,7 @@ class SharingStudyWorld(OpenWorld):
     )  # fmt: skip
 
     examples: Mapping[str, str] = MappingProxyType({"cluster": "sharing.yaml", "here": "sharing-here.yaml"})
+    studies: Mapping[str, str] = MappingProxyType({"sharing": "sharing-study.yaml"})
 
     def planners(self) -> Mapping[str, str]:
         """The policies."""
@@ -79,6 +80,12 @@ class SharingStudyWorld(OpenWorld):
     def known(self, path: str) -> Iterable[str]:
         """Policies."""
         return POLICIES if path == "planner.name" else ()
+
+    def plan_schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of sharing plans."""
+        from .plan import SharingPlan
+
+        return SharingPlan.json_schema()
 
     def load(self, path: Path) -> PlanFile:
         """Read a sharing plan."""

@@ -18,6 +18,7 @@ from .options import CompareOptions, ExportOptions, MeasureOptions, PlanOptions,
 
 if TYPE_CHECKING:
     from ...simulator.plan.file import PlanFile
+    from ..demo import DemoAsked, Shown
     from .data import TrainingData
 
 __all__ = ["METRICS", "WORLD", "TrainingWorld"]
@@ -63,6 +64,7 @@ class TrainingWorld(OpenWorld):
             "deepspeed": "a configuration of DeepSpeed",
         }
     )  # fmt: skip
+    studies: Mapping[str, str] = MappingProxyType({"training": "training-study.yaml"})
 
     def planners(self) -> Mapping[str, str]:
         """Alpa and what it is compared with, TeraPipe, GraphPipe, PipeDream, Piper, and the configuration search."""
@@ -108,6 +110,12 @@ class TrainingWorld(OpenWorld):
         from .doors.planner_options import options_text
 
         return options_text(planners)
+
+    def demo(self, asked: DemoAsked) -> Shown:
+        """A small GPT trained here by a plan."""
+        from .demo import demo
+
+        return demo(asked)
 
     def share(self, cases: Sequence[TrainingCase], folder: Path) -> TrainingData:
         """Load graphs, shapes, tables and profiles that the cases name; trace modules."""

@@ -82,7 +82,7 @@ def test_planned_profiles_missing_are_named(plan: Plan) -> None:
 
 def test_committed_schema_is_the_models(plan: Plan) -> None:
     committed = json.loads((ROOT / "docs/schema/plan.schema.json").read_text())
-    assert committed == Plan.json_schema(), "run: meshwright export --schema > docs/schema/plan.schema.json"
+    assert committed == Plan.json_schema(), "run: meshwright new serving --plan-schema > docs/schema/plan.schema.json"
     jsonschema.Draft202012Validator.check_schema(committed)
     jsonschema.validate(json.loads(plan.to_json()), committed)
     jsonschema.validate(json.loads((ROOT / "examples/plan.json").read_text()), committed)
