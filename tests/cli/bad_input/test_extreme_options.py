@@ -25,8 +25,6 @@ CALLS = {
     "plan": [
         f"{PLAN} --rate 2 --duration 5",
         f"{PLAN} --trace t.csv",
-        "--planner vllm --models tiny-llama --device cpu-core --devices 1 --lengths alpaca --rate 1 --duration 5 "
-        "--slo-ttft 5 --slo-tpot 1 -o tp=1 -o pp=1 --out o.json",
     ],
     "simulate": ["plan.json --profile p.json --rate 2 --duration 5", "plan.json --profile p.json --trace t.csv"],
     "share": ["world.yaml --policy tiresias"],
