@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from ....errors import InputError
 from ....wording import dotted
@@ -52,6 +53,31 @@ class TrainingPlan(PlanFile, SparseEntry):
     planner: PlannerEntry
     cost_source: str = Field(default="", description="what the times rest on")
     predicted: dict[str, float] = Field(default_factory=dict, description="metric -> value")
+
+    _graph: Graph | None = PrivateAttr(default=None)
+
+    @property
+    def own_graph(self) -> Graph | None:
+        """The graph that was planned, where it is none of the zoo's and stands in no file yet."""
+        return self._graph
+
+    def with_graph(self, graph: Graph, module: str = "") -> TrainingPlan:
+        """The plan with its graph, which `save` writes beside it; and what the graph was traced from."""
+        made = self.model_copy(update={"model": self.model.model_copy(update={"module": module})} if module else {})
+        made._graph = graph
+        return made
+
+    def save(self, path: str | Path) -> Path:
+        """Write the plan as JSON, whole; before it a graph of its own, as ``NAME.graph.json`` beside it."""
+        if self._graph is None:
+            return super().save(path)
+        from ....profiles.graph import save_graph
+
+        beside = Path(path).with_name(f"{Path(path).stem}.graph.json")
+        save_graph(self._graph, beside)
+        named = self.model_copy(update={"model": self.model.model_copy(update={"graph": beside.name})})
+        named._graph = None
+        return named.save(path)
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainingPlan:

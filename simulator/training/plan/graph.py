@@ -28,7 +28,9 @@ def planned_graph(plan: TrainingPlan, path: str | Path | None = None) -> Graph:
     InputError
         If there is no such graph, or it is not the one that was planned.
     """
-    graph = load_graph(_place(plan.model.graph, path)) if plan.model.graph else zoo_graph(plan.model.name)
+    graph = plan.own_graph
+    if graph is None:
+        graph = load_graph(_place(plan.model.graph, path)) if plan.model.graph else zoo_graph(plan.model.name)
     graph = in_plan_order(plan, graph.with_batch(plan.microbatch))
     check_graph(plan, graph)
     return graph
@@ -36,6 +38,8 @@ def planned_graph(plan: TrainingPlan, path: str | Path | None = None) -> Graph:
 
 def known_graph(plan: TrainingPlan, path: str | Path | None = None) -> Graph | None:
     """The graph that a plan names, unchecked; None if it is none of the zoo's and no file. As in `planned_graph`."""
+    if plan.own_graph is not None:
+        return plan.own_graph
     if plan.model.graph:
         place = _place(plan.model.graph, path)
         return load_graph(place) if place.exists() else None

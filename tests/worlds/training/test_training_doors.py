@@ -56,6 +56,32 @@ def test_python_runs_a_plan_and_one_that_was_read(tmp_path: Path) -> None:
     assert again.losses[0] == found.losses[0]  # the seed is the case's
 
 
+NET = """
+import torch
+def net():
+    module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    labels = torch.zeros(2, dtype=torch.int64)
+    return {"module": module, "inputs": (torch.randn(2, 8),), "loss": "cross_entropy", "labels": labels}
+"""
+
+
+def test_a_module_of_ones_own_runs_from_memory_and_from_a_file(tmp_path: Path) -> None:
+    """The plan knows its graph before it is written; `save` puts it beside the plan."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    (tmp_path / "net.py").write_text(NET)
+    case = faces.case("training", model="net.py:net", devices=1, device="cpu-core", global_batch=4, microbatches=2)
+    planned = case.plan(folder=tmp_path)
+    found = planned.run(iterations=1)
+    assert found.difference.largest <= 1e-7
+    assert found.difference.against.endswith("net.py:net")  # the module, not the graph
+    assert list(tmp_path.glob("*.json")) == []
+    assert "train.py" in {path.name for path in planned.export("torch", tmp_path / "program")}
+    (tmp_path / "in").mkdir()
+    again = faces.load(planned.save(tmp_path / "in/plan.json"))
+    assert (tmp_path / "in/plan.graph.json").is_file()
+    assert again.run(iterations=1).losses == found.losses
+
+
 def test_python_exports(tmp_path: Path) -> None:
     paths = small().export("torch", tmp_path / "program")
     assert {path.name for path in paths} >= {"train.py", "plan.json", "graph.json", "placements.json"}

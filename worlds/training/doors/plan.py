@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ....errors import InfeasibleError, InputError, LimitError
 from ....files import check_target
-from ....profiles.graph import Graph, in_zoo, save_graph, zoo_graph
+from ....profiles.graph import Graph, in_zoo, zoo_graph
 from ....simulator.training import simulate_training
 from ....simulator.training.plan.file import TrainingPlan
 from ...cases import called
@@ -72,7 +72,8 @@ def decided(asked: Asked) -> Answer:
         text.append(plan.explain())
     else:
         graph = data.graph_of(chosen)
-        plan, written = _beside(plan, graph, asked.out, chosen.model)
+        plan = _with_own(plan, graph, asked.folder, chosen.model)
+        written = _beside(plan, asked.out)
         if options.picture is not None:
             from .picture import write_picture
 
@@ -82,15 +83,20 @@ def decided(asked: Asked) -> Answer:
     return Answer("\n".join(text), _document(found, failed, best, plan), plan, plan, tuple(written))
 
 
-def _beside(plan: TrainingPlan, graph: Graph, out: Path | None, model: str) -> tuple[TrainingPlan, list[Path]]:
-    """A plan that finds its graph: written beside it where the model is none of the zoo's."""
-    if out is None or (in_zoo(graph.name) and zoo_graph(graph.name).digest == graph.digest):
-        return plan, []
-    check_target(out)
+def _with_own(plan: TrainingPlan, graph: Graph, folder: Path, model: str) -> TrainingPlan:
+    """The plan with its graph, where the model is none of the zoo's."""
+    if in_zoo(graph.name) and zoo_graph(graph.name).digest == graph.digest:
+        return plan
+    return plan.with_graph(graph, str(folder / model) if (folder / model.rpartition(":")[0]).is_file() else "")
+
+
+def _beside(plan: TrainingPlan, out: Path | None) -> list[Path]:
+    """The file that the plan's graph is written to with the plan."""
+    if out is None or plan.own_graph is None:
+        return []
     beside = out.with_name(f"{out.stem}.graph.json")
-    save_graph(graph, beside)
-    named = {"graph": beside.name} | ({"module": model} if ".py:" in model else {})
-    return plan.model_copy(update={"model": plan.model.model_copy(update=named)}), [beside]
+    check_target(beside)
+    return [beside]
 
 
 def _iteration_s(plan: TrainingPlan) -> float:
