@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from ..errors import InputError
-from ..wording import dotted, nearest
+from ..wording import dotted, nearest, short
 from .fields import checked, find_field, place, plain, section_of, steps
 from .file.errors import Location
 from .file.yaml import YamlDocument, parse, problems, read
@@ -65,15 +65,18 @@ class CaseFile:
             for option in set(door.alone) & said.keys():
                 how = f"meshwright {verb} {name} --{option} {path}"
                 raise InputError(f"{path}: holds {option}, and is no case: {how}")
-        self.name: str = str(said.pop("name", "") or self.path.stem)
+        title = said.pop("name", "")
+        if not isinstance(title, str):
+            raise problems(self.document, [(("name",), f"should be text (got {short(title)})")])
+        self.name: str = title or self.path.stem
         self.planners: list[Any] = self._planners(said)
         self.said: dict[str, Any] = said
 
     def _planners(self, said: dict[str, Any]) -> list[Any]:
         """Each planner, as a case says one; none where the file compares none."""
-        listed = said.pop("planners", None)
-        if listed is None:
+        if "planners" not in said:
             return []
+        listed = said.pop("planners")
         wrong = ""
         if "planner" in said:
             wrong = "planner says one already; leave one of the two out"
@@ -81,6 +84,10 @@ class CaseFile:
             wrong = f"should be a list of names, or of mappings with name, label and options (got {listed!r})"
         if wrong:
             raise problems(self.document, [(("planners",), wrong)])
+        odd = [(n, one) for n, one in enumerate(cast("list[Any]", listed)) if not isinstance(one, str | dict)]
+        if odd:
+            what = "should be a name, or a mapping with name, label and options"
+            raise problems(self.document, [(("planners", n), f"{what} (got {short(one)})") for n, one in odd])
         found: list[Any] = [{"name": one} if isinstance(one, str) else one for one in cast("list[Any]", listed)]
         names = [called(one) for one in found]
         if len(set(names)) < len(names):

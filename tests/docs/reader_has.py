@@ -14,7 +14,7 @@ TESTS = Path(__file__).parents[1]
 
 def job_logs(folder: Path) -> None:
     """The same few jobs as Philly, Helios and Alibaba write them down; Philly's log begins 31 days before them."""
-    held = runpy.run_path(str(TESTS / "cli" / "sharing" / "test_logs.py"))
+    held = runpy.run_path(str(TESTS / "worlds" / "sharing" / "test_logs.py"))
     old = json.dumps(held["_philly"]("old", "u9", "Pass", "00:00:00", "00:00:00", "01:00:00", 1))
     philly = [*json.loads(held["PHILLY"]), json.loads(old.replace("2017-10-07", "2017-09-06"))]
     files = {

@@ -78,7 +78,7 @@ def test_the_plan_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", ["sharing-here.yaml", pytest.param("sharing.yaml", marks=SLOW)])
 def test_the_world_is_shared(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["share", str(EXAMPLES / name), "--out", str(tmp_path / "out.json")]) == 0
+    assert run(["simulate", str(EXAMPLES / name), "--out", str(tmp_path / "out.json")]) == 0
     said = capsys.readouterr().out
     assert "themis" in said
     assert "tiresias" in said

@@ -49,7 +49,7 @@ VERBS = {
     "simulate": "simulate {} --rate 1",
     "simulate, trace": "simulate plan.json --trace {}",
     "simulate, profile": "simulate plan.json --rate 1 --profile {}",
-    "share": "share {}",
+    "simulate, bids": "simulate sharing --bids {}",
     "regress": "regress {}",
     "run": "run {}",
     "export": "export {} --to vllm --out out",

@@ -27,7 +27,6 @@ CALLS = {
         f"{PLAN} --trace t.csv",
     ],
     "simulate": ["plan.json --profile p.json --rate 2 --duration 5", "plan.json --profile p.json --trace t.csv"],
-    "share": ["world.yaml --policy tiresias"],
     "study": ["s.yaml --no-report --workers 1"],
 }
 """Verb -> right calls that take next to nothing. An option of the call is replaced by the one that is tried."""
@@ -71,7 +70,6 @@ def verbs(command: Any, before: str = "") -> Iterator[str]:
 
 @pytest.fixture
 def folder(world: Any) -> Path:
-    world.write("world.yaml", "sharing: 1\ncluster: {devices: 2}\nworkload: {kind: themis-1, apps: 1, scale: 0.01}\n")
     world.write(
         "s.yaml",
         "study: 1\ncluster: {devices: 2}\nmodels: [a]\nprofile: p.json\nworkload: {rate: 2, duration: 5, slo: 2}\n"

@@ -31,7 +31,7 @@ def test_every_example_is_printed_as_it_is_and_none_is_forgotten(capsys: pytest.
     for name, file in EXAMPLES.items():
         assert run(["study", "--example", name]) == 0
         assert capsys.readouterr().out == (FOLDER / file).read_text(encoding="utf-8")
-    worlds = {"sharing.yaml", "sharing-here.yaml"}  # of `meshwright share`
+    worlds = {"sharing.yaml", "sharing-here.yaml"}  # cases
     assert {path.name for path in FOLDER.glob("*.yaml")} - worlds == set(EXAMPLES.values())
     assert run(["study", "--example"]) == 0
     assert capsys.readouterr().out.startswith("# How many devices")

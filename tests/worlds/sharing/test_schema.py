@@ -1,4 +1,4 @@
-"""The published JSON Schema of world files: current, and of one mind with the reader of files."""
+"""The published JSON Schemas of cases and of bids: current, and of one mind with the reader of files."""
 
 from __future__ import annotations
 
@@ -11,40 +11,58 @@ import jsonschema
 import pytest
 from meshwright.cli import run
 from meshwright.errors import InputError
+from meshwright.worlds.cases import CaseFile, build
 from meshwright.worlds.file.yaml import parse, validate
-from meshwright.worlds.sharing.bids import BidsFile
-from meshwright.worlds.sharing.file import SharingFile
-from meshwright.worlds.sharing.schema import schema, schema_text
+from meshwright.worlds.schema import json_schema
+from meshwright.worlds.sharing.bids import BidsFile, schema_text
+from meshwright.worlds.sharing.world import WORLD
 
 ROOT = Path(__file__).resolve().parents[3]
-CHECK = jsonschema.Draft202012Validator(schema())
+PUBLISHED = ROOT / "docs/schema"
+CHECK = jsonschema.Draft202012Validator(json_schema(WORLD))
+BIDS = jsonschema.Draft202012Validator(json.loads(schema_text()))
 TEXTS = [
     block
     for page in ("sharing", "sharing-workloads", "sharing-run")
     for block in re.findall(r"```yaml\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(encoding="utf-8"), re.DOTALL)
 ] + [path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.yaml"))]
-FILES = [parse(text, "file").data for text in TEXTS if text.startswith("sharing:") or "\nsharing: 1" in text]
+READ = [parse(text, "file").data for text in TEXTS]
+FILES = [said for said in READ if said.get("world") == "sharing" and "study" not in said]
 
 
-def test_the_published_file_is_current(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["simulate", "--schema"]) == 0
+def test_the_published_files_are_current(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["new", "sharing", "--schema"]) == 0
     said = capsys.readouterr().out
-    committed = (ROOT / "docs/schema/sharing-1.schema.json").read_text(encoding="utf-8")
-    assert said == committed == schema_text(), "run: meshwright share --schema > that file"
-    jsonschema.Draft202012Validator.check_schema(json.loads(said))
+    committed = (PUBLISHED / "sharing-case-1.schema.json").read_text(encoding="utf-8")
+    assert said == committed, "run: meshwright new sharing --schema > that file"
+    bids = (PUBLISHED / "sharing-bids-1.schema.json").read_text(encoding="utf-8")
+    assert bids == schema_text(), "write worlds.sharing.bids.schema_text() to that file"
+    for text in (said, bids):
+        jsonschema.Draft202012Validator.check_schema(json.loads(text))
 
 
-def test_it_takes_files_of_the_pages_and_examples() -> None:
+def _check(file: dict[str, Any]) -> Any:
+    return BIDS if "bids" in file else CHECK
+
+
+def test_they_take_files_of_the_pages_and_examples() -> None:
     assert len(FILES) >= 6
     assert any("bids" in file for file in FILES)
     assert any("apps" in file for file in FILES)
     for file in FILES:
-        CHECK.validate(file)
+        _check(file).validate(file)
 
 
-def _accepted(file: dict[str, Any]) -> bool:
+def _accepted(file: dict[str, Any], folder: Path) -> bool:
+    path = folder / "file.yaml"
+    path.write_text(json.dumps(file))
     try:
-        validate(parse(json.dumps(file), "file"), BidsFile if "bids" in file else SharingFile)
+        if "bids" in file:
+            validate(parse(path.read_text(), "file"), BidsFile)
+        else:
+            case = CaseFile(path)
+            for planner in case.planners or [None]:
+                build(case.world, case.said if planner is None else {**case.said, "planner": planner}, {})
     except InputError:
         return False
     return True
@@ -60,12 +78,13 @@ def _changed(part: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("number", range(len(FILES)))
-def test_what_it_refuses_the_reader_refuses(number: int) -> None:
+def test_what_it_refuses_the_reader_refuses(number: int, tmp_path: Path) -> None:
     """And the other way, but for what only several keys together say."""
     stricter, looser, changed = [], [], _changed(FILES[number])
     for file in changed:
-        if CHECK.is_valid(file) != _accepted(file):
-            (looser if CHECK.is_valid(file) else stricter).append(file)
+        valid = _check(FILES[number]).is_valid(file)
+        if valid != _accepted(file, tmp_path):
+            (looser if valid else stricter).append(file)
     assert stricter == []
     # Left to the reader: gang over gpus, two policies of one name, and the like.
     assert len(looser) <= 0.1 * len(changed), looser[:3]
@@ -82,14 +101,14 @@ def test_what_it_refuses_the_reader_refuses(number: int) -> None:
         {"planners": [{"name": "themis", "options": {"fairness": 1.2}}]},
         {"cluster": {"devices": 8, "preset": "themis-256"}},
         {"workload": {"kind": "themis-1"}},
-        {"planner": {"name": "fifo"}},
+        {"planner": {"name": "fifo"}, "planners": ["fifo"]},
         {"planners": [{"name": "fifo", "options": {"placement": "far"}}]},
-        {"sharing": 2},
+        {"world": "serving"},
         {"seed": -1},
         {"bids": []},
     ],
 )
 def test_slips_are_seen_in_an_editor(wrong: dict[str, Any]) -> None:
-    right = {"sharing": 1, "cluster": {"devices": 8}, "apps": [{"name": "a", "jobs": [{"work": "2 GPU h"}]}]}
+    right = {"world": "sharing", "cluster": {"devices": 8}, "apps": [{"name": "a", "jobs": [{"work": "2 GPU h"}]}]}
     CHECK.validate(right)
     assert not CHECK.is_valid(right | wrong)
