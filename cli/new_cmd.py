@@ -21,9 +21,9 @@ def _worlds(incomplete: str) -> list[str]:
 
 def listed() -> list[str]:
     """The worlds, a line each, with what they are about."""
-    from ..worlds.registry import names, world
+    from ..worlds.registry import titles
 
-    found = {name: getattr(world(name), "title", "") for name in names()}
+    found = titles()
     return [f"{name:<{max(map(len, found))}}  {title}".rstrip() for name, title in found.items()]
 
 

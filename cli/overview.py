@@ -11,7 +11,7 @@ import typer.main
 
 from ..errors import InputError
 from ..worlds.door import DOORS, DoorName
-from ..worlds.registry import names, open_world, world
+from ..worlds.registry import titles
 from .flags import function_of
 
 __all__ = ["overview", "refused"]
@@ -41,8 +41,9 @@ def overview(verb: DoorName) -> Any:
         inspect.Parameter("what", keyword, default="", annotation=Annotated[str, word]),
     ]
     # \b: what follows stands as it is, line by line.
-    worlds = "\n".join(f"{name:<10}{open_world(name).title}" for name in _having(verb))
-    calls = "\n".join(call.format(world=_having(verb)[0]) for call in CALLS[verb])
+    having = titles(verb)
+    worlds = "\n".join(f"{name:<10}{title}" for name, title in having.items())
+    calls = "\n".join(call.format(world=next(iter(having))) for call in CALLS[verb])
     doc = f"{DOORS[verb]}\n\n\b\nWorlds:\n{worlds}\n\n\b\nSuch as:\n{calls}"
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
     single.command(verb)(function_of(asked, verb, doc, parameters))
@@ -54,15 +55,10 @@ def refused(verb: DoorName, words: Sequence[str]) -> InputError:
     said = " ".join([*words[:2], *(["…"] if len(words) > 2 else [])])
     other = "or a case.yaml" if verb in ("plan", "measure") else "or a case.yaml, or a plan.json"
     return InputError(
-        f"{verb}: the first word says what about: meshwright {verb} WORLD {said} (WORLD: {', '.join(_having(verb))}; "
+        f"{verb}: the first word says what about: meshwright {verb} WORLD {said} (WORLD: {', '.join(titles(verb))}; "
         f"{other}); see 'meshwright {verb} --help'"
     )
 
 
-def _having(verb: DoorName) -> list[str]:
-    """Worlds that have a door."""
-    return [name for name in names() if verb in getattr(world(name), "doors", ())]
-
-
 def _worlds(verb: DoorName) -> Callable[[str], list[str]]:
-    return lambda incomplete: [name for name in _having(verb) if name.startswith(incomplete)]
+    return lambda incomplete: [name for name in titles(verb) if name.startswith(incomplete)]

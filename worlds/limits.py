@@ -6,14 +6,17 @@ refused before it begins, with the limit.
 
 from __future__ import annotations
 
-from ..profiles.profile_set import MAX_MODELS
-from ..simulator.cluster import MAX_DEVICES
-
 __all__ = [
     "LONGEST_RESTART_S", "MAX_APPS", "MAX_BATCH", "MAX_BYTES", "MAX_BYTES_PER_S", "MAX_DEVICES", "MAX_FACTOR",
     "MAX_JOBS", "MAX_LAYERS", "MAX_LLM_REQUESTS", "MAX_MODELS", "MAX_PRICE", "MAX_RACKS", "MAX_RATE", "MAX_REQUESTS",
     "MAX_SAMPLES", "MAX_SEATS", "MAX_SECONDS", "MAX_TOKENS", "MAX_WIDTH", "MIN_BYTES", "MIN_FACTOR",
 ]  # fmt: skip
+
+MAX_DEVICES = 100_000
+"""Devices of a cluster: what `simulator.cluster` refuses, known here without importing the simulator."""
+
+MAX_MODELS = 100_000
+"""Models that are served: what `profiles` refuses, known here without importing them."""
 
 MAX_REQUESTS = 100_000_000
 """Requests of one case of the serving world, drawn."""

@@ -13,7 +13,7 @@ from ..wording import nearest
 from .names import check_names
 from .world import OpenWorld, World
 
-__all__ = ["GROUP", "WORLDS", "names", "open_world", "world", "world_of_plan"]
+__all__ = ["GROUP", "WORLDS", "names", "open_world", "titles", "world", "world_of_plan"]
 
 GROUP = "meshwright.worlds"
 """Entry points of installed packages: ``name = "package.module"``; the module holds the world as `WORLD`."""
@@ -60,6 +60,21 @@ def open_world(name: str) -> OpenWorld:
     if not hasattr(found, "doors"):
         raise InputError(f"world {name!r}: has no doors; its cases can be studied: meshwright study")
     return cast(OpenWorld, found)
+
+
+def titles(door: str = "") -> dict[str, str]:
+    """Name of each world, or of each that has a door -> what it is about. Loads no world that comes with Meshwright."""
+    found: dict[str, str] = {}
+    for name in names():
+        if name in WORLDS:
+            said = importlib.import_module(WORLDS[name].rpartition(".")[0])
+            title, doors = said.TITLE, said.DOORS
+        else:
+            brought = world(name)
+            title, doors = getattr(brought, "title", ""), getattr(brought, "doors", ())
+        if not door or door in doors:
+            found[name] = title
+    return found
 
 
 def world_of_plan(path: str | Path) -> OpenWorld:

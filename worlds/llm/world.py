@@ -12,6 +12,7 @@ from ...errors import InfeasibleError
 from ..door import Door, DoorName
 from ..outcome import Outcome
 from ..world import OpenWorld, Panel
+from . import TITLE
 from .case import LLMCase
 from .options import CompareOptions, ExportOptions, MeasureOptions, PlanOptions, RunOptions, SimulateOptions
 
@@ -61,7 +62,7 @@ class LLMWorld(OpenWorld):
     """Language models served token by token."""
 
     name = "llm"
-    title = "Language models served token by token by engines on a cluster (vLLM, Orca, Sarathi, …)."
+    title = TITLE
     case = LLMCase
     metrics = METRICS
     plan_kinds = ("meshwright/llm-plan",)

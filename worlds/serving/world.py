@@ -12,6 +12,7 @@ from ..door import Door, DoorName
 from ..guard import Guard
 from ..outcome import Outcome
 from ..world import OpenWorld, Panel
+from . import TITLE
 from .case import ServingCase
 from .names import METRICS
 from .options import CompareOptions, ExportOptions, MeasureOptions, PlanOptions, RunOptions, SimulateOptions
@@ -31,7 +32,7 @@ class ServingWorld(OpenWorld):
     """Multi-model serving of one-shot requests: the world of AlpaServe."""
 
     name = "serving"
-    title = "Many models served one request at a time by groups of pipeline stages (AlpaServe)."
+    title = TITLE
     case = ServingCase
     metrics = METRICS
     plan_kinds = ("meshwright-plan",)

@@ -14,6 +14,7 @@ from ..door import Door, DoorName
 from ..guard import Guard
 from ..outcome import Outcome
 from ..world import OpenWorld, Panel
+from . import TITLE
 from .case import SharingCase
 from .names import METRICS
 from .options import ExportOptions, PlanOptions, RunOptions, SimulateOptions
@@ -33,7 +34,7 @@ class SharingStudyWorld(OpenWorld):
     """A shared training cluster."""
 
     name = "sharing"
-    title = "Many training apps on one shared cluster, under a policy (Themis, Gandiva, Tiresias, …)."
+    title = TITLE
     case = SharingCase
     metrics = METRICS
     plan_kinds = ("meshwright/sharing-plan",)

@@ -12,6 +12,7 @@ from ..door import Door, DoorName
 from ..guard import Guard
 from ..outcome import Outcome
 from ..world import OpenWorld, Panel
+from . import TITLE
 from .case import TrainingCase
 from .names import METRICS
 from .options import CompareOptions, ExportOptions, MeasureOptions, PlanOptions, RunOptions, SimulateOptions
@@ -31,7 +32,7 @@ class TrainingWorld(OpenWorld):
     """One model trained on a cluster."""
 
     name = "training"
-    title = "One model trained on a cluster, in stages over meshes of devices (Alpa, TeraPipe, GraphPipe, Megatron)."
+    title = TITLE
     case = TrainingCase
     metrics = METRICS
     plan_kinds = ("meshwright/training-plan",)
