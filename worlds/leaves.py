@@ -260,16 +260,6 @@ def _scalar(leaf: Leaf, text: str) -> Any:
     try:
         value = scalar(text.strip(), plain=True)
     except Trap as trap:
-        try:
-            return _number(leaf, text)
-        except ValueError:
-            raise InputError(f"{leaf.flag}: {trap}") from None
+        raise InputError(f"{leaf.flag}: {trap}") from None
     whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if whole and "number" in leaf.kinds and "whole number" not in leaf.kinds else value
-
-
-def _number(leaf: Leaf, text: str) -> float:
-    """What YAML reads as text, 3e11, is a number to a field that takes nothing else."""
-    if set(leaf.kinds) <= {"number", "whole number"}:
-        return float(text)
-    raise ValueError
