@@ -16,6 +16,9 @@ from meshwright.cli import diagnosis, run
 from meshwright.cli import main as cli
 from meshwright.cli.verbs import COMMANDS, GROUPS, VERBS
 from meshwright.errors import InfeasibleError, InputError, MeshwrightError, OutOfProfileError, RunError
+from meshwright.worlds.door import DOORS
+from meshwright.worlds.need import Need
+from meshwright.worlds.registry import WORLDS, names, open_world, titles
 
 HEAVY = ("pandas", "matplotlib", "scipy", "ortools", "numba", "torch", "simpy", "yaml")
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/plan.json"
@@ -67,6 +70,31 @@ def test_every_verb_refuses_an_unknown_option_in_one_line(verb: str, capsys: pyt
     assert err.endswith(f"see 'meshwright {verb} --help'\n")
 
 
+@pytest.mark.parametrize("verb", DOORS)
+def test_a_verb_of_worlds_says_which_there_are(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = said(capsys, verb, "--help")
+    assert (code, err) == (0, "")
+    for name in names():
+        assert (name in titles(verb)) == any(line.split()[:1] == [name] for line in out.splitlines()), name
+    assert out.count(f"  meshwright {verb}") + out.count("  meshwright new") >= 2
+    assert said(capsys, verb) == (2, "", out)
+
+
+@pytest.mark.parametrize("verb", DOORS)
+def test_a_verb_of_worlds_refuses_options_before_its_first_word(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As they were said before there were cases: the line shows how it is said now."""
+    code, out, err = said(capsys, verb, "--planner", "alpaserve", "--cluster", "1x4")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"meshwright {verb} WORLD --planner alpaserve … (WORLD: {', '.join(titles(verb))};" in err
+
+
+def test_worlds_say_their_doors_where_help_reads_them() -> None:
+    for name in WORLDS:
+        world = open_world(name)
+        assert titles()[name] == world.title
+        assert {verb for verb in DOORS if name in titles(verb)} == set(world.doors)
+
+
 @pytest.mark.parametrize("verb", GROUPS)
 def test_every_group_names_its_verbs(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = said(capsys, verb, "no-such-verb")
@@ -76,7 +104,7 @@ def test_every_group_names_its_verbs(verb: str, capsys: pytest.CaptureFixture[st
 
 def test_typo_of_a_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "simulat") == (2, "", "meshwright: no verb 'simulat'; did you mean 'simulate'?\n")
-    assert "the verbs are trace, profile, graph, plan" in said(capsys, "xyzzy")[2]
+    assert f"the verbs are {', '.join(VERBS)}" in said(capsys, "xyzzy")[2]
 
 
 def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +198,7 @@ def test_nobody_reads_the_output(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "meshwright", "export", "--schema"],
+        [sys.executable, "-m", "meshwright", "new", "serving", "--plan-schema"],
         stdout=writer, stderr=subprocess.PIPE, check=False,
     )  # fmt: skip
     os.close(writer)
@@ -215,7 +243,7 @@ def test_doctor_fails_where_simulation_does(
     def broken() -> str:
         raise RuntimeError("numba is broken\nin two lines")
 
-    monkeypatch.setitem(diagnosis._CHECKS, "simulation", broken)
+    monkeypatch.setattr(diagnosis, "_needs", lambda: [Need("simulation", broken, must=True)])
     code, out, _ = said(capsys, "doctor")
     assert code == 1
     assert "no: RuntimeError: numba is broken" in out
@@ -240,12 +268,12 @@ def test_export_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "PLAN is missing"),
-        ([str(EXAMPLE)], "--to is missing"),
+        (["--to", "k8s"], "the first word says what about: meshwright export WORLD --to k8s"),
+        ([str(EXAMPLE), "--out", "x"], "--to is missing; expected one of torchrun, k8s, ray-serve, triton, vllm"),
         ([str(EXAMPLE), "--to", "k8s"], "--out is missing"),
         ([str(EXAMPLE), "--to", "k9s", "--out", "x"], "did you mean 'k8s'?"),
-        ([str(EXAMPLE), "--to", "vllm", "--out", "x", "--model-source", "a"], "expected MODEL=NAME-OR-FOLDER"),
-        ([str(EXAMPLE), "--to", "vllm", "--out", "x", "--device", "cuda"], "is an encoder"),
+        ([str(EXAMPLE), "--to", "vllm", "--out", "x", "--model-source", "a"], "--model-source: expected NAME=VALUE"),
+        ([str(EXAMPLE), "--to", "vllm", "--out", "x", "--on", "cuda"], "is an encoder"),
     ],
 )
 def test_export_verb_bad_input(
@@ -259,7 +287,9 @@ def test_export_verb_bad_input(
     assert not list(tmp_path.iterdir())
 
 
-def test_export_verb_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = said(capsys, "export", "--schema")
+def test_new_prints_the_schema_of_plans(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "new", "serving", "--plan-schema")
     assert code == 0
     assert json.loads(out)["$defs"]["GroupEntry"]["additionalProperties"] is False
+    for world in names():
+        assert said(capsys, "new", world, "--plan-schema")[0] == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from ....errors import InputError
-from ....runtime.export.export import export
+from ....runtime.export.export import TARGETS, export
 from ....simulator import Plan
 from ...door import Answer, Asked
 from ...export import NEXT, one_plan
@@ -23,6 +23,8 @@ def exported(asked: Asked) -> Answer:
         On an unknown target, or a plan that it cannot hold; nothing is written then.
     """
     options, plan = cast(ExportOptions, asked.options), cast(Plan, one_plan(asked))
+    if not options.to:
+        raise InputError(f"export: --to is missing; expected one of {', '.join(TARGETS)}")
     if asked.out is None:
         raise InputError("export: --out is missing; say where: meshwright export PLAN --to TARGET --out FOLDER")
     paths = export(
