@@ -147,7 +147,7 @@ class LLMCase(Case):
     """
 
     cluster: LLMClusterCase
-    model: Annotated[str | tuple[str, ...], CIRCUMSTANCE] = Field(
+    model: Annotated[str | Annotated[tuple[str, ...], Field(min_length=1)], CIRCUMSTANCE] = Field(
         default="llama-3.1-8b", description="a shipped decoder, or a config.json; several share the cluster"
     )
     kernels: Annotated[str | None, CIRCUMSTANCE] = Field(

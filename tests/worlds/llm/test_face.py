@@ -81,6 +81,7 @@ def test_one_engine_is_planned_without_a_search() -> None:
         ({"slo_tttf": 1}, "did you mean 'slo_ttft'"),
         ({"rate": "60 ms"}, "workload.rate: should be a number"),
         ({"devices": 10**9}, "cluster.devices: should be less than or equal to 100000"),
+        ({"model": []}, "model: "),
         ({"rate": -1}, "workload.rate: should be greater than 0"),
         ({"requests": 3, "duration": 5.0}, "give one of requests and duration"),
     ],

@@ -103,7 +103,7 @@ def _engine_of(
             raise InputError("model: the plan says it; leave it out")
         spec, policy, planned, tp, cp = _planned(plan, options, said)
     else:
-        if len(case.models) > 1:
+        if len(case.models) != 1:
             raise InputError(f"model: one engine serves one model (got {', '.join(case.models)})")
         e = case.engine
         spec, policy = decoder_of(case.models[0], folder), e.policy
