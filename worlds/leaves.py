@@ -261,5 +261,10 @@ def _scalar(leaf: Leaf, text: str) -> Any:
         value = scalar(text.strip(), plain=True)
     except Trap as trap:
         raise InputError(f"{leaf.flag}: {trap}") from None
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return float(value) if whole and "number" in leaf.kinds and "whole number" not in leaf.kinds else value
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and {"number"} == {"number", "whole number"} & set(leaf.kinds)
+    ):
+        return float(value)
+    return value
