@@ -79,7 +79,7 @@ def new(
         typer.echo(json.dumps(said, indent=2))
         return
     if schema:
-        from ..worlds.schema import json_schema
+        from ..worlds.file.case_schema import json_schema
 
         typer.echo(json.dumps(json_schema(found), indent=2, ensure_ascii=False))
         return

@@ -37,7 +37,7 @@ REPEATING: dict[str, str] = {
 ALIKE: dict[str, str] = {
     **{
         f"cli/{verb}": "23 November 2026: verbs of one world each, until they are generated from cases"
-        for verb in ("plan", "profile", "run", "share", "study")
+        for verb in ("plan", "profile", "run", "study")
     },
     "examples/own": "named by what a reader looks for: a planner, a policy, each of one's own",
     "planners/stages/sequential": "23 November 2026: a planner, its kernel and its options",
@@ -51,6 +51,12 @@ CIRCLES: frozenset[frozenset[str]] = frozenset()
 """Modules that import each other."""
 UPWARDS: dict[str, str] = {}
 """``importer imported`` against the rule of who may import whom: why."""
+KNOW_NO_WORLD = ("cli", "studies", "gate")
+"""What knows a world by its contract alone."""
+NAMING: dict[str, str] = {
+    "cli/graph_cmd.py worlds.training.models": "23 November 2026: how a model is named is the training world's, until profiles say it",
+}
+"""``file what`` above the worlds that names one: why."""
 OUTSIDE_THE_HOUSE = ("benchmarks", "docs", "mutants", "samples", "services")
 """Folders of tests that mirror no folder: they try several of them, or hold data."""
 
@@ -112,6 +118,44 @@ def test_imports_go_one_way() -> None:
     assert wrong == set(UPWARDS)
 
 
+def naming() -> set[str]:
+    """What above the worlds imports a module of one, or of a family of planners, or holds the name of one as text."""
+    worlds = {path.parent.name for path in files() if path.parts[0] == "worlds" and path.name == "world.py"} - {
+        "worlds"
+    }
+    families = {path.parts[1] for path in files() if path.parts[0] == "planners" and len(path.parts) > 2} - {"contract"}
+    rooms = [*((room, name) for room in ("worlds", "simulator", "runtime") for name in worlds)]
+    rooms += [("planners", family) for family in families]
+    quoted = re.compile(f"""["']({"|".join(sorted(worlds))})["']""")
+    found = set[str]()
+    for module, path in modules().items():
+        if path.parts[0] in KNOW_NO_WORLD:
+            found |= {f"{path} {other}" for _, other in imports(module) if tuple(other.split(".")[:2]) in rooms}
+            found |= {f"{path} {name!r}" for name in quoted.findall((ROOT / path).read_text(encoding="utf-8"))}
+    return found
+
+
+def test_above_the_worlds_nobody_names_one() -> None:
+    assert naming() <= set(NAMING)
+
+
+def test_this_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule finds what it is there for: planted in the place of a file that is right."""
+    planted = 'from ..worlds.llm.case import LLMCase\nfrom ..planners.alpaserve import plan\nTABLE = {"serving": 1}\n'
+    right = Path.read_text
+    monkeypatch.setattr(
+        Path, "read_text", lambda self, **how: planted if self.name == "doctor_cmd.py" else right(self, **how)
+    )
+    imports.cache_clear()
+    try:
+        found = {one for one in naming() if one.startswith("cli/doctor_cmd.py")}
+    finally:
+        imports.cache_clear()
+    assert found == {
+        "cli/doctor_cmd.py worlds.llm.case", "cli/doctor_cmd.py planners.alpaserve", "cli/doctor_cmd.py 'serving'",
+    }  # fmt: skip
+
+
 def crowded() -> set[str]:
     """Folders with more files than one reads."""
     counts = Counter(str(path.parent) for path in files())
@@ -153,7 +197,9 @@ def test_a_prefix_of_three_names_is_a_folder() -> None:
     assert alike() <= set(ALIKE)
 
 
-@pytest.mark.parametrize(("found", "listed"), [(crowded, CROWDED), (repeating, REPEATING), (alike, ALIKE)])
+@pytest.mark.parametrize(
+    ("found", "listed"), [(crowded, CROWDED), (repeating, REPEATING), (alike, ALIKE), (naming, NAMING)]
+)
 def test_lists_only_shrink(found: Callable[[], set[str]], listed: dict[str, str]) -> None:
     """What is mended leaves its list, so that it cannot come back."""
     assert set(listed) <= found()

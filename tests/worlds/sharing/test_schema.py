@@ -12,8 +12,8 @@ import pytest
 from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.worlds.cases import CaseFile, build
+from meshwright.worlds.file.case_schema import json_schema
 from meshwright.worlds.file.yaml import parse, validate
-from meshwright.worlds.schema import json_schema
 from meshwright.worlds.sharing.bids import BidsFile, schema_text
 from meshwright.worlds.sharing.world import WORLD
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .file.json_schema import Generate, proper
-from .world import OpenWorld
+from ..world import OpenWorld
+from .json_schema import Generate, proper
 
 __all__ = ["json_schema"]
 
