@@ -86,10 +86,10 @@ class Verbs(typer.core.TyperGroup):
             try:
                 return self._door(ctx, word, args)
             except InputError:
-                if ctx.resilient_parsing:  # completion of what is not whole yet
-                    return None, None, []
+                if ctx.resilient_parsing:  # completion of what is not whole yet: no word of ours
+                    return word, self.get_command(ctx, word), args[1:]
                 raise
-        if word not in VERBS and not word.startswith("-"):
+        if word not in VERBS and not word.startswith("-") and not ctx.resilient_parsing:
             near = difflib.get_close_matches(word, VERBS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"the verbs are {', '.join(VERBS)}"
             raise InputError(f"no verb {word!r}; {hint}")

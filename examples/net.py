@@ -1,4 +1,4 @@
-"""A module of one's own for `meshwright plan training --model examples/net.py:net`: the module, example inputs, a loss."""
+"""A module of one's own, for `meshwright plan training --model examples/net.py:net`: module, example inputs, loss."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A planner of one's own: pack models by load into equal groups, replicate the busiest, keep what simulates best.
 
-Run: ``python examples/own_planner.py``, or ``meshwright plan serving --planner examples/own_planner.py:plan --devices 8 …``.
+Run: ``python examples/own_planner.py``, or ``meshwright plan serving --planner examples/own_planner.py:plan …``.
 Its tests stand in test_own_planner.py; docs/own-planner.md explains both.
 """
 

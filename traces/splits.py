@@ -32,8 +32,8 @@ def shares(split: Split, models: Sequence[str]) -> FloatArray:
     Parameters
     ----------
     split : None, str, sequence of float or mapping
-        None or ``"uniform"``: equal shares. ``{"power_law": 0.5}``, or ``"power_law:0.5"``: by position, exponent 0.5. A
-        sequence: a weight for each model, in order. A mapping from model to weight, for every model. Weights
+        None or ``"uniform"``: equal shares. ``{"power_law": 0.5}``, or ``"power_law:0.5"``: by position, exponent 0.5.
+        A sequence: a weight for each model, in order. A mapping from model to weight, for every model. Weights
         are >= 0, not all 0, and are divided by their sum.
     models : sequence of str
         The models.

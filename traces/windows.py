@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..reprs import Shown
 from ..errors import InputError
+from ..reprs import Shown
 from ..seeds import generator
 from .columns import FloatArray, LongArray
 from .generate import MAX_CV, MAX_REQUESTS

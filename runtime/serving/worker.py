@@ -1,8 +1,8 @@
 """A worker: one process, one device, one share of one pipeline stage of every model of its group.
 
 `processes.Fleet` starts it: ``python -m meshwright.runtime.serving.worker <pipe fd> <lifeline fd> <parent pid>``. It
-reads jobs from its pipe in the order in which the controller dispatched them; every worker of a group reads the same jobs, so
-what crosses torch.distributed is tensors alone.
+reads jobs from its pipe in the order in which the controller dispatched them; every worker of a group reads the same
+jobs, so what crosses torch.distributed is tensors alone.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ....reprs import Shown
 from ....errors import InputError
+from ....reprs import Shown
 from ....traces.trace import Trace
 from ..policy.request import LLMRequest
 

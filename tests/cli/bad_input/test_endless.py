@@ -45,7 +45,9 @@ VERBS = {
     "plan, trace": "plan serving --devices 2 --models bert-1.3b=1 --trace {} --slo 1",
     "plan, profile": "plan serving --devices 2 --rate 1 --profile {}",
     "plan, config.json": "plan llm --devices 1 --rate 1 --slo-ttft 1 --model {}.json",
-    "plan, slice profile": "plan training --planner terapipe --model gpt3-350m --devices 2 --global-batch 2 -o slice_profile={}",
+    "plan, slice profile": (
+        "plan training --planner terapipe --model gpt3-350m --devices 2 --global-batch 2 -o slice_profile={}"
+    ),
     "simulate": "simulate {} --rate 1",
     "simulate, trace": "simulate plan.json --trace {}",
     "simulate, profile": "simulate plan.json --rate 1 --profile {}",
