@@ -41,7 +41,7 @@ app = typer.Typer(
     help="Plan how to spread models over devices, simulate the plan, run it for real, and compare.",
     epilog="Exit codes: 0 success, 1 a check or run failed, 2 bad input, 3 no feasible plan.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

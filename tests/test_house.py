@@ -35,10 +35,7 @@ REPEATING: dict[str, str] = {
 }
 """Files whose names begin with their folder's: why."""
 ALIKE: dict[str, str] = {
-    **{
-        f"cli/{verb}": "23 November 2026: verbs of one world each, until they are generated from cases"
-        for verb in ("plan", "profile", "run", "study")
-    },
+    "cli/study": "23 November 2026: one verb, in parts",
     "examples/own": "named by what a reader looks for: a planner, a policy, each of one's own",
     "planners/stages/sequential": "23 November 2026: a planner, its kernel and its options",
     "profiles/graph/trace": "23 November 2026: belong into the room trace",
@@ -54,7 +51,7 @@ UPWARDS: dict[str, str] = {}
 KNOW_NO_WORLD = ("cli", "studies", "gate")
 """What knows a world by its contract alone."""
 NAMING: dict[str, str] = {
-    "cli/graph_cmd.py worlds.training.models": "23 November 2026: how a model is named is the training world's, until profiles say it",
+    "cli/graph_cmd.py worlds.training.models": "23 November 2026: how a graph is found is the training world's",
 }
 """``file what`` above the worlds that names one: why."""
 OUTSIDE_THE_HOUSE = ("benchmarks", "docs", "mutants", "samples", "services")

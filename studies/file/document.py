@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from ...reprs import Shown
+from ...worlds import WORLDS
 from ...worlds.file.errors import Location, explain
 from ...worlds.file.units import parse_fraction
 from ..questions.kinds import Question
@@ -59,7 +60,7 @@ class StudyDocument(Shown, BaseModel):
 
     study: int = Field(description="version of this form: 1")
     name: str = Field(default="", description="what the report calls it; the file's name if left out")
-    world: str = Field(default="serving", description="what is simulated")
+    world: str = Field(default=next(iter(WORLDS)), description="what is simulated")
     planners: tuple[str | Mapping[str, Any], ...] = Field(
         default=("alpaserve",), description="who plans: names, or mappings with name, label, options, plan, plan_on, …"
     )

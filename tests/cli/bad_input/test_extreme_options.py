@@ -12,30 +12,25 @@ import typer.main
 from extremes import called
 from meshwright.cli import run
 from meshwright.cli.main import app
-from meshwright.cli.real import LONGEST_S, check_real_time
 from meshwright.errors import InputError
+from meshwright.worlds.real_time import LONGEST_S, check_real_time
 
-PLAN = "--profile p.json --models a,b --devices 2 --slo 2 --out o.json"
 CALLS = {
     "trace generate": ["out.csv --rate 2 --duration 5 --models 2", "out.csv --process maf1-like --rate 2 --models 2"],
     "trace info": ["t.csv"],
     "trace convert": ["t.csv -o o.csv"],
     "trace fit": ["t.csv", "t.csv --resample o.csv"],
     "graph": ["gpt3-350m"],
-    "plan": [
-        f"{PLAN} --rate 2 --duration 5",
-        f"{PLAN} --trace t.csv",
-    ],
-    "simulate": ["plan.json --profile p.json --rate 2 --duration 5", "plan.json --profile p.json --trace t.csv"],
     "study": ["s.yaml --no-report --workers 1"],
 }
 """Verb -> right calls that take next to nothing. An option of the call is replaced by the one that is tried."""
 
-SLOW = {"plan", "simulate", "study", "trace generate"}
+SLOW = {"study", "trace generate"}
 """Of many options or calls: half a minute of CPU each."""
 
-ELSEWHERE = {"trace fetch", "profile measure", "export", "run", "compare", "regress", "reproduce", "demo"}
-"""Verbs whose right calls take minutes, processes or a network. What they must refuse first is below."""
+ELSEWHERE = {"trace fetch", "regress", "reproduce", "demo"}
+"""Verbs whose right calls take minutes, processes or a network. What they must refuse first is below. Verbs of worlds
+are walked by the fields of each world's case, in files of their own."""
 
 REFUSED = [
     "regress standard --workers 1000000000",
