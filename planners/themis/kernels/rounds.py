@@ -139,7 +139,7 @@ def _leftovers(c, w, s, now, offered, a, given, won):  # type: ignore[no-untyped
     size = offered.shape[0]
     pool, have = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     mine, out = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    free = n_have = 0
+    free = n_have = np.int64(0)
     for g in range(size):
         pool[g] = offered[g] and given[g] < 0
         free += pool[g]

@@ -107,7 +107,7 @@ def nearest(c, pool, n, near, out):  # type: ignore[no-untyped-def]
         return 0
     if near.shape[0] > 0:
         return _beside(c, pool, n, near, out)
-    home, least = -1, c.slot.shape[0] + 1
+    home, least = np.int64(-1), c.slot.shape[0] + 1  # a literal would have `_of_rack` compiled once more for it
     for m in range(c.n_machines):
         if n <= pool.in_machine[m] < least:
             home, least = m, pool.in_machine[m]
@@ -119,9 +119,9 @@ def nearest(c, pool, n, near, out):  # type: ignore[no-untyped-def]
     if home >= 0:
         return _of_rack(c, pool, home, n, out, np.int64(0))
     done = np.zeros(c.n_racks, np.bool_)
-    got = 0
+    got = np.int64(0)
     while got < n:
-        fullest = -1
+        fullest = np.int64(-1)
         for r in range(c.n_racks):
             if not done[r] and (fullest < 0 or pool.in_rack[r] > pool.in_rack[fullest]):
                 fullest = r
