@@ -66,8 +66,9 @@ def titles(door: str = "") -> dict[str, str]:
     """Name of each world, or of each that has a door -> what it is about. Loads no world that comes with Meshwright."""
     found: dict[str, str] = {}
     for name in names():
-        if name in WORLDS:
-            said = importlib.import_module(WORLDS[name].rpartition(".")[0])
+        package = WORLDS.get(name, "").rpartition(".")[0]
+        said = importlib.import_module(package) if package else None
+        if hasattr(said, "TITLE"):
             title, doors = said.TITLE, said.DOORS
         else:
             brought = world(name)

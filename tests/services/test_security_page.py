@@ -26,7 +26,9 @@ OURS = {"runtime/listening.py", "runtime/web/server.py"}
 MENTIONS = {
     "runtime/sharing/agent/process.py": "its link to the arbiter listens for commands: it is a client",
     "runtime/export/llm/__init__.py": "says what an export writes",
-    "cli/export_cmd.py": "says how to start what an export wrote",
+    "worlds/llm/world.py": "says what its exports start",
+    "worlds/serving/world.py": "says what its exports start",
+    "worlds/export.py": "says how to start what an export wrote",
     "runtime/web/protocol.py": "what uvicorn is told to speak",
 }
 """Files that have the words and open no socket."""

@@ -19,7 +19,8 @@ DOC = Path(__file__).parents[2] / "docs" / "studies-worlds.md"
 @pytest.fixture
 def exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the world as a module on the path, and its study."""
-    blocks = dict(re.findall(r"```(python|yaml)\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL))
+    found = re.findall(r"```(python|yaml)\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = {kind: text for kind, text in found if "WORLD = " in text or "world: exchange" in text}
     (tmp_path / "exchange.py").write_text(blocks["python"])
     (tmp_path / "study.yaml").write_text(blocks["yaml"])
     monkeypatch.syspath_prepend(tmp_path)
