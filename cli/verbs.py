@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import Any
+from typing import Any, cast
 
 import typer
 import typer.core
 import typer.main
 
 from ..errors import InputError
-from ..worlds.door import DOORS
+from ..worlds.door import DOORS, DoorName
 from .grouped_help import Grouped
 
 __all__ = ["COMMANDS", "GROUPS", "VERBS", "Stopped", "Verbs"]
@@ -67,7 +67,7 @@ class Verbs(typer.core.TyperGroup):
         elif cmd_name in DOORS:
             from .overview import overview
 
-            command = overview(cmd_name)
+            command = overview(cast(DoorName, cmd_name))
         else:
             return None
         command.name = cmd_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from ..errors import InputError
 from ..files import readable
@@ -67,7 +67,7 @@ def titles(door: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names():
         package = WORLDS.get(name, "").rpartition(".")[0]
-        said = importlib.import_module(package) if package else None
+        said: Any = importlib.import_module(package) if package else None
         if hasattr(said, "TITLE"):
             title, doors = said.TITLE, said.DOORS
         else:

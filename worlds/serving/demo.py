@@ -60,12 +60,13 @@ def demo(asked: DemoAsked) -> Shown:
     save(measured, out / "profiles.json")
     for name in COUNTS:
         say(f"   {name}: {measured[name].single_device_latency() * 1e3:.1f} ms on one device")
-    cluster = Cluster(1, devices, _small(spec, profiles))
+    spec = _small(spec, profiles)
+    cluster = Cluster(1, devices, spec)
     history, today = (
         _traffic(profiles, devices, length, seed + k) for k, length in enumerate((HISTORY_S, asked.seconds))
     )
     say(
-        f"Planning {len(profiles)} models on {devices} devices of {cluster.device.usable_memory_bytes / 2**20:.0f} MiB "
+        f"Planning {len(profiles)} models on {devices} devices of {spec.usable_memory_bytes / 2**20:.0f} MiB "
         f"for bursty traffic: {history.rate:.3g} requests/s, CV {CV:g}, SLO {PLAN_SLO_SCALE:g} x latency"
     )
     found = _planned(cluster, profiles, history, asked)
