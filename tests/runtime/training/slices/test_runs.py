@@ -15,7 +15,7 @@ from meshwright.cli.main import app
 from meshwright.errors import InputError
 from meshwright.profiles.graph import zoo_graph
 from meshwright.profiles.graph.models.transformer import gpt
-from meshwright.runtime.training import TrainingSession, run_training
+from meshwright.runtime.training import run_training
 from meshwright.runtime.training.compare import Compared, TrainingComparison, compare_training
 from meshwright.runtime.training.compare_slices import fit_stages, slice_plans, stage_bounds
 from meshwright.runtime.training.hand_plan import hand_plan
@@ -40,12 +40,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def session():
-    with TrainingSession(4, timeout_s=60.0) as started:
-        yield started
 
 
 @pytest.mark.parametrize(
