@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from ..worlds.training.models import graph_of
+from ..profiles.graph.named import graph_of
 from .trace_io import print_json
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ def _examples(ctx: typer.Context, incomplete: str) -> list[str]:
 def _written(world: str, name: str) -> str:
     """The text of an example of a world."""
     from ..wording import nearest
-    from .study_examples import shipped
+    from .study.examples import shipped
 
     files = _files(world)
     if name not in files:

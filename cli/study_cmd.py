@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InfeasibleError, InputError, RunError
-from .study_answers import hopeless, not_answered
-from .study_words import column, count
+from .study.answers import hopeless, not_answered
+from .study.words import column, count
 from .trace_io import print_json
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ def study(
 ) -> None:
     """Answer a what-if question or run a sweep, and write a report. The same command goes on from where it was."""
     if example:
-        from .study_examples import example_text
+        from .study.examples import example_text
 
         typer.echo(example_text(str(file or "")), nl=False)
         return
     if file is None:
         raise InputError("study: expected a study file; 'meshwright study --example > study.yaml' writes one")
     from .. import studies
-    from .study_overrides import overridden
+    from .study.overrides import overridden
 
     chosen = overridden(studies.load(file), planner or [], replications)
     how = How(out or Path(f"{file.stem}-out"), executor, workers, retry_failed, report, as_json)
@@ -86,7 +86,7 @@ def study(
 def _dry_run(chosen: Study, how: How) -> None:
     """Check all that can be checked without work."""
     from ..studies import Session
-    from .study_words import describe
+    from .study.words import describe
 
     with Session.open(chosen, None, executor=how.executor, workers=how.workers):
         if how.as_json:
@@ -110,9 +110,9 @@ def _run(chosen: Study, how: How) -> None:
     """
     from ..files import check_target
     from ..studies import Session
-    from .study_files import RUN, Run, now, write_outputs
-    from .study_progress import Shower
-    from .study_words import describe, print_results
+    from .study.files import RUN, Run, now, write_outputs
+    from .study.progress import Shower
+    from .study.words import describe, print_results
 
     for name in (STORE, RUN, "report.html"):
         check_target(how.out / name)

@@ -65,7 +65,7 @@ class Verbs(typer.core.TyperGroup):
             single.command(cmd_name, cls=Grouped)(getattr(module, cmd_name))
             command = typer.main.get_command(single)
         elif cmd_name in DOORS:
-            from .overview import overview
+            from .doors.overview import overview
 
             command = overview(cast(DoorName, cmd_name))
         else:
@@ -98,8 +98,8 @@ class Verbs(typer.core.TyperGroup):
     @staticmethod
     def _door(ctx: Any, verb: Any, args: list[str]) -> Any:
         """The command that a verb is for what its first word names."""
-        from .doors import door_command, subject_of
-        from .overview import refused
+        from .doors.command import door_command, subject_of
+        from .doors.overview import refused
 
         if args[1].startswith("-"):
             raise refused(verb, args[1:])

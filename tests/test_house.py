@@ -26,16 +26,13 @@ FEW_FILES = 6
 
 BELOW_WORLDS = ("simulator", "planners", "runtime", "profiles", "traces", "kernels")
 ABOVE = ("worlds", "cli", "studies", "gate", "reproduce")
-CROWDED: dict[str, str] = {
-    "cli": "23 November 2026: verbs move to what is generated from cases",
-}
+CROWDED: dict[str, str] = {}
 """Folders that may hold more than `MOST_FILES`: why."""
 REPEATING: dict[str, str] = {
     "tests/simulator/llm/llm_options.py": "23 November 2026: the options of simulate_llm",
 }
 """Files whose names begin with their folder's: why."""
 ALIKE: dict[str, str] = {
-    "cli/study": "23 November 2026: one verb, in parts",
     "examples/own": "named by what a reader looks for: a planner, a policy, each of one's own",
     "planners/stages/sequential": "23 November 2026: a planner, its kernel and its options",
     "profiles/graph/trace": "23 November 2026: belong into the room trace",
@@ -50,9 +47,7 @@ UPWARDS: dict[str, str] = {}
 """``importer imported`` against the rule of who may import whom: why."""
 KNOW_NO_WORLD = ("cli", "studies", "gate")
 """What knows a world by its contract alone."""
-NAMING: dict[str, str] = {
-    "cli/graph_cmd.py worlds.training.models": "23 November 2026: how a graph is found is the training world's",
-}
+NAMING: dict[str, str] = {}
 """``file what`` above the worlds that names one: why."""
 OUTSIDE_THE_HOUSE = ("benchmarks", "docs", "mutants", "samples", "services")
 """Folders of tests that mirror no folder: they try several of them, or hold data."""

@@ -58,7 +58,7 @@ def test_what_is_compiled_already_is_not_said(
 
 
 def test_a_study_and_a_worker_say_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from meshwright.cli import study_progress
+    from meshwright.cli.study import progress as study_progress
     from meshwright.studies.execution import processes
     from meshwright.studies.progress import Progress
 

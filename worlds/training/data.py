@@ -212,7 +212,7 @@ def _shape(case: TrainingCase) -> TransformerShape:
 def _graph(case: TrainingCase, folder: Path, data: TrainingData) -> Graph:
     """The graph: of the zoo, perhaps in other sizes; of a file; or traced from a module."""
     from ...profiles.graph import build_graph, in_zoo
-    from .models import graph_of
+    from ...profiles.graph.named import graph_of
 
     sizes = dict(case.shape.said)
     if case.workload.sequence is not None:

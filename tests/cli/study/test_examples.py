@@ -10,7 +10,7 @@ import pytest
 from finished_study import check_finished
 from meshwright import studies
 from meshwright.cli import run
-from meshwright.cli.study_examples import examples
+from meshwright.cli.study.examples import examples
 
 EXAMPLES = examples()
 FOLDER = Path(__file__).resolve().parents[3] / "examples"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from meshwright.cli.study_overrides import overridden
-from meshwright.cli.study_progress import Shower, span
-from meshwright.cli.study_words import interval
+from meshwright.cli.study.overrides import overridden
+from meshwright.cli.study.progress import Shower, span
+from meshwright.cli.study.words import interval
 from meshwright.errors import InputError
 from meshwright.studies import load
 from meshwright.studies.progress import Progress

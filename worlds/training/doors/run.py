@@ -78,7 +78,7 @@ def _module(plan: TrainingPlan, path: Path) -> tuple[ModuleLoss | None, str]:
     """The module that the plan's graph is of, and its name; or none, and why."""
     from ....profiles.graph import zoo_module
     from ....profiles.graph.module_loss import ModuleLoss
-    from ..models import module_of
+    from ....profiles.graph.named import module_of
 
     if plan.model.module:
         file, _, name = plan.model.module.rpartition(":")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import InputError
-from ..worlds.cases import CaseFile, build, called
-from ..worlds.door import DoorName
-from ..worlds.world import Case, OpenWorld
+from ...errors import InputError
+from ...worlds.cases import CaseFile, build, called
+from ...worlds.door import DoorName
+from ...worlds.world import Case, OpenWorld
 
 __all__ = ["ALL", "PLANNER", "cases_of", "planners_named"]
 

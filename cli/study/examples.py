@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from ..errors import InputError
-from ..worlds.registry import names, world
+from ...errors import InputError
+from ...worlds.registry import names, world
 
 __all__ = ["example_text", "examples", "shipped"]
 
@@ -36,4 +36,4 @@ def example_text(name: str) -> str:
 
 def shipped(file: str) -> str:
     """The text of a file of `examples/`, which is shipped as data of the package; or of one that is elsewhere."""
-    return (Path(__file__).resolve().parents[1] / "examples" / file).read_text(encoding="utf-8")
+    return (Path(__file__).resolve().parents[2] / "examples" / file).read_text(encoding="utf-8")

@@ -17,8 +17,8 @@ from ...errors import InputError, MeshwrightError
 from ...wording import nearest
 
 if TYPE_CHECKING:
-    from ...profiles.graph import Graph
-    from ...profiles.graph.module_loss import ModuleLoss
+    from . import Graph
+    from .module_loss import ModuleLoss
 
 __all__ = ["graph_of", "module_of"]
 
@@ -41,7 +41,7 @@ def graph_of(word: str, option: str = "model") -> Graph:
     InputError
         If there is no such model, file or function, the function fails, or the module cannot be traced.
     """
-    from ...profiles.graph import ZOO, in_zoo, load_graph, zoo_graph
+    from . import ZOO, in_zoo, load_graph, zoo_graph
 
     if word.endswith(".py") or ".py:" in word:
         return _traced(word, option)
@@ -62,7 +62,7 @@ def module_of(word: str, option: str = "model") -> ModuleLoss | None:
     InputError
         As `graph_of`.
     """
-    from ...profiles.graph.module_loss import ModuleLoss
+    from .module_loss import ModuleLoss
 
     said = _arguments(word, option)
     if not isinstance(said, dict):
@@ -71,7 +71,7 @@ def module_of(word: str, option: str = "model") -> ModuleLoss | None:
 
 
 def _traced(word: str, option: str) -> Graph:
-    from ...profiles import graph as graphs
+    from .. import graph as graphs
 
     said = _arguments(word, option)
     if not isinstance(said, dict):
@@ -87,7 +87,7 @@ def _traced(word: str, option: str) -> Graph:
 
 def _arguments(word: str, option: str) -> dict[str, Any] | Graph:
     """What `from_torch` is to be called with; or the graph, where the function makes one."""
-    from ...profiles import graph as graphs
+    from .. import graph as graphs
 
     file, _, name = word.rpartition(":")
     if word.endswith(".py"):

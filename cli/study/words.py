@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .study_answers import answer_lines
+from .answers import answer_lines
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..studies import Session, Study
-    from ..studies.design.axes import Axis
-    from ..studies.design.designs import Design
-    from ..studies.report.results import Results
+    from ...studies import Session, Study
+    from ...studies.design.axes import Axis
+    from ...studies.design.designs import Design
+    from ...studies.report.results import Results
 
 __all__ = ["aligned", "column", "count", "describe", "interval", "print_results", "table"]
 
@@ -66,7 +66,7 @@ def _cut(text: str, width: int) -> str:
 def _flat(value: Any) -> str:
     """Nested fields on one line: ``devices 8, device v100-16gb``."""
     if isinstance(value, Mapping):
-        from ..studies.report.words import sized
+        from ...studies.report.words import sized
 
         parts = [
             f"{k} {{{_flat(v)}}}" if isinstance(v, Mapping) else f"{k} {_flat(sized(str(k), v))}"
@@ -80,9 +80,9 @@ def _flat(value: Any) -> str:
 
 def _varied(axis: Axis, design: Design) -> str:
     """What an axis takes: its values, or the range that a sample is drawn from."""
-    from ..studies.design.designs import LatinHypercube
-    from ..studies.design.ranges import Range
-    from ..studies.report.words import sized
+    from ...studies.design.designs import LatinHypercube
+    from ...studies.design.ranges import Range
+    from ...studies.report.words import sized
 
     if isinstance(axis.values, Range) and isinstance(design, LatinHypercube):
         log = ", on a log scale" if axis.values.scale == "log" else ""
@@ -99,7 +99,7 @@ def _listed(values: Sequence[Any]) -> str:
 
 def _asked(question: Any) -> str:
     """A question in words, with its range where one was said."""
-    from ..studies.questions.words import title
+    from ...studies.questions.words import title
 
     said = question.model_dump(mode="json", exclude_unset=True)
     rest = {name: value for name, value in said.items() if name not in TITLE}
@@ -114,8 +114,8 @@ def column(frame: pd.DataFrame, name: str) -> list[Any]:
 
 def print_results(session: Session, files: list[Path]) -> None:
     """The table, the answers, what must be known with them, and where the rest is."""
-    from ..studies.report.notes import warnings_of
-    from ..studies.report.results import gather
+    from ...studies.report.notes import warnings_of
+    from ...studies.report.results import gather
 
     results = gather(session)
     if len(results.points) and (session.study.axes or not session.study.questions):
@@ -133,7 +133,7 @@ def print_results(session: Session, files: list[Path]) -> None:
 
 def table(results: Results) -> str:
     """The design's rows: values, planner, and as many metrics with intervals as the line holds."""
-    from ..studies.report.words import plain, sized
+    from ...studies.report.words import plain, sized
 
     axes = [axis.path for axis in results.study.axes]
     most = len(results.study.design) * len(results.study.planners)  # questions' points stand after them
@@ -156,7 +156,7 @@ def table(results: Results) -> str:
 
 def _metric(name: str, means: list[float], halves: list[float]) -> tuple[str, list[str]]:
     """Heading and cells of a metric; ``-`` where it was refused, or no point has it."""
-    from ..studies.report.words import label, scale
+    from ...studies.report.words import label, scale
 
     factor = scale(name)
     return label(name), [interval(m * factor, h * factor) for m, h in zip(means, halves, strict=True)]
@@ -164,7 +164,7 @@ def _metric(name: str, means: list[float], halves: list[float]) -> tuple[str, li
 
 def interval(mean: float, half_width: float) -> str:
     """A mean with half its interval, with as many decimals as two digits of that need: ``99.22 ± 0.48``."""
-    from ..studies.report.words import number
+    from ...studies.report.words import number
 
     if not math.isfinite(mean):
         return "-"

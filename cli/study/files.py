@@ -11,11 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
+from ... import __version__
 
 if TYPE_CHECKING:
-    from ..studies import Session
-    from ..studies.session import SessionFacts
+    from ...studies import Session
+    from ...studies.session import SessionFacts
 
 __all__ = ["RUN", "Run", "now", "write_outputs"]
 
@@ -69,8 +69,8 @@ def write_outputs(session: Session, out: Path, run: Run, *, report: bool) -> lis
     list of Path
         What is there now, the store first.
     """
-    from .. import files
-    from ..studies import report as page
+    from ... import files
+    from ...studies import report as page
 
     found = [path for path in (out / "store.sqlite",) if path.exists()]
     if report:

@@ -15,19 +15,19 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from ..errors import InputError, RunError
-from ..worlds.cases import CaseFile, called
-from ..worlds.door import DOORS, Answer, Asked, Door, DoorName
-from ..worlds.faces import checked_options
-from ..worlds.fields import find_field
-from ..worlds.leaves import leaves, parse
-from ..worlds.registry import names, open_world, world_of_plan
-from ..worlds.world import Case, OpenWorld
+from ...errors import InputError, RunError
+from ...worlds.cases import CaseFile, called
+from ...worlds.door import DOORS, Answer, Asked, Door, DoorName
+from ...worlds.faces import checked_options
+from ...worlds.fields import find_field
+from ...worlds.leaves import leaves, parse
+from ...worlds.registry import names, open_world, world_of_plan
+from ...worlds.world import Case, OpenWorld
+from ..grouped_help import Grouped
+from ..status import status
+from ..trace_io import print_json
 from .cases import ALL, PLANNER, cases_of
 from .flags import Flag, flags_of, function_of, values_of
-from .grouped_help import Grouped
-from .status import status
-from .trace_io import print_json
 
 __all__ = ["Subject", "door_command", "subject_of"]
 
@@ -172,7 +172,7 @@ def _call(
     said: Mapping[str, Any],
 ) -> None:
     """Ask at the door, print the answer, write the plan."""
-    from ..files import check_target
+    from ...files import check_target
 
     out: Path | None = said.get("out")
     if out is not None and verb == "plan":

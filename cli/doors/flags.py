@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError
-from ..worlds.leaves import Leaf, parse
+from ...errors import InputError
+from ...worlds.leaves import Leaf, parse
 
 __all__ = ["Flag", "flags_of", "function_of", "values_of"]
 

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
+from ...errors import InputError
 
 if TYPE_CHECKING:
-    from ..studies import Study
+    from ...studies import Study
 
 __all__ = ["overridden"]
 
@@ -44,7 +44,7 @@ def overridden(study: Study, planners: list[str], replications: int | None) -> S
 
 def _from(name: str, folder: Path) -> str:
     """A planner's file as seen from the study's folder, so that no path of this machine gets into the store."""
-    from ..planners.contract.file import split
+    from ...planners.contract.file import split
 
     file = split(name)
     return name if file is None else f"{os.path.relpath(file[0], folder)}:{file[1]}"

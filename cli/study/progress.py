@@ -8,12 +8,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..compiling import TELLS, compiling_s, said, watched
-from .study_words import count
+from ...compiling import TELLS, compiling_s, said, watched
+from .words import count
 
 if TYPE_CHECKING:
-    from ..studies import Study
-    from ..studies.progress import Progress
+    from ...studies import Study
+    from ...studies.progress import Progress
 
 __all__ = ["Shower", "span"]
 

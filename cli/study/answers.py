@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..simulator.metrics import Estimate
-    from ..studies import Session
-    from ..studies.questions.answer import Answer
+    from ...simulator.metrics import Estimate
+    from ...studies import Session
+    from ...studies.questions.answer import Answer
 
 __all__ = ["answer_lines", "hopeless", "not_answered"]
 
@@ -51,7 +51,7 @@ def _missed(answer: Answer) -> bool:
 
 def _probes(answers: Sequence[Answer]) -> list[str]:
     """What was tried: a row for each value, a column for each planner."""
-    from .study_words import aligned
+    from .words import aligned
 
     tried = {a.planner: {probe.value: probe.estimate for probe in a.probes} for a in answers}
     values = sorted({value for probes in tried.values() for value in probes})
@@ -64,7 +64,7 @@ def _probes(answers: Sequence[Answer]) -> list[str]:
 
 def _effects(answer: Answer) -> list[str]:
     """What breaks first: a row for each factor, a column for each change."""
-    from .study_words import aligned
+    from .words import aligned
 
     if not answer.table:
         return []
@@ -76,7 +76,7 @@ def _effects(answer: Answer) -> list[str]:
 
 
 def _cell(estimate: Estimate | None) -> str:
-    from .study_words import interval
+    from .words import interval
 
     if estimate is None:
         return ""

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from ..errors import InputError
-from ..worlds.door import DOORS, DoorName
-from ..worlds.registry import titles
+from ...errors import InputError
+from ...worlds.door import DOORS, DoorName
+from ...worlds.registry import titles
 from .flags import function_of
 
 __all__ = ["overview", "refused"]

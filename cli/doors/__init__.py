@@ -1,0 +1,1 @@
+"""The verbs that are doors of worlds, made out of their cases."""

@@ -1,0 +1,1 @@
+"""What `meshwright study` asks, shows and leaves."""
