@@ -85,7 +85,8 @@ class Part(JITCodeLibrary):
         for variable in self._final_module.global_variables:  # those of its parts too
             environment = lookup_environment(variable.name) if variable.name.startswith(ENVIRONMENT) else None
             if environment is not None:
-                self._codegen.set_env(variable.name, environment)
+                set_env: Any = self._codegen
+                set_env.set_env(variable.name, environment)
 
 
 class Unset:

@@ -15,8 +15,8 @@ from ..errors import InputError
 from ..files import readable, write_text
 from ..reprs import Shown
 from ..wording import dotted, short
-from ..worlds import names, world
 from ..worlds.guard import guard_of
+from ..worlds.registry import names, world
 from .scoring import CaseRun
 from .suite import Suite
 
@@ -272,7 +272,7 @@ def layout(value: Any, indent: str) -> str:
 def _is_line(value: Any) -> bool:
     """Whether something nested stands on one line: short, or objects aside only names and counts in flat lists."""
     if isinstance(value, dict):
-        inner = [v for v in cast("dict[str, Any]", value).values() if isinstance(v, dict | list)]
+        inner: list[Any] = [v for v in cast("dict[str, Any]", value).values() if isinstance(v, dict | list)]
         if all(isinstance(v, list) and all(isinstance(x, str | int) for x in cast("list[Any]", v)) for v in inner):
             return True
         return not any(isinstance(v, dict) for v in inner) and len(_plain(value)) <= LINE

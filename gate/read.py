@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import InputError
-from ..worlds import Case, world
+from ..worlds import Case
 from ..worlds.fields import checked, paths
 from ..worlds.file.errors import explain
 from ..worlds.file.yaml import YamlDocument, problems
 from ..worlds.guard import Guard, guard_of
+from ..worlds.registry import world
 from .suite import Suite, SuiteCase, name_problem
 
 __all__ = ["read_suite"]
@@ -125,9 +126,10 @@ def _cases_wrong(filled: Mapping[str, Any]) -> Iterator[Problem]:
     """What is wrong inside the cases of a file of which more is wrong; only what can be read is looked at."""
     cases = filled.get("cases")
     for i, entry in enumerate(cast("list[Any]", cases) if isinstance(cases, list) else []):
-        said = cast("dict[str, Any]", entry).get("case") if isinstance(entry, dict) else None
+        filled_in = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        said = filled_in.get("case")
         try:
-            guard = guard_of(world(str(entry["world"]))) if isinstance(said, dict) else None
+            guard = guard_of(world(str(filled_in["world"]))) if isinstance(said, dict) else None
         except (InputError, KeyError):
             continue  # said already
         if guard is not None:

@@ -16,9 +16,10 @@ from ..files import readable
 from ..reprs import Shown
 from ..seeds import generator
 from ..wording import nearest, short
-from ..worlds import Case, world
+from ..worlds import Case
 from ..worlds.file.yaml import parse
 from ..worlds.guard import Guard, Measure, guard_of
+from ..worlds.registry import world
 
 __all__ = ["STANDARD", "Suite", "SuiteCase", "load_suite", "matches"]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -202,8 +203,10 @@ class Evaluator:
         attained = np.zeros(self.instance.n_models, dtype=np.int64)
         busy = np.zeros(len(groups))
         stages = self.instance.stages[config]
-        good, seen, _ = count(
-            arrival, model, slo, self._every[:n], *_lay_out(config, member), self._latency, self._hop, stages,
+        laid: Any = _lay_out(config, member)
+        counted: Any = count  # the checker counts what is laid out as one
+        good, seen, _ = counted(
+            arrival, model, slo, self._every[:n], *laid, self._latency, self._hop, stages,
             POLICY[self.instance.dispatch], self.instance.admission, self.instance.overhead,
             n if limit is None else limit, attained, np.zeros(len(groups), dtype=np.int64), busy,
         )  # fmt: skip

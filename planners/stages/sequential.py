@@ -121,7 +121,8 @@ def least_bottleneck(
         middle = (first + last) // 2
         first, last = (first, middle) if feasible(values[middle]) else (middle + 1, last)
     number = fewest_stages(values[last], *rest, *bounds)
-    pairs, chosen = shortest_sum(values[last], *rest, number, count)
+    found: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] = shortest_sum(values[last], *rest, number, count)
+    pairs, chosen = found
     units = stages.units(rows[pairs].tolist())
     return Found(
         float(values[last]),

@@ -11,10 +11,11 @@ from typing import Any, cast
 
 from ...errors import InputError
 from ...wording import nearest
-from ...worlds import WORLDS, Case, World, world
+from ...worlds import Case, World
 from ...worlds.fields import checked, find_field, paths, place, steps
 from ...worlds.file.errors import Location, unknown_key
 from ...worlds.file.yaml import YamlDocument, problems
+from ...worlds.registry import WORLDS, world
 from ..design.axes import Axis, Values
 from ..design.axis_reader import AxisReader
 from ..design.designs import Design, Grid, LatinHypercube, Listed, Zipped

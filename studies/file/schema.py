@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from ...worlds import WORLDS, world
 from ...worlds.file.json_schema import Generate, proper
+from ...worlds.registry import WORLDS, world
 from .document import VERSION, StudyDocument
 
 __all__ = ["schema", "schema_text"]

@@ -176,7 +176,7 @@ class LLMPlanResult(Shown):
         """One row per request of every model; the columns of `LLMResult.to_frame`, and ``served_model``."""
         import pandas as pd
 
-        frames = [r.to_frame().assign(served_model=name) for name, r in self.results.items()]
+        frames: list[Any] = [r.to_frame().assign(served_model=name) for name, r in self.results.items()]  # pyright: ignore[reportUnknownMemberType]
         return pd.concat(frames, ignore_index=True)
 
     def plot(self) -> Drawing:
