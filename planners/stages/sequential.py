@@ -94,7 +94,7 @@ def least_bottleneck(
         A bottleneck that some pipeline of these stages has; inf: none is known.
     """
     count = costs.global_batch // microbatch
-    degrees = [d for d in costs.devices if d <= n_devices and costs.column(microbatch, d) >= 0]
+    degrees: list[int] = [d for d in costs.devices if d <= n_devices and costs.column(microbatch, d) >= 0]
     if not degrees:
         return None
     seconds = np.stack([costs.tps(stages.costs, microbatch, d) for d in degrees], axis=1)
@@ -123,10 +123,10 @@ def least_bottleneck(
     number = fewest_stages(values[last], *rest, *bounds)
     found: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] = shortest_sum(values[last], *rest, number, count)
     pairs, chosen = found
-    units = stages.units(rows[pairs].tolist())
+    units, picks = stages.units(rows[pairs].tolist()), [int(k) for k in chosen]
     return Found(
         float(values[last]),
-        tuple(ChosenStage(u, degrees[k], microbatch) for u, k in zip(units, chosen, strict=True)),
+        tuple(ChosenStage(u, degrees[k], microbatch) for u, k in zip(units, picks, strict=True)),
     )
 
 
