@@ -109,7 +109,7 @@ def test_every_reader_of_a_users_file_asks_first() -> None:
 
 def _harmless(path: Path, said: str, text: str) -> bool:
     """What is no user's file: files of the package, our own results, what was asked for before, and what is written."""
-    ours = {"download", "fetch", "compiled_cache", "on_ray", "store_seal", "installed", "contract_fresh"}
+    ours = {"download", "fetch", "on_ray", "store_seal", "installed", "fresh"}
     if path.stem in ours:
         return True  # what we fetched ourselves, our own sources, notes and stores
     words = ("__file__", "files(", "shipped", '"wb"', "temporary", "Session.open", "open_bytes", "_open", "stream,")

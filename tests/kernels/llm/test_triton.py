@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-ATTENTION, SET, GEMM = (f"meshwright.kernels.llm.triton_{name}" for name in ("attention", "set", "gemm"))
+ATTENTION, SET, GEMM = (f"meshwright.kernels.llm.triton.{name}" for name in ("attention", "kernels", "gemm"))
 TOLERANCE = {"float32": 3e-5, "float16": 6e-3}
 few = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 shapes = st.fixed_dictionaries(

@@ -246,10 +246,11 @@ def test_sizes_are_those_of_the_real_modules():
 def test_names_of_quantised_checkpoints_are_not_planned_in_16_bits(name, precision, capsys):
     """Such a name gave the shape, and the plan took 16-bit weights without a word."""
     assert precision_in(name) == precision
-    call = ["plan", "--planner", "vllm", "--models", name, "--device", "h100-80gb", "--devices", "0", "--rate", "2"]
+    call = ["plan", "llm", "--model", name, "--device", "h100-80gb", "--devices", "1", "--rate", "2"]
+    call += ["--lengths", "nowhere.csv"]  # so that nothing is planned
     assert run(call) == 2
     unsaid = capsys.readouterr().err
-    assert (f"-o precision={precision}" in unsaid) == (precision != "bf16")
+    assert (f"planner.options.precision={precision}" in unsaid) == (precision != "bf16")
     assert run([*call, "-o", f"precision={precision}"]) == 2
     assert "tells of weights" not in capsys.readouterr().err
     case = {"model": name, "engine": {} if precision == "bf16" else {"precision": precision}}

@@ -82,7 +82,6 @@ def test_options_of_the_scheduler_by_either_spelling(capsys):
     ("words", "message"),
     [
         (["llm", "--model", "tiny-lama"], "did you mean 'tiny-llama'"),
-        ([], "expected"),
         ([*TINY, "--policy", "orca-max"], "engine.policy: the engine runs vllm-v1"),
         ([*TINY, "--scheduler", "blocks"], "expected NAME=VALUE"),
         ([*TINY, "--scheduler", "max_num_seq=3"], "did you mean 'max_num_seqs'"),

@@ -128,7 +128,7 @@ def test_a_graph_that_is_wrong_is_found(session):
 
 FAULT = """
 import torch.distributed as dist
-from meshwright.runtime.training import stage
+from meshwright.runtime.training.stage import runner as stage
 right = stage.compute
 
 def wrong(local, operands):

@@ -193,7 +193,7 @@ def test_the_verb_exports_a_training_plan(tmp_path: Path, capsys: pytest.Capture
 
     path = sharded_plan(zoo_graph("tiny-mlp"), (4,), (2, 1)).save(tmp_path / "plan.json")
     assert run(["export", str(path), "--to", "torch", "--out", str(tmp_path / "x")]) == 0
-    assert "torchrun" in capsys.readouterr().err
+    assert "torchrun" in capsys.readouterr().out
     assert (tmp_path / "x/train.py").exists()
     assert run(["export", str(path), "--to", "vllm", "--out", str(tmp_path / "y")]) == 2
     assert "a training plan goes to torch, megatron, deepspeed" in capsys.readouterr().err

@@ -203,7 +203,7 @@ def test_wrong_comparisons_are_refused_before_anything_runs(options, said):
         ("measure llm --model opt-125m,opt-125m", "expected each model once"),
         ("measure llm --model opt-125m --pp 2", "No such option: --pp"),
         ("measure llm --model opt-125m --rate 2", "No such option: --rate"),
-        ("profile measure --tp 2", "No such option: --tp"),
+        ("profile measure --tp 2", "No such command 'measure'"),
         ("measure llm --model opt-125m --on cuda --tensor-parallel-size 64", "tp"),
         ("compare llm --model opt-125m --cv 2", "No such option: --cv"),
         ("compare llm --model opt-125m,opt-125m", "expected each model once"),
