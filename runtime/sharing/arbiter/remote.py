@@ -75,7 +75,7 @@ class ArbiterProcess:
         told = [str(a) for a in (*files, handed.listener, handed.lifeline, handed.parent)]
         with self._log.open("ab") as printed:
             return subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.arbiter_process", *told, "again" if again else "first"],
+                [sys.executable, "-m", f"{__package__}.process", *told, "again" if again else "first"],
                 stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, pass_fds=(handed.listener, handed.lifeline),
                 env=os.environ | ({} if self.token is None else {TOKEN_VARIABLE: self.token}),
                 start_new_session=True,  # Ctrl-C in a terminal is this process's to handle

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 
-def agents_of(parent: int, what: str = "nursery") -> dict[int, int]:
+def agents_of(parent: int, what: str = "agent.nursery") -> dict[int, int]:
     """Processes of agents under a process, or its arbiter's: pid -> its parent, the nursery."""
     found: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

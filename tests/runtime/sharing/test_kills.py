@@ -44,14 +44,14 @@ def test_arbiter_and_agents_end_when_their_caller_is_killed() -> None:
 
     def running() -> tuple[int, int]:
         assert caller.poll() is None
-        return len(agents_of(caller.pid)), len(agents_of(caller.pid, "arbiter_process"))
+        return len(agents_of(caller.pid)), len(agents_of(caller.pid, "arbiter.process"))
 
     try:
         wait_until(lambda: running() == (3, 1))  # two agents and their parent; the arbiter
     finally:
         caller.kill()
         caller.wait()
-    wait_until(lambda: not agents_of(caller.pid) and not agents_of(caller.pid, "arbiter_process"), 20.0)
+    wait_until(lambda: not agents_of(caller.pid) and not agents_of(caller.pid, "arbiter.process"), 20.0)
 
 
 @pytest.mark.parametrize("arbiter", ["thread", "process"])
@@ -70,7 +70,7 @@ def test_sigterm_of_a_run_ends_arbiter_and_agents_and_says_so(tmp_path: Path, ar
         caller.wait()
     assert complained == "run_sharing: terminated (SIGTERM); its processes are ended\n"
     assert caller.returncode == 143
-    wait_until(lambda: not agents_of(caller.pid) and not agents_of(caller.pid, "arbiter_process"), 20.0)
+    wait_until(lambda: not agents_of(caller.pid) and not agents_of(caller.pid, "arbiter.process"), 20.0)
     assert not list(tmp_path.glob("meshwright-*"))
 
 
@@ -163,8 +163,8 @@ def test_an_arbiter_that_is_killed_too_often_is_named() -> None:
     world = SharingWorld(SharedCluster.uniform(1, 1), (App.single("a", 0, 1e5),))
 
     def kill() -> None:
-        wait_until(lambda: bool(agents_of(os.getpid(), "arbiter_process")))
-        os.kill(next(iter(agents_of(os.getpid(), "arbiter_process"))), signal.SIGTERM)
+        wait_until(lambda: bool(agents_of(os.getpid(), "arbiter.process")))
+        os.kill(next(iter(agents_of(os.getpid(), "arbiter.process"))), signal.SIGTERM)
 
     killer = threading.Thread(target=kill)
     killer.start()

@@ -57,7 +57,7 @@ def one_thread() -> Iterator[None]:
 def kill_arbiter(folder: Path, killed: list[int]) -> None:
     """In the middle of a round: the second decision is in the books, and agents are being told."""
     wait_until(lambda: len(noted(folder / "arbiter-journal.jsonl", "decide")) >= 2)
-    (arbiter,) = agents_of(os.getpid(), "arbiter_process")
+    (arbiter,) = agents_of(os.getpid(), "arbiter.process")
     os.kill(arbiter, signal.SIGKILL)
     killed.append(arbiter)
 
@@ -86,7 +86,7 @@ def test_apps_are_done_though_the_arbiter_was_killed_and_no_process_stays(first:
     assert first.completed.all()
     assert first.lost == ()
     assert not agents_of(os.getpid())
-    assert not agents_of(os.getpid(), "arbiter_process")
+    assert not agents_of(os.getpid(), "arbiter.process")
 
 
 def test_nobody_runs_on_what_is_anothers_and_the_journal_is_the_run(first: RealSharing) -> None:
