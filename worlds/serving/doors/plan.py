@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import Any, cast
 
-from ....errors import InfeasibleError
+from ....errors import InfeasibleError, InputError
 from ....profiles import ModelProfile, ParallelConfig
 from ....simulator import Plan
 from ...cases import called
@@ -37,6 +37,7 @@ def decided(asked: Asked) -> Answer:
     cases = cast("tuple[ServingCase, ...]", asked.cases)
     with redirect_stdout(sys.stderr):  # what a planner's module prints is none of our output
         data = load_data(cases, asked.folder)
+    _check_slo(cases, data)
     first = problem_of(cases[0], data)
     within = {name: _within(profile, first.cluster.n_devices) for name, profile in first.profiles.items()}
     warn_of_hopeless(first.trace, first.profiles, within)
@@ -62,6 +63,20 @@ def decided(asked: Asked) -> Answer:
     return Answer(
         "\n".join(text), _document(found, failed, best), found[best], _sourced(plans.get(best), cases[0], data)
     )
+
+
+def _check_slo(cases: Sequence[ServingCase], data: ServingData) -> None:
+    """Whoever plans for measured requests without any SLO says one: by attainment every placement is as good.
+
+    Studies, which sweep SLO scales, take `DEFAULT_SLO_SCALE` there; one plan is not made for a scale that nobody said.
+    """
+    for case in cases:
+        w = case.workload
+        if w.trace is not None and w.slo is None and w.slo_scale is None and not data.traces[w.trace].has_slo:
+            raise InputError(
+                f"workload.slo: no request of {w.trace} has an SLO, so there is no attainment to plan for; give one: "
+                "--slo or --slo-scale"
+            )
 
 
 def _within(profile: ModelProfile, n_devices: int) -> list[ParallelConfig]:
