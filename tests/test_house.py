@@ -35,7 +35,6 @@ REPEATING: dict[str, str] = {
 ALIKE: dict[str, str] = {
     "examples/own": "named by what a reader looks for: a planner, a policy, each of one's own",
     "planners/stages/sequential": "23 November 2026: a planner, its kernel and its options",
-    "profiles/graph/trace": "23 November 2026: belong into the room trace",
     "runtime/export/training/torch": "23 November 2026",
     "runtime/llm/compare/silicon": "23 November 2026",
     "runtime/training/compare": "23 November 2026",

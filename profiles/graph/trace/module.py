@@ -10,12 +10,12 @@ from ....errors import InputError
 from ..graph import Graph
 from ..module_loss import ModuleLoss, untouched
 from ..operator import Operator, Tensor
-from ..trace_check import Traced, checked
-from ..trace_walk import KNOWN, Walk, pair
+from .check import Traced, checked
 from .draft import Draft
 from .export import Exported, exported
 from .tidy import tidied
 from .values import Value, atoms_of
+from .walk import KNOWN, Walk, pair
 
 __all__ = ["from_torch"]
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from flattened_modules import QKV, REFUSED, RIGHT, Formed, formed, fused_attention, matmul_attention, written
 from meshwright.errors import InputError
-from meshwright.profiles.graph import Graph, from_torch, trace_check, trace_walk
+from meshwright.profiles.graph import Graph, from_torch
+from meshwright.profiles.graph.trace import check, walk
 from meshwright.profiles.graph.trace import module as trace
 from meshwright.profiles.graph.trace.step import Step
 from test_traced import same_as_module
@@ -40,29 +41,29 @@ def test_what_is_not_followed_is_one_line(name: str) -> None:
 
 def wrong_axis(step: Step) -> Any:
     """A softmax over the axis before."""
-    handler = trace_walk.trace_layers.HANDLERS["softmax"]
+    handler = walk.layers.HANDLERS["softmax"]
     return handler(Step(step.draft, step.op, {**step.args, "dim": step.args["dim"] - 1}, step.sizes, step.dtypes))
 
 
 def half(step: Step) -> Any:
     """A scale that is a little off."""
-    made = trace_walk.trace_layers.HANDLERS["softmax"](step)
-    return trace_walk.trace_elementwise.pointwise(step, "scale", [made], factor=1.0 + 1e-5)
+    made = walk.layers.HANDLERS["softmax"](step)
+    return walk.elementwise.pointwise(step, "scale", [made], factor=1.0 + 1e-5)
 
 
 def no_way_back(step: Step) -> Any:
     """The right value, without its gradient."""
-    return trace_walk.trace_elementwise.HANDLERS["detach"](
-        Step(step.draft, step.op, {"self": trace_walk.trace_layers.HANDLERS["softmax"](step)}, step.sizes, step.dtypes)
+    return walk.elementwise.HANDLERS["detach"](
+        Step(step.draft, step.op, {"self": walk.layers.HANDLERS["softmax"](step)}, step.sizes, step.dtypes)
     )
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["run whole", "call by call"])
 @pytest.mark.parametrize("fault", [wrong_axis, half, no_way_back])
 def test_a_wrong_handler_is_found_and_named(fault: Any, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_walk, "HANDLERS", {**trace_walk.HANDLERS, "softmax": fault})
+    monkeypatch.setattr(walk, "HANDLERS", {**walk.HANDLERS, "softmax": fault})
     if large:
-        monkeypatch.setattr(trace_check, "FLOPS", 0.0)
+        monkeypatch.setattr(check, "FLOPS", 0.0)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(4, 4, 1), Formed(matmul_attention, qkv=nn.Conv2d(4, 12, 1)))
     with pytest.raises(InputError, match=r"aten\.softmax\.int in module '1': is traced as something else") as caught:
@@ -90,7 +91,7 @@ def test_a_large_module_says_how_it_was_checked(monkeypatch: pytest.MonkeyPatch)
         graph = from_torch(net, (torch.empty(2, 512, 64, 64, dtype=torch.float16),))
     assert "; too large to run, its " in graph.source
     assert graph.source.endswith("distinct calls compared with torch's on small sizes")
-    monkeypatch.setattr(trace_check, "FLOPS", 0.0)
+    monkeypatch.setattr(check, "FLOPS", 0.0)
     with pytest.raises(InputError, match="writes into a part of a tensor that is read elsewhere"):
         from_torch(Formed(written, one=nn.Conv2d(4, 4, 1)), (SAMPLES.float(),))
 

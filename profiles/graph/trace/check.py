@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError
-from .graph import Graph
-from .module_loss import ModuleLoss, in_float64
-from .operator import Operator
-from .trace_calls import Call, check_calls
+from ....errors import InputError
+from ..graph import Graph
+from ..module_loss import ModuleLoss, in_float64
+from ..operator import Operator
+from .calls import Call, check_calls
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -174,7 +174,7 @@ def module_values(module: Any, graph: Graph, seed: int) -> dict[str, Tensor]:
     """
     import torch
 
-    from .compute import make_parameter
+    from ..compute import make_parameter
 
     draw = torch.Generator().manual_seed(seed)
     trained = {name for name, _ in module.named_parameters()}
@@ -199,7 +199,7 @@ def _inputs(traced: Traced, small: Graph, seed: int, given: bool) -> dict[str, T
     """Every input of the module at the graph's batch, by its name in the graph."""
     import torch
 
-    from .compute import make_input
+    from ..compute import make_input
 
     examples = traced.module.given()
     found: dict[str, Tensor] = {}
@@ -224,7 +224,7 @@ def _computed(
     """Loss and gradients of the graph."""
     import torch
 
-    from .compute import evaluate
+    from ..compute import evaluate
 
     made: dict[str, Tensor] = {}
     for t in (*graph.inputs, *graph.parameters):

@@ -6,32 +6,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import InputError
-from .trace import (
-    elementwise as trace_elementwise,
-)
-from .trace import (
-    layers as trace_layers,
-)
-from .trace import (
-    products as trace_products,
-)
-from .trace import (
-    views as trace_views,
-)
-from .trace.draft import Draft
-from .trace.export import Exported, Inner
-from .trace.step import Handler, Step
-from .trace.values import Size, Value
-from .trace_calls import Call
+from ....errors import InputError
+from . import elementwise, layers, products, views
+from .calls import Call
+from .draft import Draft
+from .export import Exported, Inner
+from .step import Handler, Step
+from .values import Size, Value
 
 __all__ = ["KNOWN", "Walk", "pair"]
 
 HANDLERS: Mapping[str, Handler] = {
-    **trace_elementwise.HANDLERS,
-    **trace_layers.HANDLERS,
-    **trace_products.HANDLERS,
-    **trace_views.HANDLERS,
+    **elementwise.HANDLERS,
+    **layers.HANDLERS,
+    **products.HANDLERS,
+    **views.HANDLERS,
 }
 IGNORED = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range_for_size"})
 SIZED = frozenset(  # their arguments are sizes, which may grow with the batch

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .module_loss import in_float64
-from .operator import Operator
-from .trace.draft import Draft
-from .trace.step import Handler, Step
-from .trace.values import ONE, Atoms, Size, Value, reshaped, total
+from ..module_loss import in_float64
+from ..operator import Operator
+from .draft import Draft
+from .step import Handler, Step
+from .values import ONE, Atoms, Size, Value, reshaped, total
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -254,7 +254,7 @@ def _shapes(target: Any, args: Mapping[str, Any], which: int) -> list[tuple[int,
 def _difference(target: Any, args: Mapping[str, Any], operators: Sequence[Operator], result: Any) -> float | None:
     import torch
 
-    from .compute import evaluate
+    from ..compute import evaluate
 
     draw = torch.Generator().manual_seed(0)
     leaves: dict[str, Tensor] = {}
