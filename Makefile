@@ -9,6 +9,10 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 LOCKED := $(PIP) --require-hashes -r
 OWN    := $(PIP) --no-deps --no-build-isolation -e .
 
+# torch alone is 2 CPU seconds to load, and 4 where what Python compiled of it may not be kept: some environments forbid
+# it, and a run of the tests starts more than a hundred processes
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: locks demo test tests test-all mutants lint types gate bench clean reproduce install-torch install-dev
 
 demo: $(VENV)/.torch
