@@ -2,7 +2,7 @@
 
 from .azure.fetch import fetch
 from .azure.laws import Bursts, Drift
-from .azure.maf1 import read_azure2019
+from .azure.maf1 import Azure2019Options, read_azure2019
 from .azure.maf2 import read_azure2021
 from .azure.published import alpaserve_gamma
 from .azure.synthetic import maf1_like, maf2_like
@@ -22,6 +22,7 @@ from .windows import GammaWindows
 
 __all__ = [
     "LENGTHS",
+    "Azure2019Options",
     "Bursts",
     "ClusterJob",
     "ClusterLog",

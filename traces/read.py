@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from ..files import readable
-from .azure.maf1 import IDS, read_azure2019
+from .azure.maf1 import IDS, Azure2019Options, read_azure2019
 from .azure.maf2 import COLUMNS, read_azure2021
 from .files.csv import read_csv, write_csv
 from .files.parquet import read_parquet, write_parquet
+from .files.tabular import Options
 from .files.text import read_header, translated_errors
 from .trace import Trace
 
 __all__ = ["FORMATS", "read", "sniff", "write"]
 
-FORMATS: dict[str, Callable[..., Trace]] = {
-    "csv": read_csv,
-    "parquet": read_parquet,
-    "azure2019": read_azure2019,
-    "azure2021": read_azure2021,
+FORMATS: dict[str, tuple[Callable[..., Trace], type[Options | Azure2019Options] | None]] = {
+    "csv": (read_csv, Options),
+    "parquet": (read_parquet, Options),
+    "azure2019": (read_azure2019, Azure2019Options),
+    "azure2021": (read_azure2021, None),
 }
+"""Format -> its reader, and the record of the options that the reader takes as ``options``."""
 ALIASES = {"maf1": "azure2019", "maf2": "azure2021"}
 
 
@@ -61,11 +64,14 @@ def read(path: str | Path | Sequence[str | Path], format: str | None = None, **o
     name = sniff(path) if format is None else ALIASES.get(format, format)
     if name not in FORMATS:
         raise InputError(f"format: unknown format {format!r}; expected one of {', '.join((*FORMATS, *ALIASES))}")
-    reader = FORMATS[name]
-    allowed = [option for option in inspect.signature(reader).parameters if option != "path"]
+    reader, record = FORMATS[name]
+    rarer = [] if record is None else [field.name for field in fields(record)]
+    allowed = [*rarer, *(p for p in inspect.signature(reader).parameters if p not in ("path", "options"))]
     for option in options:
         if option not in allowed:
             raise InputError(f"read: format {name!r} has no option {option!r}; options: {', '.join(allowed)}")
+    if record is not None:
+        options["options"] = record(**{option: options.pop(option) for option in rarer if option in options})
     return reader(path, **options)
 
 

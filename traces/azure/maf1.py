@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +27,57 @@ from ..files.text import Header, read_header, require_columns
 from ..trace import Trace
 from .functions import Dealer
 
-__all__ = ["read_azure2019"]
+__all__ = ["Azure2019Options", "read_azure2019"]
 
 IDS = ("HashOwner", "HashApp", "HashFunction")
 MINUTES_PER_DAY = 1440
 CHUNK = 6_000
+"""Rows that are read at a time: of 1440 counts of eight bytes each, about 70 MB."""
 MAX_CELLS = 50_000_000
+"""Calls per model and minute that are held at a time: 400 MB."""
 MAX_REQUESTS = 500_000_000
+"""Requests of one trace: each takes 20 bytes (arrival, model, SLO), so 10 GB."""
 SPREADS = ("random", "even")
 PATTERN = "invocations_per_function_md.anon.d*.csv*"
 
 
+@dataclass(frozen=True)
+class Azure2019Options:
+    """How calls that were counted by the minute become requests.
+
+    Parameters
+    ----------
+    spread : {"random", "even"}
+        Where in its minute a call arrives. ``"random"``: uniformly, by the seed; ``"even"``: a model's n calls at
+        (i + ½)/n of the minute. A minute of the trace comes out the same whatever slice it is read in.
+    thin : float
+        Keep every call with this probability, in (0, 1]: the whole trace is about 10,000 calls per second.
+
+    Raises
+    ------
+    InputError
+        On another way to spread or a probability out of its range.
+    """
+
+    spread: str = "random"
+    thin: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.spread not in SPREADS:
+            raise InputError(f"spread: unknown way {self.spread!r}; expected one of {', '.join(SPREADS)}")
+        if not 0 < self.thin <= 1:
+            raise InputError(f"thin: expected a probability in (0, 1] (got {self.thin})")
+
+
 def read_azure2019(
     path: str | Path | Sequence[str | Path],
+    options: Azure2019Options | None = None,
     *,
     models: Sequence[str] | None = None,
     slo: Any = np.inf,
     start: float = 0.0,
     stop: float | None = None,
     assign: str = "stripe",
-    spread: str = "random",
-    thin: float = 1.0,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Trace:
@@ -57,6 +88,8 @@ def read_azure2019(
     path : path or sequence of paths
         One day's file, several, or the folder that holds them; gzipped or not. The day is the NN of ``dNN`` in
         the name: the first file begins at time 0, the others at their distance in days from it.
+    options : Azure2019Options, optional
+        Where in its minute a call arrives, and which share of the calls is kept.
     models : sequence of str, optional
         Models that the functions are dealt to; without, every function is a model.
     slo : float, sequence or mapping
@@ -66,13 +99,8 @@ def read_azure2019(
         Functions that are not called in between do not count when functions are dealt to models.
     assign : str
         ``"stripe"`` or ``"hash"``: see `functions.Dealer`.
-    spread : str
-        Where in its minute a call arrives. ``"random"``: uniformly, by `seed`; ``"even"``: a model's n calls at
-        (i + ½)/n of the minute. A minute of the trace comes out the same whatever slice it is read in.
-    thin : float
-        Keep every call with this probability, in (0, 1]: the whole trace is about 10,000 calls per second.
     seed : int
-        Seed, >= 0.
+        Of where calls arrive, which are kept, and the hash that deals functions to models, >= 0.
     progress : callable, optional
         Called with bytes read and bytes in all, of one file after the other.
 
@@ -86,10 +114,7 @@ def read_azure2019(
         On a file that is missing, truncated or wrong (naming line and column), a slice without a call, or one
         with more than 500 million.
     """
-    if spread not in SPREADS:
-        raise InputError(f"spread: unknown way {spread!r}; expected one of {', '.join(SPREADS)}")
-    if not 0 < thin <= 1:
-        raise InputError(f"thin: expected a probability in (0, 1] (got {thin})")
+    options = options or Azure2019Options()
     check_interval(start, stop)
     days = day_files(path)
     end = (max(day for day, _ in days) + 1) * MINUTES_PER_DAY * 60.0 if stop is None else stop
@@ -107,12 +132,12 @@ def read_azure2019(
             calls = _add_day(calls, file, low - offset, high - offset, dealer, progress)
     if not calls.any():
         raise InputError(f"{days[0][1]}: no call between {start:g} and {end:g} s")
-    if calls.sum() * thin > MAX_REQUESTS:
+    if calls.sum() * options.thin > MAX_REQUESTS:
         raise InputError(
             f"{days[0][1]}: {calls.sum():,} calls between {start:g} and {end:g} s; expected at most "
             f"{MAX_REQUESTS:,}; read less (start, stop) or only a share of them (thin)"
         )
-    return _spread(calls, dealer.models, slo, low, spread, thin, seed)
+    return _spread(calls, dealer.models, slo, low, options, seed)
 
 
 def day_files(path: str | Path | Sequence[str | Path]) -> list[tuple[int, Path]]:
@@ -175,19 +200,20 @@ def _add_day(calls: LongArray, file: Path, low: int, high: int, dealer: Dealer, 
 
 
 def _spread(
-    calls: LongArray, models: tuple[str, ...], slo: Any, low: int, spread: str, thin: float, seed: int
+    calls: LongArray, models: tuple[str, ...], slo: Any, low: int, options: Azure2019Options, seed: int
 ) -> Trace:
     """Turn calls per model and minute into arrival times."""
     calls = calls[: len(models)]
-    if thin < 1:
+    if options.thin < 1:
+        # A stream of its own for every minute: a slice keeps the same calls as the whole trace.
         kept: list[LongArray] = [
-            generator(seed, "azure2019", "thin", low + minute).binomial(column, thin)
+            generator(seed, "azure2019", "thin", low + minute).binomial(column, options.thin)
             for minute, column in enumerate(calls.T)
         ]
         calls = np.array(kept, dtype=np.int64).T
     total = int(calls.sum())
     if total == 0:
-        raise InputError(f"thin: no call is left at {thin:g}; keep more")
+        raise InputError(f"thin: no call is left at {options.thin:g}; keep more")
     arrival, model = np.empty(total), np.empty(total, dtype=np.int32)
     done = 0
     for minute, column in enumerate(calls.T):
@@ -195,7 +221,7 @@ def _spread(
         if n == 0:
             continue
         label = np.repeat(np.arange(len(models), dtype=np.int32), column)
-        offset = _even(column) if spread == "even" else _random(n, seed, low + minute)
+        offset = _even(column) if options.spread == "even" else _random(n, seed, low + minute)
         order = np.argsort(offset, kind="stable")
         arrival[done : done + n] = 60.0 * (minute + offset[order])
         model[done : done + n] = label[order]

@@ -8,7 +8,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -29,24 +29,13 @@ MODELS_COMMENT = "meshwright models:"
 
 
 def read_csv(
-    path: str | Path,
-    *,
-    models: Sequence[str] | None = None,
-    slo: Any = None,
-    sort: bool = False,
-    ignore_unknown: bool = False,
-    unit: str = "s",
-    start: float = 0.0,
-    stop: float | None = None,
-    columns: Mapping[str, str] | None = None,
-    delimiter: str = ",",
-    progress: Progress | None = None,
+    path: str | Path, options: Options | None = None, *, delimiter: str = ",", progress: Progress | None = None
 ) -> Trace:
-    """Read requests from delimited text with a header: see `read.read` for what the options mean."""
-    options = Options(models, slo, sort, ignore_unknown, unit, start, stop)
+    """Read requests from delimited text with a header."""
+    options = options or Options()
     file = Path(path)
     header = read_header(file, delimiter)
-    shape, required = layout(header.columns, columns, models)
+    shape, required = layout(header.columns, options)
     require_columns(file, header, required, optional="; another name: columns={'arrival': 'its name', …}")
     rows = Rows()
     for chunk in read_chunks(file, header, shape.kinds, CHUNK, progress):

@@ -5,7 +5,7 @@ from __future__ import annotations
 # pandas, scipy and pyarrow bring no type stubs.
 # pyright: reportMissingTypeStubs=false
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,31 +37,16 @@ def _pyarrow(path: Path) -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-def read_parquet(
-    path: str | Path,
-    *,
-    models: Sequence[str] | None = None,
-    slo: Any = None,
-    sort: bool = False,
-    ignore_unknown: bool = False,
-    unit: str = "s",
-    start: float = 0.0,
-    stop: float | None = None,
-    columns: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
-) -> Trace:
-    """Read requests from Parquet, a batch of rows at a time: see `read.read` for what the options mean.
-
-    Rows are counted from 0 in messages.
-    """
-    options = Options(models, slo, sort, ignore_unknown, unit, start, stop)
+def read_parquet(path: str | Path, options: Options | None = None, *, progress: Progress | None = None) -> Trace:
+    """Read requests from Parquet, a batch of rows at a time. Rows are counted from 0 in messages."""
+    options = options or Options()
     file = Path(path)
     arrow, parquet = _pyarrow(file)
     with translated_errors(file):
         try:
             source = parquet.ParquetFile(readable(file))
             found = source.schema_arrow.names
-            shape, required = layout(found, columns, models)
+            shape, required = layout(found, options)
             missing = [name for name in required if name not in found]
             if missing:
                 raise InputError(

@@ -42,7 +42,30 @@ UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 @dataclass(frozen=True)
 class Options:
-    """What a caller wants of a file of requests; see `read.read`."""
+    """What a caller wants of a file of requests, CSV or Parquet.
+
+    Parameters
+    ----------
+    models : sequence of str, optional
+        The models and their order; without it those that the file tells of.
+    slo : float, sequence or mapping, optional
+        Seconds, as in `Trace`; without it the file's own, or none.
+    sort : bool
+        Whether requests are put in order of arrival; else a file that is out of order is an error.
+    ignore_unknown : bool
+        Whether requests of other models than `models` are left out with a warning; else they are an error.
+    unit : {"s", "ms", "us", "ns"}
+        Unit of the arrivals.
+    start, stop : float
+        Only requests in ``[start, stop)``, seconds; times count from `start`.
+    columns : mapping, optional
+        Field of a `Trace` -> name of its column in the file, where the two differ.
+
+    Raises
+    ------
+    InputError
+        On an unknown unit or an interval that is none.
+    """
 
     models: Sequence[str] | None = None
     slo: Any = None
@@ -51,6 +74,7 @@ class Options:
     unit: str = "s"
     start: float = 0.0
     stop: float | None = None
+    columns: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
@@ -87,17 +111,15 @@ class Layout:
         return {name: FIELDS[field] for field, name in self.column.items()}
 
 
-def layout(
-    found: Sequence[str], columns: Mapping[str, str] | None, models: Sequence[str] | None
-) -> tuple[Layout, tuple[str, ...]]:
+def layout(found: Sequence[str], options: Options) -> tuple[Layout, tuple[str, ...]]:
     """How to read a file with the columns `found`, and the names of the columns that it must have.
 
     Raises
     ------
     InputError
-        If `columns` renames something that is no field.
+        If the options rename something that is no field.
     """
-    renamed = dict(columns or {})
+    renamed, models = dict(options.columns or {}), options.models
     for name in renamed:
         if name not in FIELDS:
             raise InputError(f"columns: {name!r} is no field of a trace; fields: {', '.join(FIELDS)}")
