@@ -37,7 +37,6 @@ ALIKE: dict[str, str] = {
     "planners/stages/sequential": "23 November 2026: a planner, its kernel and its options",
     "runtime/export/training/torch": "23 November 2026",
     "runtime/llm/compare/silicon": "23 November 2026",
-    "runtime/training/compare": "23 November 2026",
 }
 """``folder/prefix`` of files that begin alike: why they are no folder."""
 CIRCLES: frozenset[frozenset[str]] = frozenset()

@@ -15,7 +15,7 @@ from meshwright.planners import graphpipe
 from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.runtime.training import RunOptions, TrainingSession, program_of, run_training
 from meshwright.runtime.training.compare import compare_training
-from meshwright.runtime.training.compare_graph import CORES, graph_plans
+from meshwright.runtime.training.compare.graph import CORES, graph_plans
 from meshwright.runtime.training.hand_graph_plan import branch_stages, stage_graph_plan
 from meshwright.runtime.training.measure.calibrate import calibrate_training
 from meshwright.runtime.training.wires.edges import signals_of

@@ -17,7 +17,7 @@ from meshwright.profiles.graph import zoo_graph
 from meshwright.profiles.graph.models.transformer import gpt
 from meshwright.runtime.training import run_training
 from meshwright.runtime.training.compare import Compared, TrainingComparison, compare_training
-from meshwright.runtime.training.compare_slices import fit_stages, slice_plans, stage_bounds
+from meshwright.runtime.training.compare.slices import fit_stages, slice_plans, stage_bounds
 from meshwright.runtime.training.hand_plan import hand_plan
 from meshwright.runtime.training.measure.calibrate_slices import calibrate_slices, slice_seconds
 from meshwright.runtime.training.measure.slices import measure_slices, slice_pairs, undisturbed

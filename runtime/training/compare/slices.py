@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import InputError
-from ...profiles.graph import Graph
-from ...simulator.training.plan.file import SliceEntry, TrainingPlan
-from ...simulator.training.simulate import simulate_training
-from .compare import UNDISTURBED, WITHIN, TrainingComparison, compare_training
-from .hand_plan import hand_plan
-from .measure.calibrate_slices import with_slice_times
-from .measure.slices import SliceMeasurements, measure_slices
-from .session import TrainingSession
+from ....errors import InputError
+from ....profiles.graph import Graph
+from ....simulator.training.plan.file import SliceEntry, TrainingPlan
+from ....simulator.training.simulate import simulate_training
+from ..hand_plan import hand_plan
+from ..measure.calibrate_slices import with_slice_times
+from ..measure.slices import SliceMeasurements, measure_slices
+from ..session import TrainingSession
+from .plans import UNDISTURBED, WITHIN, TrainingComparison, compare_training
 
 if TYPE_CHECKING:
-    from ...planners.terapipe import SliceLatency
+    from ....planners.terapipe import SliceLatency
 
 __all__ = ["StageModels", "fit_stages", "pipeline_plan", "slice_plans"]
 
@@ -113,7 +113,7 @@ def fit_stages(
     progress: Callable[[str], None] | None = None,
 ) -> StageModels:  # fmt: skip
     """Measure slices of each stage at a grid of lengths and contexts, and fit Eq. 2.9."""
-    from ...planners.terapipe import fit_latency  # a comparison holds planner, simulator and runtime together
+    from ....planners.terapipe import fit_latency  # a comparison holds planner, simulator and runtime together
 
     bounds = stage_bounds(graph, stages)
     tokens = int(graph.items_per_sample)
@@ -154,7 +154,7 @@ def slice_plans(
     InputError
         If a number of slices does not divide the sequence.
     """
-    from ...planners.terapipe import slice_tokens
+    from ....planners.terapipe import slice_tokens
 
     tokens, stages = models.tokens, len(models.forward)
     bad = next((n for n in uniform if n < 1 or tokens % n), None)
@@ -175,7 +175,7 @@ def slice_plans(
 
 def main(arguments: list[str]) -> int:
     """Compare on this machine and print a table."""
-    from ...profiles.graph.models.transformer import gpt
+    from ....profiles.graph.models.transformer import gpt
 
     parser = argparse.ArgumentParser(prog="python -m meshwright.runtime.training.compare --slices", description=__doc__)
     sizes = {"layers": 4, "hidden": 384, "heads": 6, "seq": 768, "vocab": 512, "stages": 2, "sequences": 1}

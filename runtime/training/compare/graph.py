@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ...errors import InputError
-from ...profiles.graph import Graph, mmt
-from ...simulator.training.plan.file import TrainingPlan
-from .compare import WITHIN, compare_training
-from .hand_graph_plan import branch_stages, stage_graph_plan
+from ....errors import InputError
+from ....profiles.graph import Graph, mmt
+from ....simulator.training.plan.file import TrainingPlan
+from ..hand_graph_plan import branch_stages, stage_graph_plan
+from .plans import WITHIN, compare_training
 
 __all__ = ["graph_plans", "main"]
 

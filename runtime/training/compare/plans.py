@@ -1,15 +1,8 @@
-"""`compare_training`: plans really run, beside what the simulator says of them.
-
-``python -m meshwright.runtime.training.compare`` measures a small GPT by three plans on two processes, and says whether
-the simulated iteration time is within 10 % for each and in the right order. With ``--slices`` the plans are token
-slices of a pipeline: `compare_slices`; with ``--graph`` those of two branches at once: `compare_graph`.
-"""
+"""`compare_training`: plans really run, beside what the simulator says of them."""
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,16 +10,16 @@ from typing import Literal
 
 import numpy as np
 
-from ...errors import InputError
-from ...profiles.graph import Graph
-from ...simulator.training.plan.file import TrainingPlan
-from ...simulator.training.program.actions import Op
-from ...simulator.training.simulate import simulate_training
-from .hand_plan import hand_plan
-from .measure.calibrate import Calibration, calibrate_training
-from .measure.calibrate_slices import calibrate_slices
-from .run import TrainingRun, run_training
-from .session import TrainingSession
+from ....errors import InputError
+from ....profiles.graph import Graph
+from ....simulator.training.plan.file import TrainingPlan
+from ....simulator.training.program.actions import Op
+from ....simulator.training.simulate import simulate_training
+from ..hand_plan import hand_plan
+from ..measure.calibrate import Calibration, calibrate_training
+from ..measure.calibrate_slices import calibrate_slices
+from ..run import TrainingRun, run_training
+from ..session import TrainingSession
 
 __all__ = ["Compared", "TrainingComparison", "compare_training", "example_plans"]
 
@@ -236,35 +229,3 @@ def example_plans(graph: Graph, *, global_batch: int, microbatches: int) -> dict
         "data parallel": plan([(2, 1)], "dp"),
         "tensor parallel": plan([(1, 2)], "tp"),
     }
-
-
-def main(arguments: list[str]) -> int:
-    """Compare on this machine and print a table."""
-    from ...profiles.graph.models.transformer import gpt
-
-    if "--slices" in arguments:
-        from .compare_slices import main as compare_slices
-
-        return compare_slices([x for x in arguments if x != "--slices"])
-    if "--graph" in arguments:
-        from .compare_graph import main as compare_graph
-
-        return compare_graph([x for x in arguments if x != "--graph"])
-    parser = argparse.ArgumentParser(description=__doc__)
-    sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 4}
-    for name, value in (sizes | {"rounds": 6, "iterations": 4, "seed": 0}).items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
-    given = vars(parser.parse_args(arguments))
-    shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}
-    graph = gpt("small-gpt", **shape, dtype="float32")
-    plans = example_plans(graph, global_batch=given["global_batch"], microbatches=given["microbatches"])
-    result = compare_training(
-        plans, graph, rounds=given["rounds"], iterations=given["iterations"], seed=given["seed"],
-        progress=lambda line: print(line, file=sys.stderr),
-    )  # fmt: skip
-    print(result)
-    return 0 if result.worst <= WITHIN and result.ordered else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

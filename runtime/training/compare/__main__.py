@@ -1,0 +1,42 @@
+"""``python -m meshwright.runtime.training.compare``: simulated iterations beside real ones, on this machine.
+
+It measures a small GPT by three plans on two processes, and says whether the simulated iteration time is within 10 %
+for each and in the right order. With ``--slices`` the plans are token slices of a pipeline (`slices`); with ``--graph``
+those of two branches at once (`graph`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ....profiles.graph.models.transformer import gpt
+from .graph import main as compare_graph
+from .plans import WITHIN, compare_training, example_plans
+from .slices import main as compare_slices
+
+
+def main(arguments: list[str]) -> int:
+    """Compare on this machine and print a table."""
+    if "--slices" in arguments:
+        return compare_slices([x for x in arguments if x != "--slices"])
+    if "--graph" in arguments:
+        return compare_graph([x for x in arguments if x != "--graph"])
+    parser = argparse.ArgumentParser(prog="python -m meshwright.runtime.training.compare", description=__doc__)
+    sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 4}
+    for name, value in (sizes | {"rounds": 6, "iterations": 4, "seed": 0}).items():
+        parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
+    given = vars(parser.parse_args(arguments))
+    shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}
+    graph = gpt("small-gpt", **shape, dtype="float32")
+    plans = example_plans(graph, global_batch=given["global_batch"], microbatches=given["microbatches"])
+    result = compare_training(
+        plans, graph, rounds=given["rounds"], iterations=given["iterations"], seed=given["seed"],
+        progress=lambda line: print(line, file=sys.stderr),
+    )  # fmt: skip
+    print(result)
+    return 0 if result.worst <= WITHIN and result.ordered else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
