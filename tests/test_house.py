@@ -34,9 +34,6 @@ REPEATING: dict[str, str] = {
 """Files whose names begin with their folder's: why."""
 ALIKE: dict[str, str] = {
     "examples/own": "named by what a reader looks for: a planner, a policy, each of one's own",
-    "planners/stages/sequential": "23 November 2026: a planner, its kernel and its options",
-    "runtime/export/training/torch": "23 November 2026",
-    "runtime/llm/compare/silicon": "23 November 2026",
 }
 """``folder/prefix`` of files that begin alike: why they are no folder."""
 CIRCLES: frozenset[frozenset[str]] = frozenset()

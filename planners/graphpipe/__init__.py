@@ -12,7 +12,7 @@ from ..piper.problem import PiperStage
 from ..stages.checks import check_stage_graph
 from ..stages.costs import SetCosts, StageCosts, stage_mesh
 from ..stages.plan import ChosenStage, stage_plan
-from ..stages.sequential_options import SequentialOptions
+from ..stages.sequential.options import SequentialOptions
 from ..stages.units import group_operators, unit_edges
 from .options import GraphPipeOptions
 from .planner import plan

@@ -11,8 +11,8 @@ from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
 from ...simulator.training.plan.file import TrainingPlan
 from ..stages.costs import StageCosts
-from ..stages.sequential import Stages, plan_sequential
-from ..stages.sequential_options import SequentialOptions
+from ..stages.sequential.options import SequentialOptions
+from ..stages.sequential.search import Stages, plan_sequential
 
 __all__ = ["pipedream"]
 

@@ -13,8 +13,8 @@ from ...simulator.cluster import Cluster
 from ...simulator.training.plan.file import TrainingPlan
 from ..pipedream.planner import runs
 from ..stages.costs import SetCosts, StageCosts
-from ..stages.sequential import Stages, least_bottleneck, plan_sequential
-from ..stages.sequential_options import SequentialOptions
+from ..stages.sequential.options import SequentialOptions
+from ..stages.sequential.search import Stages, least_bottleneck, plan_sequential
 from ..stages.units import unit_edges
 from .downsets import Downsets, alike, downsets
 

@@ -1,8 +1,6 @@
 """Token-by-token serving held against reality: measured rows of benchmarks, and recorded runs of vLLM."""
 
-from .compare.silicon import compare_silicon
-from .compare.silicon_report import Benchmark, Predicted, SiliconComparison
-from .compare.silicon_rows import SiliconRow, read_silicon
+from .compare.silicon import Benchmark, Predicted, SiliconComparison, SiliconRow, compare_silicon, read_silicon
 from .compare.vllm_run import RunComparison, compare_vllm_run
 from .vllm_files import VLLMRun, read_vllm_run
 

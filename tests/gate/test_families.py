@@ -17,7 +17,7 @@ from meshwright.planners.megatron import options as search_options
 from meshwright.planners.megatron import space as search_space
 from meshwright.planners.pipedream import planner as pipedream
 from meshwright.planners.piper import planner as piper
-from meshwright.planners.stages.sequential_options import SequentialOptions
+from meshwright.planners.stages.sequential.options import SequentialOptions
 from meshwright.planners.terapipe import choose as terapipe
 from meshwright.planners.themis import Themis
 from meshwright.planners.vllm import planner as vllm_planner

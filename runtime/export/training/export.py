@@ -17,7 +17,7 @@ from ..options import ExportOptions
 from ..tree import File, write_tree
 from .deepspeed import deepspeed
 from .megatron import megatron
-from .torch_files import torch_files
+from .torch import torch_files
 
 __all__ = ["TRAINING_TARGETS", "export_training"]
 

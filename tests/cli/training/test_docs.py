@@ -10,7 +10,7 @@ from hand_plans import hand_plan
 from meshwright.planners.alpa import BASELINES, AlpaOptions
 from meshwright.planners.training import TRAINING_PLANNERS, training_planner
 from meshwright.runtime.export.training import TRAINING_TARGETS
-from meshwright.runtime.export.training.torch_chain import chain_files
+from meshwright.runtime.export.training.torch import chain_files
 from meshwright.simulator.training.plan.file import OperatorEntry
 from meshwright.simulator.training.plan.layers import blocks
 

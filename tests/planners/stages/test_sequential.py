@@ -11,7 +11,7 @@ from meshwright.planners.pipedream.planner import runs
 from meshwright.planners.piper import downsets as downsets_module
 from meshwright.planners.piper.downsets import count_downsets, downsets
 from meshwright.planners.piper.planner import differences, twins
-from meshwright.planners.stages.sequential import least_bottleneck
+from meshwright.planners.stages.sequential.search import least_bottleneck
 from meshwright.profiles.graph import reordered, zoo_graph
 from meshwright.seeds import generator
 from meshwright.simulator.cluster import Cluster

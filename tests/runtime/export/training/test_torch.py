@@ -16,8 +16,7 @@ from meshwright.errors import InputError
 from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.profiles.graph.models.language import llama
 from meshwright.runtime.export.training import export_training
-from meshwright.runtime.export.training.torch_chain import why_no_chain
-from meshwright.runtime.export.training.torch_files import dtensor_placements
+from meshwright.runtime.export.training.torch import dtensor_placements, why_no_chain
 from meshwright.simulator.training.plan.file import TrainingPlan
 from sharded_plans import sharded_plan
 

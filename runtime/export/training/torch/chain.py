@@ -6,13 +6,13 @@ import keyword
 import re
 from importlib.resources import files as package_files
 
-from .... import __version__
-from ....errors import InputError
-from ....profiles.graph import Graph, Operator
-from ....simulator.training.plan.file import StageEntry, TrainingPlan
-from ...training.wires.layout import natural
-from ..tree import File
-from .torch_code import expression, plain_cut
+from ..... import __version__
+from .....errors import InputError
+from .....profiles.graph import Graph, Operator
+from .....simulator.training.plan.file import StageEntry, TrainingPlan
+from ....training.wires.layout import natural
+from ...tree import File
+from .code import expression, plain_cut
 
 __all__ = ["chain_files", "why_no_chain"]
 
@@ -84,8 +84,8 @@ def chain_files(plan: TrainingPlan, graph: Graph) -> dict[str, File]:
         If `why_no_chain` gives a reason.
     """
     _check(plan, graph)
-    here = package_files("meshwright.runtime.export.training")
-    train = here.joinpath("train_torch.py.txt").read_text(encoding="utf-8").format(
+    here = package_files("meshwright.runtime.export.training.torch")
+    train = here.joinpath("train.py.txt").read_text(encoding="utf-8").format(
         devices=sum(m.hosts * m.devices for m in plan.meshes), version=__version__, dtype=plan.model.dtype,
         optimizer={"adam": "Adam", "sgd": "SGD", "momentum": "SGD"}[plan.model.optimizer],
         settings=", momentum=0.9" if plan.model.optimizer == "momentum" else "",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from ....errors import InputError
-from ....profiles.graph import Operator
-from ....profiles.graph.notation import Dims
+from .....errors import InputError
+from .....profiles.graph import Operator
+from .....profiles.graph.notation import Dims
 
 __all__ = ["expression", "plain_cut"]
 

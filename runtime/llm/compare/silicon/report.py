@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ....profiles.llm import Overheads
-from ....profiles.llm.tables_outliers import SetAside
-from ....reprs import Shown
-from .silicon_rows import SiliconRow, Skipped
+from .....profiles.llm import Overheads
+from .....profiles.llm.tables_outliers import SetAside
+from .....reprs import Shown
+from .rows import SiliconRow, Skipped
 
 __all__ = ["Benchmark", "Predicted", "SiliconComparison"]
 

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import InfeasibleError, InputError
-from ....profiles.llm import KernelTables, Operators, Overheads, TableCost, decoder, iteration_cost, kv_capacity
-from ....profiles.llm.capacity import KVCapacity
-from ....profiles.llm.decoder import DecoderSpec
-from ....profiles.llm.tables.operators import datasheet
-from ....seeds import generator
-from ..defaults import RUNTIME_BYTES, asynchronous, budgets, other_bytes, prefix_caching
-from ..measure.precisions import WEIGHTS
-from .silicon_report import Benchmark, Predicted, SiliconComparison
-from .silicon_rows import SiliconRow, Skipped, sift_silicon
+from .....errors import InfeasibleError, InputError
+from .....profiles.llm import KernelTables, Operators, Overheads, TableCost, decoder, iteration_cost, kv_capacity
+from .....profiles.llm.capacity import KVCapacity
+from .....profiles.llm.decoder import DecoderSpec
+from .....profiles.llm.tables.operators import datasheet
+from .....seeds import generator
+from ...defaults import RUNTIME_BYTES, asynchronous, budgets, other_bytes, prefix_caching
+from ...measure.precisions import WEIGHTS
+from .report import Benchmark, Predicted, SiliconComparison
+from .rows import SiliconRow, Skipped, sift_silicon
 
 __all__ = ["compare_silicon"]
 
@@ -109,7 +109,7 @@ def _capacity(
     row: SiliconRow, model: DecoderSpec, tables: KernelTables, kernels: Path, benchmark: Benchmark
 ) -> KVCapacity:
     """KV memory of a rank. NCCL's buffers are the datasheet's; its other_mem is not used: it holds a safety margin."""
-    from ....profiles.llm.tables.checks import read_yaml
+    from .....profiles.llm.tables.checks import read_yaml
 
     places = kernels / f"{row.system}.yaml", kernels / row.system / f"{row.system}.yaml"
     path = next((place for place in places if place.is_file()), None)
@@ -133,7 +133,7 @@ def _capacity(
 def _predict(
     row: SiliconRow, model: DecoderSpec, tables: KernelTables, kernels: Path, cost: TableCost, benchmark: Benchmark
 ) -> Predicted:
-    from ....simulator.llm import LLMTrace, SimulateOptions, simulate_llm
+    from .....simulator.llm import LLMTrace, SimulateOptions, simulate_llm
 
     capacity = _capacity(row, model, tables, kernels, benchmark)
     batched, seqs = budgets(tables.peaks.memory_bytes, row.system)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib.resources import files as package_files
 from typing import Any
 
-from .... import __version__
-from ....errors import InputError
-from ....profiles.graph import Graph
-from ....simulator.training.plan.file import TrainingPlan
-from ...training.wires.layout import parse_layout
-from ..options import ExportOptions
-from ..tree import File, compact
-from .torch_chain import chain_files, why_no_chain
+from ..... import __version__
+from .....errors import InputError
+from .....profiles.graph import Graph
+from .....simulator.training.plan.file import TrainingPlan
+from ....training.wires.layout import parse_layout
+from ...options import ExportOptions
+from ...tree import File, compact
+from .chain import chain_files, why_no_chain
 
 __all__ = ["dtensor_placements", "placements_document", "torch_files"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....errors import InputError
-from ....files import readable
-from ....reprs import Shown
-from ..measure.precisions import kv_named, named, precision_named
+from .....errors import InputError
+from .....files import readable
+from .....reprs import Shown
+from ...measure.precisions import kv_named, named, precision_named
 
 __all__ = ["SiliconRow", "Skipped", "read_silicon", "sift_silicon"]
 

@@ -18,17 +18,17 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import InfeasibleError
-from ...profiles.graph import CostModel, Graph
-from ...simulator.cluster import Cluster
-from ...simulator.plan.entries import PlannerEntry
-from ...simulator.training.plan.file import TrainingPlan
-from ...simulator.training.simulate import simulate_training
-from .costs import SetCosts, StageCosts, stage_mesh
-from .plan import ChosenStage, stage_plan
-from .sequential_kernel import fewest_devices, fewest_stages, shortest_sum
-from .sequential_options import SequentialOptions
-from .units import group_operators
+from ....errors import InfeasibleError
+from ....profiles.graph import CostModel, Graph
+from ....simulator.cluster import Cluster
+from ....simulator.plan.entries import PlannerEntry
+from ....simulator.training.plan.file import TrainingPlan
+from ....simulator.training.simulate import simulate_training
+from ..costs import SetCosts, StageCosts, stage_mesh
+from ..plan import ChosenStage, stage_plan
+from ..units import group_operators
+from .kernel import fewest_devices, fewest_stages, shortest_sum
+from .options import SequentialOptions
 
 __all__ = ["Stages", "least_bottleneck", "plan_sequential"]
 
@@ -40,7 +40,7 @@ _MANY = 2**40
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """All stages that a pipeline may have, as pairs of states (see `sequential_kernel`).
+    """All stages that a pipeline may have, as pairs of states (see `kernel`).
 
     Parameters
     ----------

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...errors import InputError
-from ...profiles.graph.memory import OPTIMIZERS
-from ...reprs import Shown
-from ..option_names import options_from
-from .units import Granularity
+from ....errors import InputError
+from ....profiles.graph.memory import OPTIMIZERS
+from ....reprs import Shown
+from ...option_names import options_from
+from ..units import Granularity
 
 __all__ = ["SequentialOptions"]
 

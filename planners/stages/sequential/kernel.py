@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...jit import kernel
+from ....jit import kernel
 
 __all__ = ["fewest_devices", "fewest_stages", "shortest_sum"]
 
