@@ -19,13 +19,6 @@ COMPILED = ("kernels", "compiled")
 OUTSIDE = ("tests", "cli", "build", "docs", "locks")
 
 LEFT = {
-    "planners/alpaserve/baselines.py::_uniform",
-    "planners/alpaserve/baselines.py::greedy_no_partition",
-    "planners/alpaserve/clockwork.py::clockwork_pp",
-    "planners/alpaserve/instance.py::build_instance",
-    "planners/alpaserve/planner.py::plan",
-    "planners/contract/problems.py::_problem",
-    "planners/contract/source.py::_called",
     "planners/megatron/emit.py::training_plan",
     "planners/megatron/search.py::search",
     "planners/megatron/space.py::of",
@@ -52,7 +45,6 @@ LEFT = {
     "runtime/training/hand_plan.py::hand_plan",
     "runtime/training/measure/slices.py::measure_slices",
     "simulator/llm/workload/requests.py::__init__",
-    "simulator/sharing/workload/logs.py::apps_of_log",
     "simulator/training/configuration/estimate.py::estimate",
     "simulator/training/configuration/estimate.py::estimate_many",
 }

@@ -15,12 +15,12 @@ from .simulate import simulate
 from .workload.app import App, Job, LossCurve, Phase, Slowdown
 from .workload.logs import apps_of_log
 from .workload.models import MODELS, TrainedModel, trained_model
-from .workload.themis import WorkloadOptions, contended, with_errors, workload1, workload2
+from .workload.themis import AppOptions, WorkloadOptions, contended, with_errors, workload1, workload2
 from .world import AppFailure, MachineFailure, SharingWorld
 
 __all__ = [
-    "BASELINES", "MODELS", "App", "AppFailure", "AppView", "Chooser", "Convention", "Greedy", "Job", "Level",
-    "LossCurve", "Machine", "MachineFailure", "Phase", "Placement", "Policy", "Shape", "SharedCluster",
+    "BASELINES", "MODELS", "App", "AppFailure", "AppOptions", "AppView", "Chooser", "Convention", "Greedy", "Job",
+    "Level", "LossCurve", "Machine", "MachineFailure", "Phase", "Placement", "Policy", "Shape", "SharedCluster",
     "SharingMetrics", "SharingResult", "SharingWorld", "Slowdown", "TrainedModel", "WorkloadOptions", "apps_of_log",
     "baseline", "chrome_trace", "contended", "gpu_timeline", "placement_scores", "sharing_metrics", "simulate",
     "simulate_reference", "themis_168", "themis_256", "themis_testbed", "trained_model", "with_errors", "workload1",

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...errors import InputError
-from ...simulator.sharing import App, apps_of_log
+from ...simulator.sharing import App, AppOptions, apps_of_log
 from ...traces import ClusterLog, read_alibaba, read_helios, read_philly
 from .case import SharingWorkloadCase
 
@@ -69,10 +69,11 @@ def logged_apps(case: SharingWorkloadCase, log: ClusterLog, seed: int) -> tuple[
         If nothing is left.
     """
     return apps_of_log(
-        log, by=case.by or "user and group", window_s=HOUR_S if case.window is None else case.window,
+        log,
+        AppOptions(scale=case.scale, network_intensive=case.network_intensive, error=case.error, rigid=case.rigid),
+        by=case.by or "user and group", window_s=HOUR_S if case.window is None else case.window,
         ended=case.ended or ("done", "failed", "killed"), start_s=case.start or 0.0,
-        stop_s=math.inf if case.stop is None else case.stop, scale=case.scale, rigid=case.rigid,
-        network_intensive=case.network_intensive, error=case.error, seed=seed,
+        stop_s=math.inf if case.stop is None else case.stop, seed=seed,
     )[: case.apps]  # fmt: skip
 
 

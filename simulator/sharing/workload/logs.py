@@ -18,7 +18,7 @@ from ....traces import ClusterJob, ClusterLog
 from ....traces.clusters.jobs import Ended
 from .app import App, Job, Phase
 from .models import draw_models
-from .themis import with_errors
+from .themis import AppOptions, with_errors
 
 __all__ = ["Grouping", "apps_of_log", "grouped"]
 
@@ -59,16 +59,13 @@ def grouped(log: ClusterLog, by: Grouping = "user and group", window_s: float = 
 
 def apps_of_log(
     log: ClusterLog,
+    options: AppOptions | None = None,
     *,
     by: Grouping = "user and group",
     window_s: float = 3600.0,
     ended: Sequence[Ended] = ("done", "failed", "killed"),
     start_s: float = 0.0,
     stop_s: float = math.inf,
-    scale: float = 1.0,
-    rigid: bool = False,
-    network_intensive: float | None = None,
-    error: float = 0.0,
     seed: int = 0,
 ) -> tuple[App, ...]:
     """Apps of a log.
@@ -80,6 +77,8 @@ def apps_of_log(
     ----------
     log : ClusterLog
         Read by `traces.read_philly`, `read_helios` or `read_alibaba`.
+    options : AppOptions, optional
+        What the log does not tell: a factor on the work, models, errors, and whether jobs make do with fewer GPUs.
     by : {"user and group", "user", "group", "job"}
         What jobs of an app have in common.
     window_s : float
@@ -88,14 +87,6 @@ def apps_of_log(
         Jobs that count. All by default: those that failed held GPUs too.
     start_s, stop_s : float
         Only apps that arrive in [start, stop), seconds of the log; the first arrives at 0.
-    scale : float
-        Factor on all work.
-    rigid : bool
-        Whether a job needs all of its GPUs at once.
-    network_intensive : float, optional
-        Share of apps of network-intensive models.
-    error : float
-        See `with_errors`.
     seed : int
         Of models and errors.
 
@@ -104,8 +95,7 @@ def apps_of_log(
     InputError
         If nothing is left, or an option is out of its range.
     """
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputError(f"apps_of_log: scale: expected a finite number > 0 (got {scale})")
+    o = options or AppOptions()
     unknown = [word for word in ended if word not in get_args(Ended)]
     if unknown:
         raise InputError(f"apps_of_log: ended: expected some of {', '.join(get_args(Ended))} (got {unknown[0]!r})")
@@ -114,13 +104,13 @@ def apps_of_log(
     if not groups:
         kinds = ", ".join(ended) or "none"
         raise InputError(f"{log.source}: no app arrives in [{start_s:g}, {stop_s:g}) s with jobs that are {kinds}")
-    models = draw_models(generator(seed, "log models"), len(groups), network_intensive)
+    models = draw_models(generator(seed, "log models"), len(groups), o.network_intensive)
     first = groups[0][0].submit_s
     made: list[App] = []
     for jobs, model in zip(groups, models, strict=True):
-        work = tuple(scale * j.gpu_s for j in jobs)
+        work = tuple(o.scale * j.gpu_s for j in jobs)
         phase = Phase(tuple(range(len(jobs))), work)
-        each = tuple(Job(1.0, j.gpus, j.gpus if rigid else 1) for j in jobs)
+        each = tuple(Job(1.0, j.gpus, j.gpus if o.rigid else 1) for j in jobs)
         name, at = jobs[0].name, jobs[0].submit_s - first
         made.append(App(name, at, each, (phase,), "jobs", model.slowdown, model.name))
-    return with_errors(made, error, seed)
+    return with_errors(made, o.error, seed)

@@ -24,7 +24,7 @@ from ..cluster import Machine, SharedCluster
 from .app import App, Job, LossCurve, Phase, Slowdown
 from .models import draw_models
 
-__all__ = ["WorkloadOptions", "contended", "jobs_quantile", "with_errors", "workload1", "workload2"]
+__all__ = ["AppOptions", "WorkloadOptions", "contended", "jobs_quantile", "with_errors", "workload1", "workload2"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,11 +42,48 @@ FIRST_PHASE_ITERATIONS = 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WorkloadOptions(Shown):
+class AppOptions(Shown):
+    """What neither the papers nor the logs of clusters tell of apps.
+
+    Parameters
+    ----------
+    scale : float
+        Factor on all work; 1 is the trace's (Themis scales it down, by how much the paper does not say).
+    network_intensive : float, optional
+        Share of network-intensive apps (Figs. 15–16); by default what Table 4's mix gives.
+    error : float
+        X of Fig. 17: agents err in iterations and in slowdown by a factor in 1 ± X, drawn once for each app.
+    rigid : bool
+        Whether a job needs all of its GPUs at once; by default it makes do with fewer, as in Equation 1.
+
+    Raises
+    ------
+    InputError
+        On what is negative, not finite, or out of its range.
+    """
+
+    scale: float = 1.0
+    network_intensive: float | None = None
+    error: float = 0.0
+    rigid: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise InputError(f"workload: scale: expected a finite number > 0 (got {self.scale})")
+        if self.network_intensive is not None and not 0 <= self.network_intensive <= 1:
+            raise InputError(f"workload: network_intensive: expected a share in [0, 1] (got {self.network_intensive})")
+        if not 0 <= self.error < 1:
+            raise InputError(f"workload: error: expected a share in [0, 1) (got {self.error})")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WorkloadOptions(AppOptions):
     """How a workload is drawn.
 
     Parameters
     ----------
+    scale, network_intensive, error, rigid
+        As in `AppOptions`.
     seed : int
         Each kind of draw has its own stream: changing one option leaves the other draws as they are.
     apps : int
@@ -55,14 +92,6 @@ class WorkloadOptions(Shown):
         Seconds over which they arrive, on average.
     burstiness : float
         Coefficient of variation of the times between arrivals (Gamma). The paper says bursty; 2 is assumed.
-    scale : float
-        Factor on all work; 1 is the trace's (the paper scales it down, by how much it does not say).
-    network_intensive : float, optional
-        Share of network-intensive apps (Figs. 15–16); by default what Table 4's mix gives.
-    error : float
-        X of Fig. 17: agents err in iterations and in slowdown by a factor in 1 ± X, drawn once for each app.
-    rigid : bool
-        Whether a job needs all of its GPUs at once; by default it makes do with fewer, as in Equation 1.
     tasks : tuple of int
         Workload 2: GPUs that a job can use, one of these for each app. "More tasks" than Workload 1's 1–2 is all that
         the text says.
@@ -79,27 +108,20 @@ class WorkloadOptions(Shown):
     apps: int = 85
     span_s: float = 14 * DAY_S
     burstiness: float = 2.0
-    scale: float = 1.0
-    network_intensive: float | None = None
-    error: float = 0.0
-    rigid: bool = False
     tasks: tuple[int, ...] = (2, 4, 8)
     doubling: bool = False
 
     def __post_init__(self) -> None:
+        AppOptions.__post_init__(self)  # super() knows the class from before it had slots
         object.__setattr__(self, "tasks", tuple(self.tasks))
         if isinstance(self.apps, bool) or not isinstance(self.apps, int) or self.apps < 1:
             raise InputError(f"workload: apps: expected a positive integer (got {self.apps!r})")
-        for name in ("span_s", "burstiness", "scale"):
+        for name in ("span_s", "burstiness"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InputError(f"workload: {name}: expected a finite number > 0 (got {value})")
         if not 1e-3 <= self.burstiness <= 1e3:
             raise InputError(f"workload: burstiness: expected 0.001 to 1000, Poisson is 1 (got {self.burstiness})")
-        if self.network_intensive is not None and not 0 <= self.network_intensive <= 1:
-            raise InputError(f"workload: network_intensive: expected a share in [0, 1] (got {self.network_intensive})")
-        if not 0 <= self.error < 1:
-            raise InputError(f"workload: error: expected a share in [0, 1) (got {self.error})")
         if not self.tasks or not all(isinstance(t, int) and not isinstance(t, bool) and t >= 1 for t in self.tasks):
             raise InputError(f"workload: tasks: expected positive integers (got {self.tasks})")
         if self.rigid and self.doubling:

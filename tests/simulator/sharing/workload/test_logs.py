@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 from meshwright.errors import InputError
-from meshwright.simulator.sharing import MODELS, SharedCluster, SharingWorld, apps_of_log, baseline, simulate
+from meshwright.simulator.sharing import (
+    MODELS,
+    AppOptions,
+    SharedCluster,
+    SharingWorld,
+    apps_of_log,
+    baseline,
+    simulate,
+)
 from meshwright.simulator.sharing.workload.logs import grouped
 from meshwright.traces import ClusterJob, ClusterLog, read_philly
 
@@ -49,13 +57,13 @@ def test_grouping(by: str, window_s: float, apps: list[str]) -> None:
 
 
 def test_apps_have_the_jobs_of_the_log() -> None:
-    apps = apps_of_log(LOG, scale=0.5)
+    apps = apps_of_log(LOG, AppOptions(scale=0.5))
     assert [(a.name, a.arrival_s, a.total_work_s) for a in apps] == [
         ("a", 0.0, 250.0), ("c", 1500.0, 50.0), ("d", 2000.0, 50.0), ("f", 3601.0, 50.0), ("g", 7000.0, 50.0),
     ]  # fmt: skip
     assert [j.gpus for j in apps[0].jobs] == [1, 2, 1]
     assert all(j.gang == 1 for a in apps for j in a.jobs)
-    assert [j.gang for j in apps_of_log(LOG, rigid=True)[0].jobs] == [1, 2, 1]
+    assert [j.gang for j in apps_of_log(LOG, AppOptions(rigid=True))[0].jobs] == [1, 2, 1]
     assert all(a.slowdown == MODELS[a.model].slowdown for a in apps)
 
 
@@ -71,9 +79,10 @@ def test_only_jobs_that_ended_so() -> None:
 
 
 def test_models_are_drawn_and_errors_too() -> None:
-    assert all(not MODELS[a.model].network_intensive for a in apps_of_log(LOG, network_intensive=0.0))
-    assert apps_of_log(LOG, seed=4, error=0.2) == apps_of_log(LOG, seed=4, error=0.2)
-    assert any(a.believed_work != 1 for a in apps_of_log(LOG, error=0.2))
+    assert all(not MODELS[a.model].network_intensive for a in apps_of_log(LOG, AppOptions(network_intensive=0.0)))
+    wrong = AppOptions(error=0.2)
+    assert apps_of_log(LOG, wrong, seed=4) == apps_of_log(LOG, wrong, seed=4)
+    assert any(a.believed_work != 1 for a in apps_of_log(LOG, wrong))
 
 
 @pytest.mark.parametrize(
@@ -81,13 +90,25 @@ def test_models_are_drawn_and_errors_too() -> None:
     [
         ({"by": "vc"}, "by: expected one of user and group, user, group, job"),
         ({"window_s": -1.0}, "window_s: expected seconds >= 0"),
-        ({"scale": 0.0}, "scale: expected a finite number > 0"),
-        ({"error": 1.0}, "error: expected a share"),
     ],
 )
 def test_bad_options(options: dict[str, object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         apps_of_log(LOG, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"scale": 0.0}, "scale: expected a finite number > 0"),
+        ({"scale": float("nan")}, "scale: expected a finite number > 0"),
+        ({"error": 1.0}, "error: expected a share"),
+        ({"network_intensive": 2.0}, "network_intensive: expected a share"),
+    ],
+)
+def test_bad_options_of_apps(options: dict[str, float], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        AppOptions(**options)
 
 
 def test_from_file_to_finish_times(tmp_path: Path) -> None:
