@@ -9,15 +9,20 @@ from .evaluator import Evaluator
 from .instance import Instance, build_instance
 from .inverse import Answer, Probe, fewest_devices, highest_cv, highest_rate, tightest_slo
 from .local_search import local_search
-from .partition import PartitionOptions, Search
+from .options import ClockworkOptions, InstanceOptions, PartitionOptions, PlanOptions, ReplicationOptions
+from .partition import Search
 from .planner import plan
 
 __all__ = [
     "Answer",
+    "ClockworkOptions",
     "Evaluator",
     "Instance",
+    "InstanceOptions",
     "PartitionOptions",
+    "PlanOptions",
     "Probe",
+    "ReplicationOptions",
     "ScheduledPlan",
     "Search",
     "build_instance",

@@ -17,6 +17,7 @@ from .fast import fast_selection
 from .finish import finish
 from .greedy import greedy_selection
 from .instance import Instance, build_instance
+from .options import ReplicationOptions, SelectionOptions
 from .selection import Room
 from .spare import fill_spare_memory
 
@@ -39,12 +40,9 @@ def selective_replication(
     trace: Trace,
     profiles: Mapping[str, ModelProfile],
     *,
-    selection: str = "fast",
-    beam: int = 1,
-    fill: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
-    **serving: Any,
+    **options: Any,
 ) -> Plan:
     """Selective Replication (SR): AlpaServe's selection without model parallelism, one device to a group (§6.2).
 
@@ -54,24 +52,19 @@ def selective_replication(
     ----------
     cluster, models, trace, profiles
         The problem.
-    selection, beam
-        ``"fast"`` or ``"greedy"`` (Algorithm 1) with a beam.
-    fill : bool
-        Fill spare memory with replicas that do no harm.
     seed, progress
         For the common contract; nothing here is random, and it is quick.
-    **serving
-        dispatch, admission, overhead, memory: see `build_instance`.
+    **options
+        Fields of `ReplicationOptions`.
 
     Raises
     ------
     InfeasibleError
         If no model fits one device.
     """
-    return _uniform(
-        cluster, models, trace, profiles, ParallelConfig(1, 1), "selective-replication", selection, beam, fill, seed,
-        serving,
-    )  # fmt: skip
+    begun, asked = time.perf_counter(), ReplicationOptions(**options)
+    instance = build_instance(cluster, models, trace, profiles, asked, require="any")
+    return _uniform(instance, ParallelConfig(1, 1), "selective-replication", asked, begun, seed)
 
 
 def greedy_no_partition(
@@ -81,20 +74,17 @@ def greedy_no_partition(
     profiles: Mapping[str, ModelProfile],
     *,
     config: ParallelConfig | str = "op1pp4",
-    selection: str = "fast",
-    beam: int = 1,
-    fill: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
-    **serving: Any,
+    **options: Any,
 ) -> Plan:
     """AlpaServe's selection with one configuration for all groups, by default 4-stage pipelines (§6.6).
 
     Devices left over form pipelines of falling powers of two. Other parameters as in `selective_replication`.
     """
-    return _uniform(
-        cluster, models, trace, profiles, config_of(config), "greedy-no-partition", selection, beam, fill, seed, serving
-    )
+    begun, given, asked = time.perf_counter(), config_of(config), ReplicationOptions(**options)
+    instance = build_instance(cluster, models, trace, profiles, asked, require="any")
+    return _uniform(instance, given, "greedy-no-partition", asked, begun, seed)
 
 
 def round_robin(
@@ -206,31 +196,25 @@ def uniform_groups(instance: Instance, config: ParallelConfig) -> tuple[int, ...
     return tuple(groups)
 
 
-def select(evaluator: Evaluator, groups: tuple[int, ...], selection: str, beam: int) -> State:
-    """Run a selection algorithm by name."""
-    if selection == "fast":
+def select(evaluator: Evaluator, groups: tuple[int, ...], options: SelectionOptions) -> State:
+    """The models of groups whose configurations are given, chosen as the options say."""
+    if options.selection == "fast":
         return fast_selection(evaluator, groups).state
-    if selection == "greedy":
-        if isinstance(beam, bool) or not isinstance(beam, int) or beam < 1:
-            raise InputError(f"beam: expected a positive integer (got {beam!r})")
-        return greedy_selection(evaluator, groups, beam=beam).state
-    raise InputError(f"selection: expected fast or greedy (got {selection!r})")
+    return greedy_selection(evaluator, groups, beam=options.beam).state
 
 
 def _uniform(
-    cluster: Cluster, models: Iterable[str] | None, trace: Trace, profiles: Mapping[str, ModelProfile],
-    config: ParallelConfig, name: str, selection: str, beam: int, fill: bool, seed: int, serving: Mapping[str, Any],
-) -> Plan:  # fmt: skip
-    begun = time.perf_counter()
-    instance = build_instance(cluster, models, trace, profiles, require="any", **serving)
+    instance: Instance, config: ParallelConfig, name: str, options: ReplicationOptions, begun: float, seed: int
+) -> Plan:
+    """Equal groups of one configuration, filled by AlpaServe's selection."""
     groups = uniform_groups(instance, config)
     check_room(instance, groups, config, name)
     evaluator = Evaluator(instance)
-    state = select(evaluator, groups, selection, beam)
-    if fill:
+    state = select(evaluator, groups, options)
+    if options.fill:
         state = fill_spare_memory(evaluator, state)
-    options = {"config": str(config), "selection": selection, "beam": beam, "fill": fill}
-    return finish(instance, state, evaluator, name, options, begun, seed)
+    said = {"config": str(config), "selection": options.selection, "beam": options.beam, "fill": options.fill}
+    return finish(instance, state, evaluator, name, said, begun, seed)
 
 
 def check_room(instance: Instance, groups: tuple[int, ...], config: ParallelConfig, name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InputError
 from ...profiles.config import ParallelConfig
 from ...profiles.profile import ModelProfile
 from ...reprs import Shown
@@ -23,6 +21,7 @@ from .baselines import check_room, select, uniform_groups
 from .evaluator import Evaluator
 from .finish import predict
 from .instance import Instance, build_instance
+from .options import ClockworkOptions
 from .spare import fill_spare_memory
 
 __all__ = ["ScheduledPlan", "clockwork_pp"]
@@ -71,15 +70,9 @@ def clockwork_pp(
     trace: Trace,
     profiles: Mapping[str, ModelProfile],
     *,
-    window: float = 60.0,
-    windows: str = "fixed",
-    clairvoyant: bool = True,
-    carry: bool = False,
-    selection: str = "fast",
-    beam: int = 1,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
-    **serving: Any,
+    **options: Any,
 ) -> ScheduledPlan:
     """Clockwork++: Selective Replication re-planned for every window.
 
@@ -87,47 +80,44 @@ def clockwork_pp(
     ----------
     cluster, models, trace, profiles
         The problem.
-    window : float
-        Seconds; the paper takes 60 for MAF1 and 5,400 for MAF2.
-    windows : str
-        ``"fixed"``: [0, w), [w, 2w), …; ``"drifting"`` (the authors' code): a window begins at an arrival and ends at
-        the first arrival more than `window` later.
-    clairvoyant : bool
-        Plan a window from its own arrivals (the paper's hypothetical bound); False: from those of the window before,
-        as an online system must (the first window from its own).
-    carry : bool
-        Keep devices busy over a boundary (see `PlacementSchedule`); the authors' code does not.
-    selection, beam, seed, progress, **serving
-        As in `selective_replication`.
+    seed
+        For the common contract; nothing here is random.
+    progress : callable, optional
+        Called with a line of text after each window.
+    **options
+        Fields of `ClockworkOptions`: the windows, and how models are selected in each.
+
+    Raises
+    ------
+    InfeasibleError
+        If no model fits one device.
     """
-    begun = time.perf_counter()
-    if not (math.isfinite(window) and window > 0):
-        raise InputError(f"window: expected positive, finite seconds (got {window})")
-    instance = build_instance(cluster, models, trace, profiles, require="any", **serving)
-    starts = _starts(trace, window, windows)
+    begun, asked = time.perf_counter(), ClockworkOptions(**options)
+    instance = build_instance(cluster, models, trace, profiles, asked, require="any")
+    starts = _starts(trace, asked.window, asked.windows)
     bounds = [*np.searchsorted(trace.arrival, starts, side="left").tolist(), len(trace)]
     groups = uniform_groups(instance, ParallelConfig(1, 1))
     check_room(instance, groups, ParallelConfig(1, 1), "clockwork++")
     placements = []
     evaluations = 0
     for k in range(len(starts)):
-        seen = k if clairvoyant or k == 0 else k - 1
+        seen = k if asked.clairvoyant or k == 0 else k - 1
         if bounds[seen] == bounds[seen + 1] and placements:
             placements.append(placements[-1])  # nothing arrived: no reason to move
             continue
         evaluator = Evaluator(_rows(instance, bounds[seen], bounds[seen + 1]))
-        state = select(evaluator, groups, selection, beam)
-        if not clairvoyant:
+        state = select(evaluator, groups, asked)
+        if not asked.clairvoyant:
             state = fill_spare_memory(evaluator, state)  # models that were silent may speak in the next window
         placements.append(evaluator.placement(state))
         evaluations += evaluator.evaluations
         if progress:
             progress(f"window {k + 1} of {len(starts)}")
-    schedule = PlacementSchedule(starts, placements, carry=carry)
+    schedule = PlacementSchedule(starts, placements, carry=asked.carry)
     predicted = predict(instance, schedule)
     entry = PlannerEntry(
         name="clockwork++",
-        options={"window": window, "windows": windows, "clairvoyant": clairvoyant, "carry": carry},
+        options={name: getattr(asked, name) for name in ("window", "windows", "clairvoyant", "carry")},
         seed=seed,
         seconds=time.perf_counter() - begun,
         evaluations=evaluations,
@@ -138,8 +128,6 @@ def clockwork_pp(
 def _starts(trace: Trace, window: float, windows: str) -> list[float]:
     if windows == "fixed":
         return [k * window for k in range(int(trace.duration // window) + 1)]
-    if windows != "drifting":
-        raise InputError(f"windows: expected fixed or drifting (got {windows!r})")
     starts = [0.0]
     first = float(trace.arrival[0])
     while True:

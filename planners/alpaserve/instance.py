@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,11 @@ from ...profiles.config import ParallelConfig
 from ...profiles.profile import ModelProfile
 from ...reprs import Shown
 from ...simulator.cluster import Cluster
-from ...simulator.serving.policy import check_dispatch
 from ...traces.trace import Trace
 from ..contract.problem_checks import check_slo
+from .options import InstanceOptions
 
-__all__ = ["MEMORY_RULES", "Instance", "build_instance", "no_room"]
-
-MEMORY_RULES = ("per_stage", "max_stage")
-"""``per_stage``: on every stage, the weights of the group's models sum to at most a device's usable memory (the paper).
-``max_stage``: the sum of each model's fullest stage does (the AlpaServe authors' code); never holds more."""
+__all__ = ["Instance", "build_instance", "no_room"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +40,7 @@ class Instance(Shown):
     dispatch, admission, overhead
         How the plan will be served (`meshwright.simulator.simulate`).
     memory : str
-        A rule of `MEMORY_RULES`.
+        A rule of `options.MEMORY_RULES`.
     configs : tuple of ParallelConfig
         Configurations that the planner may use, ascending; none larger than the cluster.
     latency : ndarray of float64, shape (n_configs, n_models, max_stages)
@@ -131,14 +127,10 @@ def build_instance(
     models: Iterable[str] | None,
     trace: Trace,
     profiles: Mapping[str, ModelProfile],
+    options: InstanceOptions | None = None,
     *,
-    max_op: int | None = None,
-    max_pp: int | None = None,
-    dispatch: str = "shortest_queue",
-    admission: bool = True,
-    overhead: float | None = None,
-    memory: str = "per_stage",
     require: str = "all",
+    **named: Any,
 ) -> Instance:
     """Check a planning problem and lay it out.
 
@@ -146,12 +138,12 @@ def build_instance(
     ----------
     cluster, models, trace, profiles
         The problem; `models` left out are the trace's.
-    max_op, max_pp : int, optional
-        Largest degrees to use; whatever is profiled if not given.
-    dispatch, admission, overhead, memory
-        See `Instance`; `overhead` left out is the profile set's own (0 where it has none).
+    options : InstanceOptions, optional
+        How the plan will be served, and which configurations it may have.
     require : str
         ``"all"``: every model must fit somewhere alone. ``"any"``: at least one (baselines that cannot split models).
+    **named
+        Fields of `options`, by name.
 
     Raises
     ------
@@ -170,16 +162,8 @@ def build_instance(
         raise InputError(
             f"profiles: expected a mapping from model name to ModelProfile (got {type(profiles).__name__})"
         )
-    check_dispatch(dispatch)
-    if memory not in MEMORY_RULES:
-        raise InputError(f"memory: unknown rule {memory!r}; expected one of {', '.join(MEMORY_RULES)}")
-    if overhead is None:
-        overhead = float(getattr(profiles, "overhead_s", 0.0))
-    if isinstance(overhead, bool) or not (math.isfinite(overhead) and overhead >= 0):
-        raise InputError(f"overhead: expected finite seconds >= 0 (got {overhead})")
-    for name, value in (("max_op", max_op), ("max_pp", max_pp)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise InputError(f"{name}: expected a positive integer or None (got {value!r})")
+    o = replace(options or InstanceOptions(), **named)
+    overhead = getattr(profiles, "overhead_s", 0.0) if o.overhead is None else o.overhead
     names = _names(models, trace, profiles)
     check_slo(trace)
     configs = sorted(
@@ -188,20 +172,21 @@ def build_instance(
             for name in names
             for c in profiles[name].configs
             if c.n_devices <= cluster.n_devices
-            and (max_op is None or c.op <= max_op)
-            and (max_pp is None or c.pp <= max_pp)
+            and (o.max_op is None or c.op <= o.max_op)
+            and (o.max_pp is None or c.pp <= o.max_pp)
             and 1 in profiles[name].stages[c].latency
         }
     )
-    arrays = _tables(names, configs, profiles, float(cluster.memory_bytes), memory)
+    arrays = _tables(names, configs, profiles, float(cluster.memory_bytes), o.memory)
     fits = arrays[3]
     lost = [m for m in range(len(names)) if not fits[:, m].any()]
     if lost and (require == "all" or len(lost) == len(names)):
-        raise InfeasibleError(no_room([names[m] for m in lost], cluster, profiles, max_op, max_pp, memory))
+        raise InfeasibleError(no_room([names[m] for m in lost], cluster, profiles, o))
     number = {name: m for m, name in enumerate(names)}
     model = np.array([number.get(name, -1) for name in trace.models], dtype=np.int32)[trace.model]
     return Instance(
-        cluster, names, trace, profiles, dispatch, bool(admission), float(overhead), memory, tuple(configs), *arrays,
+        cluster, names, trace, profiles, o.dispatch, bool(o.admission), float(overhead), o.memory, tuple(configs),
+        *arrays,
         stages=np.array([c.pp for c in configs], dtype=np.int32),
         arrival=trace.arrival,
         slo=trace.slo,
@@ -263,15 +248,16 @@ def _tables(
 
 
 def no_room(
-    lost: Sequence[str], cluster: Cluster, profiles: Mapping[str, ModelProfile],
-    max_op: int | None, max_pp: int | None, memory: str,
-) -> str:  # fmt: skip
+    lost: Sequence[str], cluster: Cluster, profiles: Mapping[str, ModelProfile], options: InstanceOptions
+) -> str:
     """Say for the first model that fits nowhere which smallest change makes it fit."""
     name = lost[0]
     entries = profiles[name].stages
     need = {c: max(s.weight_bytes) for c, s in entries.items()}
     allowed = [
-        c for c in entries if c.n_devices <= cluster.n_devices and c.op <= (max_op or c.op) and c.pp <= (max_pp or c.pp)
+        c
+        for c in entries
+        if c.n_devices <= cluster.n_devices and c.op <= (options.max_op or c.op) and c.pp <= (options.max_pp or c.pp)
     ]
     gib = 2**30
     ways = []

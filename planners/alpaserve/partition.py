@@ -7,65 +7,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...errors import InputError
 from ...reprs import Shown
 from .bound import attainable
 from .enumeration import coarsest_buckets, device_buckets, discrepancy, layouts, model_buckets
 from .evaluator import Evaluator, State, canonical
 from .fast import fast_selection
 from .greedy import greedy_selection
+from .options import PartitionOptions
 from .selection import Selection
 
 __all__ = ["PartitionOptions", "Search"]
 
 LIMITS = (1.0, 0.5, 0.3, 0.2, 0.1)
 """Discrepancies allowed, loosest first; the first that leaves few enough device splits is taken."""
-
-
-@dataclass(frozen=True, repr=False)
-class PartitionOptions(Shown):
-    """What Algorithm 2 enumerates.
-
-    Parameters
-    ----------
-    selection : str
-        ``"fast"`` (one simulation per step) or ``"greedy"`` (Algorithm 1).
-    beam : int
-        Beam size of Algorithm 1.
-    bucket_threshold : float
-        Relative latency difference above which models go to different buckets, in [0, 1].
-    bucketings : str
-        ``"coarsest"`` (the bucketing with the fewest buckets), ``"all"`` (the paper) or ``"none"`` (one bucket).
-    unseparated : bool
-        Try one bucket for all models too, as the authors' code does.
-    remainder : str
-        See `enumeration.group_partitions`.
-    max_splits : int
-        Device splits to try for each bucketing after pruning by discrepancy.
-    """
-
-    selection: str = "fast"
-    beam: int = 1
-    bucket_threshold: float = 0.38
-    bucketings: str = "coarsest"
-    unseparated: bool = True
-    remainder: str = "powers_of_two"
-    max_splits: int = 100
-
-    def __post_init__(self) -> None:
-        for name, allowed in (
-            ("selection", ("fast", "greedy")),
-            ("bucketings", ("coarsest", "all", "none")),
-            ("remainder", ("powers_of_two", "last_group")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise InputError(f"{name}: expected one of {', '.join(allowed)} (got {getattr(self, name)!r})")
-        for name in ("beam", "max_splits"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name}: expected a positive integer (got {value!r})")
-        if not 0 <= self.bucket_threshold <= 1:
-            raise InputError(f"bucket_threshold: expected a fraction from 0 to 1 (got {self.bucket_threshold})")
 
 
 @dataclass(repr=False)

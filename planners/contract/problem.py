@@ -25,6 +25,7 @@ from ...traces.trace import Trace
 from ..alpaserve.bound import upper_bound
 from ..alpaserve.clockwork import ScheduledPlan
 from ..alpaserve.instance import build_instance, no_room
+from ..alpaserve.options import InstanceOptions
 from .problem_checks import check_models, check_placement, check_slo, first_problem
 
 __all__ = ["Problem"]
@@ -159,7 +160,7 @@ class Problem(Shown):
                 f"profile {model!r}: no configuration with entries for batch 1 and {self.max_batch}; "
                 f"profiled batches: {', '.join(map(str, sorted(set[int]().union(*batches))))}"
             )
-        raise InfeasibleError(no_room([model], self.cluster, self.profiles, None, None, "per_stage"))
+        raise InfeasibleError(no_room([model], self.cluster, self.profiles, InstanceOptions()))
 
     def fits(self, group: Group) -> bool:
         """Whether the weights of a group's models fit the memory of each of its devices."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ... import traces
 from ...profiles.config import ParallelConfig
@@ -59,21 +60,15 @@ def _problem(
     rate: float,
     cv: float,
     split: Sequence[float] | None = None,
-    dispatch: str = "shortest_queue",
-    admission: bool = True,
-    overhead: float = 0.0,
-    max_batch: int = 1,
-    seed: int = 0,
+    **served: Any,
 ) -> Problem:
+    """So many devices and models of so many GB under Gamma traffic; `served` are further fields of the problem."""
     link = LinkSpec(10e9, 1e-5)
     device = DeviceSpec("toy-16gb", 16 * GB, 16 * GB, 1e14, 1e12, link, link, "made for tests of planners")
     models = list(weights_gb)
     profiles = {name: _profile(name, 0.1 + 0.02 * m, weights_gb[name]) for m, name in enumerate(models)}
     trace = traces.gamma(rate, cv, 300 / rate, models, split, seed=11).with_slo_scale(4.0, profiles)
-    return Problem(
-        Cluster(1, n_devices, device), tuple(models), trace, profiles, dispatch=dispatch, admission=admission,
-        overhead=overhead, max_batch=max_batch, seed=seed,
-    )  # fmt: skip
+    return Problem(Cluster(1, n_devices, device), tuple(models), trace, profiles, **served)
 
 
 def _profile(name: str, latency_s: float, weight_gb: float) -> ModelProfile:

@@ -9,8 +9,9 @@ from ...simulator.serving.plan.file import Plan
 from .. import alpaserve
 from ..alpaserve.baselines import dedicated, greedy_no_partition, round_robin, selective_replication
 from ..alpaserve.clockwork import ScheduledPlan, clockwork_pp
+from ..alpaserve.options import ClockworkOptions, InstanceOptions, PlanOptions, ReplicationOptions
 
-__all__ = ["PLANNERS"]
+__all__ = ["OPTIONS", "PLANNERS"]
 
 PLANNERS: dict[str, Callable[..., Plan | ScheduledPlan]] = {
     "alpaserve": alpaserve.plan,
@@ -22,3 +23,14 @@ PLANNERS: dict[str, Callable[..., Plan | ScheduledPlan]] = {
     "dedicated": dedicated,
 }
 """Name -> planner."""
+
+OPTIONS: dict[str, type[InstanceOptions]] = {
+    "alpaserve": PlanOptions,
+    "alpaserve-local-search": PlanOptions,
+    "selective-replication": ReplicationOptions,
+    "clockwork++": ClockworkOptions,
+    "round-robin": InstanceOptions,
+    "greedy-no-partition": ReplicationOptions,
+    "dedicated": InstanceOptions,
+}
+"""Name -> what it takes by name besides the keywords of its signature."""

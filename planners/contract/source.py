@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -18,11 +18,10 @@ from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from ...wording import nearest
 from ..alpaserve.clockwork import ScheduledPlan
-from ..alpaserve.instance import build_instance
 from . import door, installed
 from . import file as planner_file
 from .problem import Problem
-from .shipped import PLANNERS
+from .shipped import OPTIONS, PLANNERS
 
 __all__ = ["PlannerSource", "split_names"]
 
@@ -117,8 +116,7 @@ class PlannerSource(Shown):
         InputError
             Beginning with `where`; names the nearest option.
         """
-        function = self.function()
-        known = _shipped_options(function) if self.shipped else door.option_names(function)
+        known = _shipped_options(self.name) if self.shipped else door.option_names(self.function())
         for option in options:
             if self.shipped and option in COMMON:
                 raise InputError(
@@ -184,21 +182,15 @@ def _called(
     trace: Trace,
     profiles: Mapping[str, ModelProfile],
     *,
-    dispatch: str = "shortest_queue",
-    admission: bool = True,
-    overhead: float | None = None,
-    max_batch: int = 1,
-    seed: int = 0,
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Plan | ScheduledPlan:
-    if overhead is None:
-        overhead = float(getattr(profiles, "overhead_s", 0.0))
-    problem = Problem(
-        cluster, getattr(trace, "models", ()) if models is None else models, trace, profiles, dispatch=dispatch,
-        admission=admission, overhead=overhead, max_batch=max_batch, seed=seed, options=options,
-    )  # fmt: skip
-    return source.plan(problem, progress)
+    """A planner from outside, called as the shipped ones are: what is part of the problem is told from its options."""
+    said = {name: options.pop(name) for name in (*COMMON, "max_batch") if name in options}
+    if said.get("overhead") is None:
+        said["overhead"] = float(getattr(profiles, "overhead_s", 0.0))
+    names = getattr(trace, "models", ()) if models is None else models
+    return source.plan(Problem(cluster, names, trace, profiles, options=options, **said), progress)
 
 
 def split_names(text: str) -> list[str]:
@@ -208,10 +200,8 @@ def split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def _shipped_options(function: Callable[..., object]) -> list[str]:
-    """Options of a shipped planner, those included that it hands on to `build_instance`."""
-    known = dict(inspect.signature(function).parameters)
-    if any(p.kind == p.VAR_KEYWORD for p in known.values()):
-        known |= inspect.signature(build_instance).parameters
-        known.pop("require")  # a planner's own affair
-    return [n for n, p in known.items() if p.kind == p.KEYWORD_ONLY and n not in COMMON]
+def _shipped_options(name: str) -> list[str]:
+    """Options of a shipped planner: its own keywords, and the fields of what it takes by name."""
+    own = [n for n, p in inspect.signature(PLANNERS[name]).parameters.items() if p.kind == p.KEYWORD_ONLY]
+    known = dict.fromkeys([*own, *(f.name for f in fields(OPTIONS[name]))])
+    return [n for n in known if n not in COMMON]
