@@ -28,9 +28,7 @@ BELOW_WORLDS = ("simulator", "planners", "runtime", "profiles", "traces", "kerne
 ABOVE = ("worlds", "cli", "studies", "gate", "reproduce")
 CROWDED: dict[str, str] = {}
 """Folders that may hold more than `MOST_FILES`: why."""
-REPEATING: dict[str, str] = {
-    "tests/simulator/llm/llm_options.py": "23 November 2026: the options of simulate_llm",
-}
+REPEATING: dict[str, str] = {}
 """Files whose names begin with their folder's: why."""
 ALIKE: dict[str, str] = {
     "examples/own": "named by what a reader looks for: a planner, a policy, each of one's own",

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from llm_options import llm_asked
+from flat_options import llm_asked
 from meshwright.profiles import device
 from meshwright.profiles.llm import decoder, iteration_cost
 from meshwright.simulator.llm import LLMTrace, SimulateOptions, conversations, renewal_times, simulate_llm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from llm_options import llm_asked
+from flat_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from flat_options import llm_asked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, Iteration, LinearCost
 from meshwright.simulator.llm import LLMTrace, SimulateOptions, SwapCost, conversations, draw, drive, simulate_llm

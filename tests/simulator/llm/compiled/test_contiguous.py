@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
+from flat_options import llm_asked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, draw, simulate_llm

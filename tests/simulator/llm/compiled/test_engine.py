@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from flat_options import llm_asked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import NO_OVERHEADS, ConstantCost, FittedCost, LinearCost, decoder, iteration_cost

@@ -9,9 +9,9 @@ import heapq
 import numba
 import numpy as np
 import pytest
+from flat_options import llm_asked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, FittedCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, conversations, draw, simulate_llm

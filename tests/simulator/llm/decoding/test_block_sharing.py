@@ -7,9 +7,9 @@ import random
 
 import numpy as np
 import pytest
+from flat_options import llm_asked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llm_options import llm_asked
 from meshwright.errors import InputError, RunError
 from meshwright.profiles.llm import LinearCost
 from meshwright.simulator.llm import LLMRequest, LLMTrace, SwapCost, drive, simulate_llm

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from llm_options import llm_asked
+from flat_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import LinkSpec
 from meshwright.profiles.llm import ConstantCost, LinearCost

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from flat_options import llm_asked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llm_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import LinkSpec
 from meshwright.profiles.llm import ConstantCost, LinearCost

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from llm_options import llm_asked
+from flat_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles import LinkSpec
 from meshwright.profiles.llm import ConstantCost, LinearCost

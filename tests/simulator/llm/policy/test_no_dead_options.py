@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from llm_options import llm_asked
+from flat_options import llm_asked
 from meshwright.errors import RunError
 from meshwright.profiles import LinkSpec, device
 from meshwright.profiles.llm import (

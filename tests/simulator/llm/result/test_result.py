@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from llm_options import llm_asked
+from flat_options import llm_asked
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, draw, simulate_llm
