@@ -1,4 +1,4 @@
-"""The global batch of an iteration: what all planners of training refuse, and what divides it."""
+"""`check_batch` and `divisors`: which global batches the planners of training accept, and what divides one evenly."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from ..errors import InputError
 __all__ = ["MAX_BATCH", "check_batch", "divisors"]
 
 MAX_BATCH = 10_000_000
-"""Samples of an iteration; planners try every divisor, and those of more are not tried while somebody waits."""
+"""Largest global batch, in samples. Planners try every divisor of it; the bound is a guess at the size beyond which a
+batch is more likely a slip than a request."""
 
 
 def check_batch(value: object, where: str = "") -> None:
-    """Refuse what is no number of samples of an iteration.
+    """Refuse a global batch that is not a positive integer, or is larger than `MAX_BATCH`.
 
     Raises
     ------
     InputError
-        With `where` in front.
+        If it is refused; the message begins with `where`.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{where}global_batch: expected a positive integer (got {value!r})")

@@ -1,7 +1,8 @@
 """`Bisection`: the extreme value of a quantity that still attains, found one try at a time.
 
-It is a rule, not a loop: it holds no state and calls nothing. Whoever tries values tells it all that is known and asks
-what to try next, so one process can follow several at once and they can share what they try.
+It is a rule, not a loop: it holds no state and calls nothing. The caller tries the values. It passes what it knows so
+far to `Bisection.next` and is told which value to try next. So one process can run several bisections at once, and they
+can share the values that they have tried.
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ class Bisection:
     hard : {"low", "high"}
         Which end is the harder one to attain at: the low one for devices, the high one for a rate.
     tolerance : float
-        Stop when the hardest value that attains and the easiest that does not are within this ratio, less 1. Whole
-        quantities are found exactly, and may have 0.
+        Stop when the hardest value that attains and the easiest that does not differ by at most this share: their
+        ratio is at most 1 + tolerance. Whole quantities may have a tolerance of 0, and are then found exactly.
     whole : bool
         Whether only integers make sense. Others are bisected on a logarithmic scale.
     name : str
         The quantity, for messages.
     step : int
-        Of whole quantities: between the ends only multiples of it are tried, such as devices that come in full nodes.
+        For whole quantities: between the two ends only multiples of this step are tried, for example because devices
+        come in full nodes.
 
     Raises
     ------
     InputError
-        On a range that is none, or a tolerance that is never reached.
+        If the range is empty or not positive, or the tolerance could never be reached.
     """
 
     low: float
@@ -97,6 +99,7 @@ class Bisection:
         known : mapping of float to bool
             What was tried, here or by anyone else, and whether it attains.
         """
+        # The easy end comes first: if even that misses, nothing else can attain and one try was enough.
         if self.easy_end not in known:
             return self.easy_end
         if not known[self.easy_end]:
@@ -117,5 +120,6 @@ class Bisection:
     def _between(self, a: float, b: float) -> float:
         """Geometric mean, in as few digits as the tolerance needs: such values are easier to read and to ask again."""
         middle = math.sqrt(a * b)
+        # With so many digits, rounding moves the middle by less than a hundredth of the tolerance.
         short = float(f"{middle:.{max(4, 3 - math.floor(math.log10(self.tolerance)))}g}")
         return short if min(a, b) < short < max(a, b) else middle

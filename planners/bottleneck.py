@@ -3,12 +3,14 @@
 The latency of a pipeline has this form (TeraPipe Eq. 2.5, Alpa Eq. 2). Let F(t) be the least sum when no part takes
 longer than t. The papers compute it for every distinct t, smallest first. Here it is computed for few of them:
 
-- F never rises with t. Once F(b) is known, any plan whose longest part is x ≤ b costs at least F(b) + w · x, so of
-  the thresholds up to b only those with that bound under the best plan found remain.
-- The plan behind F(b) has a longest part p ≤ b, and F(x) = F(b) for all x from p to b: they are all solved.
+- F never rises with t. Once F(b) is known, any plan whose longest part is x ≤ b costs at least F(b) + w · x. So of
+  the thresholds up to b, only those whose bound is below the best plan found so far still need to be solved.
+- The plan that attains F(b) has a longest part p ≤ b, and F(x) = F(b) for all x from p to b. So one solution settles
+  all of these thresholds.
 - If no plan exists for t, none exists below t.
 
-The remaining thresholds are bisected, most promising first. Nothing is left out (ε = 0).
+The remaining thresholds are bisected, the one with the lowest bound first. The papers skip thresholds that differ by
+less than ε; here none is skipped (ε = 0), so the result is exact.
 """
 
 from __future__ import annotations
@@ -67,11 +69,12 @@ def least_sum_and_longest(
         todo.append((weight * float(thresholds[0]), 0, len(thresholds) - 1, 0.0))
     while todo:
         bound, a, b, least = heapq.heappop(todo)
-        if bound >= value:
+        if bound >= value:  # the heap yields the lowest bound first, so no later interval can be better either
             break
+        # The sum of any plan here is at least `least`, so a better plan has no part longer than this.
         if weight and math.isfinite(value):
             b = max(a, min(b, int(np.searchsorted(thresholds, (value - least) / weight))))
-        at = (a + b) // 2 if solved else b
+        at = (a + b) // 2 if solved else b  # the loosest threshold first: it shows whether any plan exists at all
         solved += 1
         found = solve(float(thresholds[at]))
         if at < b:

@@ -15,12 +15,15 @@ T = TypeVar("T")
 
 
 def options_from(cls: type[T], options: T | Mapping[str, Any] | None, where: str) -> T:
-    """Options of a dataclass: themselves, the defaults for None, or those of a mapping; ``-`` in names is ``_``.
+    """Make the options dataclass `cls` from whatever the caller gave.
+
+    None gives the defaults, an instance of `cls` is returned as it is, and a mapping is read name by name. A ``-`` in a
+    name is read as ``_``, because that is how names are written on the command line.
 
     Raises
     ------
     InputError
-        On an unknown name, after `where`; the nearest one is named.
+        On an unknown name. The message begins with `where` and suggests the nearest known name.
     """
     if options is None:
         return cls()

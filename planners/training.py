@@ -28,11 +28,12 @@ TRAINING_PLANNERS = (
     "alpa", "intra-only", "inter-only", "equal-operator", "equal-layer", "pp-dp", "megatron", "deepspeed-moe", "data",
     "zero2", "zero3", "heuristic", "terapipe", *_STAGE_GRAPHS,
 )  # fmt: skip
-"""Names: Alpa and what it is compared with (`planners.alpa.baselines`), TeraPipe, GraphPipe, PipeDream and Piper. They
-stand here so that asking for them does not import a search."""
+"""Names of the planners of training: Alpa and its baselines (`planners.alpa.baselines`), TeraPipe, GraphPipe, PipeDream
+and Piper. They are listed here, and not collected from the rooms, so that listing them imports no search."""
 
 CONFIGURATION_SEARCH = "search"
-"""Name of the planner that knows a decoder by its sizes, and not by a graph (`planners.megatron.SearchOptions`)."""
+"""Name of the configuration search (`planners.megatron.SearchOptions`). It describes a decoder by its sizes and needs
+no operator graph, unlike the planners above."""
 
 
 def training_planner(name: str) -> Baseline:
@@ -55,8 +56,9 @@ def training_planner(name: str) -> Baseline:
 
 
 def planner_options(name: str) -> type[Any]:
-    """The class that holds the options of a planner of training, or of the configuration search; its docstring says
-    what each does.
+    """The options class of a planner of training, or of the configuration search.
+
+    The docstring of that class describes each option.
 
     Raises
     ------
@@ -83,7 +85,8 @@ def _check(name: str) -> None:
 
 
 def _stage_graph_planner(name: str) -> Callable[..., TrainingPlan]:
-    """A planner that chooses the samples of microbatches: a given number of microbatches is one size."""
+    """A planner that chooses the microbatch size itself. A caller who gives a number of microbatches fixes that
+    size."""
 
     def planned(
         graph: Graph, cluster: Cluster, *, global_batch: int, microbatches: int | None = None,

@@ -1,4 +1,7 @@
-"""The trivial plan: one replica of each model, with no look at the traffic. No planner should be worse than it."""
+"""The trivial plan: one replica of each model, without looking at the traffic.
+
+It is a lower bar: no planner should do worse.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ def plan(problem: Problem) -> Plan:
 def placement(problem: Problem) -> Placement:
     """One replica of each model, under the smallest configuration that fits it.
 
-    Models are taken in the order of the problem; those that need larger configurations first. A model goes to the
-    first group of its configuration that has room, and a group is opened where none has. The models of the smallest
-    configuration get all devices that are left, and are dealt out to these in turn. What finds no room gets no
-    replica, so its requests are lost.
+    Models that need the largest configuration are placed first, and otherwise in the order of the problem. A model goes
+    to the first group of its configuration that has room; if none has, a new group is opened. The models with the
+    smallest configuration share all devices that are left, and are dealt out to their groups in turn. A model that
+    finds no room gets no replica, and its requests are lost.
 
     Parameters
     ----------
@@ -34,13 +37,15 @@ def placement(problem: Problem) -> Placement:
     Raises
     ------
     InfeasibleError
-        If a model fits nowhere; says the smallest change that makes it fit.
+        If a model fits nowhere. The message says the smallest change that would make it fit.
     """
     wanted: dict[ParallelConfig, list[str]] = {}
     for model in problem.models:
         wanted.setdefault(problem.smallest_config(model), []).append(model)
     left = problem.cluster.n_devices
     groups: list[Group] = []
+    # Largest configurations first, while whole groups of devices are still free; ties by the configuration itself, and
+    # not by which model was named first.
     order = sorted(wanted, key=lambda config: (-config.n_devices, config))
     for config in order[:-1]:
         opened = _first_fit(problem, config, wanted[config], left // config.n_devices)
@@ -55,7 +60,7 @@ def placement(problem: Problem) -> Placement:
 
 
 def _first_fit(problem: Problem, config: ParallelConfig, models: Sequence[str], most: int) -> list[Group]:
-    """At most so many groups, each opened when no earlier one has room."""
+    """First fit: at most `most` groups; a new one is opened when no earlier one has room."""
     groups: list[Group] = []
     for model in models:
         for g, group in enumerate(groups):
@@ -69,7 +74,7 @@ def _first_fit(problem: Problem, config: ParallelConfig, models: Sequence[str], 
 
 
 def _dealt(problem: Problem, config: ParallelConfig, models: Sequence[str], count: int) -> list[Group]:
-    """`count` groups; each model goes to the next one with room, counted on from the group served last."""
+    """`count` groups, filled round robin: each model goes to the next group with room after the one filled last."""
     groups = [Group(config)] * count
     turn = 0
     for model in models:

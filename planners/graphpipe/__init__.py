@@ -1,4 +1,10 @@
-"""GraphPipe: pipelines whose stages form a graph (thesis ch. 3), and what it is compared with: PipeDream and Piper."""
+"""GraphPipe: a planner for pipelines whose stages form a graph (thesis ch. 3).
+
+Begin with `planner` (`plan`). It builds a tree of units (`tree`), prices every candidate stage (`nodes`, `candidates`),
+searches for the least bottleneck (`search` with its compiled `kernels`, `partitioner`), trades it against samples in
+flight (`sweep`), and reads the stages off the solution (`rebuild`). The room `schedule` orders their passes. The
+options of PipeDream and Piper, with which it is compared, are shown here as well.
+"""
 
 from __future__ import annotations
 

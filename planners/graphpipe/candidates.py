@@ -1,4 +1,4 @@
-"""Every set of units that may be a stage (`nodes`), priced at every microbatch and number of devices."""
+"""`candidates_of`: every set of units that may be a stage, priced at every microbatch size and number of devices."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """All candidate stages of a tree.
+    """All candidate stages of a tree, with their costs.
 
     Parameters
     ----------
     root : SeriesNode
         The tree.
     units : list of tuple of int
-        Units of each candidate; of equal branches, those of the first ones.
+        Units of each candidate. If branches are equal, the candidate names the first of them and stands for any.
     tps : ndarray, shape (n, n_degrees, n_sizes)
-        Seconds per sample; inf where it cannot be had.
+        Seconds per sample; inf if the microbatch cannot be cut over so many devices.
     holds : ndarray of int64, the same shape
-        Samples in flight that fit beside the rest; 0: none, `ANY`: the whole global batch.
+        Samples in flight that fit into memory beside weights and temporaries; 0: none, `ANY`: the whole global batch.
     seconds : ndarray, shape (4, n, n_degrees, n_sizes)
-        Of a microbatch forward and backward, each with half of the messages that it sends; of messages that arrive; and
-        of what comes once an iteration.
+        Seconds of a microbatch's forward pass and of its backward pass, each with half of the messages that the stage
+        sends; of the messages that arrive; and of what happens once an iteration.
     degrees : ndarray of int64
-        Devices of a stage.
+        Numbers of devices that a stage may have.
     microbatches : tuple of int
-        The last axis.
+        Microbatch sizes, the last axis.
     narrowed : bool
-        Whether `MOST_FORKS` or `MOST_COUNTS` left out sets of units.
+        Whether the limits `MOST_FORKS` or `MOST_COUNTS` left out sets of units.
     """
 
     root: SeriesNode
@@ -91,13 +91,14 @@ def candidates_of(tree: Series, costs: StageCosts, memory_bytes: float) -> Candi
 
 
 def _mirrored(sets: SetCosts) -> SetCosts:
-    """What is received in place of what is sent; gradients come back of what was sent."""
+    """The same sets with what they receive in place of what they send, so that `transfer_s` prices arrivals."""
     return replace(sets, sent_bytes=sets.received_bytes, returned_bytes=sets.sent_bytes)
 
 
 def _held(room: Floats, each: Floats, microbatch: int, global_batch: int) -> Ints:
     """Samples, in whole microbatches, that fit into `room` bytes."""
     with np.errstate(divide="ignore", invalid="ignore"):
+        # The margin is a few rounding errors: an exact fit must not lose a microbatch to a quotient of 2.9999….
         samples = np.where(each > 0, np.floor(room / each * (1 + 1e-12) / microbatch) * microbatch, np.inf)
     samples = np.where(room < 0, 0.0, samples)
     return np.where(samples >= global_batch, float(ANY), samples).astype(np.int64)

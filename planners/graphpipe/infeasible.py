@@ -1,4 +1,4 @@
-"""Why no plan fits, and the smallest change that would make one."""
+"""`why_infeasible`: the error that says why no plan fits, and the smallest change with which one would."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ GIB = 2**30
 def why_infeasible(
     trees: Sequence[Series], costs: StageCosts, ks: Sequence[int], memory_bytes: float
 ) -> InfeasibleError | LimitError:
-    """The error where no plan was found.
+    """The error to raise when no plan was found.
 
-    It is a `LimitError` where limits of ours left out stages and none of what was searched fits, unless no stages at
-    all would: then it is known that there is no plan.
+    It is an `InfeasibleError` if it is certain that no plan exists. It is a `LimitError` if our own limits left out
+    candidate stages: a plan with those might still fit.
 
     Parameters
     ----------
@@ -54,10 +54,12 @@ def why_infeasible(
         )
     state = float(costs.of_sets(np.ones((1, costs.n_units), bool)).state_bytes[0])
     heaviest, alone = _heaviest_unit(costs)
+    # A rough estimate of how many devices would do, as if what a device needs fell in proportion to their number; at
+    # the least they must hold the state of the whole model once.
     more = max(math.ceil(cluster.n_devices * needed / memory_bytes), math.ceil(state / memory_bytes))
     impossible = alone > memory_bytes or state > cluster.n_devices * memory_bytes
     narrowed = any(candidates_of(tree, costs, memory_bytes).narrowed for tree in trees)
-    enough = math.ceil(needed / GIB * 100) / 100
+    enough = math.ceil(needed / GIB * 100) / 100  # rounded up: what the message says must really be enough
     if narrowed and not impossible:
         return LimitError(
             f"graphpipe: our limits of {MOST_FORKS:,} ways of parting and meeting and of {MOST_COUNTS:,} ways of "
@@ -78,7 +80,7 @@ def why_infeasible(
 
 
 def _heaviest_unit(costs: StageCosts) -> tuple[int, float]:
-    """The unit that needs the most bytes on a device with one of the smallest microbatches in flight, and how many."""
+    """The unit that needs the most bytes on a device, and its bytes, with one microbatch of the smallest share."""
     sets = costs.of_sets(np.eye(costs.n_units, dtype=bool))
     b, d = min(
         ((b, d) for b in costs.microbatches for d in costs.devices if costs.column(b, d) >= 0),

@@ -1,9 +1,10 @@
 """Compiled loops of the partitioner.
 
-Everything is a *tolerance*: the most samples that the next stage may have in flight so that all stages before it fit
-their memory. A stage's own is the least of what its memory holds and what the stages before it tolerate; Table 3.2's
-offset is what the next stage loses of it. So a plan before a cut is one number for each configuration of the next
-stage, the larger the better, and joins of branches are the minimum. `NONE` says that there is no plan.
+All values are *tolerances*: how many samples the next stage may have in flight at most so that all stages before it
+still fit into their memory. A stage's own tolerance is the smaller of what its memory holds and what the stages before
+it tolerate. The offset of Table 3.2 is then subtracted for the next stage. So everything before a cut is summarised by
+one number for each configuration of the next stage, and larger is better. Where branches meet, the minimum counts.
+`NONE` says that there is no plan.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 NONE = -1
 ANY = 1 << 40
-"""More samples than there are: no bound."""
+"""No bound: more samples than any batch has, and small enough that sums with it do not overflow 64 bits."""
 
 
 @kernel
@@ -28,22 +29,24 @@ def end_stages(
     reached: Ints, options: Ints, before: Ints, tps: Floats, holds: Ints, sizes: Ints, degrees: Ints, limit: float,
     budget: int, made: Ints,
 ) -> None:  # fmt: skip
-    """Stages that end at one cut: `made[s, d]` becomes the best tolerance of a last stage of configuration s.
+    """Try all stages that end at one cut: `made[s, d]` becomes the best tolerance of a last stage.
+
+    s is the stage's configuration, d the number of devices used up to it.
 
     Parameters
     ----------
     reached : ndarray, shape (n_places, n_configs + 1, n_devices + 1)
-        Tolerance of what comes next, at each place where a stage may begin.
+        What the stages before each place tolerate of the stage that begins there.
     options : ndarray, shape (m,)
-        Candidate stages.
+        The candidate stages that end at the cut.
     before : ndarray, shape (m,)
-        Place at which each begins.
+        Place at which each of them begins.
     tps, holds : ndarray, shape (n_candidates, n_degrees, n_sizes)
         Seconds per sample of each candidate, and the samples that its memory holds.
     sizes : ndarray, shape (n_configs,)
-        Microbatch of each configuration, by number.
+        Index of each configuration's microbatch size.
     degrees : ndarray
-        Devices of a stage.
+        Numbers of devices that a stage may have.
     limit : float
         Seconds per sample that no stage may exceed.
     budget : int
@@ -69,18 +72,18 @@ def end_stages(
 
 @kernel
 def after_stage(made: Ints, offset: Ints, least: Ints, reached: Ints) -> None:
-    """What the next stage is left with: `reached[y, d]` becomes the best of the stages before it.
+    """Go on to the next stage: `reached[y, d]` becomes the most that any last stage leaves to a next stage y.
 
     Parameters
     ----------
     made : ndarray, shape (n_configs, n_devices + 1)
         Tolerance of the last stage.
     offset : ndarray, shape (n_configs, n_configs + 1)
-        Table 3.2, [x, y]; the last column is the end of the pipeline.
+        Table 3.2 as [x, y]; the last column is the end of the pipeline.
     least : ndarray, shape (n_configs + 1,)
-        Samples that a stage of each configuration has in flight at least; 0 at the end.
+        Fewest samples that a stage of each configuration has in flight; 0 at the end.
     reached : ndarray, shape (n_configs + 1, n_devices + 1)
-        Raised.
+        Updated where it can be raised.
     """
     for y in range(offset.shape[1]):
         for s in range(made.shape[0]):
@@ -93,7 +96,7 @@ def after_stage(made: Ints, offset: Ints, least: Ints, reached: Ints) -> None:
 
 @kernel
 def joined(a: Ints, b: Ints, into: Ints) -> None:
-    """Both of two parts that run beside each other, whichever way the devices are dealt."""
+    """Combine two parts that run beside each other, over all ways to divide the devices between them."""
     top = a.shape[1]
     for y in range(a.shape[0]):
         for d in range(top):
@@ -108,7 +111,7 @@ def stage_totals(
     source: Ints, candidate: int, tps: Floats, holds: Ints, sizes: Ints, degrees: Ints, limit: float, budget: int,
     offset: Ints, least: Ints, into: Ints,
 ) -> bool:  # fmt: skip
-    """One stage between a source that tolerates `source[s]` and what comes next; whether it can be had at all."""
+    """The tolerances after one stage that follows a source which tolerates `source[s]`; whether any exists."""
     found = False
     for g in range(degrees.shape[0]):
         n = degrees[g]
@@ -132,18 +135,20 @@ def stage_totals(
 def count_products(
     single: Ints, group: Ints, possible: Ints, radix: Ints, products: Ints
 ) -> None:  # fmt: skip
-    """Every number of branches of each class beside each other.
+    """Combine any number of branches of each class that run beside each other.
+
+    The branches are equal within a class, so it only matters how many of each class there are (a *count*).
 
     Parameters
     ----------
     single : ndarray, shape (n_classes, n_configs + 1, n_devices + 1)
-        One branch by itself.
+        Tolerance after one branch of each class by itself.
     group : ndarray, shape (n_counts, n_configs + 1, n_devices + 1)
-        Several whole branches as one stage, by how many of each class.
+        Tolerance after several whole branches in one stage, for each count.
     possible : ndarray, shape (n_counts,)
-        Whether such a stage can be had.
+        Whether there is such a stage.
     radix : ndarray, shape (n_classes,)
-        Branches of each class, plus one; counts are numbered with the last class fastest.
+        Branches of each class, plus one. Counts are numbers of mixed radix; the last class varies fastest.
     products : ndarray, shape (n_counts, n_configs + 1, n_devices + 1)
         Written.
     """
@@ -154,6 +159,7 @@ def count_products(
     products[:] = NONE
     products[0, :, 0] = ANY
     for c in range(1, total):
+        # Always deal the first class that is left: each partition is then met once, and not in every order.
         first = 0
         while c // stride[first] % radix[first] == 0:
             first += 1

@@ -1,8 +1,13 @@
-"""The tree as the search goes through it: which stages may end where, and what may come before them.
+"""The tree as the search walks it: which candidate stages there are, where each ends, and what may come before it.
 
-Of a series, all runs of its parts. Of parallel branches, several whole ones together. Where branches meet, the parts
-after them with whole branches and with the end of one more. Where they part, the parts before them with whole branches
-and with the beginning of one more. Branches that are equal are counted, not told apart.
+A candidate stage is one of these:
+
+- a run of neighbouring parts of a series;
+- several whole branches of a parallel part;
+- where branches meet: the parts after them, with some whole branches and perhaps the end of one more;
+- where branches part: the parts before them, with some whole branches and perhaps the beginning of one more.
+
+Equal branches are only counted, not told apart.
 """
 
 from __future__ import annotations
@@ -19,13 +24,14 @@ __all__ = ["Fork", "Join", "ParallelNode", "Register", "SeriesNode", "series_nod
 
 Ints = npt.NDArray[np.int64]
 MOST_FORKS = 400
-"""Ways of parting times ways of meeting of parallel branches that are searched; with more, whole branches do not go
-with the parts before them, and with still more nothing of a branch does."""
+"""Most combinations, for one parallel part, of a way of parting with a way of meeting: the search solves the branches
+once for each. Beyond it, stages before a parallel part take no whole branches along, and beyond that nothing of a
+branch. The number is a guess at what still takes seconds."""
 
 
 @dataclass(frozen=True)
 class Join:
-    """Where branches meet in one stage: the parts after them with some of their ends.
+    """A stage in which branches meet: parts that come after them, together with ends of some branches.
 
     Parameters
     ----------
@@ -34,9 +40,9 @@ class Join:
     cut : int
         Where that branch is cut.
     whole : int
-        Whole branches in the stage, as a number of counts.
+        Which whole branches are in the stage: the number of a count (see `ParallelNode.counts`).
     place : int
-        Number of the place that it begins at; see `SeriesNode`.
+        Number of the place at which the stage begins; see `SeriesNode`.
     """
 
     branch: int
@@ -47,20 +53,20 @@ class Join:
 
 @dataclass(eq=False)
 class ParallelNode:
-    """Branches beside each other.
+    """Branches that run beside each other, in classes of equal ones.
 
     Parameters
     ----------
     classes : tuple of SeriesNode
-        One for each class.
+        One branch for each class; the search solves only this one.
     members : tuple of tuple of SeriesNode
-        All branches of each class, built as the one above is.
+        All branches of each class.
     radix : ndarray
-        Branches of each class, plus one.
+        Number of branches of each class, plus one.
     groups : ndarray, shape (n_counts,)
-        Candidate that is so many whole branches in one stage; −1: none.
+        The candidate that holds so many whole branches in one stage; −1: none.
     joins : list of Join
-        Stages in which some of them meet.
+        Stages in which some of the branches meet.
     """
 
     classes: tuple[SeriesNode, ...]
@@ -71,38 +77,38 @@ class ParallelNode:
 
     @property
     def stride(self) -> tuple[int, ...]:
-        """What one branch of each class adds to the number of counts."""
+        """What one more branch of each class adds to the number of a count."""
         found = [1]
         for size in self.radix[:0:-1]:
             found.append(found[-1] * int(size))
         return tuple(reversed(found))
 
     def counts(self, number: int) -> tuple[int, ...]:
-        """Branches of each class of a number of counts."""
+        """How many branches of each class the count with this number has."""
         return tuple(number // s % int(r) for s, r in zip(self.stride, self.radix, strict=True))
 
     @property
     def every(self) -> int:
-        """The number of all branches."""
+        """The number of the count that has all branches."""
         return int(np.prod(self.radix)) - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Fork:
-    """Branches after one of the stages that may come before them.
+    """A parallel part, after one kind of stage that may come before it.
 
     Parameters
     ----------
     part : int
-        The part of the series that is parallel.
+        Position of the parallel part in the series.
     branches : ParallelNode
-        Its branches; without those, and without the beginning of that, which are in the stage before.
+        Its branches, without what the stage before has taken of them.
     row : int
-        Where the stage before them ends: the cut before the part, or a row of its own.
+        Where the stage before ends: the cut before the part, or a row of its own.
     taken : tuple of int
-        Units of branches in the stage before.
+        Units of the branches that the stage before has taken.
     whole : bool
-        Whether whole branches are among them: it feeds what follows the branches, too.
+        Whether it has taken whole branches, so that it also feeds what follows the parallel part.
     """
 
     part: int
@@ -114,19 +120,20 @@ class Fork:
 
 @dataclass(eq=False)
 class SeriesNode:
-    """A series.
+    """A series of parts, with the numbering of where its stages begin and end.
 
-    A stage begins at a place: cuts 0 … n of the parts, then the joins of the forks. It ends in a row: cuts, then
-    the forks whose stage before holds something of the branches.
+    A stage begins at a *place*. Places 0 … n are the cuts between the parts, the further ones the joins of the forks. A
+    stage ends in a *row*. Rows 0 … n are the cuts, the further ones the forks whose stage before has taken something of
+    the branches.
 
     Parameters
     ----------
     series : Series
-        What it is.
+        The series of the tree.
     forks : list of Fork
-        Of its parallel parts.
+        The forks of its parallel parts.
     ends : list of (ndarray, ndarray)
-        For each row, candidate stages that end there and the place at which each begins.
+        For each row, the candidate stages that end there, and the place at which each begins.
     n_places : int
         Number of places.
     joins : dict
@@ -150,7 +157,7 @@ class SeriesNode:
 
 
 class Register:
-    """Numbers sets of units, and knows whether some were left out by a limit of ours (`narrowed`)."""
+    """Gives each set of units a number, and remembers whether a limit of ours left some out (`narrowed`)."""
 
     def __init__(self) -> None:
         self.found, self.sets = dict[tuple[int, ...], int](), list[tuple[int, ...]]()
@@ -166,7 +173,7 @@ class Register:
 
 
 def series_node(series: Series, register: Register) -> SeriesNode:
-    """A series and all that is in it."""
+    """Build the node of a series and of all parts in it, and register every candidate stage."""
     n = len(series.children)
     ends: list[tuple[list[int], list[int]]] = [([], []) for _ in range(n + 1)]
     node = SeriesNode(series, [], [], n + 1, {})
@@ -229,7 +236,10 @@ def _whole(node: ParallelNode, counts: Sequence[int]) -> tuple[int, ...]:
 
 
 def _choices(node: ParallelNode, most: int) -> Iterator[tuple[int, int, int]]:
-    """(class of a branch that is cut, where, number of whole branches beside it); −1: none is cut."""
+    """Ways to take something of the branches: (class of the branch that is cut, where, count of whole branches).
+
+    The class is −1 if no branch is cut.
+    """
     for number in range(most + 1):
         counts = node.counts(number)
         yield -1, 0, number
@@ -239,7 +249,10 @@ def _choices(node: ParallelNode, most: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _meetings(node: ParallelNode, all_whole: bool) -> Iterator[tuple[int, int, int, tuple[int, ...]]]:
-    """Choices with the units that the stage takes of branches; all of them whole only where that is no plain run."""
+    """Choices with the units that a stage after the branches takes of them.
+
+    Taking all of them whole is a plain run of parts already, so that it counts only if the stage before took some.
+    """
     for c, cut, number in _choices(node, node.every if all_whole else node.every - 1):
         if c < 0 and number == 0:
             continue
@@ -252,7 +265,7 @@ def _meetings(node: ParallelNode, all_whole: bool) -> Iterator[tuple[int, int, i
 
 
 def _partings(node: ParallelNode, register: Register) -> Iterator[tuple[tuple[int, ...], bool, ParallelNode]]:
-    """Units that the stage before takes of branches, whether whole ones, and the branches that are left."""
+    """What a stage before the branches may take: its units, whether whole branches are among them, and what is left."""
     ways = len(list(_choices(node, node.every - 1)))
     most = node.every - 1 if ways * ways <= MOST_FORKS else 0
     few = len(list(_choices(node, 0)))

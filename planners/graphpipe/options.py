@@ -36,33 +36,35 @@ class GraphPipeOptions(Shown):
     granularity : {"layer", "heavy", "operator"}
         What stages are made of; see `group_operators`.
     microbatches : tuple of int, optional
-        Samples of a microbatch that stages may take; by default all powers of two that divide the global batch.
+        Microbatch sizes (in samples) that stages may take; by default all powers of two that divide the global batch.
     devices : tuple of int, optional
         Data-parallel degrees; by default all powers of two that form a mesh.
     same_microbatch : bool
-        Whether all stages of a plan take microbatches of one size.
+        Whether all stages of a plan must have the same microbatch size.
     schedule : {"1f1b", "kfkb", "greedy"}
-        1F1B; k forward and k backward passes in turn, k chosen per stage; or stages chosen for 1F1B whose passes
-        Algorithm 4 then orders.
+        "1f1b": one forward and one backward pass in turn. "kfkb": k forward and k backward passes in turn, with a k for
+        each stage. "greedy": stages are chosen for 1F1B, and Algorithm 4 then orders their passes.
     ks : tuple of int
-        k of kFkB.
+        Values of k that kFkB may take.
     topology : {"graph", "chain"}
-        Chain: the operators stand in one line and each stage waits for the one before it (sequential pipelines), all
-        else being equal.
+        "chain" plans a sequential pipeline, all else being equal: the operators stand in one line and each stage waits
+        for the one before it.
     objective : {"iteration", "tps"}
-        Tps: the least bottleneck for each largest microbatch, and of equals the fewest samples in flight, as the paper
-        has it. Iteration: plans with fewer in flight and a slower bottleneck are considered, too. Either way the
-        plan with the shortest simulated iteration is taken.
+        "tps", as in the paper: for each largest microbatch the least bottleneck, and among equals the fewest samples in
+        flight. "iteration": plans with fewer in flight and a slower bottleneck are considered as well. In both cases
+        the plan with the shortest simulated iteration is returned.
     least_parallel : float
-        Parallel parts of the graph that have less work than this share of a device's even part are not cut.
+        Parallel parts of the graph are not cut if their work is less than this share of one device's even part. The
+        default keeps only parts that can fill a device.
     simulated : int
-        Plans at most that are simulated, the most promising first.
+        Most plans that are simulated, the most promising first. The default is a guess: enough to hold plans of every
+        microbatch size.
     memory_fraction : float
-        Share of a device's memory that a plan may fill.
+        Share of a device's memory that a plan may fill. The default is what Alpa's runtime takes of a device.
     optimizer : str
-        Decides the bytes of a parameter's state.
+        Name of the optimiser; it decides the bytes of a parameter's state.
     overlap : bool
-        Whether transfers run beside computation.
+        Whether transfers overlap with computation.
 
     Raises
     ------

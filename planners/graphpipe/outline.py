@@ -1,4 +1,7 @@
-"""`outline`: a plan with its stages' times and messages alone, quickly made, to be simulated and thrown away."""
+"""`outline`: a plan with only the times and messages of its stages.
+
+It is quick to make. The planner simulates it to rank plans, and throws it away.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,20 @@ _CUT, _WHOLE = "S0", "R"
 def outline(
     costs: StageCosts, stages: StageGraph, chosen: list[ChosenStage], schedule: str, sequential: bool
 ) -> TrainingPlan:
-    """What `stage_plan` makes of these stages, without operators: the simulated seconds are the same.
+    """Make the plan that `stage_plan` would make of these stages, without operators.
+
+    The simulated seconds are the same.
 
     Parameters
     ----------
     costs : StageCosts
-        Prices.
+        Costs of stages.
     stages : StageGraph
         The stages.
     chosen : list of ChosenStage
-        The same in a plan's words.
+        The same stages as entries of a plan.
     schedule : str
-        Of the plan.
+        Name of the plan's schedule.
     sequential : bool
         Whether each stage waits for the one before it.
     """

@@ -1,4 +1,7 @@
-"""Algorithm 2: the least seconds per sample that stages can reach, exactly, and the plan with the fewest in flight."""
+"""`Partitioner` (Algorithm 2): the least seconds per sample that stages can reach, exactly.
+
+Of the plans that reach it, it finds one with the fewest samples in flight.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Partition:
-    """Stages of a model.
+    """The stages of one plan.
 
     Parameters
     ----------
     stages : tuple of Stage
         In any order.
     tps : float
-        Seconds per sample of the slowest.
+        Seconds per sample of the slowest stage.
     in_flight : int
-        Most samples in flight on a stage.
+        Most samples in flight on any stage.
     """
 
     stages: tuple[Stage, ...]
@@ -38,10 +41,10 @@ class Partition:
 
 
 class Partitioner:
-    """Exact search over the thresholds that seconds per sample can take.
+    """Exact search over the values that the bottleneck can take.
 
-    The paper bisects an interval to a precision ε. The least maximum is the value of some candidate stage; here these
-    values are bisected, so that ε = 0.
+    The paper bisects an interval to a precision ε. But the bottleneck of a plan is the time of one of its stages. So
+    here the times of all candidate stages are bisected, and the result is exact (ε = 0).
 
     Parameters
     ----------
@@ -61,9 +64,9 @@ class Partitioner:
         Parameters
         ----------
         budget : int
-            Samples in flight.
+            Most samples in flight on a stage.
         below, above : float
-            Only values under the one and from the other on are of interest.
+            Only values less than `below`, and at least `above`, are searched.
         """
         low = int(np.searchsorted(self.thresholds, above))
         high = int(np.searchsorted(self.thresholds, below)) - 1
@@ -78,7 +81,9 @@ class Partitioner:
         return float(self.thresholds[high])
 
     def fewest(self, tps: float, budgets: npt.NDArray[np.int64]) -> int:
-        """The least of ascending budgets with which a plan of this TPS, which exists, still exists; else no bound."""
+        """The least of ascending budgets under which a plan with this TPS still exists; `ANY` if none of them is
+        enough.
+        """
         low, high = 0, len(budgets)
         while low < high:
             middle = (low + high) // 2
@@ -89,7 +94,7 @@ class Partitioner:
         return int(budgets[high]) if high < len(budgets) else ANY
 
     def plans(self, tps: float, budget: int = ANY) -> list[Partition]:
-        """Plans under a threshold and a budget, if there are any: on most devices, and on fewest."""
+        """Plans under a threshold and a budget, if there are any: one on the most devices, and one on the fewest."""
         return [
             Partition(stages, max(s.tps for s in stages), max(s.in_flight for s in stages))
             for stages in rebuild(self.search, tps, budget)

@@ -20,7 +20,8 @@ __all__ = ["plan"]
 
 Progress = Callable[[str], None]
 FAR = 1.5
-"""How many times the best estimate a plan's may be for it to be simulated."""
+"""A plan is simulated only if its estimated seconds are at most this many times the best estimate. A guess: estimates
+take every message for one between nodes, and err by far less than half."""
 
 
 def plan(
@@ -32,36 +33,39 @@ def plan(
     costs: CostModel | None = None,
     progress: Progress | None = None,
 ) -> TrainingPlan:
-    """Stages that form a graph, each with its own devices, microbatch and schedule (GraphPipe, thesis ch. 3).
+    """Plan a pipeline whose stages form a graph (GraphPipe, thesis ch. 3).
+
+    Each stage has its own devices, microbatch size and schedule.
 
     Parameters
     ----------
     graph : Graph
         The model, at any batch size.
     cluster : Cluster
-        Devices.
+        The devices.
     global_batch : int
         Samples of one iteration.
     options : GraphPipeOptions or mapping, optional
-        What may be chosen.
+        What the planner may choose from.
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the cluster's devices.
     progress : callable, optional
-        Told what is being done.
+        Called with a line of text at each step.
 
     Returns
     -------
     TrainingPlan
-        Checked against C1–C5 and Eq. 3.2. ``predicted``: ``tps`` and ``seconds`` (simulated) among others.
+        A plan that meets C1–C5 and Eq. 3.2. Its ``predicted`` holds ``tps`` and the simulated ``seconds``, among
+        others.
 
     Raises
     ------
     InputError
         On an unknown option, or a batch that the graph cannot be scaled to.
     InfeasibleError
-        If nothing fits; says the smallest change that would make a plan.
+        If no plan fits. The message says the smallest change with which one would.
     LimitError
-        If nothing of what was searched fits, and limits of ours left out stages.
+        If no plan that was searched fits, but our own limits left out candidate stages.
     """
     started = time.perf_counter()
     chosen = GraphPipeOptions.of(options)
@@ -92,9 +96,10 @@ def plan(
 
 
 def _promising(ways: Sequence[Way], most: int) -> list[Way]:
-    """The best estimates, then those of each microbatch size in turn; of ways with the same stages one.
+    """Choose the plans to simulate: half of them by their estimates, the others from each microbatch size in turn.
 
-    Estimates take every message for one between nodes, so that they favour few stages. Far worse ones are left out.
+    Of plans with the same stages, one is kept. The estimates take every message for one between nodes and so favour few
+    stages; taking turns gives the other microbatch sizes a chance. Plans with far worse estimates are left out.
     """
     seen: set[frozenset[object]] = set()
     turns: dict[int, int] = {}

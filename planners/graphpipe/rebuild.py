@@ -1,4 +1,4 @@
-"""From a solved search back to its stages: who reached what was reached."""
+"""`rebuild`: read the stages off a solved search, by walking its tables backwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stage:
     Parameters
     ----------
     units : tuple of int
-        What it computes.
+        The units that it computes.
     config : Config
         Its microbatch and k.
     devices : int
@@ -51,12 +51,12 @@ class _Builder:
         self.found, self.configs = search.candidates, search.configs
 
     def series(self, node: SeriesNode, state: SeriesState, q: int, d: int, y: int, need: int) -> list[First]:
-        """Stages of the first q parts on d devices before a stage of configuration y with `need` samples in flight.
+        """Add the stages of the first q parts, on d devices, that come before a stage y with `need` samples in flight.
 
         Returns
         -------
         list of (int, int)
-            Configuration and samples in flight of the stages that the source of the series feeds.
+            Configuration and samples in flight of the first stages of the series, which its source feeds.
         """
         if q == 0:
             return [(y, need)]
@@ -87,7 +87,11 @@ class _Builder:
     def _stage(
         self, node: SeriesNode, state: SeriesState, row: int, d: int, s: int, own: int, fork: Fork | None = None
     ) -> list[First]:
-        """A stage of configuration s that ends in a row, and what is before it; the quickest of those that may be."""
+        """Add a stage of configuration s that ends in a row, and all stages before it.
+
+        Of the stages that the tables allow, the quickest is taken: any of them keeps the threshold, and the quickest
+        leaves the most slack.
+        """
         found, size = self.found, int(self.configs.sizes[s])
         options, places = node.ends[row]
         best: tuple[float, int, int] | None = None
@@ -122,7 +126,7 @@ class _Builder:
     def _join(
         self, node: SeriesNode, state: SeriesState, number: int, join: Join, q: int, d: int, s: int, own: int
     ) -> tuple[tuple[int, ...], list[First]]:
-        """Units of the stage in which branches meet, and what its branches' sources feed."""
+        """The units of a stage in which branches meet, and the first stages of its branches."""
         fork = node.forks[number]
         branches = fork.branches
         at = 1 + branches.joins.index(join)
@@ -159,7 +163,7 @@ class _Builder:
         self, node: ParallelNode, after: ParallelState, number: int, d: int, y: int, need: int,
         dealer: _Dealer | None = None,
     ) -> list[First]:  # fmt: skip
-        """So many branches on d devices before a stage y with `need` in flight."""
+        """Add the stages of the branches of a count, on d devices, before a stage y with `need` in flight."""
         taken, firsts, stride = dealer or _Dealer(node), list[First](), node.stride
         while number:
             counts = node.counts(number)
@@ -179,7 +183,10 @@ class _Builder:
         self, node: ParallelNode, after: ParallelState, number: int, counts: Sequence[int], first: int, d: int, y: int,
         need: int,
     ) -> tuple[int, int] | None:  # fmt: skip
-        """(branches that are dealt next, their devices); the split with the least uneven use of devices first."""
+        """Which branches come next, and on how many devices: the split that is closest to even.
+
+        All splits keep the threshold; an even one leaves no branch with far more devices than its share.
+        """
         single = node.stride[first]
         ways = [(single, after.single[first])]
         for number_of in range(1, number + 1):
@@ -214,7 +221,7 @@ class _Builder:
 
 
 class _Dealer:
-    """Hands out the equal branches of each class, one after the other."""
+    """Hands out the branches of each class one after the other, so that no two stages get the same one."""
 
     def __init__(self, node: ParallelNode) -> None:
         self.node, self.at = node, [0] * len(node.classes)
@@ -228,9 +235,10 @@ class _Dealer:
 
 
 def rebuild(search: Search, limit: float, budget: int) -> list[tuple[Stage, ...]]:
-    """Plans under a threshold and a budget of samples in flight, the stages of each in any order.
+    """Plans under a threshold and a budget of samples in flight, each with its stages in any order.
 
-    Two at most: on as many devices as can be used, and on as few, which is with fewer stages.
+    There are at most two: one on the most devices that can be used, and one on the fewest, which has fewer stages and
+    so a shorter warm-up.
     """
     state, root, end = search.solve(limit, budget), search.candidates.root, search.configs.end
     devices = search.devices_of(state)

@@ -1,12 +1,13 @@
-"""`Search`: whether stages exist under a threshold of seconds per sample (Algorithm 2's SEARCHSTAGEGRAPH and DP).
+"""`Search`: do stages exist under a threshold of seconds per sample? (Algorithm 2's SEARCHSTAGEGRAPH and DP)
 
-The paper's DP goes backwards and asks, for each number of samples that the next stage has in flight, how few the first
-stage can have. It is turned round here: what is computed, front to back, is how many the next stage *may* have
-(`kernels`). That is one number where the paper has a table over samples in flight, and nothing is lost: Table 3.2 adds
-the same to whatever is in flight, so that a plan of the stages before a cut fits if and only if this number is reached.
+The paper's dynamic programme runs backwards. For each number of samples that the next stage has in flight, it asks how
+few the first stage can have. Here the programme runs forwards and computes how many samples the next stage *may* have
+in flight (a tolerance, see `kernels`). That is one number where the paper has a table. Nothing is lost: Table 3.2 adds
+the same offset to any number in flight, so the stages before a cut fit if and only if the next stage stays within its
+tolerance.
 
-What a fork's branches are given is the tolerance of the very stage before it, whatever their own configurations are;
-the paper wants these to be equal.
+The branches of a fork may differ in their configurations: each is given the tolerance of the stage before the fork. The
+paper requires equal configurations.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stage before a fork.
+    """What comes before a fork.
 
     Parameters
     ----------
     exit : bool
-        False: a stage of this configuration. True: branches come before the fork, and the first stages after it all
-        have this configuration.
+        False: one stage, of this configuration. True: other branches come directly before the fork, and the first
+        stages after it all have this configuration.
     config : int
         Number of the configuration; −1: nothing comes before.
     tolerance : int
-        What it tolerates: samples in flight of itself, or of the first stages after the fork.
+        Samples in flight that are tolerated: of the stage itself, or of the first stages after the fork.
     """
 
     exit: bool
@@ -48,14 +49,14 @@ class Source:
 
 @dataclass(eq=False)
 class ParallelState:
-    """Branches after one source under one threshold.
+    """The solved branches of a parallel part, after one source and under one threshold.
 
     Parameters
     ----------
     source : ndarray, shape (n_configs + 1,)
-        What their first stages may have in flight.
+        Samples that their first stages may have in flight.
     classes : list of SeriesState
-        One branch of each class.
+        One solved branch of each class.
     single, group, products : ndarray
         See `kernels.count_products`.
     exits : ndarray, shape (1 + n_joins, n_configs + 1, n_devices + 1)
@@ -72,16 +73,16 @@ class ParallelState:
 
 @dataclass(eq=False)
 class SeriesState:
-    """A series after one source under one threshold.
+    """A solved series, after one source and under one threshold.
 
     Parameters
     ----------
     reached : ndarray, shape (n_places, n_configs + 1, n_devices + 1)
-        Tolerance of the next stage.
+        At each place, samples that the stage which begins there may have in flight.
     made : ndarray, shape (n_rows, n_configs, n_devices + 1)
-        Tolerance of a last stage that ends in a row.
+        At each row, tolerance of a last stage that ends there.
     forks : dict
-        Number of a fork -> (source, devices up to it) and its branches, in the order tried.
+        Number of a fork -> the sources before it, the devices used up to it, and its branches, in the order tried.
     """
 
     reached: Ints
@@ -97,11 +98,11 @@ class Search:
     Parameters
     ----------
     candidates : Candidates
-        Stages.
+        The candidate stages.
     configs : Configs
         Configurations that they may have.
     n_devices : int
-        Devices; a plan may leave some idle.
+        Number of devices; a plan may leave some idle.
     """
 
     def __init__(self, candidates: Candidates, configs: Configs, n_devices: int) -> None:
@@ -111,21 +112,23 @@ class Search:
         self._limit, self._budget = 0.0, ANY
 
     def fits(self, limit: float, budget: int = ANY) -> bool:
-        """Whether there is a plan whose stages take at most `limit` seconds per sample, with at most `budget` samples
-        in flight on each."""
+        """Whether there is a plan in which no stage takes more than `limit` seconds per sample.
+
+        No stage may have more than `budget` samples in flight.
+        """
         return bool(self.devices_of(self.solve(limit, budget)))
 
     def devices_of(self, state: SeriesState) -> list[int]:
-        """Numbers of devices with which there is a plan of the whole tree."""
+        """Numbers of devices with which there is a plan of the whole tree, ascending."""
         return np.flatnonzero(state.reached[self.candidates.root.n, self.configs.end] >= 0).tolist()
 
     @property
     def bounds(self) -> tuple[float, int]:
-        """Threshold and budget of the last solution."""
+        """The threshold and the budget that were solved last."""
         return self._limit, self._budget
 
     def solve(self, limit: float, budget: int = ANY) -> SeriesState:
-        """The state of the whole tree."""
+        """Solve the whole tree under a threshold and a budget."""
         self._known.clear()
         self._limit, self._budget = limit, budget
         self.solved += 1
@@ -155,7 +158,7 @@ class Search:
         return state
 
     def _fork(self, node: SeriesNode, number: int, fork: Fork, state: SeriesState) -> None:
-        """Branches after all that may come before them."""
+        """Solve the branches of a fork after every source that may come before them, and record what they reach."""
         branches, forks = fork.branches, list[tuple[Source, list[int], ParallelState]]()
         for source, first, devices in self._sources(node, fork, state):
             after = self._parallel(branches, first)
@@ -171,7 +174,10 @@ class Search:
         state.forks[number] = forks
 
     def _sources(self, node: SeriesNode, fork: Fork, state: SeriesState) -> list[tuple[Source, Ints, list[int]]]:
-        """What may come before a fork: source, what the first stages after it may have in flight, devices used."""
+        """The sources that may come before a fork.
+
+        For each: the source, samples that the first stages after it may have in flight, and the devices used so far.
+        """
         configs = self.configs
         if fork.part == 0:
             start = state.reached[0, :, 0].copy()

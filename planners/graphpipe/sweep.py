@@ -1,9 +1,11 @@
-"""Which microbatches, bottleneck and samples in flight go together: plans worth simulating, the most promising first.
+"""`sweep`: collect the plans worth simulating, over microbatch sizes, bottlenecks and samples in flight.
 
-The bottleneck alone (Eq. 3.1) is always the least with one microbatch of the whole batch, which is no pipeline. The
-paper plans for every microbatch size and takes what trains fastest. So does this: for every largest microbatch, with
-stages of this size alone and with smaller ones beside it. A pipeline whose first stage has C samples in flight takes
-about tps · (B + C − b), so that besides the least bottleneck plans with fewer in flight are looked for.
+The bottleneck alone (Eq. 3.1) is always least with a single microbatch of the whole batch, which is no pipeline. So the
+paper plans for every microbatch size and takes the plan that trains fastest. This module does the same. For every size
+it plans once with that size alone, and once with smaller sizes allowed beside it.
+
+A pipeline whose first stage has C samples in flight takes about tps · (B + C − b) seconds. So besides the plan with the
+least bottleneck, plans with fewer samples in flight and a slower bottleneck can be quicker, and are tried as well.
 """
 
 from __future__ import annotations
@@ -20,21 +22,23 @@ from .schedule.configs import Configs
 __all__ = ["Way", "sweep"]
 
 SMALLEST = 8
-"""How many times smaller than the largest a microbatch may be in a plan with several sizes."""
+"""In a plan with several microbatch sizes, the largest is at most this many times the smallest. A guess: more would
+multiply the configurations, and a stage that needs a far smaller microbatch than another is rare."""
 SLACK = 1.05
-"""A plan is worth a look if its rough estimate is within this factor of the best one's exact estimate."""
+"""A plan is worth a look if its rough estimate is within this factor of the best one's full estimate. The 5 % are a
+guess at how far the rough formula above may be too high."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A plan that was found.
+    """A plan that was found, with its estimate.
 
     Parameters
     ----------
     partition : Partition
         Its stages.
     microbatch : int
-        Largest that was allowed.
+        The largest microbatch size that was allowed.
     about_s : float
         Estimated seconds of an iteration.
     """
@@ -55,24 +59,24 @@ def sweep(
     about: Callable[[Partition], float],
     known: Sequence[Way] = (),
 ) -> tuple[list[Way], int]:
-    """All plans worth simulating, best estimate first, and how many thresholds were solved.
+    """Find all plans worth simulating, the best estimate first; also returns how many thresholds were solved.
 
     Parameters
     ----------
     candidates : Candidates
-        Stages.
+        The candidate stages.
     n_devices, global_batch : int
-        Devices and B.
+        Number of devices, and samples of an iteration.
     ks : sequence of int
-        k of kFkB.
+        Values of k that kFkB may take.
     same_microbatch : bool
-        Whether all stages take one size.
+        Whether all stages must have the same microbatch size.
     trade : bool
-        Whether fewer samples in flight are traded for a slower bottleneck.
+        Whether plans with fewer samples in flight and a slower bottleneck are tried as well.
     about : callable
-        Estimated seconds of an iteration.
+        Takes a partition and returns the estimated seconds of an iteration.
     known : sequence of Way
-        Plans found elsewhere, with which these are to compete.
+        Plans that were found elsewhere; they are part of the result, and prune plans that are worse.
     """
     found = list(known)
     solved = 0
@@ -93,11 +97,12 @@ def _trades(
     partitioner: Partitioner, allowed: Sequence[int], k: int, n_devices: int, global_batch: int, best: float,
     trade: bool, about: Callable[[Partition], float],
 ) -> list[Partition]:  # fmt: skip
-    """The least bottleneck with the fewest in flight; then, as long as it may pay, fewer with a slower one."""
+    """The plan with the least bottleneck; then, as long as it may pay, plans with fewer samples in flight."""
     least, most = min(allowed), max(allowed)
     tps = partitioner.least(below=SLACK * best / global_batch)
     if tps is None:
         return []
+    # By Table 3.2 a stage adds at most 2 k b samples, and there are at most as many stages as devices.
     budgets = np.arange(least, 2 * k * (n_devices + 1) * most + 1, least, dtype=np.int64)
     budget = partitioner.fewest(tps, budgets)
     found: list[Partition] = []
@@ -110,9 +115,11 @@ def _trades(
         held = made[0].in_flight
         better = None
         while better is None:
+            # With one size, every microbatch less is worth a look; with several there are too many, so it is halved.
             held = held - most if len(set(allowed)) == 1 else held // 2
             if held < most:
                 return found
+            # tps · (B + C − b) must stay below the best: the bottleneck may be slower by as much as C is smaller.
             limit = SLACK * best / (global_batch + held - most)
             better = partitioner.least(held, below=limit, above=tps)
         tps, budget = better, held

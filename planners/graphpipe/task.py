@@ -1,4 +1,4 @@
-"""`Task`: what GraphPipe's planner is asked for, priced; and how a plan that it found is put in words and timed."""
+"""`Task`: one call of GraphPipe's planner, with its units and costs; it also turns what is found into a timed plan."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ __all__ = ["Task"]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is planned, priced.
+    """What is to be planned, with the costs of its units.
 
     Parameters
     ----------
     options : GraphPipeOptions
-        What may be chosen.
+        What the planner may choose from.
     tree : Series
-        Over the units of the costs.
+        The tree of the units.
     costs : StageCosts
-        Prices.
+        Costs of stages.
     edges : tuple of (int, int)
-        Units that read what others make.
+        Edges between units.
     memory_bytes : float
-        What a plan may use of a device.
+        Bytes of each device that a plan may use.
     """
 
     options: GraphPipeOptions
@@ -57,12 +57,12 @@ class Task:
     def of(
         cls, graph: Graph, cluster: Cluster, global_batch: int, options: GraphPipeOptions, costs: CostModel | None
     ) -> Task:
-        """Units, their tree and their prices.
+        """Make the units of a graph, their tree and their costs.
 
         Raises
         ------
         InputError
-            On what is no graph, cluster or batch.
+            If the graph, the cluster or the batch is none.
         """
         if not isinstance(graph, Graph):
             raise InputError(f"graphpipe: graph: expected a training graph (got {type(graph).__name__})")
@@ -90,17 +90,17 @@ class Task:
 
     @property
     def trees(self) -> tuple[Series, ...]:
-        """What is searched: the tree, and if it has branches, all of its units in one line as well.
+        """The trees that are searched: the tree itself, and if it has branches also all of its units in one line.
 
-        A run of units along the line may hold the end of one branch and the beginning of another, which no part of the
-        tree does. Such stages still wait only for what they read.
+        A run of units along the line may hold the end of one branch and the beginning of another, which no candidate of
+        the tree does. Such stages still wait only for what they read.
         """
         line = chain_of(self.costs.n_units)
         return (self.tree,) if self.tree == line else (self.tree, line)
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """k of kFkB."""
+        """Values of k to search: those of the options under kFkB, else only 1."""
         return self.options.ks if self.options.schedule == "kfkb" else (1,)
 
     def graph_of(self, partition: Partition) -> StageGraph:
@@ -113,7 +113,7 @@ class Task:
         return self.graph_of(partition).about_s
 
     def in_words(self, way: Way) -> tuple[StageGraph, list[ChosenStage], str]:
-        """The stages, in a plan's words, and the plan's schedule."""
+        """The graph of stages, the same stages as entries of a plan, and the name of the plan's schedule."""
         stages = self.graph_of(way.partition)
         plain = len({s.config for s in stages.stages}) == 1 and stages.stages[0].config.k == 1
         orders = self._greedy_orders(stages) if self.options.schedule == "greedy" else None
@@ -129,8 +129,10 @@ class Task:
         return stages, chosen, schedule
 
     def _greedy_orders(self, stages: StageGraph) -> list[str] | None:
-        """Algorithm 4's orders; None where they hold more than the memory does: messages take time, and are waited for
-        with more in flight than 1F1B has."""
+        """Algorithm 4's orders of passes, or None if they do not fit into memory.
+
+        They can need more than 1F1B: messages take time, and the schedule hides that with more samples in flight.
+        """
         passes = greedy_passes(stages)
         masks = np.zeros((len(passes), self.costs.n_units), bool)
         for row, stage in enumerate(stages.stages):
@@ -145,11 +147,11 @@ class Task:
         return [order_text(mine) for mine in passes]
 
     def simulated_s(self, way: Way) -> float:
-        """Seconds of a simulated iteration."""
+        """Seconds of one simulated iteration."""
         return simulate_training(outline(self.costs, *self.in_words(way), self.options.topology == "chain")).seconds
 
     def emit(self, way: Way, solved: int) -> TrainingPlan:
-        """The plan, simulated."""
+        """The full plan, with its simulated seconds."""
         stages, chosen, schedule = self.in_words(way)
         entry = PlannerEntry(
             name="graphpipe" if self.options.topology == "graph" else "graphpipe-chain",
@@ -191,7 +193,7 @@ def _sizes(graph: Graph, global_batch: int) -> tuple[int, ...]:
         If there are none.
     """
     found = tuple(b for b in _powers(global_batch) if global_batch % b == 0)
-    if not _scales(graph, 1):  # else to any
+    if not _scales(graph, 1):  # a graph that scales to one sample scales to any number
         found = tuple(b for b in found if _scales(graph, b))
     if not found:
         raise InputError(

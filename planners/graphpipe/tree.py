@@ -1,4 +1,4 @@
-"""The tree that the partitioner works on: units in series and in parallel, equal branches recognised."""
+"""The tree that the partitioner works on: units in series and in parallel, with equal branches recognised."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ...profiles.graph.series_parallel import Series as PlainSeries
 __all__ = ["Branch", "Parallel", "Series", "Units", "chain_of", "grouped", "planning_tree"]
 
 MOST_COUNTS = 512
-"""Ways of counting branches of each class that are searched; with more, stages do not hold whole branches of both
-halves of them."""
+"""Most counts (how many branches of each class) of one parallel part. The tables of the search grow with it. Beyond it
+the classes are split into two halves, and no stage holds whole branches of both. The number is a guess."""
 
 Units = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
 class Series:
-    """Parts one after the other.
+    """Parts that come one after the other.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ class Series:
 
 @dataclass(frozen=True)
 class Branch:
-    """Branches that are the same computation, and so interchangeable.
+    """A class of branches that compute the same, and so are interchangeable.
 
     Parameters
     ----------
     members : tuple of Series
-        The branches. Plans are made for the first and dealt to all.
+        The branches. The search plans the first; the others get the same stages.
     """
 
     members: tuple[Series, ...]
@@ -61,7 +61,7 @@ class Parallel:
     branches : tuple of Branch
         Classes of equal branches.
     halved : bool
-        Whether these are two halves of more classes than are counted together (`MOST_COUNTS`).
+        Whether the branches are two halves of a part that had too many counts (`MOST_COUNTS`).
     """
 
     branches: tuple[Branch, ...]
@@ -74,30 +74,30 @@ class Parallel:
 
 
 def chain_of(n: int) -> Series:
-    """Sequential pipelines: all units one after the other."""
+    """The tree of a sequential pipeline: all units one after the other."""
     return Series(tuple(range(n)))
 
 
 def planning_tree(
     graph: Graph, groups: Sequence[Sequence[int]], keep: Callable[[tuple[int, ...]], bool]
 ) -> tuple[Series, Units]:
-    """The tree of a graph whose operators are in groups, every branch in a class of its own.
+    """The tree of a graph whose operators are in groups; every branch is still in a class of its own.
 
-    Graphs that are not series-parallel are given more precedence (`sp_tree`): they compute the same.
+    A graph that is not series-parallel gets additional precedence edges (`sp_tree`); it computes the same.
 
     Parameters
     ----------
     graph : Graph
         The graph.
     groups : sequence of sequence of int
-        Operators that no stage boundary separates.
+        Groups of operators that no stage boundary separates.
     keep : callable
-        Whether a parallel part of these operators is worth planning; if not, it is one unit.
+        Takes the operators of a parallel part and tells whether it is worth planning; if not, it becomes one unit.
 
     Returns
     -------
     (Series, tuple of tuple of int)
-        The tree, and the operators of each of its units, in the tree's order: a topological one.
+        The tree, and the operators of each of its units. Units are numbered in the tree's order, a topological one.
     """
     units: list[tuple[int, ...]] = []
 
@@ -113,7 +113,7 @@ def planning_tree(
 
 
 def grouped(tree: Series, graph: Graph, units: Units) -> Series:
-    """The same tree with equal branches in one class each."""
+    """The same tree, with equal branches merged into one class."""
 
     def walk(node: Series) -> Series:
         children: list[int | Parallel] = []
@@ -132,7 +132,7 @@ def grouped(tree: Series, graph: Graph, units: Units) -> Series:
 
 
 def _nested(branches: tuple[Branch, ...]) -> Parallel:
-    """One parallel part, or two halves beside each other where there are too many ways of counting branches."""
+    """One parallel part, or two halves beside each other if it would have too many counts."""
     ways = math.prod(len(b.members) + 1 for b in branches)
     if ways <= MOST_COUNTS or len(branches) == 1:
         return Parallel(branches)
@@ -141,7 +141,7 @@ def _nested(branches: tuple[Branch, ...]) -> Parallel:
 
 
 def _signature(graph: Graph, units: Units, branch: Series) -> str:
-    """Hash that is the same for the same computation with the same surroundings under other names."""
+    """A hash that is equal for branches that compute the same in the same surroundings under other names."""
     turn = {u: n for n, u in enumerate(branch.units)}
     place: dict[str, str] = {}
     outside: dict[str, str] = {}
@@ -174,7 +174,7 @@ def _shape(node: Series, turn: dict[int, int]) -> str:
 
 
 def _seen_from(graph: Graph, name: str, mine: set[int]) -> str:
-    """What a branch reads from outside: its name where others read it too, else what it is like."""
+    """How a branch sees a tensor from outside: by name if others read it too, else by its role and shape."""
     if name in graph.index or any(i not in mine for i, _ in graph.consumers[name]):
         return name
     tensor = graph.tensors[name]

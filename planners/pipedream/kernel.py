@@ -1,4 +1,4 @@
-"""Compiled loops of PipeDream's programme A[i][j][m] for one level of the hierarchy."""
+"""`level_table`, compiled: PipeDream's dynamic programme A[i][j][m] for one level of the machine hierarchy."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ def level_table(
     n_rows : int
         1 for the outermost level.
     stage_s : ndarray, shape (n, n)
-        [i, j]: seconds of what is after state i − 1 up to state j, on one machine of this level; inf: no such stage.
+        [i, j]: seconds of the layers after state i − 1 up to state j, on one machine of this level; inf: no such stage.
     act, param, out : ndarray, shape (n,)
-        Bytes of activations and parameters up to a state, and of results that cross it.
+        Bytes of activations and of parameters up to a state, and bytes of the results that cross it.
     before : ndarray of bool, shape (n, n)
-        Which state comes before which.
+        [i, j]: whether state i comes before state j.
     follows : ndarray of bool, shape (n, n)
-        [i, j]: whether states up to j may begin at i; all, or those whose state i − 1 comes before j.
+        [i, j]: whether a stage that ends with state j may begin at i: always, or only if state i − 1 comes before j.
     machines : int
-        Of this level.
+        Machines of this level.
     bandwidth, within : float
-        Bytes per second between them; machines inside each.
+        Bytes per second between these machines; number of machines of the level below inside each.
     memory, compression : float
-        Bytes of a machine, inf: unlimited; ratio that transfers are divided by, 0: transfers do not count.
+        Bytes of a machine (inf: unlimited); ratio by which transfers are divided (0: transfers do not count).
     straight, fewer, compat : bool
-        No replication; machines may stay idle; the authors' formulae, see `pipedream_partition`.
+        Whether stages are never replicated; whether machines may stay idle; whether to use the authors' formulae (see
+        `pipedream_partition`).
 
     Returns
     -------
     best : ndarray, shape (n_rows, n, machines)
-        Seconds; inf: none.
+        Seconds of the slowest stage; inf: no pipeline.
     split, left, used : ndarray of int32
-        Last state before the last stage (−1: one stage), machines for what comes before it, and of the last stage.
+        Last state before the last stage (−1: there is only one stage), machines of the stages before it, and machines
+        of the last stage.
     """
     n = len(out)
     best = np.full((n_rows, n, machines), np.inf)
@@ -60,9 +62,14 @@ def level_table(
                 continue
             size = param[j] - base_param
             for m in range(1, most + 1):
+                # A stage on m of the machines keeps one version for each minibatch that the other machines' stages,
+                # taken to have as many replicas, have in flight: the authors' ⌈(M − m)/m⌉ (SOSP '19, §3.3: NOAM).
                 stashes = np.ceil((machines - m) / m) + extra
                 if stashes * (act[j] - base_act + size) > memory:
                     continue
+                # 4 (m − 1)/m, as the authors' program has it: with sharded parameter servers a worker sends and
+                # receives (m − 1)/m of the gradients and of the weights. The devices inside a machine share the
+                # traffic.
                 reduce = 4 * (m - 1) * size / (bandwidth * m) / within
                 row[m - 1] = (stage_s[i, j] + reduce) / m if compat else stage_s[i, j] / m + reduce
                 used[i, j, m - 1] = m
@@ -76,7 +83,7 @@ def level_table(
                 for m in range(1, most + 1):
                     reduce = 4 * (m - 1) * size / (bandwidth * m)
                     t = (stage_s[k + 1, j] + reduce) / m if compat else stage_s[k + 1, j] / m + reduce / within
-                    if compression > 0:
+                    if compression > 0:  # transfers overlap with computation; twice: activations there, gradients back
                         t = max(t, 2 * out[k] / (bandwidth * m) / compression)
                         if j < n - 1:
                             t = max(t, 2 * out[j] / (bandwidth * m) / compression)
@@ -88,7 +95,7 @@ def level_table(
                         if np.ceil((machines - total) / m) * stash + extra * stash > memory:
                             continue
                         t = max(prefix[total - m - 1], last[m])
-                        if t < value:
+                        if t < value:  # ties keep the earlier split and fewer replicas, as the authors' program does
                             value, at = t, m
                     if at > 0:
                         row[total - 1] = value

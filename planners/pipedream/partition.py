@@ -1,8 +1,9 @@
 """`pipedream_partition`: PipeDream's own planner on its own profiles (Narayanan et al., SOSP '19, §3.1).
 
-A[i][j][m], the least bottleneck of states i … j on m machines, is the better of one replicated stage and of every
-split into states up to k and a last stage on m′ of the machines. Levels of a machine hierarchy are solved from the
-inside out: a stage of one level runs on a whole machine of it, as the level below has arranged it.
+A[i][j][m] is the least bottleneck of states i … j on m machines. It is the best of one replicated stage, and of every
+split into a pipeline up to state k and a last stage on m′ of the machines. The levels of the machine hierarchy are
+solved from the inside out: a stage of one level runs on whole machines of that level, each of which runs it as the
+level below has arranged it.
 """
 
 from __future__ import annotations
@@ -26,23 +27,24 @@ __all__ = ["PipeDreamPartition", "PipeDreamStage", "pipedream_partition"]
 
 Floats = npt.NDArray[np.float64]
 MOST_CELLS = 120_000_000
-"""Table entries of a level: 20 bytes each."""
+"""Most table entries of one level. An entry has 20 bytes, so this is 2.4 GB: a guess at what a workstation can
+spare."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PipeDreamStage(Shown):
-    """A stage.
+    """One stage of PipeDream's partition.
 
     Parameters
     ----------
     layers : tuple of str
         Its layers, in the order of the profile.
     first, last : int
-        Its states, half-open.
+        Its range of states, half-open.
     compute_s : float
-        Seconds of a minibatch on one device.
+        Seconds of one minibatch on one device.
     replication : tuple of int
-        Machines that share its minibatches, level by level from the inside; their product is its devices.
+        Machines that share its minibatches, for each level from the inside; their product is its number of devices.
     """
 
     layers: tuple[str, ...]
@@ -59,13 +61,13 @@ class PipeDreamPartition(Shown):
     Parameters
     ----------
     stages : tuple of PipeDreamStage
-        In order.
+        The stages in order.
     seconds : float
-        Of the slowest stage, a minibatch.
+        Seconds of the slowest stage for one minibatch.
     single_s, data_parallel_s : float
-        Of one device, and of data parallelism over all.
+        Seconds of one minibatch on one device, and with data parallelism over all devices.
     states : int
-        Antichain states.
+        Number of antichain states that were searched.
     """
 
     stages: tuple[PipeDreamStage, ...]
@@ -76,7 +78,7 @@ class PipeDreamPartition(Shown):
 
     @property
     def speedup(self) -> float:
-        """Throughput over that of one device."""
+        """Throughput relative to one device."""
         return self.single_s / self.seconds
 
 
@@ -91,34 +93,34 @@ def pipedream_partition(
     compression: float | None = None,
     compat: bool = False,
 ) -> PipeDreamPartition:
-    """Stages and replications with the least bottleneck.
+    """Find the stages, and the replication of each, with the least bottleneck.
 
     Parameters
     ----------
     profile : PipeDreamProfile
-        Layers.
+        The profiled layers.
     machines : sequence of int
         Machines of each level, from the inside: (4, 2) is two machines of four devices each.
     bandwidths : sequence of float
         Bytes per second between the machines of each level.
     memory_bytes : float, optional
-        Of a device. A stage keeps its weights and activations once for each minibatch in flight.
+        Memory of a device. A stage keeps its weights and activations once for each minibatch in flight.
     straight : bool
-        No replication.
+        Whether stages are never replicated.
     use_fewer : bool
         Whether machines may stay idle.
     compression : float, optional
-        Count transfers between stages, divided by this. By default they do not count.
+        Count the transfers between stages, divided by this ratio. By default they do not count.
     compat : bool
-        As the authors' program has it: the all-reduce is divided by the number of replicas once more; of a last stage
-        it is not shared by the devices inside a machine; the minibatch that a stage computes itself is not counted in
-        its memory (so one stage alone always fits); outer levels also see "stages" between states of which neither
-        comes before the other; and of the states see `antichain_states`.
+        Reproduce the authors' program, including what looks like its slips. The all-reduce is divided by the number of
+        replicas once more. In a last stage the devices inside a machine do not share it. A stage's memory does not
+        count the minibatch that it is computing, so one stage alone always fits. Outer levels also see "stages"
+        between states of which neither comes before the other. `antichain_states` tells how the states differ.
 
     Raises
     ------
     InputError
-        On levels that do not go together.
+        If `machines` and `bandwidths` do not describe the same levels, or hold impossible values.
     InfeasibleError
         If nothing fits in memory, or there are too many states.
     """
@@ -175,7 +177,7 @@ def pipedream_partition(
 def _stages(
     layers: PipeDreamProfile, states: PipeDreamStates, tables: Sequence[tuple[Any, ...]], counts: Sequence[int]
 ) -> tuple[PipeDreamStage, ...]:
-    """Follow the splits from the outermost level in."""
+    """Read the stages off the tables, following the splits from the outermost level inwards."""
     parts: list[tuple[int, int, tuple[int, ...]]] = [(0, len(states.compute_s), ())]
     for (_, split, left, used), m in zip(reversed(tables), reversed(counts), strict=True):
         finer: list[tuple[int, int, tuple[int, ...]]] = []
@@ -202,7 +204,7 @@ def _stages(
 
 
 def _data_parallel(states: PipeDreamStates, counts: Sequence[int], rates: Sequence[float], compat: bool) -> float:
-    """One stage on everything."""
+    """Seconds of a minibatch if one stage is replicated over all devices."""
     total, within = float(states.compute_s[-1]), 1
     for m, bandwidth in zip(counts, rates, strict=True):
         reduce = 4 * (m - 1) * float(states.parameter_bytes[-1]) / (bandwidth * m) / within

@@ -1,4 +1,7 @@
-"""`pipedream`: PipeDream's planner on GraphPipe's costs: a linearised graph, replicated stages, synchronous 1F1B."""
+"""`pipedream`: PipeDream's planner on the same costs as GraphPipe.
+
+The graph is linearised, stages are replicated, and the schedule is synchronous 1F1B.
+"""
 
 from __future__ import annotations
 
@@ -26,27 +29,27 @@ def pipedream(
     costs: CostModel | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> TrainingPlan:
-    """The chain of stages with the least bottleneck, over all cuts of the graph's own order and all replications.
+    """Find the chain of stages with the least bottleneck, over all cuts of the graph's order and all replications.
 
-    Narayanan et al. (SOSP '19), as the GraphPipe paper compares it: the operators stand in one line, a stage is a run
-    of them on some devices (data parallelism), and each stage waits for the one before it whether or not it reads
-    anything of it. Synchronous 1F1B [NPS+21]; every microbatch size is tried, and the plan whose simulated iteration
-    is shortest is returned.
+    This is PipeDream (Narayanan et al., SOSP '19) as the GraphPipe paper compares it. The operators stand in one line.
+    A stage is a run of them on some data-parallel devices, and each stage waits for the one before it, whether or not
+    it reads anything from it. The schedule is synchronous 1F1B [NPS+21]. Every microbatch size is tried, and the plan
+    whose simulated iteration is the shortest is returned.
 
     Parameters
     ----------
     graph : Graph
-        The model, at any batch size. Its own order is the line.
+        The model, at any batch size. Its own order of operators is the line.
     cluster : Cluster
-        Devices.
+        The devices.
     global_batch : int
         Samples of one iteration.
     options : SequentialOptions or mapping, optional
-        What may be chosen.
+        What the planner may choose from.
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the cluster's devices.
     progress : callable, optional
-        Told what is being done.
+        Called with a line of text at each step.
 
     Raises
     ------
@@ -70,7 +73,7 @@ def pipedream(
 
 
 def runs(costs: StageCosts) -> Stages:
-    """Every run of units in their own order. State s: the last s units."""
+    """All runs of units in their own order, as candidate stages. State s holds the last s units."""
     n = costs.n_units
     ranges = costs.of_ranges()
     high = np.repeat(np.arange(1, n + 1), np.arange(1, n + 1))

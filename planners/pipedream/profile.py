@@ -1,12 +1,13 @@
-"""`PipeDreamProfile`: the text in which PipeDream's profiler writes what it measured, read and written.
+"""`PipeDreamProfile`: reads and writes the text format of PipeDream's profiler.
 
 A line for each layer, then a line for each edge, indented by a tab::
 
-    node4 -- Conv2d(64, 64) -- forward_compute_time=46.2, backward_compute_time=113.3, activation_size=1.6e9, parameter_size=147712.0
-    \tnode4 -- node5
+    node4 -- Conv2d(64, 64) -- forward_compute_time=46.2, backward_compute_time=113.3, activation_size=1.6e9,
+    parameter_size=147712.0 \tnode4 -- node5
 
-Times are milliseconds of one minibatch, sizes bytes; the activation is the layer's result, ``[a; b]`` for several.
-Partitioned graphs have a fourth column, ``stage_id=0``. The format is that of github.com/msr-fiddle/pipedream (MIT).
+Times are milliseconds of one minibatch, sizes are bytes. The activation is the layer's result, written ``[a; b]`` if
+there are several. Partitioned graphs have a fourth column, ``stage_id=0``. The format is that of
+github.com/msr-fiddle/pipedream (MIT).
 """  # noqa: E501
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ class ProfiledLayer(Shown):
     Parameters
     ----------
     name, description : str
-        Its id, and what it is.
+        Its id, and the kind of layer with its parameters.
     forward_ms, backward_ms : float
         Milliseconds of one minibatch.
     activation_bytes, parameter_bytes : float
-        Of its result and its weights.
+        Bytes of its result and of its weights.
     stage : int
-        Stage that it is in; −1: none.
+        The stage that it is assigned to; −1: none.
     """
 
     name: str
@@ -57,9 +58,9 @@ class PipeDreamProfile(Shown):
     Parameters
     ----------
     layers : tuple of ProfiledLayer
-        Layers.
+        The layers.
     edges : tuple of (int, int)
-        (from, to), positions of layers.
+        Pairs (from, to) of positions in `layers`.
     """
 
     layers: tuple[ProfiledLayer, ...]
@@ -67,12 +68,12 @@ class PipeDreamProfile(Shown):
 
     @classmethod
     def load(cls, path: str | Path) -> PipeDreamProfile:
-        """Read a file.
+        """Read a profile from a file.
 
         Raises
         ------
         InputError
-            If it cannot be read, or is no profile; the line is named.
+            If the file cannot be read or is not a profile; the message names the line.
         """
         try:
             return cls.parse(readable(path).read_text(encoding="utf-8"), str(path))
@@ -83,13 +84,13 @@ class PipeDreamProfile(Shown):
 
     @classmethod
     def parse(cls, text: str, where: str = "profile") -> PipeDreamProfile:
-        """Read text; `where` names it in errors.
+        """Read a profile from text; `where` names it in messages.
 
         Raises
         ------
         InputError
-            On a line that is neither a layer nor an edge, a layer that is there twice or not at all, a number below
-            zero, or a cycle.
+            If a line is neither a layer nor an edge, a layer appears twice or an edge names an unknown one, a number is
+            negative, or the edges form a cycle.
         """
         layers: list[ProfiledLayer] = []
         place: dict[str, int] = {}
@@ -118,7 +119,7 @@ class PipeDreamProfile(Shown):
         return found
 
     def to_text(self) -> str:
-        """The file's text."""
+        """The profile in the file's format."""
         lines = [
             f"{x.name} -- {x.description} -- forward_compute_time={x.forward_ms:.3f}, "
             f"backward_compute_time={x.backward_ms:.3f}, activation_size={x.activation_bytes:.3f}, "
@@ -129,13 +130,16 @@ class PipeDreamProfile(Shown):
         return "\n".join(lines) + "\n"
 
     def with_stages(self, stages: Sequence[Sequence[str]]) -> PipeDreamProfile:
-        """The same with a stage for each layer that one names."""
+        """A copy with the stage of each layer set from `stages`; layers that no stage names get −1."""
         stage = {name: s for s, names in enumerate(stages) for name in names}
         return replace(self, layers=tuple(replace(x, stage=stage.get(x.name, -1)) for x in self.layers))
 
     def for_planning(self) -> PipeDreamProfile:
-        """What PipeDream's optimiser looks at: without inputs, which are where they are read, and without items of
-        tuples that nothing reads."""
+        """The profile that PipeDream's optimiser works on.
+
+        Inputs are left out, because they are loaded wherever they are read, and so are items of tuples that nothing
+        reads.
+        """
         read, made = {a for a, _ in self.edges}, {b for _, b in self.edges}
         inputs = {k for k, x in enumerate(self.layers) if x.description.startswith("Input") and k not in made}
         items = {
@@ -147,7 +151,7 @@ class PipeDreamProfile(Shown):
         return PipeDreamProfile(tuple(self.layers[k] for k in kept), edges)
 
     def order(self, where: str = "profile") -> tuple[int, ...]:
-        """A topological order: of layers that may come next, the first of the file.
+        """A topological order of the layers, as positions.
 
         Raises
         ------
@@ -159,6 +163,8 @@ class PipeDreamProfile(Shown):
         for a, b in self.edges:
             waits[b] += 1
             after[a].append(b)
+        # A stack, so that a chain is followed to its end before the next begins; reversed, so that the first of the
+        # file is on top.
         ready = [k for k in reversed(range(len(self.layers))) if not waits[k]]
         found: list[int] = []
         while ready:

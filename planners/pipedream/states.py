@@ -1,7 +1,8 @@
-"""`PipeDreamStates`: the cuts of a layer graph that PipeDream's optimiser goes through, as antichains of layers.
+"""`PipeDreamStates`: the cuts of a layer graph that PipeDream's optimiser considers, as antichains of layers.
 
-A state is an antichain and stands for all layers up to it. From one state to the next, one layer that feeds what is
-still to come is replaced by a layer that it feeds, and layers that others of the antichain come after drop out.
+A state is an antichain: a set of layers none of which comes before another. It stands for all layers up to it. The next
+state replaces a layer that still feeds later ones by one of the layers that it feeds; layers of the antichain that now
+lie before another one drop out.
 """
 
 from __future__ import annotations
@@ -18,23 +19,24 @@ __all__ = ["PipeDreamStates", "antichain_states"]
 
 Floats = npt.NDArray[np.float64]
 MOST_STATES = 20_000
-"""The table of which state comes before which has the square of this, and the programme's time grows with it."""
+"""Most states. The table of which state comes before which has the square of this (400 MB), and the programme's time
+grows with it; the number itself is a guess. The authors' largest profile has 1,490 states."""
 
 
 @dataclass(frozen=True, eq=False)
 class PipeDreamStates:
-    """States in a topological order; the last one holds all layers that any holds.
+    """The states of a profile in a topological order; the last one holds all layers that any of them holds.
 
     Parameters
     ----------
     members : ndarray of bool, shape (n_states, n_layers)
-        Layers up to each.
+        Which layers lie up to each state.
     before : ndarray of bool, shape (n_states, n_states)
-        Whether the first comes before the second.
+        [i, j]: whether state i comes before state j.
     compute_s, activation_bytes, parameter_bytes : ndarray, shape (n_states,)
-        Σ over the layers up to each.
+        Sums over the layers up to each state.
     output_bytes : ndarray, shape (n_states,)
-        Results of layers up to it that layers after it read.
+        Bytes of the results that cross each state: made up to it, and read after it.
     """
 
     members: npt.NDArray[np.bool_]
@@ -46,16 +48,16 @@ class PipeDreamStates:
 
 
 def antichain_states(profile: PipeDreamProfile, *, compat: bool = False) -> PipeDreamStates:
-    """All states of a graph.
+    """List all antichain states of a profile.
 
     Parameters
     ----------
     profile : PipeDreamProfile
-        As `for_planning` leaves it.
+        A profile as `for_planning` returns it.
     compat : bool
-        As the authors' program has it: it begins at the first layer that reads nothing, and others come in only with
-        what reads them; and what crosses a state counts every layer of its antichain, and every layer before one of
-        those that also feeds something not before that very one, even if it is inside.
+        Reproduce the authors' program. It begins at the first layer without inputs; other such layers enter only with
+        the layers that read them. And its count of what crosses a state includes every layer of the antichain, and
+        every layer before one of these that also feeds something else, even if that lies inside the state.
 
     Raises
     ------
@@ -70,7 +72,9 @@ def antichain_states(profile: PipeDreamProfile, *, compat: bool = False) -> Pipe
     own = edges
     sources = [place[k] for k in range(n) if all(b != k for _, b in profile.edges)]
     root = -1
-    if len(sources) > 1 and not compat:  # a layer of nothing before all of them, last in number
+    # An empty layer before all sources makes the start a single antichain. It has the last number, so that the numbers
+    # of the real layers stay as they are.
+    if len(sources) > 1 and not compat:
         root = n
         out, before, after = [*out, 0], [1 << root] * n + [0], [*after, 0]
         edges = [*((root, s) for s in sources), *edges]
@@ -127,6 +131,7 @@ def _states(
         for a in _bits(antichain):
             mask |= before[a]
         held.append(mask)
+    # Fewer layers first: a state always comes after those that it contains. Ties by discovery, for a fixed order.
     turn = sorted(range(size), key=lambda s: (held[s].bit_count(), s))
     place = {s: k for k, s in enumerate(turn)}
     reach = np.zeros((size, size), bool)

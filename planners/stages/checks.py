@@ -1,6 +1,6 @@
-"""`check_stage_graph`: whether a plan is a valid one (C1–C5 of §3.3), and within its devices' memory (Eq. 3.2).
+"""`check_stage_graph`: is a plan valid (constraints C1–C5 of thesis §3.3), and does it fit the memory (Eq. 3.2)?
 
-Of any training plan, by whomever it was made; the constraint that is broken is named.
+It checks any training plan, whichever planner made it, and names the first constraint that is broken.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Passes = list[list[tuple[int, int]]]
 
 
 def check_stage_graph(plan: TrainingPlan, graph: Graph, *, memory_bytes: float | None = None) -> None:
-    """Check a plan.
+    """Check that a plan is valid and fits its devices' memory.
 
     Parameters
     ----------
     plan : TrainingPlan
         The plan.
     graph : Graph
-        What it trains, in its own order.
+        The graph that it trains, in the graph's own order of operators.
     memory_bytes : float, optional
-        What a stage may use of a device; by default all of its memory.
+        Bytes of each device that a stage may use; by default all of the device's memory.
 
     Raises
     ------
     InputError
-        Naming the first constraint that does not hold, C1 to C5 or Eq. 3.2, and where.
+        If a constraint does not hold. The message names the first one, C1 to C5 or Eq. 3.2, and where it is broken.
     """
     ordered = reordered(graph, plan.model.order)
     stage_of = _partition(plan, ordered)
@@ -57,16 +57,16 @@ def check_stage_graph(plan: TrainingPlan, graph: Graph, *, memory_bytes: float |
 def check_passes(
     passes: Passes, sizes: Sequence[int], edges: Sequence[tuple[int, int, bool]], global_batch: int
 ) -> None:
-    """C4 and C5 of the passes of stages.
+    """Check constraints C4 and C5 on the order of the stages' passes.
 
     Parameters
     ----------
     passes : list of list of (int, int)
         For each stage, its passes in order: (F or B, microbatch).
     sizes : sequence of int
-        Samples of a microbatch of each.
+        Samples of one microbatch, for each stage.
     edges : sequence of (int, int, bool)
-        Stage that makes, stage that reads, whether a gradient comes back.
+        For each edge: the stage that makes the value, the stage that reads it, and whether a gradient comes back.
     global_batch : int
         B.
 
@@ -207,7 +207,7 @@ def _memory(plan: TrainingPlan, passes: Passes, memory_bytes: float | None) -> N
     for s, (stage, mine) in enumerate(zip(plan.stages, passes, strict=True)):
         held = int(np.cumsum([1 if op == F else -1 for op, _ in mine]).max(initial=0))
         needed = stage.state_bytes + held * stage.activation_bytes + stage.work_bytes
-        if needed > limit * (1 + 1e-9):
+        if needed > limit * (1 + 1e-9):  # planners sum the same bytes in another order: rounding alone must not refuse
             raise InputError(
                 f"Eq. 3.2: stage {s} needs {needed / GIB:.4g} GiB on a device with {held} microbatches in flight; "
                 f"there are {limit / GIB:.4g} GiB"

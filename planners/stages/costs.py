@@ -1,13 +1,14 @@
 """`StageCosts`: seconds and bytes of any set of operators as one pipeline stage, for GraphPipe and its baselines alike.
 
-ESTIMATETPS of the paper's Algorithm 2. A stage that runs microbatches of b samples on d devices (data parallelism, so
-b/d samples each) takes, per sample,
+This is ESTIMATETPS of the paper's Algorithm 2. A stage that runs microbatches of b samples on d data-parallel devices
+(b/d samples on each) takes, per sample,
 
     TPS = (Σ forward + backward seconds at b/d samples + transfers of b samples) / b + (all-reduce + update) / B.
 
-Seconds are the cost model's at that very number of samples: products of few samples fill their tiles and waves badly,
-so that the seconds per sample fall as b/d grows. Everything is a sum over operators but parameters and values that
-several of them share, which a stage keeps once; these are counted by incidence, so that any set is exact.
+The cost model is asked for exactly b/d samples. This matters: matrix products of few samples fill their tiles and waves
+badly, so the seconds per sample fall as b/d grows. Almost everything is a sum over operators. The exceptions are
+parameters and values that several operators share: a stage keeps them once. Tables of which unit uses which of them
+count these exactly for any set.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ Bools = npt.NDArray[np.bool_]
 
 
 def stage_mesh(cluster: Cluster, devices: int) -> tuple[int, int] | None:
-    """(hosts, devices in each) of a stage: a power of two that divides a node, or whole nodes; None for other numbers.
+    """The mesh (hosts, devices on each host) of a stage with this many devices, or None if it cannot have so many.
 
-    Such stages always find their places beside each other (`stage_plan`).
+    A stage may have a power of two that divides a node, or whole nodes. Stages of these sizes can always be placed
+    beside each other (`place_stages`).
     """
     width = cluster.devices_per_node
     if devices < width:
@@ -51,20 +53,23 @@ def stage_mesh(cluster: Cluster, devices: int) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SetCosts(Shown):
-    """Costs of many sets of operators at once: arrays of one shape, the seconds with one more axis.
+    """Costs of many sets of operators at once.
+
+    All arrays have the same shape, one entry for each set; the seconds have one more axis, over numbers of samples.
 
     Parameters
     ----------
     forward_s, backward_input_s, backward_weight_s : ndarray, shape (…, n_samples)
-        Of one microbatch on one device that has `StageCosts.samples` of its samples.
+        Seconds of one microbatch on one device, which has `StageCosts.samples` of its samples.
     state_bytes : ndarray
         Weights, gradients and optimiser state; a copy on each device.
     gradient_bytes, update_bytes : ndarray
-        What is all-reduced once an iteration, and what the optimiser's step moves.
+        Bytes that are all-reduced once an iteration, and bytes that the optimiser's step reads and writes.
     activation_bytes, work_bytes : ndarray
-        Of one sample: kept for the backward pass; largest temporary of an operator.
+        Bytes of one sample: what is kept for the backward pass, and the largest temporary of any operator.
     received_bytes, sent_bytes, returned_bytes : ndarray
-        Of one sample: results of other sets that are read; results that others read; gradients of what was received.
+        Bytes of one sample: results of other sets that this one reads, its results that others read, and gradients of
+        what it received, which go back.
     """
 
     forward_s: Floats
@@ -96,27 +101,27 @@ _FIELDS = tuple(SetCosts.__dataclass_fields__)
 class StageCosts(Shown):
     """Costs of stages of one graph on one cluster. Build one with `StageCosts.of`.
 
-    A *unit* is what is never cut: one operator, or a group (`stage_units`).
+    A *unit* is what no stage boundary cuts: one operator, or a group of them (`units.group_operators`).
 
     Parameters
     ----------
     graph : Graph
-        At any batch size.
+        The model, at any batch size.
     cluster : Cluster
-        Devices.
+        The devices.
     units : tuple of tuple of int
         Operators of each unit, by position in the graph.
     global_batch : int
         B, samples of one iteration.
     microbatches, devices : tuple of int
-        Samples of a microbatch, and data-parallel degrees, that are priced.
+        Microbatch sizes (in samples) and data-parallel degrees for which there are costs.
     samples : tuple of int
-        Numbers b/d of samples of one device; the last axis of the seconds.
+        All numbers b/d of samples that one device can have; the last axis of the seconds.
     seconds : ndarray, shape (3, n_units, n_samples)
         Forward, backward to inputs, backward to weights, per microbatch.
     parameters : ndarray of bool, shape (n_parameters, n_units)
-        Which units read each parameter (those that the same units read are one, here and below), and
-        `parameter_sizes` (3, n_parameters): state, gradient and update bytes.
+        Which units read each parameter. Parameters that exactly the same units read are merged into one row, here and
+        in the tables below. `parameter_sizes` (3, n_parameters) has their state, gradient and update bytes.
     kept : ndarray of bool, shape (n_values, n_units)
         Which units keep each value for the backward pass, and `kept_sizes` (n_values,): bytes of one sample.
     makers, readers : ndarray of bool, shape (n_results, n_units)
@@ -125,11 +130,11 @@ class StageCosts(Shown):
     work : ndarray, shape (n_units,)
         Largest temporary, bytes of one sample.
     optimizer : str
-        Decides the bytes of states.
+        Name of the optimiser, which decides the bytes of its states.
     source : str
-        What the seconds rest on.
+        Where the seconds come from.
     overlap : bool
-        Whether transfers between stages run beside computation: the longer of the two counts, else their sum.
+        Whether transfers between stages overlap with computation. If so, the longer of the two counts, else their sum.
     """
 
     graph: Graph
@@ -165,8 +170,8 @@ class StageCosts(Shown):
         graph, cluster, global_batch, optimizer, overlap
             See the class.
         microbatches, devices : sequence of int
-            Candidates: samples of a microbatch (divisors of the global batch), data-parallel degrees. Pairs where the
-            degree does not divide the microbatch have no price (`column` is −1).
+            Candidates: microbatch sizes (divisors of the global batch) and data-parallel degrees. A pair whose degree
+            does not divide the microbatch has no price (`column` is −1).
         units : sequence of sequence of int, optional
             Operators of each unit; by default every operator by itself.
         costs : CostModel, optional
@@ -208,13 +213,16 @@ class StageCosts(Shown):
         return len(self.units)
 
     def column(self, microbatch: int, devices: int) -> int:
-        """Where the seconds of b samples on d devices are; −1 where d does not divide b or no stage has d devices."""
+        """Index of b samples on d devices in the last axis of the seconds.
+
+        −1 if d does not divide b, or no stage may have d devices.
+        """
         if microbatch % devices or stage_mesh(self.cluster, devices) is None:
             return -1
         return self.samples.index(microbatch // devices) if microbatch // devices in self.samples else -1
 
     def of_sets(self, masks: Bools) -> SetCosts:
-        """Costs of arbitrary sets of units, one a row of `masks` (m, n_units)."""
+        """Costs of arbitrary sets of units; each row of `masks` (m, n_units) is one set."""
         rows = masks.astype(np.float64)
         forward, back, weight = (rows @ self.seconds[k] for k in range(3))
         tables = self._lists
@@ -230,7 +238,9 @@ class StageCosts(Shown):
         return tuple(listed(table) for table in (self.parameters, self.kept, self.makers, self.readers))
 
     def of_ranges(self, order: Sequence[int] | None = None) -> SetCosts:
-        """Costs of all runs of units in an order: [i, j] is units i … j of it, both included; zeros where j < i.
+        """Costs of all runs of neighbouring units in an order.
+
+        Entry [i, j] is the run of units i … j of that order, both included; it is zero where j < i.
 
         Parameters
         ----------
@@ -239,6 +249,7 @@ class StageCosts(Shown):
         """
         turn = np.arange(self.n_units) if order is None else np.asarray(order, dtype=np.int64)
         n = self.n_units
+        # Differences of prefix sums: O(n²) for all runs, where `of_sets` would take O(n³).
         ends = np.concatenate([np.zeros((3, 1, len(self.samples))), np.cumsum(self.seconds[:, turn], axis=1)], axis=1)
         upper = np.triu(np.ones((n, n)))
         seconds = (ends[:, None, 1:] - ends[:, :-1, None]) * upper[None, :, :, None]
@@ -247,32 +258,35 @@ class StageCosts(Shown):
         sent = np.zeros((n + 1, n + 1))
         for p, mask, size in zip(made, self.readers[:, turn], self.result_sizes[0], strict=True):
             last = int(np.flatnonzero(mask).max(initial=p))  # runs that hold the maker and end before its last reader
+            # Corners of the rectangle first ≤ p, p ≤ end < last; the two cumulative sums below fill it in.
             sent[0, p] += size
             sent[p + 1, p] -= size
             sent[0, last] -= size
             sent[p + 1, last] += size
         received = touching(self.readers[:, turn], self.result_sizes, made)
         sent = sent.cumsum(axis=0).cumsum(axis=1)[:n, :n] * upper
-        forward, back, weight = np.maximum(seconds, 0.0)
+        forward, back, weight = np.maximum(seconds, 0.0)  # a difference of prefix sums may round to just below zero
         state, gradient, update = touching(self.parameters[:, turn], self.parameter_sizes)
         kept = touching(self.kept[:, turn], self.kept_sizes[None])[0]
         return SetCosts(forward, back, weight, state, gradient, update, kept, work, received[0], sent, received[1])
 
     def iteration_s(self, sets: SetCosts, devices: int) -> tuple[Floats, Floats]:
-        """Seconds of the gradients' all-reduce and of the optimiser's step, once an iteration."""
+        """Seconds of the all-reduce of the gradients, and of the optimiser's step. Each happens once an iteration."""
         step = sets.update_bytes / self.cluster.spec.memory_bandwidth_bytes_per_s
         shape = stage_mesh(self.cluster, devices)
         if devices == 1 or shape is None:
             return np.zeros(sets.gradient_bytes.shape), step
         link = Mesh(self.cluster, *shape).view((devices, 1)).link((0,))
+        # A ring all-reduce has d − 1 steps of reduce-scatter and d − 1 of all-gather, each with 1/d of the bytes.
         ring = 2 * (devices - 1) * (link.latency_s + sets.gradient_bytes / devices / link.bandwidth_bytes_per_s)
         return np.where(sets.gradient_bytes > 0, ring, 0.0), step
 
     def transfer_s(self, sets: SetCosts, microbatch: int, devices: int) -> Floats:
-        """Seconds in which a stage sends results forward and gradients back, one microbatch.
+        """Seconds in which a stage sends one microbatch's results forward and its gradients back.
 
-        Its devices send at once, each its own samples; where the cluster has several nodes, over their network
-        adapters, as if every neighbour were in another node: where stages will lie is not known yet.
+        All devices of the stage send at once, each its own samples. If the cluster has several nodes, they send over
+        the network adapters, as if every neighbour were on another node: the search does not yet know where the stages
+        will be placed, and this is the cautious assumption.
         """
         spec, one, shape = self.cluster.spec, self.cluster.nodes == 1, stage_mesh(self.cluster, devices)
         link = spec.intra_node if one else spec.inter_node
@@ -281,8 +295,10 @@ class StageCosts(Shown):
         return sum((m * microbatch / (link.bandwidth_bytes_per_s * lanes) + s for m, s in sent), 0 * sets.sent_bytes)
 
     def tps(self, sets: SetCosts, microbatch: int, devices: int) -> Floats:
-        """Seconds per sample of each set as a stage of d devices that runs microbatches of b samples; inf where d does
-        not divide b."""
+        """Seconds per sample of each set, as a stage of d devices that runs microbatches of b samples.
+
+        Infinite where d does not divide b.
+        """
         column = self.column(microbatch, devices)
         if column < 0:
             return np.full(sets.state_bytes.shape, np.inf)
@@ -293,6 +309,9 @@ class StageCosts(Shown):
         return each / microbatch + (reduce + step) / self.global_batch
 
     def memory(self, sets: SetCosts, microbatch: int, devices: int, in_flight: int) -> Floats:
-        """Bytes on each device of a stage that holds the activations of `in_flight` samples (of all its devices)."""
+        """Bytes on each device of a stage that holds the activations of `in_flight` samples.
+
+        The samples are counted over all devices of the stage.
+        """
         live = sets.activation_bytes * in_flight + sets.work_bytes * microbatch
         return sets.state_bytes + live / devices

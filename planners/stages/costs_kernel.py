@@ -1,4 +1,4 @@
-"""Compiled loop over sets of units: bytes that a stage has once however many of its units share them."""
+"""`set_bytes`, compiled: bytes of sets of units, where what several units of a set share counts once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["set_bytes"]
 
 @kernel
 def set_bytes(masks, parameters, parameter_sizes, kept, kept_sizes, makers, readers, result_sizes, work):
-    """Bytes of each set: state, gradient, update, kept, work, received, sent, returned.
+    """Bytes of each set, one row of eight: state, gradient, update, kept, work, received, sent, returned.
 
     Parameters
     ----------
     masks : ndarray of bool, shape (m, n_units)
-        Sets.
+        The sets: which units each contains.
     parameters, kept, makers, readers : tuple of ndarray of int64
         For each table (start, units): units of row r are ``units[start[r]:start[r + 1]]``.
     parameter_sizes, kept_sizes, result_sizes : ndarray, shape (3, …), (…,), (2, …)
@@ -49,6 +49,7 @@ def set_bytes(masks, parameters, parameter_sizes, kept, kept_sizes, makers, read
             for at in range(makers[0][r], makers[0][r + 1]):
                 made = made or inside[makers[1][at]]
             for at in range(start[r], start[r + 1]):
+                # One reader on the other side of the boundary is enough: a result crosses it once, whoever reads it.
                 if inside[units[at]] != made:
                     if made:
                         row[6] += result_sizes[0, r]

@@ -1,4 +1,7 @@
-"""`stage_plan`: chosen stages as a `TrainingPlan`: meshes placed, operators cut along the samples, transfers, times."""
+"""`stage_plan`: turn chosen stages into a `TrainingPlan`.
+
+It places the meshes, cuts every operator along its samples (data parallelism), and lists transfers and times.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,9 @@ class ChosenStage(Shown):
     microbatch : int
         Samples of one microbatch, of all its devices together.
     k, warmup : int
-        As `StageEntry` has them; kFkB only.
+        Same as in `StageEntry`; for kFkB schedules only.
     order : str
-        As `StageEntry` has it; explicit schedules only.
+        Same as in `StageEntry`; for explicit schedules only.
     """
 
     units: tuple[int, ...]
@@ -49,7 +52,10 @@ class ChosenStage(Shown):
 
 
 def place_stages(cluster: Cluster, devices: Sequence[int]) -> tuple[MeshEntry, ...]:
-    """Meshes of stages beside each other in the given order; largest first where the order would leave gaps.
+    """Place the meshes of stages beside each other.
+
+    They are placed in the given order. If alignment to their sizes would leave gaps and the cluster would be too small,
+    they are placed largest first instead, which leaves none.
 
     Raises
     ------
@@ -64,6 +70,7 @@ def place_stages(cluster: Cluster, devices: Sequence[int]) -> tuple[MeshEntry, .
     for order in (range(len(devices)), sorted(range(len(devices)), key=lambda s: -devices[s])):
         at, starts = 0, dict[int, int]()
         for s in order:
+            # A mesh begins at a multiple of its size, so that it never straddles two nodes unless it has whole ones.
             step = min(devices[s], cluster.devices_per_node)
             starts[s] = -(-at // step) * step
             at = starts[s] + devices[s]
@@ -87,21 +94,21 @@ def stage_plan(
     predicted: Mapping[str, float] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> TrainingPlan:
-    """Put a plan together.
+    """Assemble a `TrainingPlan` from chosen stages.
 
     Parameters
     ----------
     costs : StageCosts
-        What the stages were chosen on.
+        The costs on which the stages were chosen.
     stages : sequence of ChosenStage
         In a topological order of the graph of stages; together they hold every unit once.
     planner : PlannerEntry
         Who chose them.
     schedule : str
-        Of the plan.
+        Name of the plan's schedule.
     sequential : bool
-        Whether each stage waits for the one before it even where it reads nothing of it, as in a pipeline of a
-        linearised graph: a transfer of no bytes says so.
+        Whether each stage waits for the one before it even if it reads nothing from it, as in a pipeline of a
+        linearised graph. A transfer of zero bytes then expresses the wait.
     predicted : mapping, optional
         Metric -> value.
     options : mapping, optional
@@ -183,7 +190,7 @@ def _entry(
 
 
 def _samples(op: Operator) -> str:
-    """The loop that data parallelism cuts."""
+    """The loop that data parallelism cuts: the largest over samples, for a product may have more than one."""
     loops = [x for x in op.loops if x.batch and x.split != "whole"]
     return max(loops, key=lambda x: x.size).name if loops else ""
 
@@ -193,8 +200,12 @@ def _spec(dims: Dims, loop: str) -> str:
 
 
 def _transfers(graphs: Sequence[Graph], stages: Sequence[StageEntry], sequential: bool) -> tuple[TransferEntry, ...]:
-    """What each stage reads of others, at the sizes of the stage that makes it; parameters that several stages keep;
-    and in a sequential pipeline the order of neighbours that exchange nothing."""
+    """All transfers between stages.
+
+    These are the values that a stage reads from others (sized by the microbatch of the stage that makes them), the
+    parameters that several stages keep, and in a sequential pipeline an empty transfer between neighbours that
+    exchange nothing.
+    """
     graph = graphs[0]
     gradient = differentiable(graph)
     stage_of = [s for s, stage in enumerate(stages) for _ in range(stage.first, stage.last)]

@@ -1,4 +1,4 @@
-"""Tables of stage costs: seconds of units, and which units read, keep and make what."""
+"""The tables behind `StageCosts`: seconds of each unit, and which units read, keep and make which values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Ints = npt.NDArray[np.int64]
 
 
 def unit_seconds(graph: Graph, unit_of: Ints, n: int, samples: Sequence[int], model: CostModel) -> Floats:
-    """Forward, backward to inputs, to weights: [which, unit, samples]. What no gradient reaches has no backward."""
+    """Seconds [pass, unit, samples] of the passes forward, backward to inputs and backward to weights.
+
+    Operators that no gradient reaches have no backward pass.
+    """
     reached = differentiable(graph)
     seconds = np.zeros((3, n, len(samples)))
     for k, s in enumerate(samples):
@@ -30,7 +33,7 @@ def unit_seconds(graph: Graph, unit_of: Ints, n: int, samples: Sequence[int], mo
 
 
 def parameter_table(graph: Graph, unit_of: Ints, n: int, optimizer: str) -> tuple[Bools, Floats]:
-    """Which units read each parameter; bytes of its state, of its gradient, and that the optimiser's step moves."""
+    """Which units read each parameter, and its bytes: state, gradient, and traffic of the optimiser's step."""
     reached = differentiable(graph)
     read, sizes = np.zeros((len(graph.parameters), n), bool), np.zeros((3, len(graph.parameters)))
     for p, tensor in enumerate(graph.parameters):
@@ -39,14 +42,15 @@ def parameter_table(graph: Graph, unit_of: Ints, n: int, optimizer: str) -> tupl
             sizes[0, p] = tensor.bytes
             continue
         weight, gradient, state = parameter_bytes(tensor.dtype, optimizer, tensor.shape)
-        # Gradient and states are read, states and weights written; a master copy is a state, else weights are read too.
+        # The step reads gradient and states, and writes states and weights. 16-bit weights have a master copy among
+        # the states, which is read in their place; weights without one are read too.
         moved = gradient + (weight if weight == 2 else 2 * weight) + 2 * state
         sizes[:, p] = tensor.elements * np.array([weight + gradient + state, gradient, moved])
     return _merged(read, sizes)
 
 
 def kept_table(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[Bools, Floats]:
-    """Values that units keep; those of operators without a backward pass are not kept."""
+    """Which units keep each value for the backward pass. Operators without a backward pass keep nothing."""
     rows: dict[str, list[int]] = {}
     reached = differentiable(graph)
     for u, group in enumerate(units):
@@ -62,7 +66,7 @@ def kept_table(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[Bools, Flo
 
 
 def result_tables(graph: Graph, unit_of: Ints, n: int) -> tuple[Bools, Bools, Floats]:
-    """Which unit makes each result that others read, which read it; its bytes of a sample, and its gradient's."""
+    """Which unit makes each result that others read, which units read it, and the bytes of it and of its gradient."""
     reached = differentiable(graph)
     makers: list[Bools] = []
     readers: list[Bools] = []
@@ -81,13 +85,13 @@ def result_tables(graph: Graph, unit_of: Ints, n: int) -> tuple[Bools, Bools, Fl
 
 
 def listed(table: Bools) -> tuple[Ints, Ints]:
-    """Units of each row, as (start, units)."""
+    """The table in compressed rows: units of row r are ``units[start[r]:start[r + 1]]``."""
     row, unit = np.nonzero(table)
     return np.searchsorted(row, np.arange(len(table) + 1)).astype(np.int64), unit.astype(np.int64)
 
 
 def _merged(table: Bools, sizes: Floats) -> tuple[Bools, Floats]:
-    """Rows that are the same, added up."""
+    """Merge equal rows and add up their sizes: sets touch them together, and fewer rows are faster."""
     rows, place = np.unique(table, axis=0, return_inverse=True)
     total = np.zeros((len(sizes), len(rows)))
     for k, each in enumerate(sizes):
@@ -96,13 +100,17 @@ def _merged(table: Bools, sizes: Floats) -> tuple[Bools, Floats]:
 
 
 def unit_work(graph: Graph, units: Sequence[Sequence[int]]) -> Floats:
-    """Gradients of an operator's result and of the activations that it reads."""
+    """Largest temporary of each unit, bytes of a sample: an operator's backward pass holds the gradients of its result
+    and of all activations that it reads."""
     each = [op.bytes + sum(graph.bytes_of(x) for x in op.inputs if x in graph.index) for op in graph.operators]
     return np.array([max(each[i] for i in group) for group in units]) / graph.batch
 
 
 def touching(table: Bools, sizes: Floats, after: Ints | None = None) -> Floats:
-    """[k, i, j]: Σ sizes[k] of the rows that have a unit in i … j, of those whose position `after` is before i."""
+    """Bytes that the runs of units i … j touch: entry [k, i, j] sums sizes[k] of the rows with a unit in the run.
+
+    With `after`, only rows whose position `after` lies before i count.
+    """
     kinds, n = len(sizes), table.shape[1]
     total = np.zeros((kinds, n + 1, n))
     for row, mask in enumerate(table):

@@ -1,4 +1,7 @@
-"""`group_operators`: neighbouring operators that no stage separates, so that planners search over few units."""
+"""`group_operators`: join neighbouring operators into units that no stage boundary cuts.
+
+Planners then search over few units in place of many operators.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,27 @@ from ...profiles.graph import Graph
 __all__ = ["Granularity", "group_operators", "unit_edges"]
 
 Granularity = Literal["layer", "heavy", "operator"]
-"""A unit is a `layer` of the graph's tags, one heavy operator with the light ones around it, or one operator."""
+"""What a unit is: a layer as the graph's tags have it, one heavy operator with the light ones around it, or a single
+operator."""
 
 
 def group_operators(graph: Graph, granularity: Granularity = "layer") -> tuple[tuple[int, ...], ...]:
-    """Runs of neighbouring operators, in the graph's order: any run of a topological order is convex.
+    """Cut the graph's order of operators into units: runs of neighbouring operators.
 
-    Operators of one `layer` tag form one unit (not under "heavy"). Others form units around a heavy operator each:
-    a light one joins the unit before it where it reads from it, and a heavy one joins light ones that it reads from.
-    A unit is entered at one place only, so that branches stay apart: what reads two other units begins one, as a
-    concatenation does, but for residual sums, whose other operand has been read by the unit already.
+    Any run of a topological order is convex, as constraint C1 asks. Operators with the same `layer` tag form one unit
+    (but not under "heavy"). The others form units around one heavy operator each: a light operator joins the unit
+    before it if it reads from it, and a heavy one joins the light operators that it reads from.
+
+    A unit is entered at one place only, so that branches stay in different units: an operator that reads from two other
+    units, such as a concatenation, begins a unit of its own. Residual sums are the exception; the unit has already read
+    their other operand.
 
     Parameters
     ----------
     graph : Graph
         The model.
     granularity : {"layer", "heavy", "operator"}
-        How fine.
+        How fine the units are.
     """
     if granularity == "operator":
         return tuple((i,) for i in range(len(graph.operators)))
@@ -59,7 +66,7 @@ def group_operators(graph: Graph, granularity: Granularity = "layer") -> tuple[t
 
 
 def unit_edges(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
-    """(making unit, reading unit), each once, ascending: the graph of units."""
+    """Edges (making unit, reading unit) of the graph of units, each once, in ascending order."""
     unit_of = {i: u for u, group in enumerate(units) for i in group}
     found = {
         (unit_of[graph.index[name]], unit_of[i])

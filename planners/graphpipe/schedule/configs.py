@@ -1,4 +1,4 @@
-"""Schedule configurations (b, k) that stages may have, and Table 3.2 between any two of them."""
+"""`Configs`: the schedule configurations (b, k) of a search, and Table 3.2 for every pair of them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Configs:
     Parameters
     ----------
     all : tuple of Config
-        In order.
+        The configurations.
     sizes : ndarray of int64, shape (n,)
-        Number of each one's microbatch among the priced ones.
+        Index of each one's microbatch size among the priced ones.
     offset : ndarray of int64, shape (n, n + 1)
-        [x, y]: samples that x has in flight beyond y; the last column, the end of the pipeline, counts x's own turn.
+        [x, y]: how many more samples a stage x has in flight than the stage y after it. The last column stands for the
+        end of the pipeline and holds x's own turn, k · b.
     least : ndarray of int64, shape (n + 1,)
-        Samples that each has in flight at least; 0 for the end.
+        Fewest samples that each has in flight; 0 for the end.
     """
 
     all: tuple[Config, ...]
@@ -38,7 +39,11 @@ class Configs:
 
     @classmethod
     def of(cls, microbatches: Sequence[int], ks: Sequence[int], priced: Sequence[int]) -> Configs:
-        """All pairs of microbatches and ks whose turn is no longer than the largest microbatch (k = 1 always)."""
+        """All pairs of a microbatch size and a k whose turn k · b is no longer than the largest microbatch.
+
+        Longer turns would hold more samples in flight than the largest microbatch does, for the same bottleneck. k = 1
+        is always among them.
+        """
         most = max(microbatches)
         every = tuple(Config(b, k) for b in microbatches for k in ks if k == 1 or k * b <= most)
         b = np.array([c.microbatch for c in every], np.int64)

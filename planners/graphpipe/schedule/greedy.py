@@ -1,7 +1,8 @@
-"""The greedy scheduler (Algorithm 4): orders of passes with the least time, and of these the fewest in flight.
+"""The greedy scheduler (Algorithm 4): orders of passes with the least time, and among these the fewest in flight.
 
-Stages are taken from the last to the first. A backward pass is put in wherever the stage, continued by 1F1B, still ends
-as early as it can, given the schedules of all stages after it; else a forward pass (Theorem 3.1).
+It schedules the stages from the last to the first. At each step it asks whether the stage would still end as early as
+possible if a backward pass came next and 1F1B followed, given the schedules of all stages after it. If so, a backward
+pass comes next, else a forward pass (Theorem 3.1).
 """
 
 from __future__ import annotations
@@ -30,27 +31,28 @@ def greedy_schedules(
     *,
     eager: bool = True,
 ) -> list[Bytes]:
-    """The passes of every stage: 0 forward, 1 backward.
+    """Order the passes of every stage by Algorithm 4; 0 is a forward pass, 1 a backward pass.
 
     Parameters
     ----------
     global_batch : int
         B.
     microbatches : ndarray of int, shape (n_stages,)
-        Samples of a microbatch of each.
+        Samples of one microbatch, for each stage.
     seconds : ndarray, shape (n_stages, 2)
-        Of a forward and a backward pass of one microbatch.
+        Seconds of a forward and of a backward pass of one microbatch.
     successors : tuple of tuple of int
-        Of each; stages are in topological order.
+        Successors of each stage; stages are in topological order.
     eager : bool
-        How a schedule is continued to see whether a backward pass may come next. False: by 1F1B, as Algorithm 4 is
-        printed. True: see `greedy_kernel.greedy`; backward passes come as early then or earlier, and where
-        microbatches are unequal stages before it need fewer in flight.
+        How a schedule is continued to test whether a backward pass may come next. False: by 1F1B, as Algorithm 4 is
+        printed. True: as `greedy_kernel.greedy` describes. Backward passes then never come later, and with unequal
+        microbatches the stages before need fewer samples in flight.
 
     Raises
     ------
     InputError
-        If a microbatch does not divide the batch, or of two stages that exchange something neither divides the other.
+        If a microbatch does not divide the batch, or two stages exchange values and neither's microbatch divides the
+        other's.
     """
     b = np.asarray(microbatches, np.int64)
     for s, size in enumerate(b.tolist()):
@@ -79,7 +81,7 @@ def greedy_schedules(
 
 
 def greedy_passes(stages: StageGraph) -> list[Bytes]:
-    """The passes of every stage of a plan."""
+    """Order the passes of every stage of a graph of stages."""
     b = np.array([s.config.microbatch for s in stages.stages], np.int64)
     seconds = np.array([s.seconds[:2] for s in stages.stages])
     return greedy_schedules(stages.global_batch, b, seconds, stages.successors)
@@ -92,7 +94,7 @@ def order_text(passes: Bytes) -> str:
 
 
 def passes_in_flight(passes: Bytes) -> int:
-    """Most microbatches whose forward pass is done or under way and whose backward pass has not ended."""
+    """Most microbatches in flight: the forward pass has begun and the backward pass has not ended."""
     running = np.cumsum(np.where(passes == FORWARD, 1, -1))
     return int(running.max(initial=0))
 

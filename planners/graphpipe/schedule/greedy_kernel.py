@@ -1,4 +1,4 @@
-"""Compiled: when stages with given orders of passes end, and Algorithm 4 for one stage."""
+"""Compiled loops of the greedy scheduler: when stages with given orders end, and Algorithm 4 for one stage."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ FORWARD, BACKWARD = 0, 1
 
 @kernel
 def finish_s(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: Ints, ends: Floats) -> float:
-    """When stage 0 ends its last pass; inf if stages wait for each other for ever.
+    """The time at which stage 0 ends its last pass; inf if the stages deadlock.
 
     Parameters
     ----------
     orders : ndarray of int8, shape (n_stages, 2 · most microbatches)
         Passes of each stage: FORWARD, BACKWARD.
     counts, sizes : ndarray, shape (n_stages,)
-        Microbatches of each, and their samples.
+        Number of microbatches of each stage, and samples of one.
     seconds : ndarray, shape (n_stages, 2)
-        Of a forward and a backward pass.
+        Seconds of a forward and of a backward pass.
     edges : ndarray, shape (n_edges, 2)
         (stage that makes, stage that reads).
     ends : ndarray, shape (n_stages, 2, most microbatches)
@@ -70,20 +70,21 @@ def finish_s(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: I
 
 @kernel
 def greedy(orders: Bytes, counts: Ints, sizes: Ints, seconds: Floats, edges: Ints, eager: bool) -> float:
-    """Algorithm 4: `orders[0]` becomes the schedule of stage 0, given those of all stages after it; its seconds.
+    """Algorithm 4 for stage 0, given the schedules of all stages after it: fills `orders[0]`, returns its seconds.
 
-    Whether a backward pass may come next is tried with one continuation: 1F1B as printed, or (`eager`) forward passes
-    whenever fewer than the warm-up's are in flight, the quickest of all continuations that hold no more.
+    To test whether a backward pass may come next, the rest of the schedule is continued in one of two ways: by 1F1B, as
+    printed, or (`eager`) by forward passes whenever fewer are in flight than after the warm-up. The latter is the
+    quickest of all continuations that hold no more.
 
-    A schedule that does all forward passes first is never slower than another: what follows starts as early as can be,
-    and the stage's own backward passes end no later. So it says what the least time is.
+    The least time comes from the schedule that does all forward passes first. No schedule is quicker: the stages after
+    it start as early as they can, and its own backward passes end no later.
     """
     n = counts[0]
     ends = np.zeros((counts.shape[0], 2, counts.max()))
     order = orders[0]
     order[:n], order[n : 2 * n] = 0, 1
     best = finish_s(orders, counts, sizes, seconds, edges, ends)
-    limit = best * (1 + 1e-12)
+    limit = best * (1 + 1e-12)  # another order of the same passes may add up to a few rounding errors more
     order[0] = 0
     forward, backward, warm = 1, 0, n
     for place in range(1, 2 * n):

@@ -1,7 +1,8 @@
-"""Samples in flight on a stage (GraphPipe, Table 3.2), and the kFkB schedule with the fewest (Algorithm 3, §3.10.2).
+"""How many samples a stage must have in flight (GraphPipe, Table 3.2), and the k with the fewest (§3.10.2).
 
-A sample is in flight on a stage from its forward pass until its backward pass has ended. Under kFkB with k_x, b_x on
-stage x and k_y, b_y on a stage y after it, x needs as many as y holds, and enough more that it never keeps y waiting.
+A sample is in flight on a stage from its forward pass until its backward pass has ended. Take kFkB with k_x, b_x on a
+stage x, and k_y, b_y on a stage y after it. Then x needs as many samples in flight as y has, and enough more that y
+never waits for x.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Config:
     microbatch : int
         b, samples of one microbatch.
     k : int
-        Forward passes in turn with as many backward passes; 1: 1F1B.
+        Number of forward passes that alternate with as many backward passes; 1 is 1F1B.
     """
 
     microbatch: int
@@ -42,9 +43,9 @@ class Successor:
     Parameters
     ----------
     microbatch, k : int
-        As of `Config`.
+        Same as in `Config`.
     in_flight : int
-        Samples that it holds.
+        Samples that it has in flight.
     """
 
     microbatch: int
@@ -53,12 +54,13 @@ class Successor:
 
 
 def in_flight_offset(kx: npt.ArrayLike, bx: npt.ArrayLike, ky: npt.ArrayLike, by: npt.ArrayLike) -> Ints:
-    """How many more samples x has in flight than y: Table 3.2 without its i_y, which every row adds.
+    """How many more samples x must have in flight than y: Table 3.2 without the term i_y, which every row adds.
 
     Parameters
     ----------
     kx, bx, ky, by : array_like of int
-        Of the earlier and the later stage; they broadcast. The table is stated for powers of two.
+        k and microbatch of the earlier stage x and of the later stage y; they broadcast. The table is stated for powers
+        of two.
 
     Raises
     ------
@@ -78,9 +80,9 @@ def in_flight_offset(kx: npt.ArrayLike, bx: npt.ArrayLike, ky: npt.ArrayLike, by
 def in_flight(
     kx: npt.ArrayLike, bx: npt.ArrayLike, ky: npt.ArrayLike, by: npt.ArrayLike, iy: npt.ArrayLike
 ) -> Ints:  # fmt: skip
-    """Samples in flight on x that let y, which holds i_y, run without waiting (ComputeInFlight, Table 3.2).
+    """Samples that x must have in flight so that y, which has i_y, never waits (ComputeInFlight, Table 3.2).
 
-    They need not be whole microbatches of x: see `held_samples`.
+    The number need not be a multiple of x's microbatch; `held_samples` rounds it up.
 
     Parameters
     ----------
@@ -101,18 +103,19 @@ def in_flight(
 
 
 def last_in_flight(config: Config) -> int:
-    """Samples in flight on a stage that none follows: one turn."""
+    """Samples in flight on a last stage: one turn of k microbatches."""
     return config.k * config.microbatch
 
 
 def held_samples(in_flight: npt.ArrayLike, microbatch: npt.ArrayLike, global_batch: int) -> Ints:
-    """Samples that a stage really holds: whole microbatches, and no more than there are."""
+    """Samples that a stage really holds: rounded up to whole microbatches, and at most the global batch."""
     i, b = np.asarray(in_flight, np.int64), np.asarray(microbatch, np.int64)
     return np.minimum(-(-i // b) * b, global_batch)
 
 
 def schedule_stage(microbatch: int, successors: Sequence[Successor], ks: Sequence[int]) -> tuple[int, int]:
-    """k_x = argmin over k of the maximum over successors of what must be in flight, and that maximum (§3.10.2).
+    """Choose k_x, the k that needs the fewest samples in flight for all successors (§3.10.2); returns k and that
+    number.
 
     Parameters
     ----------
@@ -121,7 +124,7 @@ def schedule_stage(microbatch: int, successors: Sequence[Successor], ks: Sequenc
     successors : sequence of Successor
         Stages that read what this one makes; none for a last stage.
     ks : sequence of int
-        Candidates; of equals the first is taken.
+        Candidates; among equals the first is taken.
 
     Raises
     ------

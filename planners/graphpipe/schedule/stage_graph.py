@@ -1,4 +1,4 @@
-"""Stages of a partition as a graph: who feeds whom, what each has in flight, and how long an iteration is about."""
+"""`StageGraph`: the stages of a partition as a graph, with samples in flight and an estimate of the iteration."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class StageGraph:
     Parameters
     ----------
     stages : tuple of Stage
-        With what their true successors want in flight.
+        The stages; `in_flight` of each is what its true successors ask for.
     successors : tuple of tuple of int
-        Of each.
+        Successors of each stage.
     global_batch : int
         B.
     """
@@ -32,12 +32,12 @@ class StageGraph:
 
     @property
     def held(self) -> tuple[int, ...]:
-        """Samples that each holds: whole microbatches."""
+        """Samples that each stage holds, in whole microbatches."""
         return tuple(int(held_samples(s.in_flight, s.config.microbatch, self.global_batch)) for s in self.stages)
 
     @property
     def depth(self) -> int:
-        """Stages on the longest path."""
+        """Number of stages on the longest path."""
         far = [1] * len(self.stages)
         for x in reversed(range(len(far))):
             far[x] = 1 + max((far[y] for y in self.successors[x]), default=0)
@@ -45,11 +45,11 @@ class StageGraph:
 
     @property
     def about_s(self) -> float:
-        """Seconds of an iteration if no stage waits once it has begun, but for the slowest of the way in and out.
+        """Estimated seconds of an iteration, if no stage waits once it has begun.
 
-        Each stage begins when the first samples have come down the longest path to it, works without a break (or as
-        fast as its messages arrive), and ends when its last gradients have gone back up the longest path: the longest
-        of these.
+        Each stage begins when its first samples have come down the longest path to it. It then works without a break,
+        or as fast as its messages arrive, and is done when its last gradients have gone back up the longest path. The
+        estimate is the largest of these times over all stages.
         """
         turns = [self.global_batch // s.config.microbatch for s in self.stages]
         arrive, drain = [0.0] * len(turns), [0.0] * len(turns)
@@ -67,14 +67,14 @@ class StageGraph:
 def stage_graph(
     stages: Sequence[Stage], edges: Sequence[tuple[int, int]], global_batch: int, sequential: bool = False
 ) -> StageGraph:
-    """Order stages, and work out what each must have in flight for its true successors.
+    """Put stages into a topological order, and compute what each must have in flight for its true successors.
 
     Parameters
     ----------
     stages : sequence of Stage
-        In any order.
+        The stages, in any order.
     edges : sequence of (int, int)
-        Units that read what others make.
+        Edges between units (see `unit_edges`).
     global_batch : int
         B.
     sequential : bool
@@ -87,6 +87,7 @@ def stage_graph(
         if home[a] != home[b]:
             after[home[a]].add(home[b])
             waits[home[b]].add(home[a])
+    # Of the stages that are ready, the one with the first unit comes next: a fixed order, close to the graph's own.
     ready = [(stages[s].units[0], s) for s in range(len(stages)) if not waits[s]]
     heapq.heapify(ready)
     order: list[int] = []

@@ -1,7 +1,9 @@
-"""Compiled loops of the sequential pipelines' dynamic programme: stages are pairs of states, smaller and larger.
+"""Compiled loops of the dynamic programme over sequential pipelines.
 
-A *state* is what the stages from some stage to the last one hold: state 0 nothing, the last state everything. States
-are numbered so that a smaller set comes first. A pair (low, high) is the stage that leads from one to the other.
+A *state* is the set of units that the stages from some stage to the last one hold. State 0 is empty, the last state
+holds everything, and a smaller set has a smaller number. A pair (low, high) of states is a stage: the units that are in
+high and not in low. The programme builds pipelines from the last stage backwards, because under 1F1B a stage's memory
+depends on how many stages come after it.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from ....jit import kernel
 
 __all__ = ["fewest_devices", "fewest_stages", "shortest_sum"]
 
-FAR = np.int64(1) << 40
+FAR = np.int64(1) << 40  # more devices than any cluster has; a sum of two still fits 64 bits
 
 
 @kernel
 def fewest_devices(threshold, low, start, seconds, held, degrees, n_devices, need):
-    """The fewest devices of a pipeline of any number of stages, each of which can hold `need` microbatches; `FAR`:
-    more than there are. See `fewest_stages` for the rest."""
+    """The fewest devices of a pipeline of any number of stages, each of which can hold `need` microbatches.
+
+    `FAR` means that there are not enough devices. `fewest_stages` describes the other parameters.
+    """
     n_states = len(start) - 1
     fewest = np.full(n_states, FAR)
     fewest[0] = 0
@@ -31,7 +35,7 @@ def fewest_devices(threshold, low, start, seconds, held, degrees, n_devices, nee
             for k in range(len(degrees)):
                 if seconds[p, k] <= threshold and held[p, k] >= need:
                     best = min(best, rest + degrees[k])
-                    break
+                    break  # degrees ascend: the first that is fast enough needs the fewest devices
         if best <= n_devices:
             fewest[high] = best
     return fewest[n_states - 1]
@@ -39,14 +43,14 @@ def fewest_devices(threshold, low, start, seconds, held, degrees, n_devices, nee
 
 @kernel
 def fewest_stages(threshold, low, start, seconds, held, degrees, n_devices, most_stages, microbatches):
-    """The fewest stages with which all states are covered in time, or 0.
+    """The fewest stages of a pipeline in which no stage exceeds the threshold; 0 if there is none.
 
     Parameters
     ----------
     threshold : float
         No stage takes longer per sample.
     low : ndarray of int64, shape (n_pairs,)
-        Lower state of each pair; pairs stand by their higher state.
+        Lower state of each pair; the pairs are sorted by their higher state.
     start : ndarray of int64, shape (n_states + 1,)
         Where the pairs of each higher state begin.
     seconds : ndarray of float64, shape (n_pairs, n_degrees)
@@ -56,7 +60,7 @@ def fewest_stages(threshold, low, start, seconds, held, degrees, n_devices, most
     degrees : ndarray of int64
         Ascending.
     n_devices, most_stages, microbatches : int
-        Devices, stages at most, microbatches of an iteration.
+        Number of devices, most stages of a pipeline, and microbatches of an iteration.
     """
     n_states = len(start) - 1
     before = np.full(n_states, FAR)
@@ -88,12 +92,12 @@ def fewest_stages(threshold, low, start, seconds, held, degrees, n_devices, most
 
 @kernel
 def shortest_sum(threshold, low, start, seconds, held, degrees, n_devices, stages, microbatches):
-    """Of all pipelines of so many stages that keep the threshold, the one with the least Σ seconds of its stages.
+    """Of all pipelines of `stages` stages that keep the threshold, the one with the least sum of stage times.
 
     Returns
     -------
     pairs, chosen : ndarray of int64
-        Pair and degree (by index) of each stage, first stage first.
+        Pair and index of the degree of each stage, first stage first.
     """
     n_states, n_degrees = len(start) - 1, len(degrees)
     before = np.full((n_states, n_devices + 1), np.inf)

@@ -26,18 +26,19 @@ class SequentialOptions(Shown):
     granularity : {"layer", "heavy", "operator"}
         What stages are made of; see `group_operators`.
     microbatches : tuple of int, optional
-        Samples of a microbatch that are tried; by default all powers of two that divide the global batch.
+        Microbatch sizes (in samples) that are tried; by default all powers of two that divide the global batch.
     devices : tuple of int, optional
         Data-parallel degrees; by default all powers of two that form a mesh.
     memory_fraction : float
-        Share of a device's memory that a plan may fill.
+        Share of a device's memory that a plan may fill. The default is what Alpa's runtime takes of a device; the rest
+        is for what no plan counts: CUDA's context, NCCL's buffers, fragments.
     optimizer : str
-        Decides the bytes of a parameter's state.
+        Name of the optimiser; it decides the bytes of a parameter's state.
     overlap : bool
-        Whether transfers run beside computation.
+        Whether transfers overlap with computation.
     max_states : int
-        Piper: downsets at most, which take seconds. More are refused with a `LimitError`; the authors' program stops at
-        40,000.
+        For Piper: the most downsets that are searched; the default takes seconds. A graph with more is refused with a
+        `LimitError`. The authors' program stops at 40,000.
 
     Raises
     ------

@@ -1,10 +1,11 @@
 """Sequential pipelines (PipeDream, Piper) on GraphPipe's stage costs: the least bottleneck, exactly.
 
-min over pipelines of max over stages TPS, as Eq. 3.1 of the paper has it, under synchronous 1F1B: the s-th stage from
-the end holds the activations of s microbatches. The published programmes carry the best bottleneck for every number
-of devices. Here the bottleneck is bisected over the values that it can take, and the programme only counts devices:
-one dimension less, and stages that are too slow drop out at once. What is found is the same, for the bottleneck is one
-of these values.
+The objective is Eq. 3.1 of the paper: the least, over pipelines, of the largest TPS of a stage. The schedule is
+synchronous 1F1B, under which the s-th stage from the end holds the activations of s microbatches.
+
+The published dynamic programmes keep the best bottleneck for every number of devices. Here the bottleneck is bisected
+over the values that it can take, and the programme only counts devices. That is one dimension less, and stages that are
+too slow drop out at once. The result is the same, because the bottleneck of a pipeline is the TPS of one of its stages.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ __all__ = ["Stages", "least_bottleneck", "plan_sequential"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 GIB = 2**30
-_MANY = 2**40
+_MANY = 2**40  # stands for "any number of microbatches"; a float holds it exactly, unlike the largest int64
 
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """All stages that a pipeline may have, as pairs of states (see `kernel`).
+    """All candidate stages of a pipeline, each a pair of states (see `kernel`).
 
     Parameters
     ----------
     low, high : ndarray of int64, shape (n_pairs,)
-        States of each; ascending by the higher one.
+        The two states of each stage; stages are in ascending order of the higher one.
     n_states : int
-        States.
+        Number of states.
     costs : SetCosts, arrays of shape (n_pairs,)
-        What each costs.
+        Costs of each stage.
     units : callable
-        Pairs of a pipeline, first stage first -> the units of each stage, in order.
+        Takes the pairs of a pipeline, first stage first, and returns the units of each stage, in order.
     """
 
     low: Ints
@@ -75,23 +76,25 @@ class Found:
 def least_bottleneck(
     costs: StageCosts, stages: Stages, microbatch: int, memory_bytes: float, n_devices: int, known_s: float = np.inf
 ) -> Found | None:
-    """The pipeline with the least bottleneck; of those the ones with the fewest stages, and of those the one with the
-    least Σ of stage times (the shortest warm-up).
+    """The pipeline with the least bottleneck for one microbatch size.
+
+    Among pipelines with the same bottleneck it takes the fewest stages, and among those the least sum of stage times.
+    Both shorten the warm-up, which the bottleneck alone does not see.
 
     Parameters
     ----------
     costs : StageCosts
-        Prices.
+        Costs of stages.
     stages : Stages
-        Candidates.
+        The candidate stages.
     microbatch : int
-        b of all stages.
+        b, the same for all stages.
     memory_bytes : float
-        What a device may hold.
+        Bytes that a device may hold.
     n_devices : int
-        Devices; a plan may leave some idle.
+        Number of devices; a plan may leave some idle.
     known_s : float
-        A bottleneck that some pipeline of these stages has; inf: none is known.
+        A bottleneck that some pipeline of these stages is known to reach; slower stages are dropped. inf: none known.
     """
     count = costs.global_batch // microbatch
     degrees: list[int] = [d for d in costs.devices if d <= n_devices and costs.column(microbatch, d) >= 0]
@@ -99,6 +102,7 @@ def least_bottleneck(
         return None
     seconds = np.stack([costs.tps(stages.costs, microbatch, d) for d in degrees], axis=1)
     held = np.stack([_held(stages.costs, microbatch, d, memory_bytes) for d in degrees], axis=1)
+    # The margin keeps the known pipeline itself, whose bottleneck was summed in another order.
     usable = (held >= 1) & (seconds <= known_s * (1 + 1e-9)) & np.isfinite(seconds)
     rows = np.flatnonzero(usable.any(axis=1))
     start = np.searchsorted(stages.high[rows], np.arange(stages.n_states + 1))
@@ -106,6 +110,7 @@ def least_bottleneck(
     bounds = (min(n_devices, costs.n_units), count)
 
     def feasible(threshold: float) -> bool:
+        # Two cheap tests with one dimension less decide most thresholds before the exact one has to.
         if fewest_devices(threshold, *rest, 1) > n_devices:
             return False  # not even if every stage were the last
         enough = fewest_devices(threshold, *rest, min(bounds)) <= n_devices  # even if every stage were the first
@@ -134,28 +139,28 @@ def plan_sequential(
     graph: Graph, cluster: Cluster, *, global_batch: int, options: SequentialOptions, costs: CostModel | None,
     name: str, candidates: Candidates, progress: Callable[[str], None] | None = None,
 ) -> TrainingPlan:  # fmt: skip
-    """Try every microbatch size, and keep the plan whose simulated iteration is the shortest.
+    """Plan for every microbatch size, and return the plan whose simulated iteration is the shortest.
 
     Parameters
     ----------
     graph, cluster, global_batch
-        What is planned.
+        The model, its devices, and the samples of one iteration.
     options : SequentialOptions
-        What may be chosen.
+        What the planner may choose from.
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the cluster's devices.
     name : str
-        Of the planner, in the plan and in errors.
+        Name of the planner, for the plan and for messages.
     candidates : callable
-        Stage costs, samples of a microbatch -> the stages that this planner considers, and a bottleneck that is known
-        to be possible (inf: none).
+        Takes the stage costs and a microbatch size; returns the stages that this planner considers, and a bottleneck
+        that is known to be possible (inf: none).
     progress : callable, optional
-        Told what is being done.
+        Called with a line of text at each step.
 
     Raises
     ------
     InputError
-        On a batch that the graph cannot be scaled to.
+        If the graph cannot be scaled to the batch.
     InfeasibleError
         If nothing fits in memory.
     """
@@ -193,10 +198,11 @@ def plan_sequential(
 
 
 def _held(sets: SetCosts, microbatch: int, devices: int, memory_bytes: float) -> Ints:
-    """Microbatches whose activations fit; −1 where not even the state does."""
+    """How many microbatches' activations fit; −1 where not even the state does."""
     share = microbatch / devices
     room = memory_bytes - sets.state_bytes - sets.work_bytes * share
     with np.errstate(divide="ignore", invalid="ignore"):
+        # The margin is a few rounding errors: an exact fit must not lose a microbatch to a quotient of 2.9999….
         fit = np.floor(room / (sets.activation_bytes * share) * (1 + 1e-12))
     fit = np.where(sets.activation_bytes > 0, np.minimum(fit, _MANY), _MANY)
     return np.where(room >= 0, fit, -1).astype(np.int64)
@@ -220,7 +226,7 @@ def _timed(plan: TrainingPlan, found: Found) -> TrainingPlan:
 
 
 def _why(graph: Graph, cluster: Cluster, costs: StageCosts, memory: float, name: str) -> str:
-    """Why nothing fits: the least that the heaviest unit needs on a device."""
+    """Why nothing fits: the heaviest unit alone is too large for a device, or the whole model's state for all."""
     masks = np.eye(costs.n_units, dtype=bool)
     b, d = min(((b, d) for b in costs.microbatches for d in costs.devices if costs.column(b, d) >= 0), key=_ratio)
     each = costs.memory(costs.of_sets(masks), b, d, b)
