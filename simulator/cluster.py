@@ -14,7 +14,7 @@ from ..reprs import Shown
 __all__ = ["MAX_DEVICES", "Cluster"]
 
 MAX_DEVICES = 100_000
-"""Devices of a cluster; more than the largest have, and more than any planner here ends with."""
+"""Most devices of a cluster: more than the largest clusters have, so a larger number is a slip of the pen."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -38,6 +38,7 @@ class Cluster(Shown):
         On a count below one, more devices than `MAX_DEVICES`, or an unknown device.
     """
 
+    # The default is a node of AlpaServe's testbed (§6.1: p3.16xlarge, eight 16 GB V100).
     nodes: int = 1
     devices_per_node: int = 8
     device: str | DeviceSpec = "v100-16gb"
@@ -69,6 +70,8 @@ class Cluster(Shown):
         if n_devices <= devices_per_node:
             return cls(1, n_devices, device)
         if n_devices % devices_per_node:
+            # Nodes are all alike, so a node that is half full cannot be said. Nodes of one device have only the slow
+            # link between them: no plan is promised a fast link that may not be there.
             return cls(n_devices, 1, device)
         return cls(n_devices // devices_per_node, devices_per_node, device)
 

@@ -23,7 +23,8 @@ NAMES: Mapping[str, str] = {
 }
 """Name in the files -> name here."""
 ELEMENT_BYTES = {"half": 2, "int8": 1}
-"""Types of the files, the wider first: int8 all-reduces add in another type than training does."""
+"""Bytes of an element of each data type in the files. `half` comes first and is taken where both are there, because
+int8 all-reduces add in another type than training does."""
 MS = 1e-3
 
 Floats = NDArray[np.float64]
@@ -76,6 +77,7 @@ class CollectiveTables:
             series = rows.groupby("message_size")["latency"].median()
             n_bytes = ELEMENT_BYTES[dtype] * series.index.to_numpy(dtype=float)
             seconds = MS * series.to_numpy(dtype=float)
+            # What a ring sends over each link; an all-reduce is a reduce-scatter and an all-gather.
             moved = (2 if name == "all_reduce" else 1) * (devices - 1) / devices * n_bytes
             units(
                 f"{path}: latency in ms, message_size in elements: {name}", float((moved / link / seconds).max()), 0.02
@@ -88,7 +90,7 @@ class CollectiveTables:
         return cls(curves, f"NCCL measured: {about} ({folder.name})")
 
     def seconds(self, collective: str, n_bytes: float, devices: int) -> float | None:
-        """Seconds of one collective in a group of a node's devices; None where no such group was measured."""
+        """Seconds of one collective among `devices` devices of a node; None where no such group was measured."""
         found = self.curves.get((collective, devices))
         if found is None:
             return None

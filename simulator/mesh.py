@@ -1,4 +1,7 @@
-"""`Mesh` and `LogicalMesh`: a submesh of a cluster, its two-dimensional views, and what collectives cost on them."""
+"""`Mesh` and `LogicalMesh`: a submesh of a cluster, its two-dimensional views, and what collectives cost on them.
+
+Begin with `LogicalMesh.seconds`. `COLLECTIVES` holds the α–β formulas, `AxisLink` the α and β of one mesh axis.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
 @dataclass(frozen=True, slots=True)
 class AxisLink:
-    """What joins the devices along one axis of a logical mesh, or along both.
+    """The α–β parameters of communication along one axis of a logical mesh, or along both.
 
     Parameters
     ----------
@@ -43,7 +46,7 @@ def _all_gather(n_bytes: float, link: AxisLink) -> float:
 
 
 def _all_reduce(n_bytes: float, link: AxisLink) -> float:
-    return 2 * _all_gather(n_bytes, link)
+    return 2 * _all_gather(n_bytes, link)  # a reduce-scatter, which costs as much, and then an all-gather
 
 
 COLLECTIVES: Mapping[str, Callable[[float, AxisLink], float]] = MappingProxyType(
@@ -54,9 +57,9 @@ COLLECTIVES: Mapping[str, Callable[[float, AxisLink], float]] = MappingProxyType
         "all_to_all": _all_gather,
     }
 )
-"""Collective -> seconds of (bytes, link): α–β messages, in rings but for those of an all-to-all, which go directly. The
-bytes are those of a device's larger side: the result of an all-gather, the operand of a reduce-scatter, the buffer of
-an all-reduce or all-to-all."""
+"""Collective -> function of (bytes, link) that gives its seconds under the α–β model. All-to-alls send each piece
+directly to its receiver, the others are rings. The bytes are the larger of a device's input and output: the result of
+an all-gather, the operand of a reduce-scatter, the buffer of an all-reduce or all-to-all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,11 @@ class Mesh:
     Parameters
     ----------
     cluster : Cluster
-        What it is cut from.
+        The cluster that the rectangle is cut from.
     hosts, devices : int
-        Its shape.
+        Number of nodes, and of devices in each.
     first_host, first_device : int
-        Its corner.
+        The first node, and the first device in each node.
 
     Raises
     ------
@@ -155,7 +158,7 @@ class LogicalMesh:
         return int(self.shape[0] ** (0 in axes) * self.shape[1] ** (1 in axes))
 
     def inside(self, axes: tuple[int, ...]) -> bool:
-        """Whether the groups along these axes stay in a node."""
+        """Whether every communication group along these axes lies within one node."""
         n0, n1 = self.shape
         if set(axes) == {1}:
             return self.mesh.devices % n1 == 0  # groups of neighbours; those that span nodes fill them or share none

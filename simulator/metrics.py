@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 MIN_FOR_P99 = 10_000
-"""Finished requests that a 99th percentile needs: a hundred beyond it."""
+"""Finished requests that a 99th percentile needs. A hundred of them lie beyond it, and the standard error of the
+percentile's rank is then about a tenth of that tail (the square root of 100)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ def tail(latencies: npt.ArrayLike, percentile: float = 99.0) -> Tail:
     if not 0 <= percentile <= 100:
         raise InputError(f"tail: expected a percentile from 0 to 100 (got {percentile})")
     x = np.asarray(latencies, dtype=np.float64)
+    # Below 90 the bulk of the distribution decides. The 100th percentile would divide by zero, and is always refused.
     need = 1 if percentile < 90 else int(np.ceil(MIN_FOR_P99 / max(100 - percentile, 1e-9)))
     if len(x) < need:
         return Tail(float("nan"), f"p{percentile:g} needs {need} finished requests, there are {len(x)}")

@@ -20,7 +20,7 @@ __all__ = ["draw_cdf", "draw_steps", "panels"]
 MOST_LINES = len(CYCLE)
 """Lines of one panel: as many as there are colours that can be told apart."""
 POINTS = 2000
-"""Points of one line: more than a panel has pixels."""
+"""Points of one line: more than a panel has pixels, so that thinning cannot be seen."""
 
 Floats = npt.NDArray[np.float64]
 

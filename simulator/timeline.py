@@ -23,7 +23,7 @@ __all__ = ["Timeline"]
 
 @dataclass(frozen=True, repr=False)
 class Timeline(Shown):
-    """Spans, as columns. Those of one lane never overlap.
+    """What ran where and when, as columns with a row per span. Spans of one lane never overlap.
 
     Parameters
     ----------

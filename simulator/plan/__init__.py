@@ -1,1 +1,1 @@
-"""What plan files of every kind have in common."""
+"""What plan files of every world have in common: reading, writing, checking. `file.PlanFile` is their base class."""

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    field_validator,
+    model_serializer,
+)
 
 from ... import __version__
 from ...profiles.config import ParallelConfig
@@ -23,6 +32,7 @@ __all__ = [
     "Problem",
     "Seconds",
     "Serving",
+    "SparseEntry",
     "StageEntry",
     "Workload",
     "contradictions",
@@ -44,6 +54,18 @@ class Entry(Shown, BaseModel):
 
     def __str__(self) -> str:
         return repr(self)  # pydantic's own text is the whole file
+
+
+class SparseEntry(Entry):
+    """An entry that leaves out, when it is written, what few plans say: most read as before it was there."""
+
+    rare: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields, written = type(self).model_fields, cast("dict[str, Any]", handler(self))
+        kept = {k for k in fields if k not in self.rare or getattr(self, k) != fields[k].default}
+        return {k: value for k, value in written.items() if k in kept}
 
 
 class DeviceEntry(Entry):

@@ -81,6 +81,7 @@ class PlanFile(Entry):
     def is_one(cls, path: str | Path) -> bool:
         """Whether a file says that it is such a plan; one that cannot be read does not."""
         try:
+            # `layout` writes the kind among the first keys; the rest of a large plan need not be searched.
             return f'"{cls.model_fields[cls._key()].default}"' in readable(path).read_text(encoding="utf-8")[:4096]
         except (OSError, UnicodeDecodeError):
             return False

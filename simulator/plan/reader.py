@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from ...errors import InputError
-from ...wording import dotted, fields_at, nearest, short
+from ...wording import amiss, causes, dotted, fields_at, nearest, short
 from .entries import Problem
 
 __all__ = ["parsed", "piece", "pieces", "problem_line", "read"]
@@ -61,7 +61,7 @@ def read(
     try:
         built = plan.model_validate_json(text, strict=True)
     except ValidationError as error:
-        problems += [_problem(e, plan) for e in _own(error) if e["loc"]]
+        problems += [_problem(e, plan) for e in causes(error.errors(include_url=False)) if e["loc"]]
         problems += between(data)
     else:
         if not problems:
@@ -90,18 +90,6 @@ def parsed(content: bytes, where: str) -> Any:
         raise InputError(f"{where}: not a Meshwright plan: {said}") from None
 
 
-def _own(error: ValidationError) -> list[Any]:
-    """Pydantic's errors, without those that say that a sequence is too short because its items are wrong."""
-    found: list[Any] = error.errors(include_url=False)
-    places = [tuple(e["loc"]) for e in found]
-
-    def caused(e: Any) -> bool:
-        size = len(e["loc"])
-        return e["type"] == "too_short" and any(len(p) > size and p[:size] == tuple(e["loc"]) for p in places)
-
-    return [e for e in found if not caused(e)]
-
-
 def _parse(text: str, where: str) -> tuple[Any, list[Problem]]:
     """The JSON value and the keys that stand twice in one object (of which JSON readers keep one in silence)."""
     twice: list[Problem] = []
@@ -125,16 +113,11 @@ def _parse(text: str, where: str) -> tuple[Any, list[Problem]]:
 
 def _problem(error: Any, plan: type[BaseModel]) -> Problem:
     loc, kind = tuple(error["loc"]), error["type"]
-    if kind == "missing":
-        return loc, "is missing"
     if kind == "extra_forbidden":
         known = fields_at(plan, loc[:-1])
         near = nearest(str(loc[-1]), known)
         return loc, "unknown key; " + (f"did you mean {near!r}?" if near else f"known: {', '.join(known)}")
-    message = error["msg"].removeprefix("Value error, ")
-    if kind == "value_error":
-        return loc, message
-    return loc, f"{message[0].lower()}{message[1:]} (got {short(error['input'])})"
+    return loc, amiss(error)
 
 
 def problem_line(error: Any) -> str:

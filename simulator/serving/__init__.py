@@ -1,4 +1,9 @@
-"""One-shot DNN serving: groups of pipeline stages (AlpaServe). `simulate` is the door."""
+"""One-shot DNN serving: models placed on groups of devices that form pipelines (AlpaServe). `simulate` is the door.
+
+`policy` and `batching` decide (dispatch, admission, batches) and know no clock. `reference` (SimPy) and `compiled`
+(numba) let time pass. `tables` holds the placement as arrays, `result` the outcome, `plan` the plan file, and
+`queueing` the closed forms that simulations are checked against.
+"""
 
 from .batching import Batching
 from .policy import DISPATCH, Controller, Decision

@@ -17,7 +17,7 @@ __all__ = ["Batch", "Batching", "BatchingController"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Batching(Shown):
-    """Dynamic batching.
+    """Options of dynamic batching.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Batch:
     hop : float
         Seconds between two stages.
     finish : float
-        Predicted finish, seconds, overhead included.
+        Predicted finish time, seconds, overhead included.
     """
 
     group: int
@@ -80,13 +80,16 @@ class BatchingController(Controller):
         self.idle = [True] * tables.n_groups
         self.queues: list[deque[tuple[int, float]]] = [deque() for _ in range(tables.n_models)]
         self._hosted: list[list[int]] = [[] for _ in range(tables.n_groups)]
-        self._sizes = [int(b) for b in tables.sizes]
+        self._sizes = [int(b) for b in tables.sizes]  # ascending, as `stage_free` needs them
         for m in range(tables.n_models):
             for p in tables.pairs_of(m):
                 self._hosted[int(tables.pair_group[p])].append(m)
 
     def _fits(self, now: float, group: int, pair: int, column: int, deadline: float) -> Batch | None:
-        """The prediction for a batch of ``sizes[column]`` on an idle group, None if it misses `deadline`."""
+        """The predicted batch of ``sizes[column]`` requests on an idle group; None if it would miss `deadline`.
+
+        The caller fills in the model and the requests.
+        """
         latency = self.tables.latency[pair, column].tolist()
         hop = float(self.tables.hop[pair])
         if latency[0] != latency[0]:  # this size was not profiled
@@ -108,7 +111,7 @@ class BatchingController(Controller):
         for group, latency, hop in self._pairs[model]:
             if self.idle[group]:
                 key = self._key(self, now, group, latency, hop)
-                if best is None or key < best[0]:
+                if best is None or key < best[0]:  # strictly: the lowest index wins a tie, as in `Controller.arrive`
                     best = (key, group)
         if best is None:
             if not self._pairs[model]:
@@ -116,6 +119,7 @@ class BatchingController(Controller):
             self.queues[model].append((request, deadline))
             return None, True
         group = best[1]
+        # Alone (column 0 is batch 1): where a group is idle nothing of its models waits that could be batched.
         plan = self._fits(now, group, self.tables.pair(model, group), 0, deadline)
         if plan is None:
             return None, False
@@ -124,7 +128,7 @@ class BatchingController(Controller):
     def remove(self, group: int) -> list[int]:
         """`group` is gone; returns the requests that waited for a model that no other group holds."""
         super().remove(group)
-        self.idle[group] = False
+        self.idle[group] = False  # what is gone must never be chosen as idle
         orphans: list[int] = []
         for model in self._hosted[group]:
             if not self._pairs[model]:
@@ -140,6 +144,7 @@ class BatchingController(Controller):
             waiting = [m for m in self._hosted[group] if self.queues[m]]
             if not waiting:
                 return None, dropped
+            # Requests are numbered by arrival, so the smallest number is the oldest head; no two are equal.
             model = min(waiting, key=lambda m: self.queues[m][0][0])
             queue = self.queues[model]
             pair = self.tables.pair(model, group)
@@ -147,6 +152,9 @@ class BatchingController(Controller):
             if plan is None:
                 dropped.append(queue.popleft()[0])
                 continue
+            # The tightest deadline of all members bounds a batch, and not only the first one's (as in the authors'
+            # code): admission promises every member its SLO. A size that misses it, or was not profiled, does not end
+            # the search, because profiled latencies need not grow with the batch.
             size, tightest, members = 1, queue[0][1], 1
             for column in range(1, len(self._sizes)):
                 batch = self._sizes[column]

@@ -1,7 +1,7 @@
-"""The serving decisions, clock-free: whoever owns the time (simulated or real) asks, and is answered.
+"""Dispatch and admission without a clock: the owner of the time, a simulator or the real runtime, asks `Controller`.
 
-The SimPy reference and the real controller drive these very objects; the compiled engine restates them as arithmetic
-and a property test holds the two together.
+The SimPy reference and the real controller use these very objects. The compiled engine restates them as arithmetic, and
+a property test checks that both decide alike.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Controller:
         self.outstanding[group] -= 1
 
     def remove(self, group: int) -> list[int]:
-        """`group` is gone (its worker died); returns the waiting requests that only it could serve."""
+        """Forget `group`, whose worker died; returns the waiting requests that no other group can serve."""
         self._pairs = [[pair for pair in pairs if pair[0] != group] for pairs in self._pairs]
         self.outstanding[group] = 0
         return []
@@ -127,7 +127,7 @@ Key = Callable[[Controller, float, int, list[float], float], float]
 
 
 def _shortest_queue(c: Controller, now: float, group: int, latency: list[float], hop: float) -> float:
-    return c.outstanding[group]
+    return c.outstanding[group]  # in requests, as AlpaServe §4.3 counts a queue, and not in seconds of work
 
 
 def _earliest_finish(c: Controller, now: float, group: int, latency: list[float], hop: float) -> float:
@@ -135,7 +135,8 @@ def _earliest_finish(c: Controller, now: float, group: int, latency: list[float]
 
 
 def _earliest_free(c: Controller, now: float, group: int, latency: list[float], hop: float) -> float:
-    # The last stage is the last to be free; what this request would take there plays no part.
+    # The rule of the authors' fast simulator, which made their published figures: the clock of the last stage, without
+    # what this request would add. Idle groups compare by how long they have been idle.
     return c.clock[group][-1]
 
 

@@ -1,4 +1,4 @@
-"""Closed forms of queueing theory: what a simulation must agree with, and AlpaServe §3.4 with its Figure 10.
+"""Closed forms of queueing theory, which simulations are checked against; and AlpaServe §3.4 with its Figure 10.
 
 Every function takes numbers or arrays and broadcasts; rates are per second, times seconds. ``W`` is the mean time that
 a request spends in the system, waiting and service. A queue at or over capacity has no mean: the answer is ``inf``. A
@@ -84,6 +84,7 @@ def erlang_b(servers: int, offered: npt.ArrayLike) -> FloatArray:
         Offered load, rate times mean service time.
     """
     load = _checked("offered", offered)
+    # The recursion over the servers: the sum of load**c / c! would overflow from about 170 servers on.
     blocked = np.ones_like(load)
     for c in range(1, _servers(servers) + 1):
         blocked = load * blocked / (c + load * blocked)

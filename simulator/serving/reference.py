@@ -21,11 +21,13 @@ from .tables import ServingTables
 
 __all__ = ["run_reference"]
 
-_ARRIVALS_LAST = 3.0  # SimPy priority: at one instant, completions come before arrivals
+# SimPy priority of arrivals, above those of stages (1 to 2): at one instant completions come first, so that a request
+# that arrives when another finishes finds the shorter queue. The compiled engine compares with ``<=`` for the same end.
+_ARRIVALS_LAST = 3.0
 
 
 class _Job:
-    """What travels through a group: the requests of one batch and what the batch costs."""
+    """A batch on its way through the stages of a group: its requests, and what it costs in each stage."""
 
     __slots__ = ("hop", "latency", "ready", "requests")
 
@@ -37,7 +39,7 @@ class _Job:
 
 
 class _Stage:
-    """One pipeline stage of a group: first come, first served, for ever."""
+    """One pipeline stage of a group. It serves batches first come, first served, until the simulation ends."""
 
     def __init__(self, world: _World, group: int, index: int, following: _Stage | None) -> None:
         self.world = world
@@ -45,7 +47,9 @@ class _Stage:
         self.index = index
         self.following = following
         self.queue: deque[_Job] = deque()
-        self.priority = 1.0 + group / world.n_groups  # groups that are free together choose in order of index
+        # Groups that become free at one instant choose from the queues in order of their index, as the compiled
+        # engine's tournament does. The quotient stays below 1, and so before arrivals.
+        self.priority = 1.0 + group / world.n_groups
         self.free = float(world.clock[group, index])  # later than 0 if carried over from the placement before
         self.ended: simpy.Event = world.env.event()  # the job in service is done
         self.idle = True
@@ -61,6 +65,7 @@ class _Stage:
 
     def begin(self, job: _Job) -> None:
         """Serve a job as soon as it is here and the stage is free."""
+        # The job may still be on its way (`ready` lies a hop ahead): its start is computed, and not waited for.
         start = job.ready if job.ready > self.free else self.free
         self.free = start + job.latency[self.index]
         if self.index == 0:
@@ -121,7 +126,7 @@ class _World:
         finish = self.env.now + overhead
         for r in job.requests:
             self.finish[r] = finish
-        if overhead > 0:
+        if overhead > 0:  # a request counts as outstanding until its answer is out, although no stage is busy with it
             self.env.call(lambda: self.count(group, len(job.requests)), finish)
         else:
             self.count(group, len(job.requests))
@@ -183,7 +188,7 @@ def run_reference(
     npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.float64],
     npt.NDArray[np.int32],
 ]:  # fmt: skip
-    """Serve a trace event by event. Returns ``(finish, group, clock, start, batch)``; see `compiled.run`."""
+    """Serve a trace event by event. Returns ``(finish, group, clock, start, batch)``; see `compiled.engine.run`."""
     kind = BatchingController if batching else Controller
     controller = kind(tables, dispatch, admission, overhead)
     if clock is None:

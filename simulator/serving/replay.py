@@ -1,4 +1,7 @@
-"""From decisions to stage visits: given who ran where, when every stage started and ended."""
+"""Stage visits recovered from decisions: who ran where is known, and when each stage began and ended follows.
+
+The engines keep only what planners need. Timelines and utilization ask for the rest, and it is computed here.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ class Segment:
     Parameters
     ----------
     placement : Placement
-        What held.
+        The placement that served the requests.
     tables : ServingTables
-        The same as arrays.
+        The same placement as arrays.
     low, high : int
         Requests ``low`` … ``high - 1`` of the trace.
     end : float
@@ -88,6 +91,7 @@ def stage_spans(segment: Segment, result: SimulationResult) -> StageSpans:
     if result.start_column is not None and result.batch is not None:
         # Batches enter in order of their start; the members of one share group, start and model.
         enter = result.start_column[rows]
+        # By start, then group, then request: members of one batch stand together, its first request in front.
         served = served[np.lexsort((served, group[served], enter[served]))]
         first = np.ones(len(served), dtype=bool)
         same = (np.diff(enter[served]) == 0) & (np.diff(group[served]) == 0) & (result.batch[rows][served][1:] > 1)

@@ -180,6 +180,7 @@ class SimulationResult(Shown):
         counted = np.zeros(len(self), dtype=bool)
         if by == "requests":
             span = float(arrival[-1] - arrival[0])
+            # Truncated as the authors' code does (`int(10 / (last - first) * n)`), which decides which ones count.
             skip = int(warmup_s / span * len(self)) if span > 0 else len(self)
             counted[skip : max(skip, len(self) - skip)] = True
         elif by == "time":
@@ -353,11 +354,12 @@ class SimulationResult(Shown):
         return np.concatenate([work.max(axis=1) / span for work, span in zip(self._work(), spans, strict=True)])
 
     def _work(self) -> list[Column]:
-        """Busy seconds of each stage of each group, shape (n_groups, max_stages), for each segment."""
+        """Busy seconds of each stage of each group, an array (n_groups, max_stages) for each segment."""
         return [stage_work(segment, self) for segment in self.segments]
 
     def _spans(self, until: float) -> list[float]:
         """Seconds for which each segment's placement held."""
         begins = [0.0, *(s.end for s in self.segments[:-1])]
         ends = [*(s.end for s in self.segments[:-1]), max(until, begins[-1])]
+        # An empty span (all requests arrive at 0) divides as the smallest float: a huge load, and no division by zero.
         return [max(b - a, np.finfo(float).tiny) for a, b in zip(begins, ends, strict=True)]

@@ -27,7 +27,7 @@ ENGINES = ("compiled", "simpy")
 
 Columns = tuple[npt.NDArray[Any], ...]
 Requests = tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.float64]]
-"""Arrival, model and SLO."""
+"""The trace's columns that engines read: arrival, model and SLO of each request."""
 
 
 def simulate(
@@ -102,6 +102,7 @@ def _run(
     schedule: PlacementSchedule, tables: list[ServingTables], trace: Trace, engine: str, dispatch: str,
     batching: bool, admission: bool, overhead: float,
 ) -> SimulationResult:  # fmt: skip
+    # side="left": a request that arrives at the very boundary belongs to the new placement.
     bounds = [*np.searchsorted(trace.arrival, schedule.starts, side="left").tolist(), len(trace)]
     columns: list[Columns] = []
     segments: list[Segment] = []
@@ -111,7 +112,7 @@ def _run(
         clock = np.zeros((table.n_groups, table.latency.shape[2]))
         if schedule.carry:
             _carry(placement, free, clock)
-        begun = clock.copy()
+        begun = clock.copy()  # engines update the clock in place; replays need where it stood
         rows = (trace.arrival[low:high], trace.model[low:high], trace.slo[low:high])
         columns.append(_serve(rows, table, engine, dispatch, batching, admission, overhead, clock))
         if schedule.carry:
@@ -158,6 +159,7 @@ def _device_clocks(
     placement: Placement, clock: npt.NDArray[np.float64], before: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """When each device is free after a segment, seconds."""
+    # Devices that this placement leaves idle keep the time of the one before: a later placement may use them again.
     n = max(len(before), 1 + max(d for g in placement.groups for d in g.devices or ()))
     free = np.zeros(n)
     free[: len(before)] = before
@@ -172,4 +174,5 @@ def _carry(placement: Placement, free: npt.NDArray[np.float64], clock: npt.NDArr
     """Start each stage's clock at the time its devices are free."""
     for g, group in enumerate(placement.groups):
         for k in range(group.config.pp):
+            # A stage begins when all of its devices can: tensor parallelism needs them together.
             clock[g, k] = max((free[d] for d in group.stage_devices(k) if d < len(free)), default=0.0)

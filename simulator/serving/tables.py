@@ -1,4 +1,4 @@
-"""What both engines and the real controller read: a placement and its profiles as plain arrays."""
+"""A placement and its profiles as plain arrays, which both engines and the real controller read."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def build_tables(
         for batch, row in stage.latency.items():
             if batch in column:
                 latency[p, column[batch], : len(row)] = row
-                latency[p, column[batch], len(row) :] = 0.0
+                latency[p, column[batch], len(row) :] = 0.0  # and not NaN, which says that the size is not profiled
     model_of_pair = np.array([m for m, _ in held], dtype=np.int64)
     return ServingTables(
         n_groups=len(placement.groups),

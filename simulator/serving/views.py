@@ -1,4 +1,4 @@
-"""Views of a serving result: its summary, and a picture."""
+"""How a serving result is shown: `summary` (figures with units) and `plot` (a matplotlib figure)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The compiled engine with dynamic batching; restates `batching.BatchingController` as arithmetic.
+"""The compiled engine with dynamic batching: `batching.BatchingController` restated as arithmetic.
 
-A model's requests wait only while no group that holds it is idle, so those waiting are always a contiguous run of that
-model's arrivals: two counters per model are its queue, and `heads` holds the oldest of each. That a group becomes idle
-matters only while something waits; the next one to do so is the winner of a small tournament (`ends`). See `kernel`
-for why the loop looks as it does.
+A model's requests wait only while no group that holds it is idle. Those that wait are therefore a contiguous run of the
+model's arrivals: two counters per model are its queue, and `heads` holds the oldest request of each. It matters only
+while something waits when a group becomes idle; a small tournament tree (`ends`, `winner`) knows which group is next.
+See `kernel` for why the loop looks as it does.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ __all__ = ["run_batching"]
 _ONE = np.uint64(1)
 _NONE = np.uint64(2**64 - 1)
 _PAIR_BITS, _PAIR_MASK = np.uint64(32), np.uint64(2**32 - 1)
+# Requests outstanding on a group that a ring holds at first. A guess, as `_grow` doubles it; a power of two, because
+# places are found with a mask.
 _RING = 64
 
 
@@ -40,9 +42,10 @@ def _end(now, clock, g, latency, p, column, wire, last):
 
 @inner(forceinline=True)
 def _free_at(g, time, ends, winner):
-    """Group `g` is busy until `time`: replay its matches in the tournament; the lower index wins a tie.
+    """Note that group `g` is busy until `time`, and replay its matches in the tournament tree.
 
-    ``ends[j]`` is the time of match j and ``winner[j]`` the group; the leaf of group g is ``size + g``, the root 1.
+    ``ends[j]`` is the earliest time below node j and ``winner[j]`` its group. The leaf of group g is ``size + g``, the
+    root is node 1. The lower index wins a tie, as the reference's priorities have it.
     """
     at = (np.uint64(ends.shape[0]) >> _ONE) + g
     ends[at] = time
@@ -104,7 +107,7 @@ def _make(policy: int) -> Callable[..., Any]:
                 best = _oldest(g, hosted_start, hosted, model_of_pair, heads)
                 p = best & _PAIR_MASK
                 r = best >> _PAIR_BITS
-                if r >= n:
+                if r >= n:  # none of its models has anybody waiting: out of the tournament until it is given work
                     _free_at(g, np.inf, ends, winner)
                     continue
                 m = model_of_pair[p]
@@ -126,7 +129,7 @@ def _make(policy: int) -> Callable[..., Any]:
                         r = by_model[queue[m] + members]
                         tightest = min(tightest, arrival[r] + slo[r] + TOLERANCE_S)
                         members += _ONE
-                    if latency[p, c, 0] > 0 and (
+                    if latency[p, c, 0] > 0 and (  # not profiled is NaN, which is not above 0
                         not admission or _end(now, clock, g, latency, p, c, hop[p], last) + overhead <= tightest
                     ):
                         column = c
@@ -160,6 +163,7 @@ def _make(policy: int) -> Callable[..., Any]:
                     heads[m] = min(heads[m], r)
                     continue
                 p = best
+                # Any unsigned number will do where there is no pair; it is not read, and one type spares conversions.
                 g = pair_group[p] if best != _NONE else _ONE
                 last = stages[g] - _ONE if best != _NONE else _ONE
                 if best == _NONE or (
@@ -235,7 +239,7 @@ def run_batching(
     npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.float64],
     npt.NDArray[np.int32],
 ]:  # fmt: skip
-    """Serve a trace with batching. Returns ``(finish, group, clock, start, batch)``; see `compiled.run`."""
+    """Serve a trace with batching. Returns ``(finish, group, clock, start, batch)``; see `compiled.engine.run`."""
     n = len(arrival)
     finish, start = np.empty(n), np.empty(n)
     group, batch = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
@@ -243,10 +247,10 @@ def run_batching(
         clock = np.zeros((tables.n_groups, tables.latency.shape[2]))
     counts = np.bincount(model, minlength=tables.n_models)
     first = np.concatenate(([0], np.cumsum(counts))).astype(np.uint64)
-    hosted = np.argsort(tables.pair_group, kind="stable")
+    hosted = np.argsort(tables.pair_group, kind="stable")  # pairs by group, and in each group by model
     hosted_start = np.searchsorted(tables.pair_group[hosted], np.arange(tables.n_groups + 1))
     model_of_pair = np.repeat(np.arange(tables.n_models), np.diff(tables.model_start))
-    leaves = 1 << (tables.n_groups - 1).bit_length()
+    leaves = 1 << (tables.n_groups - 1).bit_length()  # a complete tree; leaves beyond the groups stay at inf
     winner = np.zeros(2 * leaves, dtype=np.uint64)
     winner[leaves:] = np.arange(leaves)
     indices = (tables.model_start, tables.pair_group, model_of_pair, hosted_start, hosted)

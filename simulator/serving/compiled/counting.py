@@ -1,8 +1,8 @@
-"""Counting what a placement would attain, without a column per request: what planners call in their inner loop.
+"""Counting what a placement would attain, without a column per request. Planners call this in their inner loop.
 
-`count` is the compiled engine (`kernel.serve`) with counters in place of columns, over a subset of the requests, and
-with leave to give up. A placement is described by *rows* of one latency table that is built once per search, so a
-candidate costs a few short integer arrays and no copying of latencies.
+`count` is the compiled engine (`kernel.serve`) with counters in place of columns. It may serve a subset of the requests
+and may stop early. A placement is described by *rows* of one latency table that is built once per search, so that a
+candidate costs a few short integer arrays and no copies of latencies.
 """
 
 from __future__ import annotations

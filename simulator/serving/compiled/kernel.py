@@ -28,11 +28,12 @@ __all__ = ["POLICY", "serve"]
 POLICY = {"shortest_queue": 0, "earliest_finish": 1, "earliest_free": 2}
 
 _COUNT, _FINISH, _FREE, _SCAN = range(4)  # the first three as in POLICY
+# A pair below, what it is compared by above: one unsigned minimum finds both, and the lowest pair wins a tie.
 _ONE, _PAIR_BITS = np.uint64(1), np.uint64(32)
 _PAIR_MASK = np.uint64(2**32 - 1)
 _NEVER = np.uint64(2**64 - 1)
-_SCANNED = np.uint64(8)
-_SCAN_PAIRS = 4  # scan where a model is held by no more groups than this, on average
+_SCANNED = np.uint64(8)  # eight float64 are one cache line
+_SCAN_PAIRS = 4  # scan where a model is held by no more groups than this, on average: a guess, of speed alone
 
 
 @inner(forceinline=True)

@@ -30,7 +30,7 @@ def cluster_entry(cluster: Cluster) -> ClusterEntry:
 
 
 def cluster_of(entry: ClusterEntry) -> Cluster:
-    """The cluster again; a shipped device type by its name, another by its specification."""
+    """The cluster of a plan. A device type that Meshwright ships is given by its name, any other by its fields."""
     fields = entry.device.model_dump()
     for link in ("intra_node", "inter_node"):
         fields[link] = LinkSpec(*fields[link])
@@ -95,7 +95,7 @@ def _partition(profiles: Mapping[str, ModelProfile], name: str, group: Group) ->
 
 def workload_entry(trace: Trace, source: str) -> Workload:
     """What a trace asks for, summed up."""
-    seconds = trace.duration if trace.duration > 0 else np.inf
+    seconds = trace.duration if trace.duration > 0 else np.inf  # all arrive at once: no rate, and JSON knows no inf
     rates = {name: int(n) / seconds for name, n in zip(trace.models, trace.counts(), strict=True)}
     return Workload(requests=len(trace), duration_s=float(trace.duration), rate_per_s=rates, source=source)
 

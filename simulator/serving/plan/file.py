@@ -1,11 +1,11 @@
-"""`Plan`: what planners emit, the simulator scores, exporters translate and the runtime executes."""
+"""`Plan`: planners write it, the simulator scores it, exporters translate it, and the runtime executes it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from ....errors import InputError
 from ....profiles.profile import ModelProfile
@@ -20,6 +20,7 @@ from ...plan.entries import (
     PlannerEntry,
     Problem,
     Serving,
+    SparseEntry,
     StageEntry,
     Workload,
     contradictions,
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 
-class Plan(PlanFile):
+class Plan(PlanFile, SparseEntry):
     """A placement with all that is needed to simulate, export and run it.
 
     Build one with `Plan.of`; read one with `Plan.load`.
@@ -50,6 +51,7 @@ class Plan(PlanFile):
 
     noun: ClassVar[str] = "a Meshwright plan"
     schema_id: ClassVar[str] = "urn:meshwright:schema:plan:1"
+    rare: ClassVar[frozenset[str]] = frozenset({"case"})
 
     format: Literal["meshwright-plan"] = "meshwright-plan"
     version: Literal[1] = 1
@@ -58,6 +60,9 @@ class Plan(PlanFile):
     groups: tuple[GroupEntry, ...] = Field(min_length=1)
     serving: Serving = Serving()
     workload: Workload | None = None
+    case: dict[str, JsonValue] = Field(
+        default={}, description="the case that it was planned for, as a file says it, without the planner"
+    )
     planner: PlannerEntry
     profile: str = Field(default="", description="name of the profile set planned with")
     profile_digest: str = Field(default="", description="SHA-256 of that profile set")
