@@ -1,4 +1,11 @@
-"""Token-by-token LLM serving: paged KV memory, iteration-level schedulers, workloads, and the engine that runs them."""
+"""Token-by-token LLM serving: schedulers, paged KV memory, workloads, and the engines that simulate them.
+
+`simulate_llm` is the door; `drive` runs a scheduler step by step without a clock. The rooms: `policy` (which requests
+run in the next iteration, and which engine gets a request), `memory` (KV blocks), `decoding` (beams, speculation),
+`workload` (what arrives), `reference` and `compiled` (two engines with the same answers), `fleet` (pools, faults,
+autoscaling), `shared` (engines that share devices), `plan` and `result`. To see how a scheduler works, begin with
+``policy/vllm_v1.py``.
+"""
 
 from .decoding.genealogy import Genealogy
 from .decoding.speculative import Speculative

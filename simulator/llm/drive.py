@@ -1,6 +1,6 @@
-"""`drive`: a scheduler without any clock, one iteration at a time; a record of every decision.
+"""`drive`: run a scheduler without a clock, one iteration at a time, and record every decision.
 
-What it is for: holding a policy against the real scheduler, step by step (DESIGN §1.2).
+It exists to compare a policy with the real scheduler step by step: both must decide alike on the same requests.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .policy.work import work_02, work_contiguous, work_v1
 __all__ = ["drive"]
 
 MAX_STEPS = 1_000_000
+"""Default limit of `drive`: so many steps are no comparison that a person reads, but a policy that never ends."""
 
 Record = dict[str, Any]
 
@@ -74,7 +75,7 @@ def drive(
         if request.id in seen:
             raise InputError(f"requests: two have the id {request.id!r}")
         seen.add(request.id)
-    arrivals.sort(key=lambda r: r.arrival)
+    arrivals.sort(key=lambda r: r.arrival)  # stable: requests of one step keep the order given
     doors = {work_02: _drive_02, work_v1: _drive_v1, work_contiguous: _drive_contiguous}
     door = doors.get(found.work)
     if door is None:

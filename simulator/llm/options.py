@@ -1,4 +1,4 @@
-"""`SimulateOptions`: what a simulation of LLM serving may have beyond a scheduler, a cost and plain engines."""
+"""`SimulateOptions`: the rarer options of `simulate_llm`, beyond scheduler, cost and number of engines."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class SimulateOptions(Shown):
     padded : bool
         Whether the padding of a prompt batch counts as computed (vLLM 0.2 pads prompts).
     survivors : Survivors, optional
-        Whose children the beams of a beam search are, under policies that share blocks (``"vllm-0.2"``); without it
-        `Genealogy` of the simulation's seed draws them, the same whatever the policy and the rate.
+        Which beams of a beam search survive, under policies that share blocks (``"vllm-0.2"``). Without it `Genealogy`
+        draws them from the simulation's seed, the same for every policy and rate.
     pools : Pools, optional
         Prompts on some engines, decodes on others, with transfers between them; `engines` is then left at 1.
     faults : Faults, optional

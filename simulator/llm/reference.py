@@ -25,7 +25,7 @@ __all__ = ["Run", "gather", "run_reference"]
 
 
 class Run:
-    """One simulation under way: its clock, its engines, and what is known of each request."""
+    """A simulation in progress: its clock, its engines, and the records of its requests."""
 
     def __init__(self, world: World, clock: Clock | None = None) -> None:
         self.world = world
@@ -54,7 +54,7 @@ class Run:
         self.engines += [Engine(self, i, kind) for i in range(world.engines)]
 
     def arrivals(self) -> Generator[simpy.Event, Any, None]:
-        """Open loop: requests arrive when they arrive."""
+        """Open loop: requests arrive at the times of the trace, whatever the engines do."""
         times = self.world.trace.arrival
         for row in self.first:
             yield self.clock.at(self.clock.event(), float(times[row]), ARRIVES)
@@ -116,7 +116,7 @@ class Run:
         self.done(row)
 
     def done(self, row: int) -> None:
-        """What waited for a request may come."""
+        """A request is done: schedule the turns that follow it, or in a closed loop the next request."""
         now, trace = self.clock.now, self.world.trace
         followers = self.followers.get(row, ())
         for follower in followers:
@@ -147,7 +147,7 @@ def gather(
     until: float | None,
     since: npt.NDArray[np.float64] | None = None,
 ) -> tuple[Records, Iterations, TokenRuns]:
-    """What engines did until some time, together; fills the columns of `records` that follow from it.
+    """Join what all engines did until some time, and fill the columns of `records` that follow from it.
 
     `since`, of requests that go from engine to engine: the time up to which each one's tokens are lost.
     """

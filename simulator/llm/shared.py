@@ -97,7 +97,7 @@ class _Batch(Engine):
         group.batches.append(self)
 
     def life(self) -> Generator[simpy.Event, Any, None]:
-        """It has none of its own: the group is the process."""
+        """It has no process of its own: the group is the process."""
         return
         yield
 
@@ -128,7 +128,7 @@ class _Group:
             self.idle = None
 
     def life(self) -> Generator[simpy.Event, Any, None]:
-        """Whoever is next in turn decides, the first stage computes; for ever."""
+        """Let the next batch in turn decide, wait until the first stage is free, and go on."""
         clock = self.clock
         while True:
             batch = self.next()

@@ -31,7 +31,8 @@ __all__ = ["dropped_rows", "simulate_llm"]
 
 ENGINES = ("auto", "fast", "compiled", "simpy")
 WORTH_TOKENS = 100_000
-"""Output tokens from which ``engine="auto"`` compiles: for fewer, loading compiled code takes longer than SimPy."""
+"""Output tokens from which ``engine="auto"`` compiles. SimPy computes fewer of them in less time than loading the
+compiled code takes; a rough figure, which changes seconds and no answers."""
 
 
 def simulate_llm(
@@ -149,7 +150,7 @@ def _check_window(cost: Any, trace: LLMTrace, options: Any, *, strict: bool) -> 
 
 
 def _run(world: World, router: str, until: float | None, engine: str) -> tuple[Any, str]:
-    """What an engine says, and which one said it."""
+    """Run the engine that was asked for, or that pays off; returns its outcome and its name."""
     worth = engine in ("compiled", "fast") or int(world.trace.output_tokens.sum()) >= WORTH_TOKENS
     if world.fleet is not None:
         if engine == "compiled":

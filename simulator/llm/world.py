@@ -1,4 +1,4 @@
-"""What an engine of the LLM world is given, and what it gives back of each request."""
+"""`World`: what both engines are given. `Records`: what they note of each request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class World:
     dropped : frozenset of int
         Rows that no engine takes.
     survivors : Survivors or None
-        Whose children beams are; None: every beam goes on in its own place.
+        Which beams survive; None: every beam goes on in its own place.
     fleet : Fleet or None
         Pools, faults and autoscaling; None: plain engines.
     """

@@ -1,4 +1,4 @@
-"""Contents of KV blocks as numbers: which blocks of which requests hold the same tokens after the same tokens.
+"""Contents of KV blocks as numbers: two blocks have one number if they hold the same tokens after the same prefix.
 
 A prompt of known tokens shares the contents of its full blocks with every prompt that begins alike; all other blocks
 are a text's own, by place: a request's, or those of all turns of its conversation.

@@ -53,6 +53,7 @@ class Desk(NamedTuple):
             filled(x.size, 0), filled(int(target.max()) + 2, -1), filled(n, -1), filled(n, -1), filled(n, 0),
             filled((2, n), -1), filled(2, -1), prompt.astype(np.int64), filled(n, 0), filled(n, 0),
             np.zeros(n, dtype=np.bool_), filled(n, 0), filled(seqs, 0), filled(seqs, 0), filled(seqs, 0),
+            # A guess of the iterations: `serve` widens what is full.
             np.empty((2, 4096)), filled((7, 4096), 0), filled((3, 4096), 0),
         )  # fmt: skip
 

@@ -30,7 +30,7 @@ _STATE = ("running", "waiting", "prefill", "decodes", "preempted", "used_tokens"
 
 
 class NotCompiled(Exception):
-    """Something came up, or would have, that only the reference knows; the message says what."""
+    """The compiled engine met something that only the reference can simulate; the message says what."""
 
 
 def why_not_compiled(world: World, router: str) -> str | None:
@@ -165,6 +165,7 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
         engines=world.engines,
     )
     together = np.concatenate(parts, axis=1)
+    # Stable: a request's runs stay in order of time, as `TokenRuns` asks.
     request, first, last = together[:, np.argsort(together[0], kind="stable")]
     records.generated += np.bincount(request, weights=last - first + 1, minlength=n).astype(np.int64)
     return records, iterations, TokenRuns(request, first, last)
@@ -212,6 +213,6 @@ def _no_grid() -> CostGrid:
     shapes = (1, 1, 1, 1, (1, 1), 1, 1, (1, 1), 0, 0, 0, 0, (0, 0, 0, 0))
     arrays: list[Any] = [np.zeros(shape) for shape in shapes]
     for array in arrays:
-        array.setflags(write=False)
+        array.setflags(write=False)  # numba gives read-only arrays another type
     numbers: list[Any] = [0.0, 0.0, 0.0, 0.0, 0.0, 0, False]
     return CostGrid(*arrays, *numbers)

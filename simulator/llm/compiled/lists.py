@@ -81,7 +81,11 @@ def taken(n_back: int, head: int) -> tuple[int, int]:
 
 
 def wider(table: Any, used: int, room: int) -> Any:
-    """The same table with room for more, twice as wide where it has not: kernels stop for it, and are called again."""
+    """A table with room for `room` more columns, at least twice as wide where it must grow.
+
+    Kernels cannot allocate: they return when a table is full, and are called again with a wider one. Doubling keeps the
+    copies linear in the final width.
+    """
     if used + room <= table.shape[1]:
         return table
     wide = np.empty((table.shape[0], 2 * table.shape[1] + room), dtype=table.dtype)

@@ -77,7 +77,7 @@ def seconds_of(
         ) + line[4] * decodes
     total = 0.0
     if decodes:
-        at = 6 if decodes >= line[9] else 3
+        at = 6 if decodes >= line[9] else 3  # `FittedCost` has another line for large batches
         total = total + line[at] + line[at + 1] * context + line[at + 2] * decodes
     if chunks:
         if not decodes:

@@ -1,1 +1,1 @@
-"""How sequences grow and split: parallel sampling, beam search, speculative decoding."""
+"""How sequences grow and split: beam search (`genealogy`), speculative decoding, and workloads that need them."""

@@ -1,4 +1,4 @@
-"""Which beams survive: a seeded model of beam search, and the interface through which a real engine tells the truth.
+"""Which beams survive: a seeded model of beam search, and the interface through which a real engine can say it instead.
 
 After every token, beam search keeps `k` of the `2k` best candidates; each kept one has a parent among the beams of the
 step before. Whose children they are decides what blocks are shared, copied and freed (vLLM §5.4.4); it depends on the
@@ -19,16 +19,18 @@ from ..policy.request import LLMRequest
 __all__ = ["SURVIVAL", "Genealogy", "Survivors"]
 
 SURVIVAL = 0.8
-"""Default chance that a beam goes on in its own place."""
+"""Default chance that a beam goes on in its own place. Fitted on one bar of the vLLM thesis' Fig. 5.15 (two beams on
+Alpaca), because no paper says how often beams die; the figure's other bars test it."""
 
 CHUNK = 64
-"""Steps that are drawn at once."""
+"""Steps that are drawn at once: making a random stream costs more than the numbers of one step. A guess; another value
+draws other family trees."""
 REMEMBERED = 4096
-"""Requests whose present chunk is kept; others are drawn again, to the same result."""
+"""Requests whose present chunk is kept, so that memory stays bounded; others are drawn again, to the same result."""
 
 
 class Survivors(Protocol):
-    """Who can say which candidates of a beam search survive: a model of it, or an engine that has run one."""
+    """Says which candidates of a beam search survive: a model of beam search, or the record of a real engine."""
 
     def parents(self, request: LLMRequest, step: int) -> Sequence[int]:
         """The parents of the next beams.
@@ -50,7 +52,7 @@ class Survivors(Protocol):
 
 
 class Genealogy:
-    """Beams without a language model: who goes on is drawn at random.
+    """Beam search without a language model: which beams survive is drawn at random.
 
     The best candidate of a beam stays in its place with chance `survival`; else the place goes to a child of a beam
     drawn at random, the same one included. At 0 the children choose their parents at random (the neutral model of
@@ -72,7 +74,7 @@ class Genealogy:
     def __init__(self, seed: int = 0, survival: float = SURVIVAL) -> None:
         if isinstance(survival, bool) or not 0 <= survival <= 1:
             raise InputError(f"survival: expected a chance in [0, 1] (got {survival!r})")
-        generator(seed, "llm", "beams")  # a bad seed is an error now, not at the first beam
+        generator(seed, "llm", "beams")  # a bad seed is an error now, and not only at the first beam
         self.seed, self.survival = seed, float(survival)
         self._chunks: dict[tuple[str | int, int], tuple[int, list[tuple[int, ...]]]] = {}
 
@@ -82,7 +84,7 @@ class Genealogy:
         known = self._chunks.get(key)
         if known is None or known[0] != chunk:
             if known is None and len(self._chunks) >= REMEMBERED:
-                del self._chunks[next(iter(self._chunks))]
+                del self._chunks[next(iter(self._chunks))]  # the oldest: the likeliest to have finished
             known = self._chunks[key] = chunk, self._draw(request, chunk)
         return known[1][row]
 

@@ -143,7 +143,7 @@ class SpeculativeCost:
 
 
 class SpeculativeScheduler(V1Scheduler):
-    """V1's scheduler with drafts; which of them are kept is drawn for each request by itself."""
+    """V1's scheduler with drafts. How many of a request's drafts are accepted is drawn from a stream of its own."""
 
     def __init__(self, config: V1Config, speculative: Speculative, seed: int) -> None:
         super().__init__(config)
@@ -162,6 +162,7 @@ class SpeculativeScheduler(V1Scheduler):
             drafts = request.computed - request.length  # tokens at their own places end at the last one
             if drafts > 0:
                 self.drafted[request] = drafts
+                # One token is the model's own: a request that needs one more token keeps no draft.
                 left = min(request.request.output - request.output, self.config.max_model_len - request.length) - 1
                 self.kept[request] = max(0, min(self.speculative.kept(self._draws(request, drafts)), left))
         return step
@@ -201,6 +202,7 @@ class SpeculativeScheduler(V1Scheduler):
     def _draws(self, request: V1Request, drafts: int) -> Any:
         if request not in self._streams:
             self._streams[request] = generator(self._seed, "llm", "speculative", str(request.request.id))
+        # Always all of them, so that a step with fewer drafts does not move the draws of the steps after it.
         return self._streams[request].random(self.speculative.tokens)[:drafts]
 
 
@@ -208,6 +210,7 @@ def speculative_policy(policy: Policy, speculative: Speculative, seed: int) -> P
     """V1's policy with drafts; a request must fit with the drafts behind its last token."""
 
     def fatal(config: V1Config, request: LLMRequest) -> str | None:
+        # Twice: the drafts that are verified, and the slots that are kept for those to come (`lookahead`).
         return policy.fatal(config, replace(request, output=request.output + 2 * speculative.tokens))
 
     def scheduler(config: V1Config) -> SpeculativeScheduler:

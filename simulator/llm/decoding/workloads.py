@@ -15,8 +15,9 @@ from ..workload.requests import LLMTrace
 __all__ = ["chat_rounds", "with_prefix"]
 
 OWN = 1 << 40
-"""Ids of tokens that only one prompt has begin here; below are those of prefixes."""
+"""First id of tokens that only one prompt has. Prefixes use the ids below: `LONGEST` places of `LONGEST` tokens."""
 LONGEST = 1 << 20
+"""Ids of a prefix, one more than it may have tokens: far beyond any model's context."""
 
 
 def with_prefix(trace: LLMTrace, tokens: int, place: int = 0) -> LLMTrace:

@@ -1,4 +1,4 @@
-"""Engines that die and come back, and what becomes of what they had."""
+"""Engines that fail and come back, and what becomes of their requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Breakdowns"]
 
 
 class Breakdowns:
-    """The deaths of a fleet's engines.
+    """Makes the engines of a fleet fail, repairs them, and sends their requests elsewhere.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ class Breakdowns:
         self.foreseen: dict[int, int] = {}
 
     def foresee(self) -> None:
-        """Known deaths."""
+        """Schedule the faults that the user listed."""
         for event in self.faults.events:
             self.run.clock.call(lambda e=event: self.strikes(e.engine, e.repair_s), event.at_s, FAILS)
 
     def serves(self, member: Member) -> None:
-        """An engine serves from now on; some time it dies."""
+        """An engine serves from now on: schedule its next random fault, if there are any."""
         if self.faults.mtbf_s is None or self.foreseen.get(member.index) == member.born:
             return  # taken back from being drained, it has its death before it
         self.foreseen[member.index] = born = member.born
@@ -62,7 +62,8 @@ class Breakdowns:
             self.dies(self.run.members[engine], repair_s)
 
     def dies(self, member: Member, repair_s: float) -> None:
-        """An engine dies; what it had is tried again elsewhere."""
+        """An engine fails. Its requests are tried again elsewhere."""
+        # One that is being drained was to go anyway: nobody repairs it.
         run, rows, last = self.run, list(member.rows.values()), member.state == "draining"
         member.become("gone" if last else "down")
         member.stop()
@@ -84,7 +85,7 @@ class Breakdowns:
             )
 
     def repaired(self, member: Member) -> None:
-        """An engine is repaired, and loads its model."""
+        """An engine is repaired and begins to load its model."""
         member.become("starting")
         member.returns = False
         turn = member.turns
@@ -100,7 +101,7 @@ class Breakdowns:
         self.run.serve(member)
 
     def retry(self, dead: Member, request: LLMRequest, given: int) -> None:
-        """A request has lost its engine."""
+        """A request has lost its engine: free what others hold of it, and send it again or give it up."""
         run, row, faults = self.run, int(request.id), self.faults
         run.tries[row] += 1
         sender, receiver = run.senders.pop(row, None), run.receivers.pop(row, None)

@@ -1,4 +1,4 @@
-"""`Engine`: the process of one LLM engine: it decides, computes, for ever; and what a router may look at."""
+"""`Engine`: the SimPy process of one LLM engine, which decides and computes in turn; and what routers see of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INTS = (
 
 @dataclass(frozen=True, slots=True)
 class EngineKind:
-    """What an engine is made of.
+    """What engines of one kind have in common: scheduler, options and costs.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class EngineKind:
     role : {"both", "prefill", "decode"}
         What it is for.
     survivors : Survivors or None
-        Whose children beams are; None: every beam goes on in its own place.
+        Which beams survive; None: every beam goes on in its own place.
     """
 
     policy: Policy
@@ -75,7 +75,7 @@ class EngineKind:
 
 
 class Host(Protocol):
-    """Who runs engines, and hears of what they do."""
+    """The simulation that runs engines, as an engine sees it: a clock, and calls when something has happened."""
 
     clock: Clock
 
@@ -84,16 +84,16 @@ class Host(Protocol):
         ...
 
     def ended(self, engine: Engine, finished: list[LLMRequest]) -> None:
-        """An iteration ended, these have all the tokens that the engine gives them."""
+        """An iteration ended; `finished` have all the tokens that this engine generates for them."""
         ...
 
     def awaited(self, engine: Engine) -> bool:
-        """Whether something from outside is under way that will let an engine go on which cannot now."""
+        """Whether an engine that cannot go on by itself is waiting for something, such as a transfer of KV blocks."""
         ...
 
 
 class Engine:
-    """One engine."""
+    """One engine: a scheduler, a queue of decided steps, and the columns that record what it did."""
 
     def __init__(self, run: Host, index: int, kind: EngineKind) -> None:
         self.run, self.index, self.kind = run, index, kind
@@ -117,13 +117,13 @@ class Engine:
         self.wake()
 
     def wake(self) -> None:
-        """Something changed: an idle engine decides again."""
+        """Let an idle engine decide again, because something changed."""
         if self.idle is not None:
             self.run.clock.at(self.idle, self.run.clock.now, DECIDES)
             self.idle = None
 
     def life(self) -> Generator[simpy.Event, Any, None]:
-        """Decide, compute, for ever; until it is started anew."""
+        """Decide and compute until the engine is started anew. Up to `in_flight` steps are decided ahead."""
         run, clock, kind, scheduler, born = self.run, self.run.clock, self.kind, self.scheduler, self.born
         busy, work_of, deep = kind.policy.busy, kind.policy.work, kind.policy.in_flight(kind.config)
         flying: deque[tuple[Any, float]] = deque()  # steps that were decided, and when each ends
@@ -151,6 +151,8 @@ class Engine:
                                 "or a larger max_num_batched_tokens"
                             )
                         waits = True
+                    # One step without work is not the end: it may have preempted, and the next one finds the room. A
+                    # second one in a row decides on the same state, and would go on for ever.
                     stalled = not (work.ignored or waits)
                 if flying and (len(flying) == deep or seconds == 0):
                     step, end = flying.popleft()
@@ -167,7 +169,7 @@ class Engine:
                 return
 
     def stop(self) -> None:
-        """It dies: what it computes is lost, and the time that it spent on it is not."""
+        """The engine fails. The iteration under way gives no tokens, but the time it took stays on record."""
         now, self.idle = self.run.clock.now, None
         self.scheduler = self.kind.scheduler()
         self.born += 1
@@ -184,7 +186,7 @@ class Engine:
                 column.pop()
 
     def begin(self) -> None:
-        """It is back, and knows nothing."""
+        """The engine is back, with empty memory and an empty prefix cache."""
         clock = self.run.clock
         clock.call(lambda: clock.process(self.life()) and None, clock.now, DECIDES)  # after what arrives now
 

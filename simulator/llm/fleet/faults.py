@@ -1,4 +1,4 @@
-"""`Faults`: when engines die, how long they are away, and what becomes of their requests."""
+"""`Faults`: when engines fail, how long they are away, and what becomes of their requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Fault", "Faults"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fault(Shown):
-    """One engine dies.
+    """One engine fails at a known time.
 
     Parameters
     ----------
@@ -49,10 +49,10 @@ class Fault(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Faults(Shown):
-    """Engines die, from a list, at random, or both.
+    """Engines fail: at times from a list, at random, or both.
 
-    With an engine die its KV memory, its prefix cache, and the iteration under way. Its requests are sent to other
-    engines (by the router, in the order in which they came to it), and wait if there is none.
+    An engine that fails loses its KV memory, its prefix cache, and the iteration under way. Its requests are sent to
+    other engines (by the router, in the order in which they came to it), and wait if there is none.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Faults(Shown):
     mttr_s: float | None = None
     load_s: float = 0.0
     tokens: str = "lose"
-    max_retries: int = 3
+    max_retries: int = 3  # a guess: gateways commonly retry a few times
     retry_s: float = 0.0
 
     def __post_init__(self) -> None:

@@ -16,14 +16,14 @@ __all__ = ["Growth"]
 
 
 class Growth:
-    """Asks a scaler once each interval, and does as it says.
+    """Asks a scaler once each interval how many engines there should be, and adds or drains engines accordingly.
 
     Parameters
     ----------
     run : FleetRun
         The simulation.
     rule : Autoscaling
-        How.
+        Bounds, interval, and the scaler.
     """
 
     def __init__(self, run: FleetRun, rule: Autoscaling) -> None:
@@ -31,7 +31,7 @@ class Growth:
         run.clock.call(self.evaluate, rule.interval_s, SCALES)
 
     def evaluate(self) -> None:
-        """Compare what there is with what there should be."""
+        """Ask the scaler, then add or take away engines one by one."""
         run, rule = self.run, self.rule
         mine = [m for m in run.members if m.role == rule.role]
         serving = [m for m in mine if m.state == "up"]
@@ -48,7 +48,7 @@ class Growth:
         run.clock.call(self.evaluate, run.clock.now + rule.interval_s, SCALES)
 
     def add(self, mine: list[Member]) -> None:
-        """One engine more: one that is being drained, or a new one."""
+        """Add an engine. One that is being drained is taken back first, because it serves at once."""
         draining = [m for m in mine if m.state == "draining"]
         if draining:
             self.run.serve(draining[0])
@@ -59,7 +59,10 @@ class Growth:
         self.run.clock.call(lambda: self.run.serve(member) if member.turns == turn else None, at, FAILS)
 
     def remove(self, mine: list[Member]) -> None:
-        """One engine less: one that starts, or the one with the fewest requests; the youngest of several."""
+        """Take an engine away: one that still starts, or else the one with the fewest requests.
+
+        Of several the youngest goes, as Kubernetes removes the newest pods first.
+        """
         starting = [m for m in mine if m.state == "starting"]
         if starting:
             starting[-1].become("gone")

@@ -1,4 +1,4 @@
-"""The two schedulers of disaggregated serving, clock-free: today's vLLM, cut in two where a prompt is processed."""
+"""The two schedulers of disaggregated serving, clock-free: vLLM V1 for prompts only, and for what follows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DecodeScheduler", "PrefillScheduler", "halves"]
 
 
 class PrefillScheduler(V1Scheduler):
-    """Today's vLLM with outputs of one token; blocks of finished prompts are held until `release`."""
+    """vLLM V1 with outputs of one token. The blocks of finished prompts are held until `release`, to be sent."""
 
     def __init__(self, config: V1Config) -> None:
         super().__init__(config)
@@ -29,15 +29,15 @@ class PrefillScheduler(V1Scheduler):
 
     def complete(self, step: V1Step, sampled: Mapping[V1Request, int] | None = None) -> list[V1Request]:
         """Prompts that are processed and have their first token."""
-        for request in step.samples:  # one share more, so that the end of the request does not free its blocks
+        for request in step.samples:  # one share more, so that finishing the request does not free its blocks
             if request.blocks:
                 self.pool.touch(request.blocks)
                 self.held[request.request.id] = list(request.blocks)
         return super().complete(step) if sampled is None else super().complete(step, sampled)
 
     def release(self, name: Hashable) -> None:
-        """The blocks of a request were sent, or are not wanted: they are free, and stay cached."""
-        self.pool.release(self.held.pop(name)[::-1])
+        """Free the blocks of a request, which were sent or are not wanted. They stay in the prefix cache."""
+        self.pool.release(self.held.pop(name)[::-1])  # reversed: the end of a prompt is evicted before its beginning
 
 
 class DecodeScheduler(V1Scheduler):
@@ -58,7 +58,7 @@ class DecodeScheduler(V1Scheduler):
 
     def expect(self, request: LLMRequest, here: bool) -> None:
         """A request is announced; `here`: its keys and values lie in the host's memory and need only blocks."""
-        new = V1Request(request, self._count, request.prompt + 1)
+        new = V1Request(request, self._count, request.prompt + 1)  # the prefill engine gave the first token
         if self.pool.caching and request.tokens is not None:
             new.tokens = [*request.tokens, (request.id, "output", request.prompt)]
         self._name_blocks(new)

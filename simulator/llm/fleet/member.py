@@ -1,4 +1,4 @@
-"""`Member`: an engine of a fleet, which comes, fails, is drained, and goes."""
+"""`Member`: an engine of a fleet, which can start, fail, be drained, and go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Member(Engine):
 
     def __init__(self, run: Host, index: int, kind: EngineKind, state: str = "up") -> None:
         super().__init__(run, index, kind)
-        self.rows: dict[int, LLMRequest] = {}  # what it has something of
+        self.rows: dict[int, LLMRequest] = {}  # requests that it holds blocks of, or is to decode
         self.state, self.since = state, run.clock.now
         self.spans: list[tuple[str, float, float]] = []
         self.returns = False  # down, and under repair
@@ -47,13 +47,13 @@ class Member(Engine):
         self.turns += 1
 
     def take(self, request: LLMRequest) -> None:
-        """It is responsible for a request from now on."""
+        """Make this engine responsible for a request."""
         self.rows[int(request.id)] = request
         self.outstanding += 1
         self.outstanding_tokens += request.prompt
 
     def let_go(self, row: int) -> None:
-        """It has nothing of a request any more."""
+        """End this engine's responsibility for a request."""
         request = self.rows.pop(row)
         self.outstanding -= 1
         self.outstanding_tokens -= request.prompt

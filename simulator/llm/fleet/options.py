@@ -1,4 +1,4 @@
-"""`Fleet`: what a world of several engines has beyond plain engines, checked."""
+"""`Fleet`: the checked options of a simulation with pools, faults or autoscaling."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ Column = npt.NDArray[np.float64]
 IntColumn = npt.NDArray[np.int64]
 
 PAID = ("starting", "up", "draining")
-"""States in which an engine's devices are taken and whole."""
+"""States that are paid for: the devices are taken and not broken."""
 
 
 class Journal:
-    """What a fleet notes while it runs, by row of the workload."""
+    """What a fleet notes of each request while it runs, by row of the workload."""
 
     def __init__(self, n: int) -> None:
         self.first_engine = np.full(n, -1, dtype=np.int64)

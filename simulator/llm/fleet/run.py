@@ -33,7 +33,7 @@ class FleetRun(Run):
         n = len(world.trace)
         self.fleet, self.journal, self.left = fleet, Journal(n), n
         self.members: list[Member] = []
-        self.tries = np.zeros(n, dtype=np.int64)  # what was foreseen for an earlier try is void
+        self.tries = np.zeros(n, dtype=np.int64)  # events of an earlier try of a request see the change, and do nothing
         self.backlog: dict[str, deque[LLMRequest]] = {role: deque() for role in fleet.roles}
         self.senders: dict[int, Member] = {}  # prefill engines that hold blocks of processed prompts, by row
         self.receivers: dict[int, Member] = {}
@@ -78,7 +78,7 @@ class FleetRun(Run):
         return member
 
     def serve(self, member: Member) -> None:
-        """An engine serves from now on: who waits for one gets it."""
+        """An engine serves from now on. Requests that waited for one are routed again, in order."""
         member.become("up")
         if self.breakdowns is not None:
             self.breakdowns.serves(member)
@@ -113,9 +113,9 @@ class FleetRun(Run):
         member.put(request)
 
     def give_up(self, role: str) -> None:
-        """Who waits for an engine of a role fails, if none will ever serve again."""
+        """Fail the requests that wait for an engine of a role, if none will ever serve again."""
         if any(rule.role == role for rule in self.fleet.scaling):
-            return
+            return  # the scaler may add one
         if any(m.role == role and (m.state in ("up", "starting") or m.returns) for m in self.members):
             return
         waiting = self.backlog[role]
@@ -203,7 +203,7 @@ class FleetRun(Run):
         for done in finished:
             row, member = int(done.id), self.members[engine.index]
             request = member.rows[row]
-            if request.output == 1 or request.prompt + 1 >= longest:
+            if request.output == 1 or request.prompt + 1 >= longest:  # the first token was the last one
                 self.records.finish[row] = self.clock.now
                 self.release(member, row)
                 self.done(row)
@@ -232,8 +232,9 @@ class FleetRun(Run):
         self.clock.call(lambda: self.send(request), self.clock.now + after_s, ARRIVES)
 
     def run(self, until: float | None) -> None:
-        """Until every request is done, or some time."""
+        """Step until every request is done, or until some time (seconds)."""
         horizon = float("inf") if until is None else until
+        # Not `Clock.run`: random faults and autoscaling schedule events for ever.
         while self.left and self.clock.peek() < horizon:
             self.clock.step()
 

@@ -1,4 +1,4 @@
-"""`Autoscaling`: engines are added and taken away; the decision is a clock-free object."""
+"""`Autoscaling`: engines are added and taken away. The decision is a `Scaler`, which knows no clock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Scaler(Protocol):
 
 
 class TargetTracking:
-    """As many engines as bring the mean load to its target: the rule of Kubernetes' horizontal autoscaler.
+    """As many engines as bring the mean load to its target: the rule of Kubernetes' horizontal pod autoscaler.
 
     ``ceil(sum of loads / target)``; nothing changes while the mean over all engines (those that start have no load yet)
     is within `tolerance` of the target. Down only to the largest answer of the last `patience` evaluations.
@@ -94,6 +94,8 @@ class Autoscaling(Shown):
     max_engines: int
     target: float
     metric: str = "outstanding"
+    # Kubernetes' defaults: evaluated every 15 s, 10 % tolerance, 300 s (20 evaluations) before it scales down. The
+    # minute until an engine serves is a guess; loading a model of 70 billion weights takes longer.
     interval_s: float = 15.0
     start_s: float = 60.0
     tolerance: float = 0.1

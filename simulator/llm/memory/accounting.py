@@ -53,7 +53,7 @@ class MemoryUse:
 
     def __post_init__(self) -> None:
         shares = astuple(self)
-        if not (min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9):
+        if not (min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9):  # five quotients of integers: rounding alone
             raise InputError(f"memory use: expected shares >= 0 that sum to 1 (got {shares})")
 
     @property
@@ -129,6 +129,7 @@ def _vllm02(scheduler: Vllm02Scheduler) -> MemoryUse:
     for tokens, table in zip(scheduler.config.prefixes, scheduler.memory.prefixes, strict=True):
         pages.add(table, tokens, tokens)
     for group in scheduler.running:
+        # vLLM 0.2 stops a sequence only when it has become longer than max_model_len.
         final = min(group.request.prompt + group.request.output, scheduler.config.max_model_len + 1)
         for sequence in group.having(Status.RUNNING):
             pages.add(scheduler.memory.tables[sequence.number], sequence.length, final)

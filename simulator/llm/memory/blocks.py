@@ -27,7 +27,7 @@ class Block:
 
 
 class BlockPool:
-    """Blocks of one memory; the block that was freed last is given out first.
+    """Blocks of one memory. The block that was freed last is given out first, as in vLLM 0.2.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class BlockManager:
         block_size: int,
         num_gpu_blocks: int,
         num_cpu_blocks: int = 0,
-        watermark: float = 0.01,
+        watermark: float = 0.01,  # vLLM 0.2's
         prefixes: tuple[int, ...] = (),
     ) -> None:
         for name, value, least in (
@@ -110,7 +110,7 @@ class BlockManager:
         self.block_size = block_size
         self.gpu = BlockPool(num_gpu_blocks)
         self.cpu = BlockPool(num_cpu_blocks)
-        self.watermark_blocks = int(watermark * num_gpu_blocks)
+        self.watermark_blocks = int(watermark * num_gpu_blocks)  # truncated, as vLLM does
         self.tables: dict[int, list[Block]] = {}
         need = sum(-(-tokens // block_size) for tokens in prefixes)
         if need >= num_gpu_blocks:
@@ -166,6 +166,7 @@ class BlockManager:
     def can_append(self, group: SequenceGroup) -> bool:
         """Whether a block is free for every running sequence, needed or not (the paper's conservative test)."""
         free = self.gpu.free_blocks
+        # The first test says less and costs less: it is asked for each group in each step, and is nearly always true.
         return len(group.sequences) <= free or len(group.having(Status.RUNNING)) <= free
 
     def append(self, sequence: Sequence) -> tuple[int, int] | None:
@@ -201,6 +202,7 @@ class BlockManager:
 
     def held(self, group: SequenceGroup) -> list[Block]:
         """The distinct blocks of a group's unfinished sequences, in order of their first use; none that is reserved."""
+        # By order of first use: which block gets which number must not depend on addresses.
         blocks = (b for s in group.sequences if not s.finished for b in self.tables[s.number])
         return list({id(b): b for b in blocks if not b.reserved}.values())
 

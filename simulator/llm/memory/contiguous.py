@@ -38,8 +38,8 @@ class ContiguousConfig:
     """
 
     num_slots: int
-    max_model_len: int = 2048
-    max_num_seqs: int = 256
+    max_model_len: int = 2048  # OPT's, the models of the vLLM paper
+    max_num_seqs: int = 256  # vLLM 0.2's default, so that no system is limited more than another
 
     def __post_init__(self) -> None:
         for name in ("num_slots", "max_model_len", "max_num_seqs"):

@@ -1,1 +1,1 @@
-"""`LLMPlan`: which engines serve which models on which devices."""
+"""`LLMPlan`: which engines serve which language models on which devices; its file, its simulation and its result."""

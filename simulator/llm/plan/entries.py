@@ -252,6 +252,6 @@ def _sharing(deployments: Sequence[Deployment]) -> list[Problem]:
             for x in row:
                 owner.setdefault(x, group)
             share[group] = share.get(group, 0.0) + each.gpu_memory_utilization
-            if share[group] > 1 + 1e-9:
+            if share[group] > 1 + 1e-9:  # 0.3 + 0.3 + 0.4 is above 1 by an ulp
                 found.append((where, f"the engines on {sorted(group)} take {share[group]:.3g} of the memory together"))
     return found

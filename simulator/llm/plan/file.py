@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from ....errors import InputError
 from ....profiles.llm.capacity import KVCapacity, kv_capacity
 from ...cluster import Cluster
-from ...plan.entries import ClusterEntry, PlannerEntry, Problem
+from ...plan.entries import ClusterEntry, PlannerEntry, Problem, SparseEntry
 from ...plan.file import PlanFile
 from ...plan.reader import piece, pieces, problem_line
 from ...serving.plan.build import cluster_entry, cluster_of
@@ -23,7 +23,7 @@ WEIGHTS = {name: name for name in ("fp8", "fp8_block", "nvfp4", "float32")} | {"
 """Precision of the products -> of the weights in memory; float16 (or bfloat16: as many bytes) for the others."""
 
 
-class LLMPlan(PlanFile):
+class LLMPlan(PlanFile, SparseEntry):
     """How language models are served: deployments on a cluster, a router, and what is expected of them.
 
     Read one with `LLMPlan.load`; `LLMPlan.of` builds one from the simulator's objects.
@@ -31,6 +31,7 @@ class LLMPlan(PlanFile):
 
     noun: ClassVar[str] = "an LLM plan"
     schema_id: ClassVar[str] = "urn:meshwright:schema:llm-plan:1"
+    rare: ClassVar[frozenset[str]] = frozenset({"case"})
 
     kind: Literal["meshwright/llm-plan"] = "meshwright/llm-plan"
     version: Literal[1] = 1
@@ -39,6 +40,9 @@ class LLMPlan(PlanFile):
     deployments: tuple[Deployment, ...] = Field(min_length=1)
     router: str = Field(default="round_robin", description="who gets a request: a name of ROUTERS")
     workload: LLMWorkload | None = None
+    case: dict[str, JsonValue] = Field(
+        default={}, description="the case that it was planned for, as a file says it, without the planner"
+    )
     planner: PlannerEntry
     cost_source: str = Field(default="", description="what the iterations' times rest on")
     predicted: dict[str, float] = Field(default_factory=dict, description="simulated metric -> value")

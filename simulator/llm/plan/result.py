@@ -151,7 +151,7 @@ class LLMPlanResult(Shown):
         for model in self.results:
             at = 0
             mine = self.plan.deployments_of(model)
-            for deployment in sorted(mine, key=lambda d: d.role == "decode"):  # pools number prefill engines first
+            for deployment in sorted(mine, key=lambda d: d.role == "decode"):  # stable; pools number prefill first
                 count = deployment.replicas * deployment.pp
                 found.append((deployment, at, at + count))
                 at += count

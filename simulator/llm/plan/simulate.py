@@ -1,4 +1,4 @@
-"""`simulate_plan`: an LLM plan scored on requests, each model by the simulation that its deployments need."""
+"""`simulate_plan`: score an LLM plan on requests. Each model gets the simulation that its deployments need."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def simulate_plan(
 
 
 class _Common:
-    """What all models of a plan are simulated with."""
+    """Options that the simulations of all models of a plan have in common."""
 
     def __init__(self, plan: LLMPlan, costs: Costs, too_long: str, until: float | None, seed: int, engine: str) -> None:
         self.plan, self.costs = plan, costs
@@ -211,6 +211,7 @@ def transfer_link(plan: LLMPlan, prefill: Deployment, decode: Deployment) -> Lin
     cluster = plan.cluster_spec
     nodes = {cluster.node_of(x) for d in (prefill, decode) for row in d.devices for x in row}
     link = cluster.spec.intra_node if len(nodes) == 1 else cluster.spec.inter_node
+    # Device i of the one sends to device i of the other: the smaller engine's links are all that can be busy.
     lanes = min(prefill.devices_per_engine, decode.devices_per_engine)
     return LinkSpec(link.bandwidth_bytes_per_s * lanes, link.latency_s)
 

@@ -1,1 +1,6 @@
-"""Who runs in the next iteration: the schedulers of LLM engines, clock-free, and the routers before them."""
+"""The schedulers of LLM engines, which decide what the next iteration computes, and the routers in front of engines.
+
+None of them knows a clock. `catalogue.POLICIES` names the schedulers: `vllm02` (the paper's vLLM), `vllm_v1` (today's),
+`sarathi`, `orca` and `fastertransformer`. `own.register_policy` adds one. `work.Work` is what every scheduler's step
+asks of an engine.
+"""

@@ -118,7 +118,8 @@ def _cannot_02(config: Vllm02Config, request: LLMRequest) -> str | None:
         )
     if request.prompt + request.output > config.max_model_len:
         return _too_long(request, config.max_model_len)
-    # A group decodes only with one block more free than it holds; alone and preempted, it must fit a prompt again.
+    # What is preempted alone comes back as a prompt, at the longest of prompt + output - 1 tokens, and that must fit
+    # beside the watermark.
     if config.prefix_cannot(request) is not None:
         return None  # `_fatal_02` says it
     own = -(-(request.prompt + request.output - 1) // config.block_size)
@@ -144,6 +145,7 @@ def _cannot_v1(config: V1Config, request: LLMRequest) -> str | None:
 
 
 def _fatal_v1(config: V1Config, request: LLMRequest) -> str | None:
+    # The last token is given and never computed: it needs no slot.
     need = -(-min(request.prompt + request.output - 1, config.max_model_len) // config.block_size)
     if request.prompt >= config.max_model_len:
         return (
@@ -177,6 +179,7 @@ def _busy_v1(scheduler: V1Scheduler | OrcaScheduler | FasterTransformerScheduler
 
 
 def _in_flight_v1(config: V1Config) -> int:
+    # Two as vLLM's model runner V1 without a pipeline; with one, each stage's batch is an engine of its own here.
     return 2 if config.async_scheduling else 1
 
 

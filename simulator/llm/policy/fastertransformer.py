@@ -17,7 +17,7 @@ __all__ = ["FasterTransformerScheduler", "fastertransformer_cannot"]
 
 
 def batch_rows(config: ContiguousConfig) -> int:
-    """Rows of a batch: as many as the memory has room for at the model's longest sequence."""
+    """Rows of a batch: as many sequences of the model's longest length as the memory has room for."""
     return min(config.num_slots // config.max_model_len, config.max_num_seqs)
 
 

@@ -106,7 +106,7 @@ class OrcaScheduler:
         while self.waiting:
             head = self.waiting[0]
             if running + head.request.best_of > self.config.max_num_seqs or not self._allocate(head):
-                break
+                break  # first come, first served: nobody overtakes the head of the queue
             running += head.request.best_of
             new.append(self.waiting.popleft())
         if not (old or new):
@@ -141,7 +141,7 @@ class OrcaScheduler:
         for _ in range(request.request.best_of):
             chunk = self.memory.allocate(request.span)
             if chunk is None:
-                for taken in reversed(chunks):
+                for taken in reversed(chunks):  # as if nothing had been taken: also the order of the free chunks
                     self.memory.free(taken)
                 return False
             chunks.append(chunk)

@@ -10,7 +10,7 @@ from .catalogue import POLICIES, Policy
 
 __all__ = ["register_policy"]
 
-MEMORY_OPTIONS = ("num_blocks", "num_gpu_blocks")
+MEMORY_OPTIONS = ("num_blocks", "num_gpu_blocks")  # what V1 and 0.2 call their KV blocks
 SHIPPED = frozenset(POLICIES)
 
 

@@ -172,6 +172,8 @@ class SequenceGroup:
     @property
     def max_running(self) -> int:
         """Sequences that may run at once in the rest of its life."""
+        # vLLM's rule (`get_max_num_running_seqs`): beams always keep their full width, and samples are not forked
+        # before the prompt is processed, yet count against max_num_seqs from the start.
         best_of = self.request.best_of
         if self.request.beam or best_of > len(self.sequences):
             return best_of

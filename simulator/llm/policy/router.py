@@ -1,4 +1,7 @@
-"""Which engine gets a request: routers over engines that all serve the same model."""
+"""Routers: which engine gets a request, among engines that all serve the same model.
+
+All take the first of several equal engines (``min`` does), as `ROUTERS` says; the compiled fleet does the same.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ def _least_kv(request: LLMRequest, engines: Sequence[EngineLoad]) -> int:
 
 
 def _vllm_dp(request: LLMRequest, engines: Sequence[EngineLoad]) -> int:
-    """vLLM's balance among data-parallel engines: a request that waits counts as four that run."""
+    """vLLM's balance among data-parallel engines: a request that waits counts as four that run.
+
+    The weight is vLLM's own (``waiting * 4 + running`` in its ``DPLBAsyncMPClient``).
+    """
     return min(range(len(engines)), key=lambda i: 4 * engines[i].waiting + engines[i].running)
 
 
@@ -99,6 +105,7 @@ class _PowerOfTwo:
         first = int(self.rng.integers(len(engines)))
         if len(engines) == 1:
             return first
+        # Drawn among the others: two equal draws would make it a random router now and then.
         second = (first + 1 + int(self.rng.integers(len(engines) - 1))) % len(engines)
         return second if engines[second].outstanding < engines[first].outstanding else first
 
@@ -122,8 +129,9 @@ class _SessionAffinity:
 def _prefix_aware(request: LLMRequest, engines: Sequence[EngineLoad]) -> int:
     """The engine whose cache holds most of the prompt, of several the least loaded; unless loads are far apart.
 
-    Far apart: the longest queue is above the shortest by more than 32 requests and 10 % (the defaults of SGLang's
-    router); then the least loaded one.
+    Far apart: the longest queue is above the shortest by more than 32 requests and by more than 10 %; then the least
+    loaded engine. (The rule is SGLang's router's. Its defaults were 32 and 0.01 % at first and are 64 and 50 % now; the
+    10 % is a guess between them.)
     """
     loads = [engine.outstanding for engine in engines]
     if max(loads) - min(loads) > 32 and max(loads) > 1.1 * min(loads):
@@ -146,7 +154,7 @@ class _PrefixAffinity:
     prompts, so it does not draw all requests to one engine.
     """
 
-    def __init__(self, block: int = 512) -> None:
+    def __init__(self, block: int = 512) -> None:  # Mooncake's hash blocks
         self.block = block
         self.seen: dict[object, int] = {}
 

@@ -53,6 +53,8 @@ class SarathiConfig:
         On a value out of its range.
     """
 
+    # 512 tokens are the paper's budget for strict SLOs (2,048 for relaxed ones). Longest sequence and running requests
+    # are guesses; the longest is the model's to say.
     num_gpu_blocks: int
     block_size: int = 16
     chunk_size: int = 512

@@ -70,6 +70,7 @@ class Vllm02Scheduler:
 
     def complete(self, step: Vllm02Step) -> list[SequenceGroup]:
         """Every scheduled sequence got a token, a prompt's its samples; returns the groups that finished."""
+        # Beams first: children are forked from parents as they were when the step began.
         finished: list[SequenceGroup] = []
         for group in step.scheduled:
             request = group.request
@@ -100,8 +101,10 @@ class Vllm02Scheduler:
     def _prompts(self) -> Vllm02Step:
         """Admit waiting prompts, first come, first served, until one does not fit."""
         step, lengths = Vllm02Step("prompt"), list[int]()
+        # The checks come in the order of vLLM 0.2.7: a request that can never run is dropped even where the budget is
+        # used up, and the first one that does not fit ends the loop.
         limit = min(self.config.max_model_len, self.config.token_budget)
-        running = -1
+        running = -1  # counted only when a prompt gets that far
         while self.waiting:
             group = self.waiting[0]
             (prompt,) = group.having(Status.WAITING)
@@ -135,7 +138,7 @@ class Vllm02Scheduler:
     def _decodes(self) -> Vllm02Step:
         """A token for every running sequence; preempt the newest groups where blocks run out, else swap in."""
         step, kept, preempted = Vllm02Step("decode"), list[SequenceGroup](), False
-        queue = deque(sorted(self.running, key=_arrival))
+        queue = deque(sorted(self.running, key=_arrival))  # swapped-in groups stand at the end, whenever they arrived
         while queue:
             group = queue.popleft()
             while not self.memory.can_append(group):
@@ -229,7 +232,7 @@ class Vllm02Scheduler:
         for grown in (*children, sequence):
             grown.length += 1
             grown.output += 1
-            if grown.output >= group.request.output or grown.length > self.config.max_model_len:
+            if grown.output >= group.request.output or grown.length > self.config.max_model_len:  # 0.2 stops beyond it
                 grown.status = Status.FINISHED
         group.sequences += children
         for child in children:

@@ -41,6 +41,7 @@ class Vllm02Config:
         On a value out of its range; what is wrong with the memory `BlockManager` says.
     """
 
+    # Defaults of vLLM 0.2.7; of the model OPT's longest sequence. The 4 GiB of swap space are the caller's to count.
     num_gpu_blocks: int
     num_cpu_blocks: int = 0
     block_size: int = 16

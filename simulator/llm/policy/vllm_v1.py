@@ -45,13 +45,14 @@ class V1Scheduler:
     def schedule(self) -> V1Step:
         """Decide the next step."""
         step, c = V1Step(), self.config
-        # It is there so that long prompts do not starve others: nobody is, where there is one request.
+        # The threshold exists so that a long prompt does not starve others. A request that is alone starves nobody.
         limited = c.limit_alone or len(self.running) + len(self.waiting) > 1
         self._most = c.long_prefill_token_threshold if limited else 0
         budget = self._running(step, c.max_num_batched_tokens)
         if not step.preempted:
             self._admit(step, budget)
         for request, tokens in step.scheduled.items():
+            # At once and not when the step ends, as in vLLM: the next step may be decided before this one is done.
             request.computed += tokens
             if request.computed >= request.length + request.awaited:
                 request.awaited += 1
@@ -110,6 +111,7 @@ class V1Scheduler:
 
     def _running(self, step: V1Step, budget: int) -> int:
         """Tokens for the running requests, in order; returns what is left of the budget."""
+        # vLLM keeps the last position for the token that is sampled: prompts are computed up to max_model_len - 1.
         i, most, longest = 0, self._most or budget, self.config.max_model_len - 1
         size = self.config.block_size
         while i < len(self.running) and budget > 0:
@@ -120,7 +122,7 @@ class V1Scheduler:
                 tokens = 0  # what is under way is its last one
             if tokens > 1:
                 tokens = min(tokens, most, budget, longest - request.computed)
-            if tokens <= 0:
+            if tokens <= 0:  # skipped and not the end of the loop: those behind it may have tokens to compute
                 i += 1
                 continue
             if tokens == 1 and (request.computed + 1) % size and request.computed < len(request.blocks) * size:
@@ -158,8 +160,9 @@ class V1Scheduler:
             if 0 < self._most < tokens:
                 tokens = self._most
             if not c.enable_chunked_prefill and tokens > budget:
-                break
+                break  # and not the next one: nobody overtakes
             tokens = min(tokens, budget)
+            # An empty engine ignores the watermark, or a prompt that just fits would wait for ever.
             room = self.pool.free_blocks - (self._watermark if self.running else 0)
             if c.scheduler_reserve_full_isl and self._need(request, request.length, found) > room:
                 break
@@ -178,7 +181,11 @@ class V1Scheduler:
             budget -= tokens
 
     def _cached(self, request: V1Request) -> list[HashedBlock]:
-        """Blocks of the longest cached prefix that leaves at least one token to compute."""
+        """Blocks of the longest cached prefix that leaves at least one token to compute.
+
+        Without a computed token there would be no logits to sample from, so a prompt that is cached whole recomputes
+        its last block.
+        """
         found: list[HashedBlock] = []
         if self.pool.caching:
             for k in range((request.length - 1) // self.config.block_size):
@@ -192,6 +199,7 @@ class V1Scheduler:
         """Blocks that leave the free queue for the request to have room for so many tokens."""
         blocks = -(-min(tokens, self.config.max_model_len) // self.config.block_size)
         own = max(0, blocks - len(found) - len(request.blocks))
+        # A cached block that nobody uses stands in the free queue and leaves it too.
         return own + sum(not block.shares for block in found) if found else own
 
     def _grow(self, request: V1Request, tokens: int) -> bool:
@@ -227,10 +235,10 @@ class V1Scheduler:
         step.preempted.append(request)
 
     def _free(self, request: V1Request) -> None:
-        """The end of a sequence is evicted before its beginning."""
+        """Free the blocks in reverse: the end of a sequence is evicted before its beginning, which others may share."""
         self.pool.release(request.blocks[::-1])
         request.blocks, request.published = [], 0
 
     def _sort_waiting(self) -> None:
         if self.config.policy == "priority":
-            self.waiting.sort(key=lambda r: r.rank)
+            self.waiting.sort(key=lambda r: r.rank)  # under priorities being preempted gives no place in front

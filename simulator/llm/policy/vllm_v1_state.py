@@ -46,6 +46,7 @@ class V1Config:
         such a request the whole budget, versions before it did not. No argument of vLLM.
     """
 
+    # Defaults of vLLM 0.33's API server on devices of 70 to 160 GiB (other than A100); max_model_len is the model's.
     num_blocks: int
     block_size: int = 16
     max_model_len: int = 8192

@@ -1,4 +1,4 @@
-"""`Work`: what a scheduler's decision asks of an engine, in terms that every engine understands."""
+"""`Work`: what one step of any scheduler asks of an engine; one function per family of schedulers makes it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
     decodes = context = 0
     for request, tokens in step.scheduled.items():
         end = request.computed
-        if tokens == 1 and end > 1:
+        if tokens == 1 and end > 1:  # one token on a context costs what a decode costs, be it a prompt's last chunk
             decodes += 1
             context += end
         else:

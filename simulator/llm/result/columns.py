@@ -207,7 +207,7 @@ class LLMResult(Shown):
         values = self.values("normalized_latency")
         return float(values.mean()) if len(values) else float("nan")
 
-    def estimate(self, metric: str, *, batches: int = 20, confidence: float = 0.95) -> Estimate:
+    def estimate(self, metric: str, *, batches: int = 20, confidence: float = 0.95) -> Estimate:  # see BATCHES
         """Mean of a latency with an interval from batch means: requests in order, cut in batches that are near
         independent where a batch is long against a busy period.
 

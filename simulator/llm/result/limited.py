@@ -1,4 +1,4 @@
-"""`Limited`: a figure under the limits of a result, which can be asked under other limits too."""
+"""`Limited`: a number that was computed under latency limits, and that can be asked under other limits too."""
 
 from __future__ import annotations
 

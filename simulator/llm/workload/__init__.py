@@ -1,1 +1,1 @@
-"""What comes in: requests with prompt and output lengths, drawn or read."""
+"""Requests with prompt and output lengths (`requests.LLMTrace`): drawn at random (`draw`) or read (`files`)."""

@@ -40,6 +40,7 @@ def renewal_times(rate: float, n: int, *, cv: float = 1.0, seed: int = 0) -> npt
     if n < 1:
         raise InputError(f"n: expected at least one request (got {n})")
     rng = generator(seed, "llm", "arrivals")
+    # Shape and scale of a Gamma distribution with mean 1 / rate and this coefficient of variation.
     gaps = rng.gamma(1 / cv**2, cv**2 / rate, n) if cv > 0 else np.full(n, 1 / rate)
     return np.cumsum(gaps)
 
@@ -104,7 +105,7 @@ def conversations(
     cv: float = 1.0,
     seed: int = 0,
 ) -> LLMTrace:
-    """Conversations: each prompt is all that was said before and a new message; it comes some time after the answer.
+    """Conversations of several turns. Each prompt holds all that was said before, and comes some time after the answer.
 
     Parameters
     ----------

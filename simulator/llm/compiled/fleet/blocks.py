@@ -32,12 +32,14 @@ def fresh_pools(s: Tables) -> None:
 @_inline
 def _place(s: Tables, content: int) -> int:
     """The bucket of a content."""
+    # Multiplicative hashing, because contents are nearly consecutive numbers; the odd constant is that of xorshift64*
+    # (Vigna, 2016). The low bits of a product depend on few bits of its factors, and are shifted away.
     return ((content * 0x2545F4914F6CDD1D) >> 20) & (s.bucket.shape[2] - 1)
 
 
 @_inline
 def _content(s: Tables, r: int, k: int) -> int:
-    """What a request's k-th full block holds."""
+    """The content of a request's k-th full block."""
     q = s.request[r]
     if k < q.shared:
         return s.nodes[q.nodes + k // s.per] * s.per + k % s.per
@@ -93,7 +95,7 @@ def share(s: Tables, e: int, r: int, found: int) -> None:
 
 @_inline
 def take(x: FleetRules, s: Tables, e: int, r: int, need: int) -> None:
-    """So many blocks more for a request; what they held is forgotten."""
+    """Give a request `need` more blocks. What they held cannot be found any more."""
     g, q = s.engine[e], s.request[r]
     g.free -= need
     if x.caching:
@@ -120,7 +122,7 @@ def take(x: FleetRules, s: Tables, e: int, r: int, need: int) -> None:
 
 @_inline
 def publish(x: FleetRules, s: Tables, e: int, r: int, tokens: int) -> None:
-    """Let a request's blocks that so many tokens fill be found."""
+    """Let other requests find the blocks that a request's first `tokens` tokens fill."""
     if not x.caching:
         return
     block, bucket, q = s.block[e], s.bucket[e], s.request[r]

@@ -24,7 +24,7 @@ def order_of(slots: int) -> int:
 
 @_inline
 def _put(chunk: Any, top: Any, start: int, order: int) -> None:
-    """A chunk is free."""
+    """Put a free chunk on top of the stack of its size: what was freed last is taken first, as in the reference."""
     below = top[order]
     chunk[start].order, chunk[start].below, chunk[start].above = order, below, -1
     if below >= 0:
@@ -34,7 +34,7 @@ def _put(chunk: Any, top: Any, start: int, order: int) -> None:
 
 @_inline
 def _drop(chunk: Any, top: Any, start: int) -> None:
-    """A chunk is free no more."""
+    """Take a free chunk out of the stack of its size, wherever it stands."""
     c = chunk[start]
     if c.above >= 0:
         chunk[c.above].below = c.below

@@ -1,7 +1,7 @@
 """Orca and FasterTransformer compiled, step for step as `orca` and `fastertransformer` have them.
 
-Whoever runs gets a token in every step until all of them are there, and nobody is preempted: when a request starts, the
-step that ends it is known. A ring of steps holds who ends when.
+A request that runs gets a token in every step and is never preempted, so the step that ends it is known when it starts.
+A ring of steps holds which requests end when.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _chunks_for(s: Tables, e: int, r: int) -> bool:
     for k in range(q.copies):
         start = allocate(s, e, order)
         if start < 0:
-            for j in range(k - 1, -1, -1):
+            for j in range(k - 1, -1, -1):  # in reverse, as the reference: the free chunks keep their order
                 free_chunk(s, e, s.table[q.table + j], order)
             return False
         s.table[q.table + k] = start

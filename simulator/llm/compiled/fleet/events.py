@@ -14,7 +14,7 @@ __all__ = ["ARRIVES", "DECIDES", "ENDS", "first_arrivals", "pop", "push"]
 
 ENDS, ARRIVES, DECIDES = 1, 2, 3
 """Kinds of events, as in the reference: at one instant they happen in this order."""
-_KIND = 1 << 60
+_KIND = 1 << 60  # above any count of events: one integer holds the kind and, below it, the order of scheduling
 
 _inline: Any = inner(**BARE)
 _call: Any = inner(**CALL)

@@ -31,7 +31,7 @@ _inline: Any = inner(**BARE)
 
 @_inline
 def _done(x: FleetRules, s: Tables, calls: Any, r: int, now: float) -> None:
-    """What waited for a request may come: the turn that follows it, or in a closed loop the next one."""
+    """A request is done: schedule the turns that follow it, or in a closed loop the next request."""
     first, sent, arrival, think, begin, followers, _, _ = calls
     for k in range(begin[r], begin[r + 1]):
         f = followers[k]

@@ -32,7 +32,7 @@ def _load(s: Tables, kind: int, e: int) -> int:
     if kind == LEAST_TOKENS:
         return g.tokens
     if kind == VLLM_DP:
-        return 4 * g.waiting + g.running
+        return 4 * g.waiting + g.running  # vLLM's weight; see `router`
     if kind == LEAST_KV:
         return g.used if g.outstanding else 0
     return g.outstanding
@@ -44,7 +44,7 @@ def _least(s: Tables, kind: int) -> int:
     best = 0
     for e in range(1, len(s.engine)):
         mine, least = _load(s, kind, e), _load(s, kind, best)
-        if mine < least or (
+        if mine < least or (  # strictly: the lowest number wins a tie
             kind == LEAST_KV and mine == least and s.engine[e].outstanding < s.engine[best].outstanding
         ):
             best = e
@@ -58,7 +58,7 @@ def _most_cached(x: FleetRules, s: Tables, r: int) -> int:
     for e in range(1, len(s.engine)):
         load = s.engine[e].outstanding
         lowest, highest = min(lowest, load), max(highest, load)
-    if highest - lowest > 32 and highest > 1.1 * lowest:
+    if highest - lowest > 32 and highest > 1.1 * lowest:  # the thresholds of `router._prefix_aware`
         return -1
     best, most = 0, -1
     for e in range(len(s.engine)):

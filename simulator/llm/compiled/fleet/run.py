@@ -71,6 +71,7 @@ def _served(x: FleetRules, price: Any, s: Tables, calls: Any) -> tuple[Any, Any,
         first_arrivals(s, 0.0, len(s.engine) + 1 + first[: sent[0]])
     elif len(first):
         first_arrivals(s, arrival[first[0]], np.array([len(s.engine)]))
+    # 4096 iterations at first: a guess, as tables that are full are widened.
     clock, state, runs = np.empty((2, 4096)), np.empty((9, 4096), np.int64), np.empty((3, 4096), np.int64)
     status, counters = TABLE_FULL, (0, 0, 0)
     while status == TABLE_FULL:
@@ -209,7 +210,7 @@ def _tables(world: World, x: FleetRules) -> Tables:
         request["table"] = np.cumsum(most) - most
         request["own"], request["nodes"], request["shared"] = given.own, given.begin, given.shared
         table = np.empty(int(most.sum()), dtype=np.int32)
-        blocks, buckets = c.num_blocks, 1 << c.num_blocks.bit_length()
+        blocks, buckets = c.num_blocks, 1 << c.num_blocks.bit_length()  # one for each block or more; masked
     return Tables(
         request=request,
         engine=engine,

@@ -75,7 +75,7 @@ def decide_sarathi(
     left = x.budget - m
     for i in range(aside):
         q = s.request[s.looked[e, i]]
-        part = max(0, min(q.output - q.computed, left))
+        part = max(0, min(q.output - q.computed, left))  # decodes alone may be above the budget: `left` can be negative
         if part:
             s.chosen[0, m], s.chosen[1, m] = s.looked[e, i], part
             m += 1

@@ -24,7 +24,7 @@ _inline: Any = inner(**BARE)
 
 @_inline
 def _all_alone(s: Tables, e: int) -> int:
-    """Nobody advances with the others; all that run and have a token to compute are to be looked at: their number."""
+    """Look at every request that runs and has a token to compute, none by the shared counter; returns their number."""
     n, r = 0, s.engine[e].first
     while r >= 0:
         if s.request[r].state == DECODES:
@@ -61,7 +61,7 @@ def _to_look_at(x: FleetRules, s: Tables, e: int) -> int:
         asked += tokens
         if tokens > 1:
             wide, chunk, many = s.looked[e, i], tokens, many + 1
-    # In whichever order, all get the same, if there is enough for all or the one that gets the rest is the last.
+    # Requests need not be looked at in order if the budget suffices for all, or if only the last of them gets less.
     if asked > x.budget and not (many == 1 and wide == g.last and asked - chunk <= x.budget):
         return _all_alone(s, e)
     n = g.looks

@@ -19,6 +19,7 @@ _inline: Any = inner(**BARE)
 def _into_ring(x: FleetRules, s: Tables, e: int, r: int, total: int, target: int) -> None:
     """A request that decodes and has `total` tokens waits for the next step that must look at it."""
     g, q, size = s.engine[e], s.request[r], x.size
+    # The sooner of: its next token begins a block, its last token. With caching, also: its token fills a block.
     steps = min((1 - total) % size, target - 1 - total)
     if x.caching and x.deep == 1:
         steps = min(steps, -total % size)
@@ -43,7 +44,7 @@ def _out_of_ring(s: Tables, e: int, r: int) -> None:
 
 @_inline
 def alone(s: Tables, e: int, r: int) -> None:
-    """A request does not advance with the others any more: its numbers are its own."""
+    """Take a request out of those that advance by the shared counter, and write its numbers into its own record."""
     g, q = s.engine[e], s.request[r]
     total = q.base + g.decided
     if q.slot >= 0:

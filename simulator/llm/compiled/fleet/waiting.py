@@ -1,6 +1,7 @@
-"""Who waits: one pairing heap for each engine of the compiled fleet, over the requests' own records.
+"""The waiting queues: one pairing heap for each engine of the compiled fleet, linked through the requests' own records.
 
-First come, first served is a heap by order of arrival, where a preempted request takes an order before all others.
+A heap and not a list, because priorities insert anywhere and asynchronous scheduling removes from anywhere. First come,
+first served is a heap by order of arrival, where a preempted request takes an order before all others.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def _meld(request: Any, a: int, b: int) -> int:
 
 @_call
 def _joined(request: Any, first: int) -> int:
-    """One heap of brothers: by pairs, then all pairs from the last to the first."""
+    """Join siblings into one heap: in pairs, then pair by pair from the last to the first.
+
+    The second pass gives the pairing heap its O(log n) amortised removal (Fredman et al., 1986).
+    """
     pairs = -1
     while first >= 0:
         second = request[first].sibling
