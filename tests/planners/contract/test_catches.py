@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
 import bad_planners as bad
 import pytest
 from meshwright.planners import trivial
 from meshwright.planners.contract.suite import PlannerContract, contract_problems
 
+FEW = ("bursts", "tight memory", "other ways to serve")
 VALID, SAME = "test_plan_is_valid", "test_same_problem_same_plan"
 CASES = {
     bad.overfills: (VALID, "GiB are usable"),
@@ -46,28 +47,25 @@ def contract_of(planner, **attributes):
     return type("TestIt", (PlannerContract,), {"planner": planner, "names_are_labels": True, **extra, **attributes})()
 
 
-def failures(contract, test, tmp_path):
+def failures(contract, test, tmp_path) -> Iterator[str]:
     """What a test of the contract says, problem by problem, where it fails."""
     bad.FUTURE.clear()
     bad.SEEN.clear()
     method = getattr(contract, test)
     wanted = method.__func__.__code__.co_varnames[1 : method.__func__.__code__.co_argcount]
     cases = contract.problems() if "case" in wanted else [""]
-    found = []
     for case in cases:
         given = {"case": case, "tmp_path": tmp_path}
         try:
             method(**{name: given[name] for name in wanted})
         except AssertionError as error:
-            found.append(str(error))
-    return found
+            yield str(error)
 
 
 @pytest.mark.parametrize("planner", CASES, ids=lambda planner: planner.__name__)
 def test_a_bad_planner_fails_the_test_that_is_meant_for_it(planner, tmp_path):
     test, part = CASES[planner]
-    found = failures(contract_of(planner), test, tmp_path)
-    assert any(re.search(re.escape(part), what) for what in found), found
+    assert any(part in what for what in failures(contract_of(planner), test, tmp_path)), part
 
 
 def test_every_test_of_the_contract_catches_something():
@@ -77,14 +75,18 @@ def test_every_test_of_the_contract_catches_something():
 
 @pytest.mark.parametrize("planner", [trivial.plan, bad.no_metrics, bad.keeps_the_past], ids=lambda p: p.__name__)
 def test_good_planners_pass_every_test(planner, tmp_path):
-    contract = contract_of(staticmethod(planner))
+    # All of them for the one that others are held against; who makes plans in another form shows that on any problem.
+    few = {} if planner is trivial.plan else {"problems": lambda self: {c: contract_problems()[c] for c in FEW}}
+    contract = contract_of(staticmethod(planner), **few)
     for test in vars(PlannerContract):
         if test.startswith("test_") and (test != "test_same_plan_in_a_fresh_process" or planner is trivial.plan):
-            assert failures(contract, test, tmp_path) == []
+            assert list(failures(contract, test, tmp_path)) == []
 
 
 def test_an_oracle_is_declared(tmp_path):
-    assert failures(contract_of("clockwork++", options={"window": 4.0}), "test_schedule_does_not_foresee", tmp_path)
+    assert any(
+        failures(contract_of("clockwork++", options={"window": 4.0}), "test_schedule_does_not_foresee", tmp_path)
+    )
     with pytest.raises(pytest.skip.Exception, match="oracle"):
         contract_of("clockwork++", clairvoyant=True).test_schedule_does_not_foresee("bursts")
 
