@@ -14,7 +14,7 @@ from .. import __version__
 from ..errors import InputError
 from ..files import readable, write_text
 from ..reprs import Shown
-from ..wording import dotted, short
+from ..wording import amiss, dotted, short
 from ..worlds.guard import guard_of
 from ..worlds.registry import names, world
 from .scoring import CaseRun
@@ -142,9 +142,7 @@ def _parse(text: str, where: str) -> Baseline:
         errors = error.errors(include_url=False)
         first = errors[0]
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise InputError(
-            f"{where}: {dotted(first['loc'])}: {first['msg']} (got {short(first['input'])}){more}; {mend}"
-        ) from None
+        raise InputError(f"{where}: {dotted(first['loc'])}: {amiss(first)}{more}; {mend}") from None
     for name, entry in found.cases.items():
         _check_decision(entry, f"{where}: cases.{name}.decision", mend)
     return found

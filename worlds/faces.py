@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from ..errors import InputError
 from ..simulator.plan.file import PlanFile
-from ..wording import nearest
+from ..wording import dotted, nearest
 from .cases import build, said_by_name
 from .door import Answer, Asked, DoorName, Options, quiet
+from .file.errors import explain
 from .registry import names, open_world, world_of_plan
 from .world import Case, OpenWorld
 
@@ -192,8 +193,5 @@ def checked_options(kind: type[Options], said: Mapping[str, Any], where: str = "
     try:
         return kind(**said)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{where}{name}: {first['msg'].removeprefix('Value error, ')} (got {first['input']!r})"
-        ) from None
+        wrong = explain(error, kind, dict(said))
+        raise InputError("\n".join(f"{where}{dotted(loc)}: {what}" for loc, what in wrong)) from None

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ...wording import dotted, short
+from ...wording import amiss, dotted, short
 from ..web import JsonRefusal, read_json
 
 __all__ = ["detail", "number_of", "told"]
@@ -29,7 +29,7 @@ async def told(request: Any, kind: type[M]) -> M:
     except ValidationError as error:
         first = error.errors()[0]
         place = dotted(first["loc"])
-        raise JsonRefusal(422, f"{place + ': ' if place else ''}{first['msg']} (got {short(first['input'])})") from None
+        raise JsonRefusal(422, f"{place + ': ' if place else ''}{amiss(first)}") from None
 
 
 def number_of(text: str, what: str) -> int:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from ...errors import InputError
 from ...files import readable, write_text
 from ...simulator.sharing.world import SharingWorld
-from ...wording import dotted, short
+from ...wording import amiss, dotted
 
 __all__ = ["from_document", "load_world_document", "read_document", "save_world", "to_document", "to_text"]
 
@@ -48,9 +48,7 @@ def from_document(kind: type[T], document: Any, where: str) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         place = dotted(first["loc"])
-        said = str(first["msg"]).removeprefix("Value error, ")
-        got = "" if "(got " in said else f" (got {short(first['input'])})"
-        raise InputError(f"{where}: {place + ': ' if place else ''}{said}{got}") from None
+        raise InputError(f"{where}: {place + ': ' if place else ''}{amiss(first)}") from None
     unknown = _unknown(document, adapter.dump_python(made))
     if unknown is not None:
         raise InputError(f"{where}: {unknown}: unknown key; take it out, or mend its spelling")

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from ...errors import InputError
+from ...wording import amiss
 from ...worlds import Case
+from ...worlds.file.errors import unknown_key
 from ..point import Point
 from . import cheapest as questions_cheapest
 from . import headroom, sensitivity
 from .answer import Answer, Effect, Probe, headline
 from .bisection import Rule, Search, drive
-from .kinds import CheapestCluster, Headroom, Question, QuestionBase, WhatBreaksFirst
+from .kinds import KINDS, CheapestCluster, Extreme, Headroom, Question, QuestionBase, WhatBreaksFirst
 from .quantity import quantity_of
 from .words import answer_of, title
 
@@ -93,8 +95,10 @@ def question(said: Any) -> Any:
 def _problem(error: Any) -> str:
     """One of pydantic's errors in a line; its location begins with the kind of question."""
     where = ".".join(map(str, ("question", *error["loc"][1:])))
-    what = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {what}" + ("" if error["type"] == "value_error" else f" (got {error['input']!r})")
+    if error["type"] == "extra_forbidden":
+        kind, name = error["loc"][0], str(error["loc"][-1])
+        return f"{where}: {unknown_key(name, list(KINDS.get(kind, Extreme).model_fields))}"
+    return f"{where}: {amiss(error)}"
 
 
 def answers(session: Session, questions: Sequence[Any]) -> tuple[Answer, ...]:

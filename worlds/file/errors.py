@@ -7,21 +7,11 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from ...wording import fields_at, nearest, short
+from ...wording import amiss, causes, expected, fields_at, nearest
 
 __all__ = ["explain", "unknown_key"]
 
 Location = tuple[str | int, ...]
-
-WORDS = {
-    "int_type": "should be a whole number", "int_from_float": "should be a whole number",
-    "int_parsing": "should be a whole number", "float_type": "should be a number",
-    "float_parsing": "should be a number", "string_type": "should be text", "bool_type": "should be true or false",
-    "tuple_type": "should be a list", "list_type": "should be a list", "dict_type": "should be a mapping",
-    "mapping_type": "should be a mapping", "model_type": "should be a mapping",
-    "model_attributes_type": "should be a mapping", "finite_number": "should be a finite number",
-}  # fmt: skip
-"""Type of an error -> what was expected."""
 
 
 def explain(error: ValidationError, model: type[BaseModel], data: Any) -> list[tuple[Location, str]]:
@@ -40,7 +30,7 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any) -> list[t
     got: dict[Location, str] = {}
     ours: set[Location] = set()  # where the model itself says what is wrong
     choices: set[Location] = set()  # where several types were tried
-    for one in error.errors(include_url=False):
+    for one in causes(error.errors(include_url=False)):
         raw = tuple(one["loc"])
         loc = _real(raw, data, one["type"])
         if len(loc) < len(raw):
@@ -69,7 +59,7 @@ def _real(raw: Location, data: Any, kind: str) -> Location:
     for i, step in enumerate(raw):
         if isinstance(data, dict) and isinstance(step, str) and step in data:
             data = cast("dict[str, Any]", data)[step]
-        elif isinstance(data, list) and isinstance(step, int) and step < len(cast("list[Any]", data)):
+        elif isinstance(data, list | tuple) and isinstance(step, int) and step < len(cast("list[Any]", data)):
             data = cast("list[Any]", data)[step]
         elif not (i == len(raw) - 1 and kind == "missing"):
             continue
@@ -79,23 +69,13 @@ def _real(raw: Location, data: Any, kind: str) -> Location:
 
 def _say(one: Any, raw: Location, model: type[BaseModel]) -> tuple[str, str]:
     """What is wrong, and what was got (empty where the first says it)."""
-    kind = one["type"]
-    if kind == "missing":
-        return "is missing", ""
-    if kind == "extra_forbidden":
+    if one["type"] == "extra_forbidden":
         return unknown_key(str(raw[-1]), fields_at(model, raw[:-1])), ""
-    message = str(one["msg"])
-    if kind == "value_error":
-        return message.removeprefix("Value error, "), ""
-    got = " (got nothing)" if one["input"] is None else f" (got {short(one['input'])})"
-    if kind == "literal_error":
-        return f"should be {one['ctx']['expected']}", got
-    if kind in WORDS:
-        if WORDS[kind] == "should be a list" and isinstance(one["input"], str | int | float):
-            got += f"; write [{one['input']}]"
-        return WORDS[kind], got
-    message = message.removeprefix("Input ")
-    return message[0].lower() + message[1:], got
+    what = expected(one)
+    got = amiss(one).removeprefix(what)
+    if what == "should be a list" and isinstance(one["input"], str | int | float):
+        got += f"; write [{one['input']}]"
+    return what, got
 
 
 def _joined(said: Sequence[str]) -> str:

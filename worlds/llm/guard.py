@@ -16,7 +16,7 @@ from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.llm.plan.result import LLMPlanResult
 from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.plan.entries import PlannerEntry
-from ...wording import dotted, short
+from ...wording import amiss, dotted, short
 from ..guard import Decided, Guard, Measure, Scores, UnfitError, differences
 from ..world import Case
 from .case import LLMCase
@@ -56,7 +56,7 @@ class LLMGuard(Guard):
             _deployments(plan)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise InputError(f"{dotted(first['loc'])}: {first['msg']} (got {short(first['input'])})") from None
+            raise InputError(f"{dotted(first['loc'])}: {amiss(first)}") from None
 
     def decide(self, case: Case, shared: Any, foreign: bool = False) -> Decided:
         """Plan on the requests of the case's own seed."""

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ....errors import InputError
-from ....wording import dotted, short
+from ....wording import amiss, dotted, short
 from ..messages import Hello, State
 
 __all__ = ["FORMAT", "Line", "Lines", "Place", "line_of", "parse"]
@@ -235,6 +235,6 @@ def _check_said(line: Line, where: str) -> None:
         _ANY.validate_python(line)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(f"{where}: {dotted(first['loc'])}: {first['msg']} (got {short(first['input'])})") from None
+        raise InputError(f"{where}: {dotted(first['loc'])}: {amiss(first)}") from None
     if line["op"] == "task" and line["format"] != FORMAT:
         raise InputError(f"{where}: format: expected {FORMAT} (got {line['format']}); resume it with its own version")

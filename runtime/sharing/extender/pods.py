@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from ....errors import InputError
-from ....wording import dotted, short
+from ....wording import amiss, dotted, short
 
 __all__ = ["APP", "GPU", "ExtenderArgs", "Pod", "read_question"]
 
@@ -122,8 +122,6 @@ def read_question(arguments: Any) -> tuple[Pod, int, tuple[str, ...]]:
         return asked.pod, asked.pod.gpus, tuple(dict.fromkeys(asked.nodenames))
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(
-            f"expected ExtenderArgs: {dotted(first['loc'])}: {first['msg']} (got {short(first['input'])})"
-        ) from None
+        raise InputError(f"expected ExtenderArgs: {dotted(first['loc'])}: {amiss(first)}") from None
     except ValueError as error:
         raise InputError(f"expected ExtenderArgs: limits of {GPU}: {error}") from None

@@ -37,7 +37,7 @@ NEGATIVE = (
 NAN = ("overhead: expected finite seconds >= 0 (got nan)", "serving.overhead: should be a number (got 'nan')")
 ENGINE = (
     "unknown engine 'compild'; expected one of compiled, simpy",
-    "engine: Input should be 'compiled' or 'simpy' (got 'compild')",
+    "engine: should be 'compiled' or 'simpy' (got 'compild')",
 )
 BATCH = "serving.max_batch: should be greater than 0 (got "
 
@@ -179,7 +179,7 @@ def test_export(world: Any, raises: Callable[..., str], refused: Callable[..., s
     refused("export plan.json --to k8s", "export: --out is missing")
     refused("export plan.json --to torchrun --out o --port 80", "export: port: expected 1024")
     refused(
-        "export plan.json --to torchrun --out o --port 99999999", "port: Input should be less than or equal to 65535"
+        "export plan.json --to torchrun --out o --port 99999999", "port: should be less than or equal to 65535"
     )
 
 

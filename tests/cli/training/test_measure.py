@@ -81,7 +81,7 @@ def test_json_of_one_process_and_a_graph_file(tmp_path: Path, capsys: pytest.Cap
         ("plan.json --tp 2", ("No such option: --tp",)),
         ("plan.json --device cuda", ("No such option: --device",)),
         ("plan.json --lengths 4", ("lengths: is for the slices of a model",)),
-        ("plan.json --rounds 0", ("rounds: Input should be greater than or equal to 1 (got 0)",)),
+        ("plan.json --rounds 0", ("rounds: should be greater than or equal to 1 (got 0)",)),
         ("plan.json --rounds 2 --fast", ("fast: is one round",)),
         ("plan.json --out .", ("expected a file to write (got a folder)",)),
         ("no.json", ("no.json: cannot read the plan",)),

@@ -68,7 +68,7 @@ def test_measured_slices_are_planned_with(tmp_path, capsys):
         (PLAN.replace("terapipe", "data").replace("pipe=2", "slice_profile=x"), "unknown option 'slice_profile'"),
         ("measure training --model bert-large", "not causal"),
         ("measure training --model tiny-gpt --contexts 4,8", "0 among them"),
-        ("measure training --model tiny-gpt --lengths 0", "lengths.0: Input should be greater than or equal to 1"),
+        ("measure training --model tiny-gpt --lengths 0", "lengths[0]: should be greater than or equal to 1"),
         ("measure training --model tiny-gpt --device cuda", "No such option: --device"),
         ("measure training --model tiny-gpt,cpu-gpt-s", "unknown model 'tiny-gpt,cpu-gpt-s'"),
         ("measure training --model tiny-gpt --rounds 2", "rounds: are for the stages of a plan"),

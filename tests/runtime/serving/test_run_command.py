@@ -107,7 +107,7 @@ def test_run_prints_and_writes_what_it_measured(plan_file, tmp_path):
         (["run", "PLAN", "--rate", "5", "--max-batch", "0"], "serving.max_batch: should be greater than 0"),
         (["run", "PLAN", "--rate", "5", "--max-batch", "8"], "no entry for batch 8"),
         (["compare", "PLAN", "--rate", "5"], "profile: SLO scales need"),
-        (["compare", "PLAN", "--rate", "5", "--slo-scales", "1,x"], "slo_scales.1: Input should be a valid number"),
+        (["compare", "PLAN", "--rate", "5", "--slo-scales", "1,x"], "slo_scales[1]: should be a number"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(plan_file, words, message, capsys):

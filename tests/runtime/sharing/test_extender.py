@@ -105,8 +105,8 @@ def test_what_an_app_cannot_use_goes_back_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ([], "app: Input should be a dictionary"),
-        ({"name": "a"}, "app: jobs: Field required"),
+        ([], "app: should be a mapping"),
+        ({"name": "a"}, "app: jobs: is missing"),
         (app("a/b", 1), "pods carry it as a label"),
         (app("x", 1), "there is one called 'x'"),
         (app("big", 14, gang=11), "a gang of 11 tasks is larger than the cluster of 10 GPUs"),
@@ -145,7 +145,7 @@ def test_reports_that_cannot_be_say_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "expected ExtenderArgs: pod: Field required"),
+        ({}, "expected ExtenderArgs: pod: is missing"),
         ({"pod": pod("p", "x", 1), "nodenames": None}, "expected ExtenderArgs: nodenames"),
         ({"pod": {"metadata": {}, "spec": {"containers": []}}, "nodenames": []}, "pod.metadata.name"),
         (

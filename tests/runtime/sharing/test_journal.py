@@ -138,7 +138,7 @@ def test_what_is_no_journal_says_so(tmp_path: Path, text: str | None, said: str)
     [
         ([{"op": "advance", "now_s": 1.0}], "j:1: no journal: it does not begin with a task"),
         ([{"op": "task", "format": 3}], r"j:1: format: expected 2 \(got 3\)"),
-        ([{"op": "task"}], "j:1: task.format: Field required"),
+        ([{"op": "task"}], "j:1: task.format: is missing"),
         ([{"op": "task", "format": 2}] * 2, "j:2: no journal: a second task"),
         ([{"op": "task", "format": 2}, {"op": "nap"}], "j:2: .*nap"),
         ([{"op": "task", "format": 2}, {"op": "advance", "now_s": "x"}], "j:2: advance.now_s"),

@@ -152,7 +152,7 @@ def test_bad_simulate_options(planned: Path, tmp_path: Path, capsys: pytest.Capt
         assert said in capsys.readouterr().err
     planned.write_text(planned.read_text().replace('"tp": 1', '"tp": 0'))
     assert run(["simulate", str(planned), "--lengths", "alpaca"]) == 2
-    assert "deployments[0].tp: input should be greater than 0" in capsys.readouterr().err
+    assert "deployments[0].tp: should be greater than 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("door", ["plan", "simulate", "run", "compare", "measure"])

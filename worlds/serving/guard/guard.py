@@ -15,7 +15,7 @@ from ....simulator.metrics import MIN_FOR_P99, tail
 from ....simulator.serving import SimulationResult, simulate
 from ....simulator.serving.plan.file import Plan
 from ....traces.trace import Trace
-from ....wording import dotted, short
+from ....wording import amiss, dotted
 from ...guard import Decided, Guard, Measure, Scores, UnfitError
 from ...world import Case
 from ..case import PlannerCase, ServingCase
@@ -81,7 +81,7 @@ class ServingGuard(Guard):
             Decision.model_validate(plan)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise InputError(f"{dotted(first['loc'])}: {first['msg']} (got {short(first['input'])})") from None
+            raise InputError(f"{dotted(first['loc'])}: {amiss(first)}") from None
 
     def decide(self, case: Case, shared: Any, foreign: bool = False) -> Decided:
         """Plan on the case's own traffic."""

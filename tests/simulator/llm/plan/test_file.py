@@ -122,7 +122,7 @@ def test_all_errors_at_once_with_their_lines() -> None:
         "router: unknown router 'nearest'; expected one of round_robin",
         "deployments[0].config: config: unknown option 'blocksize'; did you mean 'block_size'?",
         "deployments[1].model: unknown model 'helpr'; the plan lists Llama-3.1-8B, helper",
-        "deployments[2].tp: input should be greater than 0 (got 0)",
+        "deployments[2].tp: should be greater than 0 (got 0)",
     ):
         assert said in text, text
     assert all(line.startswith("p.json:") and line.split(":")[1].isdigit() for line in text.splitlines())

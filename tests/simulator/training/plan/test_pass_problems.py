@@ -62,8 +62,8 @@ def document(changes, **made_with):
             {"global_batch": 12, "stages.0.microbatch": 2},
             "transfers[0]: stages 0 and 2 have microbatches of 2 and 3 samples; one must divide the other",
         ),
-        (False, {"stages.0.microbatch": -1}, "stages[0].microbatch: input should be greater than or equal to 0"),
-        (False, {"stages.0.k": 0}, "stages[0].k: input should be greater than 0"),
+        (False, {"stages.0.microbatch": -1}, "stages[0].microbatch: should be greater than or equal to 0"),
+        (False, {"stages.0.k": 0}, "stages[0].k: should be greater than 0"),
         (
             False,
             {"stages.2.k": 2, "stages.2.warmup": 1},
@@ -101,7 +101,7 @@ def document(changes, **made_with):
             {"slices.1.tokens": [5, 4]},
             "slices[1].tokens: 9 tokens, and slices[0] has 8; slices cut the same sequence",
         ),
-        (True, {"slices.1.tokens": [8, 0]}, "slices[1].tokens[1]: input should be greater than 0"),
+        (True, {"slices.1.tokens": [8, 0]}, "slices[1].tokens[1]: should be greater than 0"),
         (True, {"schedule": "1f1b"}, "schedule: 1f1b runs no token slices; take terapipe or terapipe_1f1b, or leave"),
         (
             True,
