@@ -142,7 +142,7 @@ def test_simulate_says_what_is_wrong(tmp_path, plan_file, capsys):
     (tmp_path / "other.json").write_text(plan_file.read_text())
     for words, expected in [
         ([str(tmp_path / "none.json"), *TRAFFIC], "none.json"), ([str(tmp_path / "bad.json"), *TRAFFIC], "bad.json"),
-        ([str(plan_file)], "workload: give one of rate"), ([str(plan_file), *TRAFFIC, "--engine", "magic"], "magic"),
+        ([str(plan_file), *TRAFFIC, "--engine", "magic"], "magic"),
         ([str(plan_file), *TRAFFIC, "--dispatch", "magic"], "magic"),
         ([str(plan_file), *TRAFFIC, "--max-batch", "-1"], "serving.max_batch"),
         ([str(plan_file), *TRAFFIC, "--warmup", "-1"], "warmup: "),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BeforeValidator, Field
 
-from ...plan.entries import Entry, Name, Seconds
+from ...plan.entries import Entry, Name, Seconds, SparseEntry
 
-__all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "SliceEntry", "SparseEntry", "StageEntry", "TransferEntry"]
+__all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "SliceEntry", "StageEntry", "TransferEntry"]
 
 Bytes = Seconds
 """A number of bytes, at least 0."""
@@ -21,18 +21,6 @@ def _two(value: Any) -> Any:
     if len(sizes) != 2:
         raise ValueError(f"a logical mesh is two-dimensional; expected two sizes (got {list(sizes)})")
     return sizes
-
-
-class SparseEntry(Entry):
-    """An entry that leaves out, when it is written, what few plans say: most read as before it was there."""
-
-    rare: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields, written = type(self).model_fields, cast("dict[str, Any]", handler(self))
-        kept = {k for k in fields if k not in self.rare or getattr(self, k) != fields[k].default}
-        return {k: value for k, value in written.items() if k in kept}
 
 
 class ModelEntry(SparseEntry):

@@ -12,12 +12,12 @@ from ....errors import InputError
 from ....wording import dotted
 from ...cluster import Cluster
 from ...mesh import Mesh
-from ...plan.entries import ClusterEntry, PlannerEntry, Problem
+from ...plan.entries import ClusterEntry, PlannerEntry, Problem, SparseEntry
 from ...plan.file import PlanFile
 from ...plan.reader import piece, pieces, problem_line
 from ...serving.plan.build import cluster_entry, cluster_of
 from .checks import contradictions
-from .entries import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, SparseEntry, StageEntry, TransferEntry
+from .entries import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TransferEntry
 
 if TYPE_CHECKING:
     from ....profiles.graph import Graph

@@ -134,11 +134,12 @@ def predicted_lines(plan: TrainingPlan) -> list[str]:
     simulated = rest.pop("simulated_s", 0.0)
     said = [text(rest.pop(key)) for key, text in texts.items() if key in rest]
     lines = [f"predicted: {', '.join(said)}"] if said else []
+    # Lines for differences that the four printed digits show.
     if simulated and abs(simulated - now) > 1e-3 * now:
         lines.append(f"simulated, with transfers between stages: {seconds_text(simulated)} an iteration")
     if before and abs(before - now) > 1e-3 * now:
         lines.append(f"the stage search counted on {seconds_text(before)}, before stages were solved exactly")
-    if gap > 1e-6:
+    if gap > 1e-6:  # the solvers' own tolerance
         lines.append(f"shardings are within {gap:.1%} of the proven bound, of the stage where that is largest")
     return lines + [f"{key}: {value:.6g}" for key, value in rest.items()]
 

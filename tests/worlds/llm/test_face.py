@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.simulator.llm import LLMPlan, LLMPlanResult
+from meshwright.worlds import open_world
 from meshwright.worlds.faces import Planned, case, load, plan
 
 OPTIONS = {"tp": [1, 2], "pp": 1, "batched_tokens": [512], "seeds": 1}
@@ -54,11 +55,22 @@ def test_bursts_that_were_planned_for_are_simulated(tmp_path: Path) -> None:
     assert again.goodput == bursty.file.predicted["goodput"]
 
 
-def test_lengths_of_a_file_have_to_be_said_again(tmp_path: Path) -> None:
+def test_files_that_were_planned_for_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.csv").write_text("prompt_tokens,output_tokens\n30,20\n50,10\n")
     made = plan(case("llm", **{**SMALL, "lengths": "mine.csv"}), folder=tmp_path)
-    with pytest.raises(InputError, match=r"workload\.lengths: the plan was made for mine\.csv lengths"):
-        load(made.save(tmp_path / "plan.json")).simulate()
+    again = load(made.save(tmp_path / "plan.json"))
+    with pytest.raises(InputError, match=r"workload\.lengths: mine\.csv: no such file"):
+        again.simulate()
+    monkeypatch.chdir(tmp_path)
+    assert again.simulate().goodput == made.file.predicted["goodput"]
+
+
+def test_of_a_plan_that_no_case_made_the_lengths_have_to_be_said(made: Planned) -> None:
+    world = open_world("llm")
+    bare = made.file.model_copy(update={"case": {}})
+    with pytest.raises(InputError, match=r"workload\.lengths: the plan was made for alpaca-like"):
+        world.case_of({"plan": bare}, {}, "simulate")
+    assert world.case_of({"plan": bare}, {"workload.lengths": "alpaca"}, "simulate")["workload"]["rate"] > 0
 
 
 def test_exported(made: Planned, tmp_path: Path) -> None:

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, cast
 
 from ....errors import InputError
 from ....simulator.llm import LLMPlan
 from ....simulator.plan.file import PlanFile
-from ....traces.lengths import LENGTHS
+from ...carried import carried
 from ...door import DoorName
 
 __all__ = ["case_of"]
 
+TRAFFIC = ("seed", "warmup", "kernels", "workload")
+"""What counts of a plan's case: the cluster, the models and their limits stand in the plan itself."""
+
+LIMITS = ("workload.slo_ttft", "workload.slo_tpot", "workload.slo_scale")
+"""What a plan holds for each model, scaled."""
+
+DRAWN = ("workload.rate", "workload.cv", "workload.requests", "workload.duration", "workload.split", "workload.lengths")
+AGAINST = {
+    "workload.trace": DRAWN, **dict.fromkeys(DRAWN, ("workload.trace",)),
+    "workload.requests": ("workload.trace", "workload.duration"),
+    "workload.duration": ("workload.trace", "workload.requests"),
+}  # fmt: skip
+"""Traffic is drawn or read: what is said of the one leaves out what a plan's case says of the other."""
+
 
 def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorName) -> Mapping[str, Any]:
-    """Models, limits, cluster; the traffic that was planned for, where no trace and no rate of one's own is said.
+    """Models and cluster of the first plan, and the traffic that it was made for, but for what is said now.
+
+    A real run takes as many requests as somebody waits for, with weights and lengths of its own.
 
     Raises
     ------
     InputError
-        If traffic is neither said nor in the plan, and is to be simulated; a real run takes requests at once then.
+        If the rate or the lengths of simulated traffic are neither said nor in the plan.
     """
     if not plans:
         return {"cluster": {"devices": 1, "device": "cpu-core"}}
     plan = cast(LLMPlan, next(iter(plans.values())))
+    real = () if door == "simulate" else ("seed", "warmup", "kernels", "workload.requests", "workload.duration")
+    case: dict[str, Any] = carried(plan.case, TRAFFIC, said, AGAINST, (*LIMITS, *real))
+    workload = {**case.get("workload", {}), **_limits(plan)}
+    if "workload.trace" not in said and "trace" not in workload:
+        workload |= _traffic(plan, {*said, *(f"workload.{name}" for name in workload)}, door)
     names = [model.name for model in plan.models]
     cluster = plan.cluster_spec
-    workload = {} if "workload.trace" in said else _traffic(plan, said, door)
-    for limit in ("ttft", "tpot"):
-        values = {getattr(model, f"slo_{limit}_s") for model in plan.models}
-        value = values.pop() if len(values) == 1 else None
-        if value is not None:
-            workload[f"slo_{limit}"] = value
-    seed = {"seed": plan.planner.seed} if door == "simulate" and plan.planner.seed is not None else {}
     return {
-        **seed,
+        **case,
         "model": names[0] if len(names) == 1 else names,
         "cluster": {
             "devices": cluster.n_devices, "devices_per_node": cluster.devices_per_node,
@@ -46,34 +59,26 @@ def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorNa
     }  # fmt: skip
 
 
-def _traffic(plan: LLMPlan, said: Mapping[str, Any], door: DoorName) -> dict[str, Any]:
-    """What a plan says of the requests that it was made for; at the rate that it was made for, also how many."""
+def _limits(plan: LLMPlan) -> dict[str, float]:
+    """Limits that all models share, in seconds."""
+    found = {name: {getattr(model, f"{name}_s") for model in plan.models} for name in ("slo_ttft", "slo_tpot")}
+    return {name: value for name, (value, *others) in found.items() if not others and value is not None}
+
+
+def _traffic(plan: LLMPlan, known: set[str], door: DoorName) -> dict[str, Any]:
+    """What a plan that no case made says of its requests; at the rate that it was made for, also how many."""
     planned = plan.workload
-    workload: dict[str, Any] = {}
-    if planned is not None and "workload.lengths" not in said:
-        lengths, cv = _drawn(planned.source)
-        if lengths:
-            workload["lengths"] = lengths
-        elif door == "simulate":
-            raise InputError(f"workload.lengths: the plan was made for {planned.source}; give --lengths, or a --trace")
-        if cv is not None and "workload.cv" not in said:
-            workload["cv"] = cv
-    if "workload.rate" in said:
-        return workload
+    if door == "simulate" and not plan.case and planned is not None and "workload.lengths" not in known:
+        raise InputError(f"workload.lengths: the plan was made for {planned.source}; give --lengths, or a --trace")
+    if "workload.rate" in known:
+        return {}
     if planned is None or not planned.rate_per_s:
         if door == "simulate":
             raise InputError("workload.rate: how many requests per second? Give --rate, or a --trace")
-        return workload
-    workload["rate"] = sum(planned.rate_per_s.values())
-    if len(plan.models) > 1 and "workload.split" not in said:
+        return {}
+    workload: dict[str, Any] = {"rate": sum(planned.rate_per_s.values())}
+    if len(plan.models) > 1 and "workload.split" not in known:
         workload["split"] = {model.name: planned.rate_per_s.get(model.name, 0.0) for model in plan.models}
-    if door == "simulate" and not {"workload.requests", "workload.duration"} & said.keys():
+    if door == "simulate" and not {"workload.requests", "workload.duration"} & known:
         workload["requests"] = planned.requests
     return workload
-
-
-def _drawn(source: str) -> tuple[str, float | None]:
-    """Shipped lengths and CV of the traffic that a plan's words tell of (`DrawnTraffic.source`); empty of others."""
-    name = next((name for name, lengths in LENGTHS.items() if source.startswith(f"{lengths.name} lengths,")), "")
-    bursty = re.search(r"Gamma \(CV ([^)]+)\)", source)
-    return name, float(bursty[1]) if name and bursty else None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 from ....errors import InputError
 from ....planners.vllm import Effort, Planning, SearchSpace, SharedPlanning, plan, plan_shared
+from ...carried import said_by
 from ...cases import called
 from ...door import Answer, Asked
 from ..case import LLMCase
@@ -49,6 +50,7 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
         from ..solve import planned
 
         made, _ = planned(case, data)
+        made = made.model_copy(update={"case": said_by(case)})
         return Answer(made.explain(), {"plan": json.loads(made.to_json())}, made, made)
     said = dict(case.planner.options)
     share = said.pop("share", False)
@@ -72,6 +74,7 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
             cluster_of(case), demands, space=SearchSpace(**space), objective=case.planner.objective,
             target=case.planner.target, workers=options.workers, **same,
         )  # fmt: skip
+    found = replace(found, plan=found.plan.model_copy(update={"case": said_by(case)}))
     return Answer(found.explain(), _document(found), found, found.plan)
 
 

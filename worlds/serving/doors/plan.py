@@ -11,6 +11,7 @@ from typing import Any, cast
 from ....errors import InfeasibleError, InputError
 from ....profiles import ModelProfile, ParallelConfig
 from ....simulator import Plan
+from ...carried import said_by
 from ...cases import called
 from ...door import Answer, Asked
 from ..case import ServingCase
@@ -84,8 +85,11 @@ def _within(profile: ModelProfile, n_devices: int) -> list[ParallelConfig]:
 
 
 def _sourced(plan: Plan | None, case: ServingCase, data: ServingData) -> Plan | None:
-    """A plan that says where its traffic is from."""
-    if plan is None or plan.workload is None:
+    """A plan that says which case it is for, and where its traffic is from."""
+    if plan is None:
+        return None
+    plan = plan.model_copy(update={"case": said_by(case)})
+    if plan.workload is None:
         return plan
     w = case.workload
     scale = w.slo_scale or (DEFAULT_SLO_SCALE if takes_slo_scale(case, data) else None)

@@ -41,8 +41,12 @@ def requests_for(case: ServingCase, plan: Plan, name: str, folder: Path) -> tupl
     w = case.workload
     names = tuple(m.name for m in plan.models)
     if w.trace is not None:
-        trace, source = traces.read(folder / w.trace), w.trace
-        if w.rate_scale != 1:
+        trace, source = traces.read(folder / w.trace), source_of(case)
+        if w.resample:
+            own = w.slo is not None or w.slo_scale is not None
+            windows = traces.fit_gamma(trace, window=w.window, slo=float("inf") if own else None)
+            trace = windows.scale(w.rate_scale, w.cv_scale).resample(case.seed)
+        elif w.rate_scale != 1:
             trace = Trace(trace.arrival / w.rate_scale, trace.model, trace.models, trace.slo)
     else:
         rate, cv = float(w.rate or 0) * w.rate_scale, w.cv * w.cv_scale
@@ -64,7 +68,7 @@ def source_of(case: ServingCase) -> str:
     """Where the requests of a case are from, without their SLOs."""
     w = case.workload
     if w.trace is not None:
-        return w.trace
+        return f"{w.trace}, resampled in windows of {w.window:g} s, seed={case.seed}" if w.resample else w.trace
     split = w.split if isinstance(w.split, str) else "shares"
     rate, cv = float(w.rate or 0) * w.rate_scale, w.cv * w.cv_scale
     return f"gamma rate={rate:g} cv={cv:g} duration={w.duration:g} split={split} seed={case.seed}"
