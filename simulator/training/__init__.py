@@ -1,9 +1,17 @@
-"""Training: configurations given by hand (`estimate`); plans and their programs (`simulate_training`)."""
+"""Training: how long one iteration takes, and how much memory it needs.
+
+Two doors. `estimate` prices a configuration given by hand (TP, PP, DP, microbatch, …) in closed form: room
+`configuration`. `simulate_training` plays a `TrainingPlan` action by action: `plan` holds the file, `policy` the
+pipeline schedules, `program` the list of actions that a schedule makes, `resharding` the transfers between meshes,
+`timing` what each action takes, `reference` and `compiled` the two engines, `result` the outcome. Begin with
+``policy/orders.py``.
+"""
 
 from .configuration.estimate import estimate, estimate_many
 from .configuration.model import TransformerShape
 from .configuration.rates import CORE, MEGATRON_2022, DeviceRates, Stack
 from .configuration.result import Breakdown, Estimate, Estimates, MemoryParts, TimeParts
+from .configuration.settings import Settings
 from .plan.file import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TrainingPlan, TransferEntry
 from .plan.program import plan_program
 from .policy.make import SCHEDULES, make_program
@@ -37,6 +45,7 @@ __all__ = [
     "OperatorEntry",
     "Program",
     "Resharding",
+    "Settings",
     "SliceEntry",
     "Stack",
     "StageEntry",

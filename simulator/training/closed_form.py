@@ -1,4 +1,4 @@
-"""Formulas that planners take for the time of an iteration, beside the simulation of it."""
+"""Formulas with which planners estimate the time of an iteration; the simulation shows what they leave out."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _WAYS = ("slice_forward_s", "slice_backward_s")
 
 
 def _fed(plan: TrainingPlan, seconds: list[tuple[tuple[float, ...], ...]], stages: int) -> float:
-    """One direction: every slice through the slowest stage, and the longest slice through the others."""
+    """Seconds of one direction: every slice on the slowest stage, and the longest slice on each other stage."""
     slowest = [
         [max(column) for column in zip(*(of[e] for of in seconds), strict=True)] for e in range(len(plan.slices))
     ]

@@ -1,9 +1,9 @@
-"""The compiled engine of training programs: every action once, sends in order of time.
+"""The compiled engine of training programs: it visits every action once, and sends in order of time.
 
-A mesh runs ahead by itself through what it computes and what has arrived, until it wants to send or must wait. Of
-those that want to send, the earliest goes next (at one instant the lowest mesh): nothing that happens later can ask
-before it, so its place on every link is final, and with it the moment of arrival. No event list, then: one comparison
-tree over the meshes.
+A mesh runs ahead by itself through its computations and the messages that have arrived, until it wants to send or must
+wait. Of the meshes that want to send, the earliest goes next (at one instant the lowest mesh). No later send can ask
+before it, so its place on every link is final, and with it the time of arrival. A comparison tree over the meshes
+therefore replaces the event list.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def run_compiled(program: Program, costs: Prepared) -> ActionTimes:
 
 
 def _fresh(n: int) -> tuple[Any, ...]:
-    """Clocks; each node's first wish to send, of mesh k at leaves + k; whose it is; the meshes that go on, stacked.
+    """The state of all meshes at time 0: their clocks; the comparison tree of when each wants to send (mesh k at leaf
+    ``leaves + k``), and whose time each node holds; the stack of meshes that can go on.
 
     They are made here: numba takes half as long again to compile a loop that also makes its arrays.
     """
@@ -92,7 +93,7 @@ def _run(word, offsets, links, meshes, at, finish, arrived):
             clock[mesh] = now
             node, best = leaves + mesh, mesh
             asks[node] = wish
-            while node > 1:  # whoever asks first stays the first on the way up
+            while node > 1:  # the earlier time goes up; at equal times the lower mesh, as the reference's heap has it
                 beside = first[node ^ 1]
                 other = asks[node ^ 1]
                 ahead = other < wish or (other == wish and beside < best)

@@ -23,11 +23,13 @@ from .timing import ActionTimes, Prepared
 
 __all__ = ["run_reference"]
 
-_GRANTS = 2  # SimPy priority: links are given out when all else of an instant has happened
+# SimPy priority: links are given out when all else of an instant has happened, so that all who ask at that instant are
+# known and the lowest mesh comes first, whichever process SimPy happened to run first.
+_GRANTS = 2
 
 
 class _Network:
-    """The links: who may send when."""
+    """The links between meshes, and the queue of meshes that want to send."""
 
     def __init__(self, clock: Clock, costs: Prepared, times: ActionTimes) -> None:
         self.clock, self.costs, self.times = clock, costs, times
@@ -62,7 +64,7 @@ class _Network:
 def _mesh(
     mesh: int, program: Program, costs: Prepared, network: _Network, at: list[int]
 ) -> Generator[simpy.Event, Any, None]:
-    """Life of a mesh."""
+    """The process of one mesh: its actions, one after the other."""
     clock, times = network.clock, network.times
     kind, number = costs.messages.kind, costs.messages.message
     for row in range(*program.columns.offsets[mesh : mesh + 2].tolist()):

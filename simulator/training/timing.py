@@ -87,7 +87,7 @@ class Timing(Shown):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What both engines run on.
+    """The seconds of every action and message of a program, as arrays that both engines read.
 
     Parameters
     ----------

@@ -65,6 +65,7 @@ class GroupLinks:
         levels = np.ceil(np.log2(np.maximum(n, 1)))
         both: list[Floats] = []
         for shares in (rates.all_reduce, rates.half):
+            # Measured in groups of 2, 4 and 8: levels 1, 2 and 3. Larger groups take what 8 reach.
             inner = near.bandwidth_bytes_per_s * np.interp(levels, (1, 2, 3), shares)
             both.append(np.where(inside, inner, np.where(members > 1, np.minimum(inner, outer), outer)))
         latency = levels * np.where(inside, near.latency_s, far.latency_s)

@@ -23,7 +23,8 @@ __all__ = ["TimeColumns", "iteration"]
 Floats = NDArray[np.float64]
 
 BUCKET = (40e6, 1e6)
-"""Parameters that Megatron-LM reduces at once: at least, and per data-parallel rank."""
+"""Parameters that Megatron-LM reduces at once: at least, and per data-parallel rank (its ``bucket_size`` is
+``max(40000000, 1000000 * data_parallel_size)``)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +45,7 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     Layers cost the same in all configurations of equal (tp, microbatch, sequence_parallel, recompute): each such
     combination is computed once.
     """
+    # One integer per combination: `np.unique` sorts integers many times faster than rows.
     key = ((c.tp << 36) + (c.microbatch << 4) + (c.sequence_parallel.astype(np.int64) << 2)) + c.recompute
     _, sample, back = np.unique(key, return_index=True, return_inverse=True)
     back = back.reshape(-1)

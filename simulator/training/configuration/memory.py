@@ -198,7 +198,7 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
     top: Any = sum(fullest)
     for moment in parts[1:]:
         total: Any = sum(moment)
-        more = total > top
+        more = total > top  # strictly: of equal moments the earlier one is told
         fullest = [np.where(more, new, old) for new, old in zip(moment, fullest, strict=True)]
         top = np.maximum(top, total)
     return Memory(*fullest)

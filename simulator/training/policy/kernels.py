@@ -70,7 +70,7 @@ def _do(rows, at, count, stages, side, op, limit):
 @kernel
 def there_and_back(r, p, microbatches):
     """ZB-V's hand-made order for unit times of mesh r of p (Qi et al. 2023, §6); rows as in `alternate`."""
-    m = max(2 * p - 1, microbatches)
+    m = max(2 * p - 1, microbatches)  # the order is made for no fewer; passes beyond `microbatches` are left out
     stages = (r, 2 * p - 1 - r)  # on the way down, and up
     rows = np.empty((6 * microbatches, 4), dtype=np.int32)
     count = np.zeros((9, 2), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""`Pipeline`: what a schedule is given, to say in which order meshes compute."""
+"""`Pipeline`: the input of a schedule: stages, meshes, microbatches, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Order = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a schedule is given.
+    """The stages of a pipeline, where they run, and how often: all that a schedule needs to order their passes.
 
     Parameters
     ----------

@@ -47,6 +47,7 @@ def warmups(pipeline: Pipeline) -> tuple[int, ...]:
 
     A last stage has k microbatches in flight; any other what the most demanding of its successors asks for.
     """
+    # Only ratios of microbatch sizes matter: with the least common multiple as the batch all of them are whole.
     base = math.lcm(*pipeline.counts)
     size = [base // n for n in pipeline.counts]  # samples of a microbatch, but for a factor
     after: list[list[int]] = [[] for _ in size]

@@ -1,4 +1,4 @@
-"""`Program`: one list of actions per mesh, which a schedule emits, the simulator times and the runtime executes."""
+"""`Action`, and `Program`: one list of actions per mesh."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Action", "Op", "Program"]
 
 
 class Op(StrEnum):
-    """What a mesh does. Every device of the mesh does the same, on its own shards."""
+    """Kinds of actions of a mesh. Every device of the mesh does the same, on its own shards."""
 
     RECV_F = "RECV_F"  # receive activations from an earlier stage (`peer`)
     F = "F"  # forward
@@ -44,7 +44,7 @@ class Action(Shown):
     Parameters
     ----------
     op : Op
-        What.
+        Its kind.
     stage : int
         The stage that it belongs to (several on one mesh where schedules interleave).
     microbatch : int

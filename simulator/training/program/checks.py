@@ -1,4 +1,4 @@
-"""`check_program`: whether a program is whole, in order, and ends."""
+"""`check_program`: whether a program is complete, in order, and free of deadlock."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def _in_order(
 
 
 def _sliced(program: Program, place: dict[int, npt.NDArray[np.int64]]) -> None:
-    """A slice attends to what those before it left, whose gradient comes back from those after it."""
+    """Check the order of token slices: a slice attends to the keys and values of the slices before it, and these get
+    gradients from the slices after them. So slices go forward in order and backward in reverse."""
     slices = place[F].shape[1] // program.microbatches
     if slices == 1:
         return

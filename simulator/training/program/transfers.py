@@ -138,6 +138,8 @@ def _peers(forward: list[list[int]], backward: list[list[int]]) -> npt.NDArray[n
 
 def _end(stages: list[int], mesh_of: Sequence[int], tied: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:
     """What a mesh does once its backward passes are done: (op, stage, peer)."""
+    # All sends before all receives: sends never wait, so that two stages that exchange gradients cannot block each
+    # other. Sorted, because sets have no order and all processes must agree.
     pairs = {(a, b) for group in tied for a in group for b in group if mesh_of[a] != mesh_of[b]}
     rows = [(REDUCE, s, -1) for s in stages]
     rows += [(SEND_B, a, b) for a, b in sorted(pairs) if a in stages]

@@ -222,6 +222,8 @@ def _cut(
 
     Cut along d, a part meets every source tile across the other dimensions, and along d as few as its extent lets it.
     """
+    # As many parts as there are replicas if that divides, else fewer: each byte crosses once in any case, but with more
+    # parts more links carry it.
     for parts in (n for n in range(copies, 1, -1) if copies % n == 0):
         possible = [d for d in range(len(grid)) if not whole_cells or grid[d] // need[d] % parts == 0]
         if possible:

@@ -10,7 +10,8 @@ from ...cluster import Cluster
 __all__ = ["Candidate", "Choice", "choose_senders", "loads_of", "phase_seconds"]
 
 SEARCHED, SEARCHED_PARTS = 5_000, 100
-"""Partial choices that are looked at before the search gives up (a few hundredths of a second); parts it takes on."""
+"""Partial choices that are looked at before the search gives up (a few hundredths of a second), and parts that it takes
+on at most. Guesses of patience, as a plan asks for many reshardings; `Choice.exact` says where the search gave up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,13 @@ def choose_senders(parts: Sequence[Candidate], cluster: Cluster) -> Choice:
         def after(sender: int, part: Candidate = part) -> tuple[float, float, int]:
             added = _added(part, sender, cluster)
             busy = [loads.get(r, 0.0) + x for r, x in added]
-            return max(busy), sum(busy), sender
+            return max(busy), sum(busy), sender  # the number last: the same choice on every machine
 
         picked[k] = min(part.senders, key=after)
         _add(loads, _added(part, picked[k], cluster), 1.0)
     seconds = phase_seconds(parts, picked, cluster)
     least = _bound(parts, cluster)
-    if seconds <= least * (1 + 1e-12):
+    if seconds <= least * (1 + 1e-12):  # sums in another order differ in the last digits
         return Choice(tuple(picked), seconds, True)
     if len(parts) > SEARCHED_PARTS:
         return Choice(tuple(picked), seconds, False)
@@ -98,7 +99,11 @@ def _add(loads: Loads, added: Sequence[tuple[Hashable, float]], sign: float) -> 
 
 
 def _bound(parts: Sequence[Candidate], cluster: Cluster) -> float:
-    """No choice is done sooner: each receiver over its fastest links; all senders busy alike."""
+    """A lower bound on the seconds of every choice.
+
+    Each receiver takes every part over the fastest link that could bring it; the load of all senders is spread evenly;
+    and an adapter that all candidates of a part share must carry that part.
+    """
     into: Loads = {}
     total = 0.0
     for part in parts:

@@ -1,1 +1,1 @@
-"""What one simulated iteration took, and where time and memory went."""
+"""What one simulated iteration took: `iteration.TrainingResult`, its memory over time, its pictures and its words."""
