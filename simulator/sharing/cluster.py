@@ -20,7 +20,7 @@ __all__ = ["Level", "Machine", "SharedCluster", "themis_168", "themis_256", "the
 Ints = npt.NDArray[np.int64]
 
 RACKS = 1_000_000
-"""Racks are numbered below this: tables have a row for each number up to the largest."""
+"""Racks are numbered below this, because tables have a row for each number up to the largest."""
 
 
 class Level(IntEnum):
@@ -91,7 +91,7 @@ class SharedCluster(Shown):
 
     @classmethod
     def uniform(cls, machines: int, gpus: int, *, gpus_per_slot: int = 1, machines_per_rack: int = 8) -> SharedCluster:
-        """`machines` equal machines of `gpus` GPUs, racks filled one after the other.
+        """`machines` equal machines of `gpus` GPUs, racks filled one after the other. Eight in a rack are a guess.
 
         Raises
         ------
@@ -153,13 +153,14 @@ class SharedCluster(Shown):
 
 
 def _in_racks(kinds: list[tuple[int, int, int]], racks: int) -> SharedCluster:
-    """Machines (count, slots, GPUs per slot), each kind dealt to the racks in turn."""
+    """Machines (count, slots, GPUs per slot), each kind dealt to the racks in turn, so that racks are alike."""
     made = [Machine(slots, per, k % racks) for count, slots, per in kinds for k in range(count)]
     return SharedCluster(tuple(made))
 
 
 def themis_testbed(racks: int = 4) -> SharedCluster:
-    """The testbed of Themis §6.1, 64 GPUs: 12 machines of 4 and 8 of 2. The paper does not say the racks."""
+    """The testbed of Themis §6.1, 64 GPUs: 12 machines of 4 and 8 of 2. The paper does not say the racks: 4 are a
+    guess, here and in the clusters below."""
     return _in_racks([(12, 4, 1), (8, 2, 1)], racks)
 
 

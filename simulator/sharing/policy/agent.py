@@ -1,4 +1,4 @@
-"""What an app's agent says of itself: finish time and finish-time fairness ρ for GPUs that it has or might have.
+"""An app's agent: it estimates finish time and finish-time fairness ρ for GPUs that the app has or might get.
 
 Themis §4.3, Equations 1 and 2: ρ(G) = T_sh(G)/T_id, with G taken as held until the app is done.
 """
@@ -31,8 +31,9 @@ Convention = Literal["fluid", "slowest"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Shape(Shown):
-    """How GPUs lie: what an estimate depends on beside their number. Slots are not told apart: agents reckon with a
-    machine's slowdown inside a slot too, where the truth may be less.
+    """How a set of GPUs is spread over machines and racks, on which an estimate depends.
+
+    Slots are not told apart: agents reckon with a machine's slowdown inside a slot too, where the truth may be less.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class Shape(Shown):
 
 @dataclass(frozen=True, repr=False)
 class AppView(Shown):
-    """An app as it stands at an instant: what policies decide by.
+    """An app at one instant, as policies see it.
 
     Parameters
     ----------
@@ -211,7 +212,7 @@ class AppView(Shown):
             return [j.cap for j in self.jobs]
         p = self.app.phases[self.phase + ahead]
         known = sorted(self.app.jobs[j].gpus for j in self.app.phases[self.phase].jobs)
-        return [p.gpus or known[(len(known) - 1) // 2]] * len(p.jobs)
+        return [p.gpus or known[(len(known) - 1) // 2]] * len(p.jobs)  # the lower median: promise no more than there is
 
 
 def usual_iteration_s(app: App, phase: int, convention: Convention) -> float:

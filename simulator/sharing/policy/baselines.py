@@ -131,7 +131,7 @@ def _unfairness(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...]) ->
 
 
 def _tiresias_queue(view: AppView) -> float:
-    """Queue, then arrival: arrivals stay below the step between queues."""
+    """Queue, then arrival: one number for both, as arrivals stay below the step between queues (`world.LATEST_S`)."""
     return float(view.attained_s >= TIRESIAS_QUEUE_S) * 1e12 + view.app.arrival_s
 
 

@@ -1,4 +1,4 @@
-"""`Policy`: who gets the GPUs that are free. Clock-free: whoever owns the time asks, and is answered."""
+"""`Policy`: which app gets the GPUs that are free. It knows no clock: the simulator or the real arbiter calls it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Greedy(Shown):
         """See `Policy.assign`."""
         self.chooser.decisions += 1
         pool, given = set(offered), dict[int, int]()
-        for view in sorted(apps, key=lambda v: (self.key(v), v.index)):
+        for view in sorted(apps, key=lambda v: (self.key(v), v.index)):  # the number: equal keys, one order
             if not pool:
                 break
             mine = grants(cluster, pool, view, view.wanted, self.chooser)

@@ -20,4 +20,4 @@ def lot(seed: int, decision: int, what: int) -> int:
 
 def share_of_lot(bits: int) -> float:
     """A lot as a number in [0, 1)."""
-    return (bits >> 11) * 2.0**-53
+    return (bits >> 11) * 2.0**-53  # the upper 53 bits: as many as a double holds exactly

@@ -84,7 +84,7 @@ def pick(cluster: SharedCluster, pool: Collection[int], n: int, near: Sequence[i
     for unit, counts in ((machine, in_machine), (rack, in_rack)):
         enough = [(count, u) for u, count in counts.items() if count >= n]
         if enough:
-            home = min(enough)[1]
+            home = min(enough)[1]  # the tightest fit: larger gaps stay whole for larger jobs
             inside = [g for g in pool if int(unit[g]) == home]
             return _fullest_first(cluster, inside, n, in_machine, in_rack)
     return _fullest_first(cluster, pool, n, in_machine, in_rack)

@@ -128,6 +128,7 @@ def _by_offers(
                 offers[index] = score(view, have[index], mine), mine
         if not able:
             break
+        # -i: the lowest number wins a tie.
         best = max(able, key=lambda i: (offers[i][0], len(offers[i][1]) if once else 0, -i))
         mine = offers[best][1]
         pool.difference_update(mine)

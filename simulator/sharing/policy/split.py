@@ -96,7 +96,7 @@ def split(
             now = rate(cluster, slowdown, held[j.job], j.cap, j.gang)
             then = rate(cluster, slowdown, grown, j.cap, j.gang)
             if j.left_s / then + restart_s >= j.left_s / now:
-                continue
+                continue  # not even where both are equal: a restart that gains nothing is only a risk
         held[j.job] = grown
         pool = pool.difference(more)
     return held

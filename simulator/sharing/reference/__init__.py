@@ -1,1 +1,1 @@
-"""The SimPy model of a shared cluster: readable, every event visible."""
+"""The SimPy model of a shared cluster, which defines the answer. `engine` is the model, `state` what it keeps."""

@@ -24,7 +24,8 @@ from .state import RunApp, RunJob
 __all__ = ["simulate_reference"]
 
 LAST = 2
-"""Priority in SimPy's queue of what settles an instant: after everything else that happens in it."""
+"""SimPy priority of settling an instant: after everything else that happens in it, so that the policy is asked once and
+sees all of it."""
 
 
 class _Simulation:
@@ -96,7 +97,7 @@ class _Simulation:
         now = self.env.now
         self.count(now)
         changed: set[int] = set()
-        for index, number in sorted(self.done):
+        for index, number in sorted(self.done):  # sorted: SimPy's order of equal times is that of scheduling
             if index in self.active and number in self.active[index].jobs:
                 self.finish_job(self.active[index], number, now)
                 changed.add(index)
@@ -243,7 +244,7 @@ class _Simulation:
         shares = split(self.cluster, sorted(app.gpus), jobs, spec.slowdown, restart)
         for number, gpus in shares.items():
             job = app.jobs[number]
-            if gpus == job.gpus:
+            if gpus == job.gpus:  # no restart, and no new event
                 continue
             left = job.left(now)
             self.stop(job)

@@ -1,1 +1,2 @@
-"""What comes out: a row per app, every grant, and the metrics on them."""
+"""What comes out of sharing a cluster: `columns.SharingResult` (a row per app), `grants` (every decision), `metrics`
+(finish-time fairness and others, Themis §6.1), `timeline` and `views` (pictures)."""

@@ -26,7 +26,7 @@ __all__ = ["AppRecord", "Grant", "SharingResult", "Spell"]
 Floats = npt.NDArray[np.float64]
 
 FAIR = 1.0 + 1e-9
-"""The largest ρ that counts as 1: finish times are differences of large numbers."""
+"""The largest ρ that counts as 1. Finish times are differences of large numbers, whose last digits are rounding."""
 
 
 class AppRecord(NamedTuple):

@@ -159,7 +159,7 @@ class Interval:
 
 def bootstrap(
     values: Sequence[float] | Floats, *, statistic: Callable[..., npt.NDArray[np.floating]] = np.median,
-    level: float = 0.9, draws: int = 2000, seed: int = 0,
+    level: float = 0.9, draws: int = 2000, seed: int = 0,  # 2000: the ends' ranks err by half a percent
 ) -> Interval:  # fmt: skip
     """A percentile bootstrap interval of a statistic over seeds (not over apps: those of one run depend on each other).
 

@@ -1,1 +1,2 @@
-"""What comes in: apps and their jobs, drawn as Themis' workloads or read from job logs."""
+"""Apps and their jobs: what they are (`app`, `models`), drawn as Themis' workloads (`themis`), or read from job logs
+(`logs`); `statistics` says what a workload is like."""

@@ -68,6 +68,7 @@ class LossCurve(Shown):
         If one is not finite, or the loss would rise.
     """
 
+    # Assumed, as Themis prints no curves: at rate 4 the loss has fallen by 98 % of the way when the work is done.
     start: float = 1.0
     end: float = 0.0
     rate: float = 4.0
@@ -242,7 +243,7 @@ class App(Shown):
             raise InputError(f"app {name!r}: order: expected each of {len(jobs)} jobs once (got {ranked})")
         sizes = [len(jobs)]
         while sizes[-1] > 1:
-            sizes.append(sizes[-1] // 2)
+            sizes.append(sizes[-1] // 2)  # of an odd number the smaller half goes on
         median = float(np.median([job.iteration_s for job in jobs]))
         left, phases = float(budget_s), list[Phase]()
         for k, n in enumerate(sizes):

@@ -151,5 +151,5 @@ def draw_models(rng: np.random.Generator, n: int, network_intensive: float | Non
 
 def _by_weight(weight: npt.NDArray[np.float64], chance: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     edges = np.cumsum(weight) / weight.sum()
-    edges[weight.nonzero()[0][-1] :] = 1.0
+    edges[weight.nonzero()[0][-1] :] = 1.0  # and not an ulp below, which a draw could exceed
     return np.searchsorted(edges, chance, side="right")

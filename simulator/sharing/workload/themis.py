@@ -31,14 +31,17 @@ Floats = npt.NDArray[np.float64]
 DAY_S = 86400.0
 TASK_MEDIAN_S = 3.75 * 3600
 TASK_LOG_SD = math.log(10.0) / 1.2815515655446004
-"""Spread of task times such that a tenth is over ten times the median."""
+"""Spread of task times such that a tenth is over ten times the median; 1.28… is the normal 90 % quantile."""
 JOB_LOG_SD = 0.5
 """Spread among the jobs of an app: they train one model with other hyper-parameters. Assumed."""
 APP_LOG_SD = math.sqrt(TASK_LOG_SD**2 - JOB_LOG_SD**2)
+"""Spread among apps: variances of independent factors add up to that of the tasks."""
 TWO_GPU_SHARE = 0.27
 """Share of Workload 1's jobs with two GPUs: what makes the printed medians of tasks, jobs per app and apps agree."""
+# Jobs of an app (§2.2, Fig. 2): a tenth has one, the others "a few tens" (20 is our reading) to a hundred.
 SINGLE_SHARE, FEWEST, MEDIAN, MOST = 0.10, 20, 75, 100
 FIRST_PHASE_ITERATIONS = 20
+"""Iterations of Workload 2's first phase, at least. Assumed: enough that rounding to whole ones changes little."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -154,7 +157,7 @@ def workload1(options: WorkloadOptions | None = None) -> tuple[App, ...]:
     for a, (at, n, centre, model) in enumerate(zip(_arrivals(o), counts, centres, models, strict=True)):
         seconds = centre * np.exp(JOB_LOG_SD * o.stream("job length", a).standard_normal(n))
         gpus = 1 + (o.stream("gpus", a).random(n) < TWO_GPU_SHARE).astype(int)
-        rates = o.stream("loss", a).uniform(2.0, 6.0, n)
+        rates = o.stream("loss", a).uniform(2.0, 6.0, n)  # assumed, around `LossCurve`'s own
         jobs = tuple(
             Job(1.0, int(g), int(g) if o.rigid else 1, LossCurve(rate=float(r)))
             for g, r in zip(gpus, rates, strict=True)
