@@ -1,7 +1,9 @@
 """Meshwright: plan how to spread models over GPUs, simulate the plan, run it for real, and compare.
 
-Nothing is imported before it is asked for: ``import meshwright`` takes no time, ``meshwright.simulator`` loads its room
-when it is first named, and ``dir(meshwright)`` lists all that there is.
+Begin with `case`, `plan` and `load`, the three functions of the public face. The other names are rooms (packages).
+
+Nothing is imported before it is used: ``import meshwright`` is quick, ``meshwright.simulator`` loads its room when it
+is first named, and ``dir(meshwright)`` lists everything there is.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _NAMES = {
     "load": "worlds.faces",
     "plan": "worlds.faces",
 }
-"""Name of the public face -> the module that holds it."""
+"""Each name of the public face, and the module that defines it."""
 
 __all__ = [
     "InfeasibleError",
@@ -38,7 +40,7 @@ __all__ = [
     "load",
     "plan",
 ]
-# `from meshwright import *` takes these names; the rooms are left to whoever asks for one: they cost seconds together.
+# `from meshwright import *` takes these names only. Importing all rooms as well would take seconds.
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; errors are one line each, exit codes as in the documentation."""
+    """Run the command line. Each error is printed as one line; docs/ lists the exit codes."""
     from .cli import run
 
     sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,7 @@
-"""Whether kernels are being compiled in this process at the moment, for progress lines that would else stand still."""
+"""Tells whether numba is compiling kernels in this process right now.
+
+Progress lines ask it: while kernels are compiled nothing else moves, and a reader should know why.
+"""
 
 from __future__ import annotations
 
@@ -12,34 +15,37 @@ from typing import Any
 __all__ = ["ABOUT_S", "SAID", "TELLS", "announce", "compiling_s", "said", "voice", "watched"]
 
 SAID = "compiling once for this machine"
-"""What a progress line says meanwhile."""
+"""What a progress line says while kernels are being compiled."""
 
 ABOUT_S = {
     "planners.alpa": 3, "planners.alpaserve": 4, "planners.graphpipe": 2, "planners.pipedream": 1,
     "planners.piper": 3, "planners.stages": 3, "planners.terapipe": 2, "planners.themis": 12,
     "profiles.llm": 2, "simulator.llm": 8, "simulator.serving": 5, "simulator.sharing": 8, "simulator.training": 3,
 }  # fmt: skip
-"""Round seconds that a room's kernels take to compile, all of them, on a core of a server of these years."""
+"""Rough seconds that it takes to compile all kernels of a room, on one core of a current server. They
+only tell a reader how long to wait."""
 
 TELLS = "MESHWRIGHT_TELLS_COMPILING"
-"""Environment variable: "1" where a worker process is to say it, because people watch; of several, one does."""
+"""Environment variable: "1" in a worker process that should announce compilation. Of several workers, one does."""
 
 GAP_S = 1.0
-"""Kernels that are compiled one after the other, with no longer pauses, are one wait."""
+"""Kernels compiled one after the other, with pauses no longer than this, count as one wait. A guess: numba's own pauses
+between kernels are far shorter."""
 
 _lock = threading.Lock()
 _state: dict[str, float] = {"depth": 0, "since": 0.0, "ended": 0.0}
 _rooms: set[str] = set()
-"""Whose kernels this wait is about."""
+"""Rooms whose kernels have been compiled during the current wait."""
 _watchers: list[None] = []
-"""Progress lines that are shown, which say it themselves."""
+"""One entry for each progress line that is shown now; these lines announce the compilation themselves."""
 _listening = threading.Event()
 
 
 def compiling_s() -> float:
-    """Seconds since numba began to compile what it compiles now; 0 if it compiles nothing.
+    """Seconds since the current wait for numba began; 0 if it is not compiling anything.
 
-    What numba finds in its cache is not compiled. Nothing is imported for this: without numba nothing is compiled.
+    Kernels that numba finds in its cache do not count. This imports nothing: if numba has not been imported yet,
+    nothing is being compiled.
     """
     if not _listening.is_set():
         _listen()
@@ -48,7 +54,7 @@ def compiling_s() -> float:
 
 
 def said() -> str:
-    """What a progress line says now: with the seconds that it takes, as far as is known by now."""
+    """What a progress line should say now, with the expected seconds if they are known."""
     with _lock:
         about = sum(ABOUT_S[room] for room in _rooms)
     return f"{SAID}, about {about} s" if about else SAID
@@ -56,7 +62,7 @@ def said() -> str:
 
 @contextmanager
 def watched() -> Generator[None, None, None]:
-    """Around work that shows its own progress, and says there what is compiled."""
+    """Context manager for work that shows its own progress line, which then announces compilation itself."""
     _watchers.append(None)
     try:
         yield
@@ -66,7 +72,10 @@ def watched() -> Generator[None, None, None]:
 
 @contextmanager
 def voice(after_s: float = 2.0) -> Generator[None, None, None]:
-    """Around a verb: where it shows no progress, one line says that kernels have been compiled for so long."""
+    """Context manager for a verb: announces compilation on standard error if it takes longer than `after_s`.
+
+    It stays silent while a progress line is shown, and prints at most once.
+    """
     over = threading.Event()
 
     def look() -> None:
@@ -83,7 +92,7 @@ def voice(after_s: float = 2.0) -> Generator[None, None, None]:
 
 
 def announce(after_s: float = 2.0) -> None:
-    """Say it on standard error once, when this process has compiled for so long: for a worker, whom nobody watches."""
+    """Announce once, on standard error, that this process has been compiling for `after_s`; for worker processes."""
 
     def wait() -> None:
         while compiling_s() < after_s:
@@ -94,14 +103,14 @@ def announce(after_s: float = 2.0) -> None:
 
 
 def _room(event: Any) -> list[str]:
-    """The room of the kernel that an event is about, if it is one of ours."""
+    """The room of the kernel that an event is about; empty if the kernel is not one of ours."""
     function: Any = event.data["dispatcher"].py_func
     module = str(function.__module__ or "").removeprefix("meshwright.")
     return [room for room in ABOUT_S if module == room or module.startswith(f"{room}.")]
 
 
 def _listen() -> None:
-    """Hear of numba's compilations from now on, if numba is there by now."""
+    """Listen to numba's compilation events from now on, if numba has been imported."""
     event: Any = sys.modules.get("numba.core.event")
     if event is None or not hasattr(event, "register"):
         return

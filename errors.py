@@ -1,5 +1,7 @@
-"""The errors that Meshwright raises: one root, and one class for each thing a caller can do about it; how one is mended
-that says something is not installed."""
+"""The errors that Meshwright raises: one root, and one class for each thing that a caller can do about an error.
+
+`install_hint` words the remedy for a missing package.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class MeshwrightError(Exception):
 
 
 class InputError(MeshwrightError, ValueError):
-    """What was given is wrong. The message says where, what was given, and how to mend it."""
+    """Something that was given is wrong. The message says where, what was given, and how to correct it."""
 
     exit_code = 2
 
@@ -33,7 +35,7 @@ class InfeasibleError(MeshwrightError):
 
 
 class LimitError(MeshwrightError):
-    """A limit of ours ended a search before it knew whether there is a plan; the message names it and what to raise."""
+    """One of our own limits ended a search before it was known whether a plan exists. The message names the limit."""
 
     exit_code = 1
 
@@ -45,14 +47,14 @@ class OutOfProfileError(MeshwrightError, LookupError):
 
 
 class RunError(MeshwrightError):
-    """Something failed while it ran: a worker died, a device went away, a planner from outside raised."""
+    """Something failed while it ran: a worker died, a device went away, or an external planner raised an error."""
 
     exit_code = 1
 
 
 def install_hint(*extras: str) -> str:
-    """How to install what is missing: ``install_hint("serve")`` -> "pip install -e '.[serve]' in Meshwright's folder".
+    """How to install missing packages: ``install_hint("serve")`` is "pip install -e '.[serve]' in Meshwright's folder".
 
-    Meshwright is on no package index: its extras are installed from the folder that it was cloned into.
+    Meshwright is on no package index, so its extras are installed from the folder that it was cloned into.
     """
     return f"pip install -e '.[{','.join(extras)}]' in Meshwright's folder"

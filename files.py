@@ -1,4 +1,8 @@
-"""Files of the user's: read only where they are files; written whole, beside the target, then renamed over it."""
+"""Reading and writing the user's files safely.
+
+Only regular files are read. A file is written to a temporary file beside the target, which is then renamed over it, so
+that nobody ever sees half of it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ __all__ = ["check_target", "readable", "whole_file", "write_bytes", "write_text"
 
 
 def check_target(path: str | Path) -> Path:
-    """Refuse a path that no file can be written to; asked before the work whose result goes there.
+    """Refuse a path to which no file can be written. Call it before the work whose result goes there.
 
     Returns
     -------
@@ -25,7 +29,7 @@ def check_target(path: str | Path) -> Path:
     Raises
     ------
     InputError
-        If `path` is a folder or a device, lies below a file, or nothing may be written there.
+        If `path` is a folder or a device, lies below a file, or may not be written.
     """
     target = Path(path)
     try:
@@ -45,15 +49,15 @@ def check_target(path: str | Path) -> Path:
 
 
 def readable(path: str | Path) -> Path:
-    """Refuse to read what is no file: a device may have no end, and a pipe that nobody writes to never begins.
+    """Refuse to read anything but a regular file: a device may never end, and a pipe without a writer never begins.
 
-    Asked wherever a file that a user names is opened. A folder, or nothing at all, is left to whoever opens it, who
-    knows what was expected.
+    Call it wherever a file that a user named is opened. Folders and missing files pass: whoever opens them knows what
+    was expected, and can say so.
 
     Returns
     -------
     Path
-        `path`.
+        The same path.
 
     Raises
     ------
@@ -74,9 +78,9 @@ def readable(path: str | Path) -> Path:
 
 @contextmanager
 def whole_file(path: str | Path) -> Generator[Path, None, None]:
-    """A temporary path beside `path`, to be written piece by piece; renamed to `path` if the block ends well.
+    """Context manager: a temporary path beside `path`, which is renamed to `path` when the block ends without an error.
 
-    If it does not, `path` is left as it was. Folders that are missing are made; a link is followed.
+    On an error, `path` is left as it was. Missing folders are made, and a link is followed.
 
     Raises
     ------
@@ -86,6 +90,7 @@ def whole_file(path: str | Path) -> Generator[Path, None, None]:
     target = check_target(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        # In the same folder, because a rename across file systems is a copy. Names end at 255 bytes on most of them.
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
     except OSError as error:
         raise _cannot(path, error) from None
@@ -93,7 +98,7 @@ def whole_file(path: str | Path) -> Generator[Path, None, None]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o644)
+        temporary.chmod(0o644)  # mkstemp makes files that only their owner may read
         temporary.replace(target)
     except BaseException:
         temporary.unlink()
@@ -101,9 +106,9 @@ def whole_file(path: str | Path) -> Generator[Path, None, None]:
 
 
 def write_bytes(path: str | Path, data: bytes) -> Path:
-    """Write `data` to `path` so that a reader sees the old file or the new one, never a half of either.
+    """Write `data` to `path` so that a reader sees either the old file or the new one, never a part of one.
 
-    Folders that are missing are made; a link is followed. Returns the path.
+    Missing folders are made, and a link is followed. Returns the path.
 
     Raises
     ------

@@ -1,11 +1,11 @@
-"""`kernel` and `inner`: how every function of ours is compiled, and where what was compiled is kept.
+"""`kernel` and `inner`: the decorators that compile every numba function of the project, and the cache behind them.
 
-numba's own cache looks at the file of the function that it keeps, and at no other. A function into which a changed one
-of another file was compiled would be run as it was. Here a kept function is found again only as long as nothing has
-changed that it reaches: its code, the code of all functions that it calls, their options, the constants they read.
+numba's own cache only checks whether the file of the cached function has changed. If a function that it calls changes
+in another file, numba would run the old code. Here a cached function is used only as long as nothing that it reaches
+has changed: its code, the code of all functions that it calls, their options, and the constants that they read.
 
-numba also gives up where no folder can be written. Here that costs a compilation in every run, and one line that says
-so; what lies in a folder that can only be read is used.
+numba also raises an error if no cache folder can be written. Here the kernels are then compiled in every run, and one
+line says so. Kernels in a folder that can only be read are used.
 """
 
 from __future__ import annotations
@@ -31,29 +31,32 @@ from .linked import Linked
 __all__ = ["OPTIONS", "digest", "inner", "kernel"]
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
-"""numpy's rule for a division by zero is a jump less, and indices are checked by tests, not at run time. Nobody takes
-the address of a kernel, and the wrapper for that was a seventh of what a kernel takes to compile."""
+"""Why these options: numpy's rule for a division by zero saves a jump. Indices are checked by tests, not at run time.
+Nobody takes the address of a kernel, and the wrapper for that took a seventh of a kernel's compilation time."""
 
 BARE: dict[str, Any] = {"no_cpython_wrapper": True, "cache": False}
-"""What Python never calls needs no wrapper for it, which takes as long to compile as a small function, and is kept with
-the kernels that call it."""
+"""Options of `inner`. A function that Python never calls needs no wrapper for Python, which takes as long to compile as
+a small function. It needs no cache of its own either, because it is cached with the kernels that call it."""
 
 RENT_S = 0.1
-"""CPU seconds of Python; a kernel of the sizes that are rented takes 0.3 to 1 to compile."""
+"""CPU seconds that a kernel may spend as plain Python before it is compiled (see `Plain`). The kernels that ask for
+this take 0.3 to 1 s to compile. Renting for as long would bound the worst case best; renting for less is a guess that a
+kernel which was called so often will be called on."""
 
 TORN = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, ValueError, TypeError)
-"""What pickle raises over a file that was cut off or written by another program."""
+"""What pickle raises when a file was cut off, or written by another program."""
 
 
 def kernel(function: Callable[..., Any] | None = None, /, *, plain: int = 0, **options: Any) -> Any:
-    """Compile a function that Python calls: ``@kernel``, or ``@kernel(…)`` with options of `numba.njit` over `OPTIONS`.
+    """Decorator for a compiled function that Python calls: ``@kernel``, or ``@kernel(…)`` with numba's options.
 
-    What is compiled is kept, and found again until something changes that the function reaches.
+    Given options override `OPTIONS`. The compiled function is cached until something that it reaches changes.
 
     Parameters
     ----------
     plain : int
-        Up to so many elements in its arrays it is run as Python at first, see `Plain`; only for what calls no `inner`.
+        Run the function as plain Python at first if its arrays have at most this many elements in all (see `Plain`).
+        Only for functions that call no `inner` one, which Python cannot call.
     """
     if function is None:
         return lambda function: kernel(function, plain=plain, **options)
@@ -65,15 +68,16 @@ def kernel(function: Callable[..., Any] | None = None, /, *, plain: int = 0, **o
 
 
 def inner(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Compile a function that only kernels call: as `kernel`, without what Python needs for a call."""
+    """Decorator for a compiled function that only kernels call: like `kernel`, but Python cannot call it."""
     return kernel(function, **BARE | options)
 
 
 class Plain:
     """A kernel that runs as Python until it pays to compile it.
 
-    As with skis, which one rents until the rent has cost as much as a pair would: a call with few elements is run
-    plainly until such calls have taken `RENT_S`. What lies compiled in a folder is used at once.
+    This is the ski-rental problem: rent until the rent has cost as much as buying. Calls with few elements run as
+    Python until they have taken `RENT_S` in all; then the kernel is compiled. If it is already in a cache folder, the
+    compiled code is used at once.
     """
 
     def __init__(self, dispatcher: Any, most: int) -> None:
@@ -82,7 +86,7 @@ class Plain:
         self._bought = False
 
     def __call__(self, *args: Any) -> Any:
-        """Call it, either way: the answer is the same."""
+        """Call the function, as Python or compiled; the result is the same."""
         if self._bought:
             return self.dispatcher(*args)
         if self._spent_s is None:
@@ -106,7 +110,7 @@ def _elements(args: tuple[Any, ...]) -> int:
 
 
 class KernelCache(_Cache):
-    """What was compiled of one function, by its signature: numba's files, with a stamp of all that it reaches."""
+    """The cache of one function, by signature: numba's files, with a digest of everything that the function reaches."""
 
     def __init__(self, dispatcher: Any) -> None:
         self._dispatcher = dispatcher
@@ -118,11 +122,11 @@ class KernelCache(_Cache):
 
     @property
     def cache_path(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]  (numba's NullCache does it)
-        """The folder that is written; `None` where none can be."""
+        """The folder that is written; `None` if none can be."""
         return folders(_file(self._dispatcher)).written
 
     def enable(self) -> None:
-        """Nothing: it always is."""
+        """Do nothing: the cache is always enabled."""
 
     def disable(self) -> None:
         """Forget the folders: nothing is read or written from now on."""
@@ -134,7 +138,10 @@ class KernelCache(_Cache):
             self._open()[0].flush()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled for a signature; `None`: this process is to compile it, no other does meanwhile."""
+        """The compiled code for a signature, or `None`.
+
+        After `None` this process has the turn to compile it; other processes wait meanwhile.
+        """
         target_context.refresh()
         found = self._load(sig, target_context)
         if found is None and self._turn is not None:
@@ -156,12 +163,12 @@ class KernelCache(_Cache):
         return None
 
     def has(self, types: tuple[Any, ...]) -> bool:
-        """Whether it was compiled for arguments of such types."""
+        """Whether the cache holds code for arguments of these types."""
         key = (types, self._dispatcher.targetctx.codegen().magic_tuple())
         return any(key in file._load_index() for file in self._open())
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled, if there is a folder for it."""
+        """Write compiled code to the cache, if there is a folder for it."""
         files = self._open()
         try:
             if self._writes and not data.library.has_dynamic_globals:  # addresses of this process
@@ -174,7 +181,7 @@ class KernelCache(_Cache):
                 self._turn.give()
 
     def _or_give(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """What cannot be compiled is not saved either: others need not wait for it."""
+        """Give up the turn if compilation fails: nothing will be saved, so other processes need not wait for it."""
 
         def guarded(*args: Any) -> Any:
             try:
@@ -187,7 +194,11 @@ class KernelCache(_Cache):
         return guarded
 
     def _open(self) -> list[IndexDataCacheFile]:
-        """Files of this function, the written one first. Late: what it calls is defined by now."""
+        """The cache files of this function, the one that is written first.
+
+        They are opened at the first call and not by the decorator, because only then all functions that it calls are
+        defined, and the digest needs them.
+        """
         if self._files is None:
             function = self._dispatcher.py_func
             read, written, line = folders(_file(self._dispatcher))
@@ -209,7 +220,7 @@ def _file(dispatcher: Any) -> str:
 
 
 def digest(value: object) -> str:
-    """A digest of a function and all that it reaches, or of a constant."""
+    """A digest of a function and everything that it reaches, or of a constant."""
     digest, seen = hashlib.sha256(), set[int]()
     open_: list[object] = [value]
     while open_:
@@ -240,7 +251,7 @@ def digest(value: object) -> str:
 
 
 def _reached(one: FunctionType | CodeType | ModuleType, update: Callable[[bytes], None]) -> list[object]:
-    """Tell a function's own code, and give what it names: globals, cells, defaults, functions inside it."""
+    """Feed a function's own code to `update`, and return what it names: globals, cells, defaults, inner functions."""
     if isinstance(one, ModuleType):
         update(one.__name__.encode())
         return []
@@ -263,12 +274,13 @@ def _reached(one: FunctionType | CodeType | ModuleType, update: Callable[[bytes]
 
 
 def _names(code: CodeType) -> set[str]:
-    """Names in a function and in those defined in it."""
+    """Names used in a function, and in the functions defined inside it."""
     inside = [const for const in code.co_consts if isinstance(const, CodeType)]
     return set(code.co_names).union(*(_names(const) for const in inside))
 
 
 def _ours(one: FunctionType | ModuleType) -> bool:
-    """Whether it can change between two runs: not what numba, numpy and Python bring along, which have versions."""
+    """Whether it can change between two runs. What numba, numpy and Python bring along cannot: numba's cache already
+    looks at their versions."""
     name = one.__name__ if isinstance(one, ModuleType) else one.__module__ or ""
     return name.split(".")[0] not in {"numba", "numpy", "llvmlite"} | sys.stdlib_module_names

@@ -1,6 +1,6 @@
-"""Where compiled kernels are kept, found without numba: the folders that can be read, the one that can be written.
+"""The cache folders of compiled kernels, found without importing numba: those that can be read, and the one to write.
 
-And whose turn it is to compile one: of processes that start at once, one does, and the others find what it kept.
+`Turn` decides which process compiles a kernel: if several start at once, one compiles and the others load the result.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from .compiling import TELLS
 __all__ = ["SAID", "Folders", "Turn", "check", "folders", "say"]
 
 SAID = "MESHWRIGHT_SAID_CACHE"
-"""Environment variable: set where it was said that nothing can be kept; processes started from here stay silent."""
+"""Environment variable: set once this process has said that kernels cannot be cached. Its child processes inherit it
+and stay silent."""
 
 
 class Folders(NamedTuple):
-    """Folders for what is compiled of one file."""
+    """Cache folders for the kernels of one source file."""
 
     read: tuple[str, ...]
-    """Those that can only be read."""
+    """Folders that can only be read."""
     written: str | None
-    """The first that can be written; `None` if there is none."""
+    """The first folder that can be written; `None` if there is none."""
     line: str
-    """What a person should know: where else it is kept, or that it is not. "" if nothing."""
+    """What the user should know: that kernels are cached elsewhere than asked, or not at all. "" if nothing."""
 
 
 class Turn:
-    """One process at a time has the turn of a file; a process that ends, however it does, gives it back.
+    """A lock file: one process at a time has the turn, and a process that ends in any way gives it back.
 
     Parameters
     ----------
     path : str
-        The file, which is there as long as somebody has the turn.
+        The file; it exists as long as a process has the turn.
     """
 
     def __init__(self, path: str) -> None:
@@ -47,18 +48,18 @@ class Turn:
         self._file: IO[bytes] | None = None
 
     def take(self) -> None:
-        """Wait for the turn; at once where there are no such turns: on Windows, on a disk that knows no locks."""
+        """Wait for the turn. Returns at once where there are no file locks: on Windows, and on some network disks."""
         try:
             import fcntl
 
-            # Of this process alone: a lock that processes started meanwhile had too would last as long as they do.
+            # `lockf` and not `flock`: its locks are not inherited, and so end with this process, not with its children.
             self._file = self._file or open(self._path, "ab")  # noqa: SIM115  (it lasts as long as the turn)
             fcntl.lockf(self._file, fcntl.LOCK_EX)
         except (ImportError, OSError):
             self.give()
 
     def give(self) -> None:
-        """Give it back; nothing where it was not taken."""
+        """Give the turn back; does nothing if it was not taken."""
         if self._file is not None:
             with suppress(OSError):  # who waits for the file that was may compile beside one that makes it anew
                 os.unlink(self._path)
@@ -67,18 +68,18 @@ class Turn:
 
 
 def folders(file: str) -> Folders:
-    """Folders for a file's kernels, in numba's order: `NUMBA_CACHE_DIR`, ``__pycache__``, the user's cache."""
+    """Cache folders for a source file's kernels, in numba's order: `NUMBA_CACHE_DIR`, ``__pycache__``, user's cache."""
     return _folders(file, os.environ.get("NUMBA_CACHE_DIR", ""))
 
 
 def check() -> None:
-    """Say it now if nothing can be kept: before processes start of which each would."""
+    """Say now if kernels cannot be cached; called before worker processes start, each of which would say it."""
     if line := folders(__file__).line:
         say(line)
 
 
 def say(line: str) -> None:
-    """Print a line on standard error, once; of worker processes one does."""
+    """Print a line on standard error, once; of several worker processes only one prints it."""
     worker = multiprocessing.parent_process() is not None
     first = "1" if multiprocessing.current_process().name.endswith("-1") else "0"
     if SAID not in os.environ and not (worker and os.environ.get(TELLS, first) != "1"):

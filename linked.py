@@ -1,7 +1,8 @@
-"""How a kernel's parts are compiled: linked into it, optimised with it, and never made native by themselves.
+"""`Linked`: numba's compiler, without machine code for functions that only kernels call.
 
-numba optimises every function that a kernel calls, its own and each of numba's, down to machine code: for nothing, as
-the kernel has a copy of each inside. That was a quarter of what a kernel takes to compile.
+numba optimises every function that a kernel calls down to machine code, its own functions included. That is wasted: the
+kernel has a copy of each inside. It took a quarter of a kernel's compilation time. Here such functions are only linked
+into the kernel, and optimised together with it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from numba.core.environment import lookup_environment
 __all__ = ["Linked"]
 
 ENTRY, ENVIRONMENT = "_ZN7cpython", "_ZN08NumbaEnv"
-"""How numba's names begin of what Python calls, and of the variable with a function's environment."""
+"""Prefixes of numba's names: of the function that Python calls, and of the variable that holds its environment."""
 
 
 NAMES = hash(tuple(sorted(Flags.options)))
-"""numba's hash of options: that of their names, the same for all."""
+"""numba's hash of a set of options, which is the hash of their names and so the same for all."""
 
 
 class Linked(Compiler):
-    """numba's compiler, with `Part` for all that is compiled meanwhile, and options that are compared quickly."""
+    """numba's compiler, which makes a `Part` of each function that it compiles, and compares options quickly."""
 
     def _compile_core(self) -> Any:
         codegen: Any = self.state.targetctx.codegen()  # numba holds a lock: nothing else is compiled at the same time
@@ -37,7 +38,10 @@ class Linked(Compiler):
 
 
 def _alike(one: Flags, other: object) -> bool:
-    """What numba's own comparison says, which reads all forty options each time: a seventh of all that it did."""
+    """Compare two sets of options, with the same result as numba.
+
+    numba reads all forty options in every comparison, which took a seventh of the compilation time.
+    """
     if one is other:
         return True
     if not isinstance(other, Flags):
@@ -51,17 +55,18 @@ def _names(_: Flags) -> int:
 
 
 class Part(JITCodeLibrary):
-    """Code of a function; native only if Python has a way into it."""
+    """The code of a function; it becomes machine code only if Python can call it."""
 
     _native = True
 
     @property
     def codegen(self) -> Any:
-        """What made it; of a part one that sets no environment, for which there is no place before it is linked."""
+        """The code generator. A part gets one that sets no environment: before it is linked there is no place for
+        it."""
         return self._codegen if self._native else Unset(self._codegen)
 
     def finalize(self) -> None:
-        """Link what it calls into it, and where Python calls it, optimise all of it and make it native."""
+        """Link everything that it calls into it. If Python calls it, optimise all of that and make machine code."""
         self._native = any(
             not function.is_declaration and function.name.startswith(ENTRY) for function in self._final_module.functions
         )
@@ -76,7 +81,7 @@ class Part(JITCodeLibrary):
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
-        """The address of a function, 0 where there is none."""
+        """The address of a function; 0 if it has no machine code."""
         self._ensure_finalized()
         return super().get_pointer_to_function(name) if self._native else 0
 

@@ -1,8 +1,8 @@
-"""`Shown`: how an object shows itself: one line in a console, a small table in a notebook.
+"""`Shown`: gives objects a repr of one line, and a small table in notebooks.
 
-Plans, profile sets, graphs and results are large. What Python writes by itself would fill many screens (839 kB of a
-profile set), and a notebook would send all of it to the browser. Nothing is imported here but the standard library: to
-show an object must not load pandas or matplotlib.
+Plans, profile sets, graphs and results are large. Python's own repr of them would fill many screens (839 kB for a
+profile set), and a notebook would send all of it to the browser. Only the standard library is imported here: showing an
+object must not load pandas or matplotlib.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Any, cast
 __all__ = ["WIDTH", "Shown", "html_table", "one_line", "value_text"]
 
 WIDTH = 160
-"""Characters of a repr at most: two lines of a terminal, one of a log."""
+"""Most characters of a repr: two lines of a terminal, one line of a log."""
 VALUE_WIDTH = 40
-"""Characters of one value within it: four fit."""
+"""Most characters of one value in a repr, so that four fit."""
 CELL_WIDTH = 120
-"""Characters of a value in a notebook's table."""
+"""Most characters of a value in a notebook's table: about what such a cell shows in one line."""
 
 
 class Shown:
-    """Gives a class a repr of one line and an HTML table. Classes say more by `_headline` and `shown_rows`.
+    """Base class that gives a repr of one line and an HTML table. Subclasses override `_headline` and `shown_rows`.
 
-    Dataclasses say ``repr=False``: else the decorator writes its own.
+    Dataclasses must say ``repr=False``, because the decorator would otherwise write a repr of its own.
     """
 
     __slots__ = ()
 
     def _headline(self) -> str:
-        """What stands between the parentheses of the repr: sizes and the figures that one looks at first, with units.
+        """The text between the parentheses of the repr: sizes, and the figures one looks at first, with units.
 
-        By default the fields; those that say what they would say anyway are left out where the line would be too long.
+        By default it lists the fields. If the line would be too long, fields that have their default are left out.
         """
         said = _named_values(self)
         text = ", ".join(f"{name}={value_text(value)}" for name, value, _ in said)
@@ -44,7 +44,7 @@ class Shown:
         return ", ".join(f"{name}={value_text(value)}" for name, value, usual in said if not usual)
 
     def shown_rows(self) -> Iterable[tuple[str, object]]:
-        """Rows of the notebook's table: what, and its value. By default the fields."""
+        """Rows (name, value) of the notebook's table. By default these are the fields."""
         return [(name, value) for name, value, _ in _named_values(self)]
 
     def __repr__(self) -> str:
@@ -55,14 +55,14 @@ class Shown:
 
 
 def one_line(kind: str, headline: str) -> str:
-    """``Kind(headline)`` on one line of at most `WIDTH` characters; what does not fit ends in ``…``."""
+    """``Kind(headline)`` on one line of at most `WIDTH` characters; a longer headline is cut and ends in ``…``."""
     text = " ".join(headline.split())
     room = WIDTH - len(kind) - 2
     return f"{kind}({text if len(text) <= room else text[: room - 1].rstrip(', ') + '…'})"
 
 
 def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """A table of two columns with a caption; every text in it is escaped."""
+    """An HTML table of two columns with a caption. All texts are escaped."""
     body = "".join(
         f"<tr><th style='text-align:left'>{html.escape(str(name))}</th>"
         f"<td style='text-align:left'>{html.escape(value_text(value, CELL_WIDTH))}</td></tr>"
@@ -72,7 +72,7 @@ def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
 
 
 def value_text(value: object, width: int = VALUE_WIDTH) -> str:
-    """A value in at most `width` characters: plain values as they are, large ones by their sizes."""
+    """A value in at most `width` characters: plain values as they are, large ones only by their sizes."""
     text = _plain_text(value, width)
     return text if len(text) <= width else text[: width - 1] + "…"
 
@@ -104,7 +104,7 @@ def _plain_text(value: object, width: int) -> str:
 
 
 def _collection(value: Mapping[Any, Any] | Sequence[Any], width: int, brackets: str) -> str:
-    """The items where they are few and short, else how many there are."""
+    """The items of a collection if they are few and short, else how many there are."""
     if len(value) <= 8:
         inner = (
             [f"{_plain_text(k, VALUE_WIDTH)}: {_plain_text(v, VALUE_WIDTH)}" for k, v in value.items()]
@@ -118,7 +118,7 @@ def _collection(value: Mapping[Any, Any] | Sequence[Any], width: int, brackets: 
 
 
 def _foreign(value: object, width: int) -> str:
-    """An object of another library, or a small one of ours: by its text where that is short, else by its type."""
+    """An object of another library, or a small one of ours: its repr if that is short, else its type."""
     if (
         is_dataclass(value)
         and not isinstance(value, type)
@@ -153,7 +153,7 @@ def _named_values(shown: object) -> list[tuple[str, object, bool]]:
 
 
 def _same(value: object, usual: object) -> bool:
-    """Whether a value is its default; of arrays and other large things nobody asks."""
+    """Whether a value equals its default. Arrays and other large values are compared only by identity."""
     if isinstance(value, str | int | float | None):
         return type(value) is type(usual) and value == usual
     return value is usual

@@ -1,4 +1,8 @@
-"""Named random streams: drawing from one never moves another, so plans are compared on common random numbers."""
+"""Named random streams, which are independent of each other: drawing from one never changes what another draws.
+
+So plans are compared on common random numbers: every policy sees the same arrivals, which cuts the variance of a
+comparison.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed: expected an integer >= 0 (got {seed!r})")
+    # A hash that is the same in every process, unlike Python's own; the separator keeps ("a", "bc") from ("ab", "c").
     digest = hashlib.sha256("\x1f".join(str(name) for name in names).encode()).digest()
     key = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
     return np.random.SeedSequence(int(seed), spawn_key=key)

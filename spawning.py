@@ -1,8 +1,8 @@
-"""Library calls that start Python processes: what becomes of a script that lacks ``if __name__ == "__main__":``.
+"""Checks for library calls that start Python processes: does the script have ``if __name__ == "__main__":``?
 
-A started process first runs the script that started it, once more. Without the guard that run comes to the same call,
-would start processes of its own, and the first one would wait for ever. Here the second run ends at once, and the first
-one says why.
+A started process first runs the script that started it once more. Without the guard, that second run reaches the same
+call and would start processes of its own, and the first run would wait for ever. Here the second run ends at once, and
+the first one says why.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from .errors import InputError, RunError
 __all__ = ["MAX_PROCESSES", "check_can_start", "check_workers"]
 
 MAX_PROCESSES = 1024
-"""On one machine; more are a typing error, and each is a Python of its own."""
+"""Most worker processes on one machine. A guess: each is a Python process of its own, and more are probably a slip."""
 
 UNGUARDED = 91
-"""Exit code of a process that ran the script of the one that started it, and came to the same call."""
+"""Exit code of a process whose second run of the script reached the same call. Python and shells do not use this
+code."""
 
 
 def check_workers(workers: object) -> int:
-    """Refuse what is no number of processes, or one that no machine holds.
+    """Refuse a number of worker processes that is not an integer from 1 to `MAX_PROCESSES`.
 
     Raises
     ------
     InputError
-        With the limit.
+        If it is refused; the message names the limit.
     """
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MAX_PROCESSES:
         raise InputError(f"workers: expected a whole number of processes, 1 … {MAX_PROCESSES} (got {workers!r})")
@@ -38,15 +39,15 @@ def check_workers(workers: object) -> int:
 
 
 def check_can_start(what: str) -> None:
-    """Make sure that processes can be started from here; asked before a library call starts any.
+    """Make sure that processes can be started from this script. Call it before a library call starts any.
 
-    One that does nothing is tried, once in the life of this process: what a process is given when it starts is written
-    into a pipe, and where it ends before it reads that, Python waits for ever.
+    It starts one process that does nothing, once in the life of this process. The trial is needed because Python hands
+    a new process its work through a pipe, and waits for ever if the process ends before it has read that.
 
     Parameters
     ----------
     what : str
-        What is about to start them, for the message.
+        Name of the call that is about to start them, for the message.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def check_can_start(what: str) -> None:
 
 @lru_cache(maxsize=1)
 def _tried() -> int:
-    """Exit code of a process that does nothing."""
+    """Exit code of a process that has nothing to do; 0 without a trial if there is no script to run again."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     if main is not None and file is not None and not os.path.exists(file):
@@ -87,4 +88,4 @@ def _tried() -> int:
 
 
 def _nothing() -> None:
-    """What the process that is tried does."""
+    """The work of the trial process."""

@@ -32,18 +32,21 @@ CHOICE = re.compile(r"'([^']*)'")
 
 
 def dotted(loc: Location) -> str:
-    """``("groups", 3, "op")`` -> ``"groups[3].op"``."""
+    """A location as text: ``("groups", 3, "op")`` becomes ``"groups[3].op"``."""
     return "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in loc).lstrip(".")
 
 
 def short(value: Any) -> str:
-    """A value as an error shows it: at most 60 characters."""
+    """A value as messages show it: at most 60 characters, so that the message stays on a line or two."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name that `name` most probably meant; None if none is near. Case does not matter."""
+    """The known name that `name` most probably meant, or None. Case does not matter.
+
+    The default cutoff is difflib's own.
+    """
     names = {k.lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
     return names[near[0]] if near else None
@@ -115,7 +118,7 @@ def _choices(error: Mapping[str, Any]) -> list[str]:
 
 
 def models_in(annotation: Any) -> Iterable[type[BaseModel]]:
-    """The pydantic models that a field's type holds."""
+    """The pydantic models inside a field's type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in typing.get_args(annotation):
@@ -123,8 +126,11 @@ def models_in(annotation: Any) -> Iterable[type[BaseModel]]:
 
 
 def fields_at(model: type[BaseModel], loc: Location) -> list[str]:
-    """Names of the fields of the entry at `loc` below `model`. Steps that choose one model of a union, by its class or
-    by what a literal field of it says, may stand in `loc`; where they do not, the fields of all are given."""
+    """Names of the fields of the entry at `loc` below `model`.
+
+    `loc` may hold steps that choose one model of a union, by its class name or by the value of a literal field. Without
+    such a step, the fields of all models of the union are returned.
+    """
     models = [model]
     for step in loc:
         inner = [m for one in models for field in _named(one, step) for m in models_in(field.annotation)]
@@ -138,6 +144,6 @@ def _named(model: type[BaseModel], step: str | int) -> list[FieldInfo]:
 
 
 def _tags(model: type[BaseModel]) -> list[Any]:
-    """What the literal fields of a model say."""
+    """Values of the literal fields of a model, which tell it from others of a union."""
     literals = (f.annotation for f in model.model_fields.values() if typing.get_origin(f.annotation) is typing.Literal)
     return [tag for literal in literals for tag in typing.get_args(literal)]

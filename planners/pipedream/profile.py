@@ -2,8 +2,8 @@
 
 A line for each layer, then a line for each edge, indented by a tab::
 
-    node4 -- Conv2d(64, 64) -- forward_compute_time=46.2, backward_compute_time=113.3, activation_size=1.6e9,
-    parameter_size=147712.0 \tnode4 -- node5
+    node4 -- Conv2d(64, 64) -- forward_compute_time=46.2, backward_compute_time=113.3, activation_size=1.6e9, parameter_size=147712.0
+    \tnode4 -- node5
 
 Times are milliseconds of one minibatch, sizes are bytes. The activation is the layer's result, written ``[a; b]`` if
 there are several. Partitioned graphs have a fourth column, ``stage_id=0``. The format is that of

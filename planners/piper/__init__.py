@@ -1,4 +1,9 @@
-"""Piper (Tarnawski et al., NeurIPS '21): stages as differences of downsets."""
+"""Piper (Tarnawski et al., NeurIPS '21): pipelines whose stages are differences of downsets of the graph.
+
+There are two ways in. `planner` (`piper`) plans a training graph on the same costs as GraphPipe, to compare the two.
+`partition` (`piper_partition`) is the authors' own planner, with tensor parallelism and recomputation, on the authors'
+own inputs (`instance`, `problem`, `kernel`). `downsets` counts and lists downsets for both.
+"""
 
 from __future__ import annotations
 

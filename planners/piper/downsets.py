@@ -1,6 +1,7 @@
-"""Downsets of a directed acyclic graph: how many there are, and the states and stages of Piper's programme.
+"""Downsets of a directed acyclic graph: count them, list them, and find the pairs that can be a stage.
 
-As in Piper, what a pipeline's last stages hold is closed under successors: states are grown from the end.
+They are the states of Piper's dynamic programme. As in Piper, a state is what a pipeline's last stages hold. So it is
+closed under successors, and states are grown from the end of the graph.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Edges = Sequence[tuple[int, int]]
 MOST_PAIRS = 40_000_000
-"""Stages that are kept: 16 bytes each, and some hundred when they are priced."""
+"""Most candidate stages. Each takes 16 bytes here and about a hundred when it is priced, so this is 4 GB: a guess at
+what a workstation can spare."""
 
 
 @dataclass(frozen=True, eq=False)
 class Downsets:
-    """All states, smaller ones first: number 0 is empty, the last one holds all nodes.
+    """All states, smaller ones first. State 0 is empty, the last one holds all nodes.
 
     Parameters
     ----------
     members : ndarray of bool, shape (n_states, n_nodes)
-        What each holds.
+        Which nodes each state holds.
     start, smaller : ndarray of int64
-        Of state s, ``smaller[start[s]:start[s + 1]]`` are the states with one node less.
+        ``smaller[start[s]:start[s + 1]]`` are the states that have one node less than state s.
     twins : tuple of (tuple of (tuple of int))
-        Groups of branches that are alike: nodes of each branch, place by place. States that only differ in which of
-        them holds what cost the same to complete.
+        Groups of branches that compute the same: the nodes of each branch, place by place. States that differ only by
+        an exchange of such branches cost the same to complete, so one of them stands for all.
     """
 
     members: npt.NDArray[np.bool_]
@@ -48,11 +50,11 @@ class Downsets:
 
     @cached_property
     def number(self) -> dict[bytes, int]:
-        """Members -> state."""
+        """Number of the state with these members (as bytes)."""
         return {row.tobytes(): s for s, row in enumerate(self.members)}
 
     def sorting(self, state: int) -> list[int]:
-        """For each node of the state's representative, the node of the state that it stands for."""
+        """Map each node of a state's representative to the node of the state itself."""
         turn = list(range(self.members.shape[1]))
         for group in self.twins:
             filled = sorted(group, key=lambda nodes: (*self.members[state, list(nodes)], nodes))
@@ -63,7 +65,7 @@ class Downsets:
 
     @cached_property
     def representative(self) -> Ints:
-        """For each state, the one that stands for all states that differ from it by an exchange of twins."""
+        """For each state, the state that stands for all those that differ from it only by an exchange of twins."""
         if not self.twins:
             return np.arange(len(self.members))
         found = [self.number[self.members[s, self.sorting(s)].tobytes()] for s in range(len(self.members))]
@@ -72,10 +74,10 @@ class Downsets:
     def pairs(
         self, seconds: Floats, work: Floats, degrees: Sequence[int], threshold: float, n_devices: int
     ) -> tuple[Ints, Ints]:
-        """Pairs (low, high) of states that can be a stage of a pipeline that keeps a threshold; by their high state.
+        """Pairs (low, high) of states that can be a stage of a pipeline under a threshold, sorted by their high state.
 
-        The high states are representatives. Left out is what certainly is no stage: what takes longer by its computing
-        alone, or leaves too few devices for all other nodes.
+        The high states are representatives. A pair is left out only if it certainly is no such stage: if its
+        computation alone exceeds the threshold, or it leaves too few devices for all other nodes.
 
         Parameters
         ----------
@@ -86,9 +88,9 @@ class Downsets:
         degrees : sequence of int
             Ascending.
         threshold : float
-            Seconds per sample; inf: all pairs.
+            Seconds per sample; inf gives all pairs.
         n_devices : int
-            Devices of all stages.
+            Number of devices of all stages together.
 
         Raises
         ------
@@ -118,27 +120,27 @@ def downsets(
     twins: Sequence[tuple[tuple[int, ...], ...]] = (),
     option: str = "limit",
 ) -> Downsets:
-    """All downsets of a graph whose nodes are numbered in a topological order.
+    """List all downsets of a graph whose nodes are numbered in a topological order.
 
     Parameters
     ----------
     n_nodes : int
-        Nodes.
+        Number of nodes.
     edges : sequence of (int, int)
-        (from, to), from < to.
+        Pairs (from, to) with from < to.
     limit : int
-        Downsets at most.
+        Most downsets that are listed.
     what : str
-        The graph, in the error.
+        What the message calls the graph.
     twins : sequence
         See `Downsets`.
     option : str
-        What sets the limit, in the error.
+        Name of the option that sets the limit, for the message.
 
     Raises
     ------
     LimitError
-        If there are more; the message names how many.
+        If there are more; the message says how many, as far as they were counted.
     """
     count, exact = count_downsets(n_nodes, edges, limit)
     if count > limit:
@@ -177,17 +179,18 @@ def downsets(
 
 
 def count_downsets(n_nodes: int, edges: Edges, limit: int) -> tuple[int, bool]:
-    """How many downsets there are, the empty one and the whole among them.
+    """Count the downsets of a graph, the empty one and the whole graph among them.
 
-    Parts without order between them multiply, parts of which one comes before all of the other add up (less the one
-    state that both count). A part that is neither is counted one by one, up to the limit.
+    The counts of parts that are not ordered with respect to each other multiply. The counts of two parts of which one
+    comes before all of the other add up, less one: both count the state between them. Any other part is counted one by
+    one, up to the limit.
 
     Returns
     -------
     count : int
-        Exact, or a lower bound above the limit.
+        The number, or a lower bound of it that is above the limit.
     exact : bool
-        Which of them.
+        Whether it is exact.
     """
     before, after = _order(n_nodes, edges)
 
@@ -214,7 +217,7 @@ def count_downsets(n_nodes: int, edges: Edges, limit: int) -> tuple[int, bool]:
 
 
 def alike(n_nodes: int, edges: Edges) -> list[list[list[int]]]:
-    """Groups of branches, found by splitting in series and in parallel, that have as many nodes."""
+    """Groups of parallel branches with equally many nodes, found by splitting the graph in series and in parallel."""
     before, after = _order(n_nodes, edges)
     found: list[list[list[int]]] = []
 
@@ -241,7 +244,7 @@ def alike(n_nodes: int, edges: Edges) -> list[list[list[int]]]:
 
 
 def _order(n_nodes: int, edges: Edges) -> tuple[list[int], list[int]]:
-    """Of every node, as bits: the nodes before it and after it."""
+    """The nodes before and after every node, as bits."""
     before, after = [0] * n_nodes, [0] * n_nodes
     for a, b in sorted(edges, key=lambda e: e[1]):  # all that come before `a` are known
         before[b] |= before[a] | 1 << a
@@ -251,7 +254,7 @@ def _order(n_nodes: int, edges: Edges) -> tuple[list[int], list[int]]:
 
 
 def _components(nodes: list[int], related: list[int]) -> list[list[int]]:
-    """Parts without any order between them."""
+    """Split nodes into parts that have no order between them."""
     left = dict(zip(nodes, related, strict=True))
     parts: list[list[int]] = []
     while left:

@@ -1,4 +1,4 @@
-"""Compiled loops over downsets."""
+"""`stage_pairs`, compiled: which pairs of downsets can be a stage."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ __all__ = ["stage_pairs"]
 
 @kernel
 def stage_pairs(start, smaller, heads, seconds, work, degrees, threshold, n_devices, most):
-    """Pairs of states whose difference can be a stage; see `Downsets.pairs`. One more than `most` if there are more.
+    """Pairs of states whose difference can be a stage; see `Downsets.pairs`.
+
+    If there are more than `most`, it stops and returns one more.
 
     Parameters
     ----------
     start, smaller : ndarray of int64
-        States with one node less.
+        States with one node less; see `Downsets`.
     heads : ndarray of int64
-        Higher states, ascending.
+        The higher states, ascending.
     seconds : ndarray of float64, shape (n_states, n_degrees)
-        Σ of the nodes of each state.
+        Seconds per sample of the nodes of each state, summed.
     work : ndarray of float64, shape (n_states,)
-        Likewise.
+        Device-seconds per sample of the nodes of each state, summed.
     degrees : ndarray of int64
         Ascending.
     threshold : float
         Seconds per sample.
     n_devices, most : int
-        Devices; pairs at most.
+        Number of devices, and most pairs.
     """
     n_states = len(start) - 1
     all_work = work[n_states - 1]

@@ -1,4 +1,4 @@
-"""`PiperInstance`: the JSON in which Piper reads what it plans, read and checked.
+"""`PiperInstance`: reads and checks the JSON inputs of Piper's own planner.
 
 ``{"maxMemoryPerDevice", "maxDevices", "bandwidth", "mbsInBatch", "nodes": [{"id", "TMPCs": {"<t>": [{"id",
 "timePerSample", "parameterSize", "memoryUsageA", "memoryUsageB", "syncTimeFw", "syncTimeBw"}]}}], "edges":
@@ -27,20 +27,20 @@ NUMBERS = ("timePerSample", "parameterSize", "memoryUsageA", "memoryUsageB")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PiperOption(Shown):
-    """A way to run one node on t devices ("TMPC" in the paper).
+    """One way to run a node on t tensor-parallel devices ("TMPC" in the paper).
 
     Parameters
     ----------
     name : str
-        Such as "vanilla" or "activation recomp".
+        Name, such as "vanilla" or "activation recomp".
     seconds : float
-        Forward and backward of one microbatch.
+        Seconds of the forward and the backward pass of one microbatch.
     parameter_bytes : float
-        Weights of one device, which data parallelism sums.
+        Bytes of weights on one device, which data parallelism all-reduces.
     memory_a, memory_b : float
         A device needs a · y + b bytes with y microbatches in flight.
     sync_forward, sync_backward : mapping
-        Bytes that its devices exchange besides, for each node that it reads, and for each that reads it.
+        Further bytes that its devices exchange, for each node that it reads, and for each node that reads it.
     """
 
     name: str
@@ -63,20 +63,20 @@ class PiperNode(Shown):
 
 @dataclass(frozen=True, repr=False)
 class PiperInstance(Shown):
-    """What Piper plans.
+    """A planning problem of Piper: layers, edges and devices.
 
     Parameters
     ----------
     memory_bytes : float
-        Of a device.
+        Memory of a device.
     devices, microbatches : int
-        Devices; microbatches of a batch.
+        Number of devices, and of microbatches in a batch.
     bandwidth : float
-        Bytes per second of a device.
+        Bytes per second that a device can send.
     nodes : tuple of PiperNode
-        Layers.
+        The layers.
     edges : tuple of (int, int, float)
-        (from, to, bytes of one microbatch), by the nodes' ids.
+        Triples (from, to, bytes of one microbatch) with the ids of nodes.
     """
 
     memory_bytes: float
@@ -88,12 +88,12 @@ class PiperInstance(Shown):
 
     @classmethod
     def load(cls, path: str | Path) -> PiperInstance:
-        """Read a file.
+        """Read an instance from a file.
 
         Raises
         ------
         InputError
-            If it cannot be read, or is none; what is wrong is named.
+            If the file cannot be read or is not an instance; the message says what is wrong.
         """
         try:
             return cls.parse(readable(path).read_text(encoding="utf-8"), str(path))
@@ -104,13 +104,13 @@ class PiperInstance(Shown):
 
     @classmethod
     def parse(cls, text: str, where: str = "instance") -> PiperInstance:
-        """Read text; `where` names it in errors.
+        """Read an instance from text; `where` names it in messages.
 
         Raises
         ------
         InputError
-            On what is no JSON, a missing field, a number out of range, an edge of no node or given twice, sync times
-            that are not those of the edges, or a cycle.
+            If the text is not JSON, a field is missing, a number is out of range, an edge names no node or is given
+            twice, the sync times do not match the edges, or the edges form a cycle.
         """
         try:
             data = json.loads(text)
@@ -174,6 +174,8 @@ def _check(instance: PiperInstance, where: str) -> None:
     for node in instance.nodes:
         for t, options in node.options.items():
             at = f"{where}: node {node.number}, TMPCs {t}"
+            # Two options at most, with equal weights: the authors' rule swaps a node to its other option
+            # (`stage_steps`).
             if len(options) > 2:
                 raise InputError(
                     f"{at}: expected at most 2 options, with and without recomputation (got {len(options)})"

@@ -1,8 +1,8 @@
-"""Compiled loops of Piper's programme on its own instances.
+"""Compiled loops of Piper's dynamic programme on its own instances.
 
 The published programme fills a table over downsets, devices and sums of data-parallel degrees. Here the bottleneck is
-bisected; for one bottleneck a stage only has the largest sum of degrees that it can bear, and the programme carries
-the least sum for each number of devices: a dimension less.
+bisected. For a given bottleneck, a stage can bear sums of degrees up to some largest one, so the programme only needs
+the least sum for each number of devices. That is one dimension less.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ __all__ = ["candidates", "least_sums", "most_in_flight", "stage_steps"]
 def stage_steps(
     low, high, members, heads, tails, edge_bytes, sync_in, sync_out, seconds, a, b, param, bandwidth, memory, most
 ):
-    """How long each stage takes with y microbatches in flight, as steps that rise with y.
+    """How long each stage takes with y microbatches in flight, as a step function that rises with y.
 
-    Options are chosen by the authors' rule: all fastest where that fits; else nodes change to their other option, the
-    least seconds per byte saved first, until it does. What fits with more in flight fits with fewer, so that time
-    never falls with y.
+    Options are chosen by the authors' rule. If the fastest option of every node fits into memory, these are taken. Else
+    nodes change to their other option until it fits, the fewest seconds per byte saved first. A choice that fits with
+    more microbatches in flight also fits with fewer, so the time never falls with y.
 
     Parameters
     ----------
     low, high : ndarray of int64, shape (n_pairs,)
-        States; `members` (n_states, n_nodes) says what they hold.
+        The two states of each stage; `members` (n_states, n_nodes) tells which nodes a state holds.
     heads, tails, edge_bytes : ndarray, shape (n_edges,)
-        Edges: from, to, bytes.
+        For each edge: from, to, bytes.
     sync_in, sync_out : ndarray, shape (n_edges, n_t, 2)
-        Further bytes at the reading node, and at the making one, for each option of it.
+        Further bytes of each edge at the node that reads, and at the node that makes, for each option of that node.
     seconds, a, b : ndarray, shape (n_nodes, n_t, 2)
-        Of each option; inf: there is none.
+        Seconds and memory coefficients of each option; seconds of inf mean that there is no such option.
     param : ndarray, shape (n_nodes, n_t)
         Bytes of weights.
     bandwidth, memory : float
-        Bytes per second; bytes of a device.
+        Bytes per second, and bytes of a device.
     most : int
-        Microbatches in flight at most.
+        Most microbatches in flight.
 
     Returns
     -------
     time, upto : ndarray
-        Of each step: seconds of one microbatch on one replica, and the largest y that it holds for.
+        For each step: seconds of one microbatch on one replica, and the largest y to which it applies.
     start : ndarray of int64, shape (n_pairs · n_t + 1,)
         Where the steps of each (pair, t) begin.
     weights : ndarray, shape (n_pairs · n_t,)
-        Bytes of weights of each.
+        Bytes of weights of each (pair, t).
     """
     n_pairs, n_nodes, n_t = len(low), members.shape[1], seconds.shape[1]
     n_edges = len(heads)
@@ -82,7 +82,7 @@ def stage_steps(
             for e in range(n_edges):
                 head_in = members[high[pair], heads[e]] and not members[low[pair], heads[e]]
                 tail_in = members[high[pair], tails[e]] and not members[low[pair], tails[e]]
-                if head_in != tail_in:
+                if head_in != tail_in:  # twice: activations go forward, gradients come back
                     for o in range(2):
                         if head_in:
                             cost[heads[e], o] += 2 * (edge_bytes[e] + sync_out[e, t, o]) / bandwidth
@@ -100,6 +100,7 @@ def stage_steps(
             if fast_b > memory:
                 y = 0
             elif fast_a > 0:
+                # The quotient may be off by one after rounding; the product decides.
                 y = int(min(float(most), np.floor((memory - fast_b) / fast_a)))
                 while y < most and fast_a * (y + 1) + fast_b <= memory:
                     y += 1
@@ -123,7 +124,7 @@ def stage_steps(
                     price[i] = np.inf
                     if cost[v, other] < np.inf:
                         saved = a[v, t, f] * more + b[v, t, f] - a[v, t, other] * more - b[v, t, other]
-                        if saved > 1e-9:
+                        if saved > 1e-9:  # of a byte: less is a rounding error, here and below
                             price[i] = (cost[v, other] - cost[v, f]) / saved
                 while shave >= 1e-9:
                     i = 0  # the cheapest change that is left, the first of equals
@@ -139,6 +140,7 @@ def stage_steps(
                     price[i] = np.inf
                 if shave >= 1e-9:
                     break  # nor does more
+                # The rule is greedy: for fewer in flight it may have chosen worse. What fits now fits there as well.
                 while count > first and time[count - 1] >= total:
                     count -= 1
                 time[count], upto[count] = total, more
@@ -149,7 +151,8 @@ def stage_steps(
 
 @kernel
 def most_in_flight(threshold, d, time, upto, first, last, weights, microbatches, bandwidth):
-    """The most microbatches in flight with which a stage on d replicas keeps a threshold; 0: none."""
+    """The most microbatches in flight with which a stage on d replicas keeps a threshold; 0: it never does."""
+    # 4 (d − 1)/d as in the paper's TPS: the all-reduce of a replica's weights, once for all its microbatches.
     left = (threshold - 4 * (d - 1) * weights / d / microbatches / bandwidth) * d
     low, high = first, last  # steps before `low` are in time
     while low < high:
@@ -163,23 +166,24 @@ def most_in_flight(threshold, d, time, upto, first, last, weights, microbatches,
 
 @kernel
 def least_sums(threshold, low, heads, time, upto, start, weights, tensor, degrees, devices, microbatches, bandwidth):
-    """Least sum of data-parallel degrees of pipelines that keep a threshold: [state, devices]; `devices` + 1 or more:
-    none.
+    """Least sum of data-parallel degrees of the pipelines that keep a threshold, as [state, devices].
+
+    A value above min(devices, microbatches) means that there is no such pipeline.
 
     Parameters
     ----------
     threshold : float
         Seconds per microbatch.
     low : ndarray of int64, shape (n_pairs,)
-        Lower states; pairs stand by their higher one.
+        Lower state of each pair; pairs are sorted by their higher state.
     heads : ndarray of int64, shape (n_states + 1,)
         Where the pairs of each higher state begin.
     time, upto, start, weights
-        Of `stage_steps`.
+        As `stage_steps` returns them.
     tensor, degrees : ndarray of int64
         Tensor-parallel and data-parallel degrees, ascending.
     devices, microbatches : int
-        K, N.
+        Number of devices K, and of microbatches N.
     bandwidth : float
         Bytes per second.
     """
@@ -221,7 +225,10 @@ def least_sums(threshold, low, heads, time, upto, start, weights, tensor, degree
 
 @kernel
 def candidates(low, high, time, start, weights, tensor, degrees, devices, microbatches, bandwidth):
-    """Bottlenecks that a stage can have, above `low` and up to `high`; at most some 4 million of them."""
+    """Bottlenecks that a stage can have, above `low` and up to `high`.
+
+    It stops at 4 million of them (32 MB); the caller then narrows the interval further before it lists them.
+    """
     found, count = np.empty(4_000_000), 0
     n_t = len(tensor)
     for at in range(len(weights)):

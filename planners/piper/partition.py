@@ -1,11 +1,12 @@
 """`piper_partition`: Piper's own planner on its own instances (Tarnawski et al., NeurIPS '21, §4).
 
-A pipeline's stages are differences of downsets, each with a tensor-parallel degree t, a data-parallel degree d and an
-option for each node. Time per microbatch (TPS) of a stage:
+The stages of a pipeline are differences of downsets. Each has a tensor-parallel degree t, a data-parallel degree d and
+an option for each of its nodes. A stage's time per microbatch (TPS) is
 
-    (Σ edge bytes · 2 / d + 4 (d − 1) W / (d N)) / bandwidth + Σ seconds / d,
+    (Σ edge bytes · 2 / d + 4 (d − 1) W / (d N)) / bandwidth + Σ seconds / d.
 
-memory of a device Σ a · ⌈s / d⌉ + b, with s the sum of the data-parallel degrees of the stage and of those after it.
+A device of it needs Σ a · ⌈s / d⌉ + b bytes, where s is the sum of the data-parallel degrees of the stage and of all
+stages after it.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from .problem import PiperProblem, PiperStage, Recompute
 
 __all__ = ["PiperPartition", "PiperStage", "piper_partition", "piper_value"]
 
-NEAR = 1e-13
+NEAR = 1e-13  # some hundred rounding errors: sums of the same seconds in another order count as equal
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PiperPartition(Shown):
-    """What Piper finds.
+    """The pipeline that Piper finds.
 
     Parameters
     ----------
     stages : tuple of PiperStage
-        In order.
+        The stages in order.
     seconds : float
-        Of the slowest stage, a microbatch.
+        Seconds of the slowest stage for one microbatch.
     devices : int
-        That are used.
+        Number of devices that are used.
     downsets, stages_considered : int
-        Size of the problem.
+        Size of the problem that was searched.
     """
 
     stages: tuple[PiperStage, ...]
@@ -66,27 +67,27 @@ def piper_partition(
     recompute: Recompute = "any",
     max_downsets: int = 200_000,
 ) -> PiperPartition:
-    """The pipeline with the least bottleneck; of those one with the least sum of data-parallel degrees.
+    """Find the pipeline with the least bottleneck, and among those one with the least sum of data-parallel degrees.
 
-    Options of nodes are chosen by the authors' rule (`stage_steps`), which does not always find the best.
+    Options of nodes are chosen by the authors' rule (`stage_steps`), which does not always find the best choice.
 
     Parameters
     ----------
     instance : PiperInstance
-        Layers.
+        The planning problem.
     devices, microbatches, memory_bytes, bandwidth : optional
-        Instead of the instance's.
+        Values to use instead of the instance's.
     data_parallel, tensor_parallel : bool
         Whether degrees above 1 are allowed.
     recompute : {"any", "never", "always"}
-        Which options nodes with "activation recomp" may use.
+        Whether nodes that have an option "activation recomp" may, must not or must use it.
     max_downsets : int
-        More are refused with a `LimitError`; the authors' program stops at 40,000.
+        Most downsets; a problem with more is refused with a `LimitError`. The authors' program stops at 40,000.
 
     Raises
     ------
     InputError
-        On an unknown value.
+        If a value is unknown or not positive.
     InfeasibleError
         If nothing fits in memory.
     LimitError
@@ -137,7 +138,7 @@ def piper_partition(
 def piper_value(
     instance: PiperInstance, stages: Sequence[PiperStage], *, microbatches: int, memory_bytes: float, bandwidth: float
 ) -> float:
-    """TPS of given stages by the paper's formula, inf where one does not fit in memory.
+    """Bottleneck (TPS) of given stages by the paper's formula; inf if one does not fit into memory.
 
     Raises
     ------
@@ -187,6 +188,7 @@ def _least(times: npt.NDArray[np.float64], sums: Any, rest: tuple[Any, ...], bou
             high = middle
         else:
             low = middle
+        # Within a per mille few values are left, as a rule; listing them all from the start would take gigabytes.
         if high - low < high * 1e-3:
             values = np.unique(candidates(low * (1 - NEAR), high * (1 + NEAR), *rest))
             if 0 < len(values) < 100_000:
@@ -201,7 +203,8 @@ def _least(times: npt.NDArray[np.float64], sums: Any, rest: tuple[Any, ...], bou
 def _follow(
     best: npt.NDArray[np.int32], threshold: float, low: Any, heads: Any, rest: tuple[Any, ...]
 ) -> list[tuple[int, int, int, int]]:
-    """(pair, t by index, d, sum of degrees up to and with it) of each stage, first stage first."""
+    """The stages behind the table, first stage first: pair, index of t, d, and the sum of degrees from it to the
+    end."""
     tensor, devices = rest[4], rest[6]
     state = len(best) - 1
     k = int(np.flatnonzero(best[state] == best[state, devices])[0])
@@ -217,7 +220,7 @@ def _follow(
 def _steps_to(
     best: npt.NDArray[np.int32], low: Any, rest: tuple[Any, ...], pairs: range, k: int, total: int, threshold: float
 ) -> Iterator[tuple[int, int, int]]:
-    """Stages that may come first on k devices with this sum of degrees."""
+    """Stages with which a pipeline on k devices with this sum of degrees may begin."""
     time, upto, start, weights, tensor, degrees, _, batch, rate = rest
     for pair in pairs:
         for t in range(len(tensor)):
@@ -230,5 +233,5 @@ def _steps_to(
 
 
 def _step(steps: tuple[Any, ...], at: int, y: int) -> int:
-    """The step that holds for y."""
+    """Index of the step that applies to y microbatches in flight."""
     return int(steps[2][at] + np.searchsorted(steps[1][steps[2][at] : steps[2][at + 1]], y))

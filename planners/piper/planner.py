@@ -1,4 +1,7 @@
-"""`piper`: Piper's planner on GraphPipe's costs: stages are differences of downsets, in one line, synchronous 1F1B."""
+"""`piper`: Piper's planner on the same costs as GraphPipe.
+
+Stages are differences of downsets and stand in one line; the schedule is synchronous 1F1B.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from .downsets import Downsets, alike, downsets
 __all__ = ["piper"]
 
 CHUNK = 100_000
-"""Sets that are priced at once."""
+"""Sets that are priced at once: a few hundred megabytes of temporary arrays for graphs of some hundred units."""
 
 
 def piper(
@@ -33,27 +36,27 @@ def piper(
     costs: CostModel | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> TrainingPlan:
-    """The line of stages with the least bottleneck, over all partitions of the graph into convex stages.
+    """Find the line of stages with the least bottleneck, over all partitions of the graph into convex stages.
 
-    Tarnawski et al. (NeurIPS '21) as the GraphPipe paper compares it: a stage may hold parts of several branches, and
-    runs after the stage before it; data parallelism inside stages, no tensor parallelism, no recomputation
-    (`piper_plan` has both, on Piper's own inputs). Every microbatch size is tried, and the plan whose simulated
-    iteration is shortest is returned.
+    This is Piper (Tarnawski et al., NeurIPS '21) as the GraphPipe paper compares it. A stage may hold parts of several
+    branches, and runs after the stage before it. Stages use data parallelism, but no tensor parallelism and no
+    recomputation (`piper_partition` has both, on Piper's own inputs). Every microbatch size is tried, and the plan
+    whose simulated iteration is the shortest is returned.
 
     Parameters
     ----------
     graph : Graph
         The model, at any batch size.
     cluster : Cluster
-        Devices.
+        The devices.
     global_batch : int
         Samples of one iteration.
     options : SequentialOptions or mapping, optional
-        What may be chosen.
+        What the planner may choose from.
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the cluster's devices.
     progress : callable, optional
-        Told what is being done.
+        Called with a line of text at each step.
 
     Raises
     ------
@@ -84,7 +87,7 @@ def piper(
 
 
 def differences(costs: StageCosts, states: Downsets, microbatch: int, threshold: float) -> Stages:
-    """Every difference of two downsets that can be a stage under a threshold of seconds per sample."""
+    """All differences of two downsets that can be a stage under a threshold of seconds per sample."""
     n = costs.cluster.n_devices
     degrees = [d for d in costs.devices if d <= n and costs.column(microbatch, d) >= 0]
     columns = [costs.column(microbatch, d) for d in degrees]
@@ -108,7 +111,7 @@ def differences(costs: StageCosts, states: Downsets, microbatch: int, threshold:
 
 
 def twins(costs: StageCosts, edges: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, ...], ...]]:
-    """Groups of branches that can be exchanged: every cost and every edge stays what it is."""
+    """Groups of branches that can be exchanged without changing any cost or edge."""
     found: list[tuple[tuple[int, ...], ...]] = []
     for group in alike(costs.n_units, edges):
         left = [tuple(branch) for branch in group]

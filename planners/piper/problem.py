@@ -1,4 +1,4 @@
-"""`PiperProblem`: an instance as arrays, and the options of nodes behind a stage that was chosen."""
+"""`PiperProblem`: an instance as arrays for the compiled loops; and the options of the nodes of a chosen stage."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["PiperProblem", "PiperStage", "Recompute"]
 
 Recompute = Literal["any", "never", "always"]
 RECOMPUTED = "activation recomp"
-"""What the instances call the option that computes activations again."""
+"""Name that the authors' instances give to the option that computes activations again in the backward pass."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PiperStage(Shown):
-    """A stage.
+    """One stage of Piper's pipeline.
 
     Parameters
     ----------
     nodes : tuple of int
-        Ids, in a topological order.
+        Ids of its nodes, in a topological order.
     tensor_parallel, data_parallel : int
-        t and d.
+        Its degrees t and d.
     options : tuple of str
-        Option of each node.
+        The chosen option of each node.
     """
 
     nodes: tuple[int, ...]
@@ -46,17 +46,17 @@ class PiperProblem:
     Parameters
     ----------
     instance : PiperInstance
-        What it is of.
+        The instance.
     order : tuple of int
-        Its nodes in a topological order; below they are numbered so.
+        Its nodes in a topological order. The other fields number the nodes by this order.
     states : Downsets
-        Sets that the last stages of a pipeline may hold.
+        Sets of nodes that the last stages of a pipeline may hold.
     tensor : tuple of int
-        Tensor-parallel degrees.
+        Tensor-parallel degrees that some node has an option for.
     names : tuple of tuple of tuple of str
-        Names of the options of each node and degree.
+        Names of the options, for each node and degree.
     arrays : tuple of ndarray
-        What `stage_steps` takes of the nodes and edges.
+        The arrays of nodes and edges that `stage_steps` takes.
     """
 
     instance: PiperInstance
@@ -70,7 +70,7 @@ class PiperProblem:
     def of(
         cls, instance: PiperInstance, recompute: Recompute, tensor_parallel: bool, devices: int, limit: int
     ) -> PiperProblem:
-        """Of an instance."""
+        """Turn an instance into arrays, without the options that are not allowed."""
         order = instance.order()
         place = {instance.nodes[k].number: n for n, k in enumerate(order)}
         edges = [(place[a], place[b], c) for a, b, c in instance.edges]
@@ -105,7 +105,7 @@ class PiperProblem:
     def stage(
         self, nodes: Sequence[int], t: int, d: int, y: int, upto: int, bandwidth: float, memory: float
     ) -> PiperStage:
-        """The options behind a step: those that were chosen for the largest y that it holds for."""
+        """The stage behind a step of `stage_steps`, with the options chosen for the largest y to which it applies."""
         heads, tails, sizes, sync_in, sync_out, seconds, a, b, _ = self.arrays
         inside = set(nodes)
         cost = {v: seconds[v, t].copy() for v in nodes}
