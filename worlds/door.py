@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
+
+from ..errors import InputError
 
 if TYPE_CHECKING:
     from ..simulator.plan.file import PlanFile
@@ -137,6 +139,9 @@ class Door:
         Whether it takes one plan alone: of a file that compares planners the first, where nobody names one.
     alone : tuple of str
         Options that ask something of their own, with neither case nor plan: the door then gets no case.
+    instead : mapping of str to mapping
+        Option -> fields of the case that it says itself: path -> what stands there, and means nothing, while the option
+        is given. Nobody says such a field beside the option.
     """
 
     opens: str
@@ -147,6 +152,24 @@ class Door:
     needs_plan: bool = True
     one: bool = False
     alone: tuple[str, ...] = ()
+    instead: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+
+    def stands_in(self, options: Options, said: Container[str]) -> dict[str, Any]:
+        """What stands in the case for what options say instead: path -> value.
+
+        Raises
+        ------
+        InputError
+            If such a field is said, too.
+        """
+        found: dict[str, Any] = {}
+        for option, paths in self.instead.items():
+            if getattr(options, option) is not None:
+                twice = next((path for path in paths if path in said), None)
+                if twice is not None:
+                    raise InputError(f"{twice}: does not go with {option}, which says it; leave it out")
+                found |= paths
+        return found
 
     def __call__(self, asked: Asked) -> Answer:
         """Ask.

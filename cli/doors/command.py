@@ -188,6 +188,7 @@ def _call(
     alone = next((option for option in door.alone if getattr(chosen, option) is not None), None)
     if alone is None:
         plans = _loaded(subject, said)
+        changed |= door.stands_in(chosen, changed)
         cases = cases_of(subject.world, subject.file, verb, plans, changed)
     elif subject.plans or subject.file is not None or changed:
         more = ", ".join(changed) or "the file"

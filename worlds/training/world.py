@@ -48,7 +48,10 @@ class TrainingWorld(OpenWorld):
     )  # fmt: skip
     doors: Mapping[DoorName, Door] = MappingProxyType(
         {
-            "plan": Door(f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)"),
+            "plan": Door(
+                f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)",
+                instead={"authors": {"workload.global_batch": 1}},
+            ),
             "simulate": Door(f"{DOORS}.simulate:simulated", SimulateOptions, "nothing"),
             "run": Door(f"{DOORS}.run:ran", RunOptions, "nothing", "write every action here (CSV)", also=SEED),
             "compare": Door(f"{DOORS}.compare:compared", CompareOptions, "nothing", also=SEED),

@@ -10,8 +10,8 @@ import pytest
 from meshwright.cli import run
 
 Say = Callable[..., str]
-PIPEDREAM = "plan training --planner pipedream --global-batch 1"
-PIPER = "plan training --planner piper --global-batch 1"
+PIPEDREAM = "plan training --planner pipedream"
+PIPER = "plan training --planner piper"
 
 LAYERS = ((0.0, 0.0, 0.0), (30.0, 1e6, 1e3), (30.0, 1e6, 1e3), (60.0, 1e3, 1e6))
 """Milliseconds forward and backward together, bytes of the result, bytes of the weights: an input and three layers."""
@@ -73,7 +73,10 @@ def test_levels_are_the_clusters(say: Say):
         ("--authors graph.txt --devices 2 -o machines=true", ("expected positive machines and bandwidths",)),
         ("--authors graph.txt --devices 2 -o memory_bytes=-1", ("memory_bytes: expected a positive number",)),
         ("--authors graph.txt --devices 2 --explain", ("explain: does not go with authors",)),
-        ("--authors graph.txt --devices 2 --microbatches 1", ("microbatches: does not go with authors",)),
+        ("--authors graph.txt --devices 2 --microbatches 1", ("workload.microbatches: does not go with authors",)),
+        ("--authors graph.txt --devices 2 --global-batch 1", ("workload.global_batch: does not go with authors",)),
+        ("--authors graph.txt --devices 2 -s global_batch=1", ("workload.global_batch: does not go with authors",)),
+        ("--authors graph.txt --devices 2 --model tiny-gpt", ("model: does not go with authors",)),
         ("--authors bad.txt --devices 2", ("bad.txt, line 6: edge: no layer 'node9' above it",)),
     ],
 )

@@ -38,8 +38,11 @@ def of_authors(asked: Asked, file: Path) -> Answer:
     other = [
         name for name in sorted(asked.options.model_fields_set) if name != "authors" and getattr(asked.options, name)
     ]
-    if other or case.workload.microbatches is not None:
-        what = other[0] if other else "microbatches"
+    ours = {"cluster", "planner", "seed"}
+    other += sorted(case.model_fields_set - ours - {"workload"})
+    other += [f"workload.{name}" for name in sorted(case.workload.model_fields_set - {"global_batch"})]
+    if other:
+        what = other[0]
         raise InputError(f"{what}: does not go with authors, whose file says what is planned")
     if asked.out is not None:
         check_target(asked.out)
