@@ -1,5 +1,6 @@
 """How to serve LLMs on so many devices: parallelism, scheduler, memory and routing for the best goodput."""
 
+from .costs import CostSource
 from .demand import DrawnTraffic, GivenTraffic, LengthPairs, LLMDemand
 from .layouts import Rejected
 from .planner import plan
@@ -10,6 +11,7 @@ from .space import Candidate, EngineShape, SearchSpace
 
 __all__ = [
     "Candidate",
+    "CostSource",
     "DrawnTraffic",
     "Effort",
     "EngineShape",

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...profiles.llm.cost.overheads import Overheads
-from ...profiles.llm.iteration import IterationCost
-from ...profiles.llm.tables.kernels import KernelTables
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan.entries import Deployment
 from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.llm.plan.result import LLMPlanResult
-from ...simulator.llm.plan.simulate import deployment_cost, simulate_plan
+from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.plan.entries import PlannerEntry
+from .costs import CostSource, KnownCosts
 from .demand import LLMDemand
 from .groups import Load, Partition, deployments
 from .planner import workload_of
@@ -53,18 +49,15 @@ class GreedySelection:
         self,
         cluster: Cluster,
         demands: tuple[LLMDemand, ...],
-        tables: KernelTables | None,
-        overheads: Overheads | None,
-        costs: Callable[[Deployment], IterationCost] | None,
+        costs: CostSource,
         space: SearchSpace,
         seed: int,
     ) -> None:
         self.cluster, self.demands, self.space, self.seed = cluster, demands, space, seed
-        self.tables, self.overheads, self.costs = tables, overheads, costs
+        self.costs = KnownCosts(costs)
         self.traces = {d.name: d.traffic.trace(seed) for d in demands}
         self.loads = [Load.of(d, (seed,)) for d in demands]
         self.simulations = 0
-        self._made: dict[tuple[str, int, int], IterationCost] = {}
 
     def plan(self, cut: Partition, held: Held) -> LLMPlan | None:
         """The plan of models on groups; None where they do not fit."""
@@ -76,15 +69,6 @@ class GreedySelection:
             planner=PlannerEntry(name="vllm-shared"), workload=workload_of(self.demands, self.traces),
         )  # fmt: skip
 
-    def cost(self, made: LLMPlan, deployment: Deployment) -> IterationCost:
-        """The cost of a deployment, made once for each model and cut."""
-        if self.costs is not None:
-            return self.costs(deployment)
-        key = deployment.model, deployment.tp, deployment.pp
-        if key not in self._made:
-            self._made[key] = deployment_cost(made, deployment, self.tables, self.overheads)
-        return self._made[key]
-
     def simulate(self, made: LLMPlan, requests: int) -> LLMPlanResult:
         """The first requests of each model."""
         self.simulations += 1
@@ -94,7 +78,7 @@ class GreedySelection:
             for name, t in self.traces.items()
             if name in on
         }
-        return simulate_plan(made, asked, costs=lambda d: self.cost(made, d), seed=self.seed, engine="fast")
+        return simulate_plan(made, asked, costs=lambda d: self.costs.of(made, d), seed=self.seed, engine="fast")
 
     def score(self, made: LLMPlan, requests: int) -> SharedScore:
         """What a plan reaches; models without a replica lose all their requests."""

@@ -90,9 +90,8 @@ def _limits(search: ModelSearch, demand: LLMDemand, best: Bracket, target: float
     setting = search.evaluator.setting
     plan = setting.plan(search.demand, best.best.candidate)
     result = simulate_plan(
-        plan, demand.traffic.trace(search.seed), tables=setting.tables, overheads=setting.overheads,
-        costs=setting.costs, seed=search.seed,
-    ).results[demand.name]  # fmt: skip
+        plan, demand.traffic.trace(search.seed), costs=lambda d: setting.costs.of(plan, d), seed=search.seed
+    ).results[demand.name]
     done = result.finished
     first = (result.first_token - result.arrival)[done]
     steps = np.maximum(result.generated[done] - 1, 1)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...errors import InfeasibleError, InputError
-from ...profiles.llm.cost.overheads import Overheads
-from ...profiles.llm.iteration import IterationCost
-from ...profiles.llm.tables.kernels import KernelTables
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.entries import Deployment, LLMWorkload
 from ...simulator.llm.plan.file import LLMPlan
@@ -17,6 +15,7 @@ from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.llm.workload.requests import LLMTrace
 from ...simulator.plan.entries import PlannerEntry
 from .choice import Front, fewest, split
+from .costs import CostSource
 from .demand import LLMDemand
 from .infeasible import no_engine, not_enough, out_of_reach
 from .layouts import engine_shapes, place
@@ -36,14 +35,12 @@ def plan(
     *,
     objective: str = "goodput",
     target: float = 0.99,
-    tables: KernelTables | None = None,
-    overheads: Overheads | None = None,
-    costs: Callable[[Deployment], IterationCost] | None = None,
     space: SearchSpace | None = None,
     effort: Effort | None = None,
     seed: int = 0,
     workers: int = 1,
     progress: Callable[[str], None] | None = None,
+    **costs: Any,
 ) -> Planning:
     """Choose engines for language models: parallelism, options, replicas, and how many devices each model gets.
 
@@ -63,10 +60,6 @@ def plan(
         common multiple of the load at which all attain it.
     target : float
         Share of a model's requests that must be within both limits, in (0, 1].
-    tables, overheads : KernelTables, Overheads, optional
-        What iterations cost; without tables the roofline of the device.
-    costs : callable, optional
-        Deployment -> cost, instead of these.
     space : SearchSpace, optional
         What may be chosen.
     effort : Effort, optional
@@ -77,6 +70,8 @@ def plan(
         Processes; the plan does not depend on it.
     progress : callable, optional
         Told what is being done.
+    **costs
+        Fields of `CostSource`, what iterations cost: ``tables``, ``overheads`` or ``costs``.
 
     Returns
     -------
@@ -106,7 +101,7 @@ def plan(
     space, effort = space or SearchSpace(), effort or Effort()
     if len(names) > 1 and len(space.routers) > 1:
         raise InputError(f"space: routers: a plan has one for all of its models (got {', '.join(space.routers)})")
-    setting = Setting(cluster, tuple(demands), tables, overheads, costs, target)
+    setting = Setting(cluster, tuple(demands), CostSource(**costs), target)
     seeds = range(seed, seed + effort.seeds)
     say = progress or _silent
     with Evaluator(setting, workers) as evaluator:
@@ -209,11 +204,9 @@ def _assemble(setting: Setting, chosen: Sequence[Bracket], seed: int) -> LLMPlan
         router=picked[0].router,
         planner=PlannerEntry(name="vllm"),
         workload=workload_of(demands, traces),
-        cost_source=_source(setting),
+        cost_source=setting.costs.text(cluster),
     )
-    result = simulate_plan(
-        made, traces, tables=setting.tables, overheads=setting.overheads, costs=setting.costs, seed=seed
-    )
+    result = simulate_plan(made, traces, costs=lambda d: setting.costs.of(made, d), seed=seed)
     said = result.predictions()
     for demand, bracket in zip(demands, chosen, strict=True):
         if not math.isnan(bracket.best.scores[0].factor):
@@ -234,11 +227,3 @@ def workload_of(demands: Sequence[LLMDemand], traces: Mapping[str, LLMTrace]) ->
         max_sequence_tokens=max(int((t.prompt_tokens + t.output_tokens).max()) for t in traces.values()),
         source="; ".join(dict.fromkeys(d.traffic.source for d in demands)),
     )
-
-
-def _source(setting: Setting) -> str:
-    if setting.costs is not None:
-        return "given by the caller"
-    if setting.tables is not None:
-        return setting.tables.source
-    return f"roofline of {setting.cluster.spec.name}, nothing measured: {setting.cluster.spec.source}"

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from multiprocessing import get_context
-from typing import Any
 
 import numpy as np
 
 from ...errors import InfeasibleError
-from ...profiles.llm.cost.overheads import Overheads
 from ...profiles.llm.iteration import IterationCost
-from ...profiles.llm.tables.kernels import KernelTables
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.entries import Deployment, ServedModel
 from ...simulator.llm.plan.file import LLMPlan
-from ...simulator.llm.plan.simulate import deployment_cost, simulate_plan
+from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.llm.result.columns import LLMResult
 from ...simulator.llm.workload.requests import LLMTrace
 from ...simulator.plan.entries import PlannerEntry
 from ...spawning import check_can_start, check_workers
 from ..bisection import Bisection
+from .costs import CostSource, KnownCosts
 from .demand import LLMDemand
 from .layouts import place
 from .space import Candidate
@@ -48,10 +46,8 @@ class Setting:
         The devices.
     demands : tuple of LLMDemand
         The models.
-    tables, overheads : KernelTables, Overheads, optional
-        What iterations cost; the device's roofline without tables.
-    costs : callable, optional
-        Deployment -> cost, instead; must be picklable where several processes work.
+    costs : CostSource
+        What iterations cost; by default the device's roofline.
     target : float
         Share of the requests that must be good, for the highest rate.
     rate_tolerance : float
@@ -60,9 +56,7 @@ class Setting:
 
     cluster: Cluster
     demands: tuple[LLMDemand, ...]
-    tables: KernelTables | None = None
-    overheads: Overheads | None = None
-    costs: Callable[[Deployment], IterationCost] | None = None
+    costs: CostSource = field(default_factory=CostSource)
     target: float = 0.99
     rate_tolerance: float = 0.02
 
@@ -209,7 +203,7 @@ class _Runner:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.costs: dict[tuple[Any, ...], IterationCost] = {}
+        self.costs = KnownCosts(setting.costs)
         self.trace = lru_cache(maxsize=64)(self._trace)
 
     def _trace(self, demand: int, seed: int) -> LLMTrace:
@@ -231,22 +225,11 @@ class _Runner:
         """One simulation at a multiple of the load."""
 
         def cost(deployment: Deployment) -> IterationCost:
-            return self.cost(plan, deployment)
+            return self.costs.of(plan, deployment)
 
         result = simulate_plan(plan, faster(trace, factor), costs=cost, seed=task.seed, engine="fast")
         asked = self.setting.demands[task.demand]
         return score_of(result.results[asked.name], asked)
-
-    def cost(self, plan: LLMPlan, deployment: Deployment) -> IterationCost:
-        """The cost of a deployment; made once for each model and parallelism."""
-        setting = self.setting
-        if setting.costs is not None:
-            return setting.costs(deployment)
-        d = deployment
-        key = d.model, d.tp, d.pp, d.cp, d.dp, d.ep, d.precision, d.kv_precision
-        if key not in self.costs:
-            self.costs[key] = deployment_cost(plan, d, setting.tables, setting.overheads)
-        return self.costs[key]
 
     def highest_rate(self, plan: LLMPlan, task: Task, trace: LLMTrace) -> Score:
         """The highest load, by doubling or halving from the given one and bisection."""

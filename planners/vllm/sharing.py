@@ -13,16 +13,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import InfeasibleError, InputError
-from ...profiles.llm.cost.overheads import Overheads
-from ...profiles.llm.iteration import IterationCost
-from ...profiles.llm.tables.kernels import KernelTables
 from ...reprs import Shown
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan.entries import Deployment
 from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.plan.entries import PlannerEntry
+from .costs import CostSource
 from .demand import LLMDemand
 from .greedy import GreedySelection, Held, SharedScore
 from .groups import Partition, partitions
@@ -79,20 +77,18 @@ def plan_shared(
     cluster: Cluster,
     demands: Sequence[LLMDemand],
     *,
-    tables: KernelTables | None = None,
-    overheads: Overheads | None = None,
-    costs: Callable[[Deployment], IterationCost] | None = None,
     space: SearchSpace | None = None,
     effort: Effort | None = None,
     seed: int = 0,
     compare: bool = True,
     progress: Callable[[str], None] | None = None,
+    **costs: Any,
 ) -> SharedPlanning:
     """Put language models on groups of devices that they share, for most good requests.
 
     Parameters
     ----------
-    cluster, demands, tables, overheads, costs, seed, progress
+    cluster, demands, seed, progress, **costs
         See `plan`.
     space : SearchSpace, optional
         Degrees of parallelism that groups may have; of each other option the first value is taken.
@@ -113,7 +109,7 @@ def plan_shared(
     if not names or len(set(names)) < len(names):
         raise InputError(f"demands: expected models of different names (got {', '.join(names) or 'none'})")
     space, effort = space or SearchSpace(batched_tokens=(2048,)), effort or Effort(finalists=2)
-    search = GreedySelection(cluster, tuple(demands), tables, overheads, costs, space, seed)
+    search = GreedySelection(cluster, tuple(demands), CostSource(**costs), space, seed)
     cuts = list(partitions(cluster, space))
     say = progress or _silent
 
@@ -140,9 +136,7 @@ def plan_shared(
     if compare:
         say("devices of their own")
         try:
-            dedicated = plan(
-                cluster, demands, tables=tables, overheads=overheads, costs=costs, space=space, effort=effort, seed=seed
-            )
+            dedicated = plan(cluster, demands, space=space, effort=effort, seed=seed, **costs)
             dedicated_good = search.score(dedicated.plan, longest).good
         except InfeasibleError:
             dedicated = None

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...errors import InfeasibleError, InputError
-from ...planners.vllm import Candidate, DrawnTraffic, Effort, GivenTraffic, LLMDemand, SearchSpace, plan
+from ...planners.vllm import Candidate, CostSource, DrawnTraffic, Effort, GivenTraffic, LLMDemand, SearchSpace, plan
 from ...planners.vllm.layouts import engine_shapes
 from ...planners.vllm.scoring import Setting
 from ...profiles.llm import KernelTables
@@ -212,7 +212,7 @@ def _planned(asked: _Asked) -> tuple[LLMPlan, int]:
             space=SearchSpace(**space), effort=Effort(**effort), seed=case.seed,
         )  # fmt: skip
         return found.plan, found.plan.planner.evaluations
-    return _fixed(case, demand, cluster, Setting(cluster, (demand,), tables)), 0
+    return _fixed(case, demand, cluster, Setting(cluster, (demand,), CostSource(tables))), 0
 
 
 def _fixed(case: LLMCase, demand: LLMDemand, cluster: Cluster, setting: Setting) -> LLMPlan:

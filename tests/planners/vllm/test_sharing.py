@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 from meshwright.errors import InfeasibleError
-from meshwright.planners.vllm import DrawnTraffic, Effort, LLMDemand, SearchSpace, plan_shared
+from meshwright.planners.vllm import CostSource, DrawnTraffic, Effort, LLMDemand, SearchSpace, plan_shared
 from meshwright.planners.vllm.greedy import GreedySelection
 from meshwright.planners.vllm.groups import Load, deployments, partitions
 from meshwright.planners.vllm.scoring import served
@@ -77,7 +77,7 @@ def test_greedy_is_within_three_percent_of_every_choice(rate: float) -> None:
     asked, cluster = demands(2, rate=rate, cv=3.0), Cluster(1, 2, "h100-80gb")
     one = SearchSpace(tp=(1,), pp=(1,), batched_tokens=(512,), seqs=(64,))
     cut = next(partitions(cluster, one))
-    search = GreedySelection(cluster, tuple(asked), None, None, linear, one, 0)
+    search = GreedySelection(cluster, tuple(asked), CostSource(costs=linear), one, 0)
     choices = [frozenset(m) for r in range(3) for m in itertools.combinations(range(2), r)]
     best = 0.0
     for held in itertools.product(choices, repeat=2):
