@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import asdict, astuple, replace
+from typing import Any, Literal, cast
 
 from ...errors import InputError
 from ...profiles.hardware import LinkSpec
@@ -14,6 +14,7 @@ from ...simulator.training import (
     DeviceRates,
     MeshEntry,
     ModelEntry,
+    Settings,
     Stack,
     StageEntry,
     TrainingPlan,
@@ -30,6 +31,7 @@ from ...simulator.training.configuration.rates import rates_of
 
 __all__ = ["training_plan"]
 
+Recompute = Literal["none", "selective", "full"]
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -38,18 +40,10 @@ def training_plan(
     cluster: Cluster,
     global_batch: int,
     *,
-    tp: int,
-    pp: int,
-    dp: int,
-    microbatch: int,
-    interleave: int = 1,
-    recompute: Literal["none", "selective", "full"] = "none",
-    sequence_parallel: bool = False,
-    zero: int = 0,
-    dtype: str = "bf16",
     stack: Stack = CORE,
     rates: DeviceRates | None = None,
     name: str = "decoder",
+    **settings: Any,
 ) -> TrainingPlan:
     """A configuration as a plan: pp x interleave stages on pp meshes of dp x tp devices, with the estimate's times.
 
@@ -59,10 +53,12 @@ def training_plan(
 
     Parameters
     ----------
-    model, cluster, global_batch, tp … zero, dtype, stack, rates
-        As in `estimate`; `Configuration.settings` holds the degrees.
+    model, cluster, global_batch, stack, rates
+        As in `estimate`.
     name : str
         What the plan calls the model.
+    **settings
+        The other fields of `simulator.training.Settings`; `Configuration.settings` holds them, but for the type.
 
     Raises
     ------
@@ -70,30 +66,27 @@ def training_plan(
         On what `estimate` refuses, or a mesh that is no rectangle of devices.
     """
     shape = shape_of(model)
-    settings: dict[str, Any] = {
-        "tp": tp, "pp": pp, "dp": dp, "microbatch": microbatch, "interleave": interleave, "recompute": recompute,
-        "sequence_parallel": sequence_parallel, "zero": zero, "dtype": dtype,
-    }  # fmt: skip
-    asked: dict[str, Any] = {"global_batch": global_batch, "stack": stack, "rates": rates, "check_memory": False}
-    whole = estimate(shape, cluster, **asked, **settings)
+    c = Settings(global_batch=global_batch, **settings)
+    tp, pp, dp, microbatch = c.tp, c.pp, c.dp, c.microbatch
+    whole = estimate(shape, cluster, *astuple(c), stack=stack, rates=rates, check_memory=False)
     meshes = _meshes(cluster, tp * dp, pp)
-    kernels = Kernels(cluster.spec, rates or rates_of(cluster.spec), dtype, None, cluster.n_devices)
+    kernels = Kernels(cluster.spec, rates or rates_of(cluster.spec), c.dtype, None, cluster.n_devices)
     group = GroupLinks.of(cluster, kernels.rates, [tp], 1)
-    code = RECOMPUTE.index(recompute)
-    layer = layer_times(shape, kernels, stack, group, [microbatch], [sequence_parallel], [code])
-    ends = end_times(shape, kernels, group, [microbatch], [sequence_parallel])
-    size, states = DTYPE_BYTES[dtype], STATE_BYTES[dtype]
+    code = RECOMPUTE.index(c.recompute)
+    layer = layer_times(shape, kernels, stack, group, [microbatch], [c.sequence_parallel], [code])
+    ends = end_times(shape, kernels, group, [microbatch], [c.sequence_parallel])
+    size, states = DTYPE_BYTES[c.dtype], STATE_BYTES[c.dtype]
     n = microbatch * shape.seq
-    split = tp if sequence_parallel else 1
-    middle, outer = (round(float(x)) for x in stage_layers(shape, pp, interleave))
-    count = pp * interleave
-    layers = [middle // interleave] * count
+    split = tp if c.sequence_parallel else 1
+    middle, outer = (round(float(x)) for x in stage_layers(shape, pp, c.interleave))
+    count = pp * c.interleave
+    layers = [middle // c.interleave] * count
     layers[0] -= middle - outer
     layers[-1] -= (middle - outer) if count > 1 else 0
     vocabulary = float(padded_vocab(shape, tp)) * shape.hidden / tp
     forward, backward = float(layer.forward[0]), float(layer.backward[0])
-    per_layer = float(activation_bytes(shape, stack, tp, microbatch, sequence_parallel, code, size))
-    bytes_of = sum(each / (dp if zero >= level else 1) for each, level in zip(states, (3, 2, 1), strict=True))
+    per_layer = float(activation_bytes(shape, stack, tp, microbatch, c.sequence_parallel, code, size))
+    bytes_of = sum(each / (dp if c.zero >= level else 1) for each, level in zip(states, (3, 2, 1), strict=True))
     flops, head_flops = (x * n * dp for x in shape.forward_flops())
     time = whole.breakdown.time
     reduce, update = time.data_parallel + time.tied_embedding, time.optimizer + time.host
@@ -114,17 +107,17 @@ def training_plan(
                 last=end,
                 forward_s=layers[s] * forward + first_s[0] * first + last_s[0] * last,
                 backward_input_s=layers[s] * backward + first_s[1] * first + last_s[1] * last,
-                reduce_s=reduce / interleave,
-                update_s=update / interleave,
+                reduce_s=reduce / c.interleave,
+                update_s=update / c.interleave,
                 state_bytes=held * bytes_of,
                 activation_bytes=kept,
                 work_bytes=float(whole.breakdown.memory.workspace) if last else 0.0,
                 flops=layers[s] / shape.layers * flops + head_flops * last,
-                recompute=recompute,
+                recompute=cast("Recompute", c.recompute),
             )
         )
         begin = end
-    spec = "S0S1R" if sequence_parallel else "S0RR"
+    spec = "S0S1R" if c.sequence_parallel else "S0RR"
     n_bytes = float(size * n * dp * shape.hidden)
     hops = range(count - 1) if pp > 1 else ()
     transfers = tuple(
@@ -133,19 +126,20 @@ def training_plan(
         )
         for s in hops
     )
+    said = {name: value for name, value in asdict(c).items() if name != "global_batch"}
     return TrainingPlan.of(
         _reached(cluster, kernels.rates),
         predicted={"seconds": whole.seconds, "peak_bytes": float(whole.peak_bytes), "mfu": whole.mfu},
-        model=ModelEntry(name=name, dtype=DTYPES[dtype]),
+        model=ModelEntry(name=name, dtype=DTYPES[c.dtype]),
         global_batch=global_batch,
         microbatches=whole.breakdown.microbatches,
-        schedule="interleaved_1f1b" if interleave > 1 else "1f1b",
-        resharding="scatter_gather" if stack.scatter_gather and not sequence_parallel else "send_recv",
-        overlap=stack.overlap_pipeline and interleave > 1,
+        schedule="interleaved_1f1b" if c.interleave > 1 else "1f1b",
+        resharding="scatter_gather" if stack.scatter_gather and not c.sequence_parallel else "send_recv",
+        overlap=stack.overlap_pipeline and c.interleave > 1,
         meshes=meshes,
         stages=tuple(stages),
         transfers=transfers,
-        planner=PlannerEntry(name="megatron-search", options={**settings, "stack": stack.name}),
+        planner=PlannerEntry(name="megatron-search", options={**said, "stack": stack.name}),
         cost_source=whole.breakdown.source,
     )
 

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import InputError
-from ...reprs import Shown
 from ...simulator import Cluster
 from ...simulator.training import CORE, MEGATRON_2022, Stack
 from ...simulator.training.configuration.kernels import DTYPE_BYTES
@@ -17,7 +16,7 @@ from ...wording import nearest
 from ..option_names import options_from
 from .result import SearchResult
 from .search import search
-from .space import NAMES, Choices, Space
+from .space import DEGREES, NAMES, Means, Space
 
 if TYPE_CHECKING:
     from ...profiles.llm import KernelTables
@@ -27,11 +26,9 @@ __all__ = ["SOFTWARE", "SearchOptions"]
 SOFTWARE: Mapping[str, Stack] = {"core": CORE, "megatron-2022": MEGATRON_2022}
 """Name -> training software."""
 
-DEGREES = ("tp", "pp", "dp")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SearchOptions(Shown):
+class SearchOptions(Means):
     """Options of planner `search`.
 
     Parameters
@@ -61,14 +58,6 @@ class SearchOptions(Shown):
         On a value that an option does not have.
     """
 
-    tp: Choices = None
-    pp: Choices = None
-    dp: Choices = None
-    microbatch: Choices = None
-    interleave: Choices = None
-    recompute: Choices = None
-    sequence_parallel: Choices = None
-    zero: Choices = None
     dtype: str = "bf16"
     software: str | tuple[str, ...] = "core"
     memory_fraction: float = 1.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ...simulator.training import CORE, DeviceRates, Stack, TransformerShape, es
 from ...simulator.training.configuration.columns import PROBLEMS, RECOMPUTE, Columns
 from ...simulator.training.configuration.model import shape_of
 from .result import Configuration, SearchResult
-from .space import NAMES, Choices, ImpossibleError, Space
+from .space import NAMES, Choices, ImpossibleError, Means, Space
 
 if TYPE_CHECKING:
     from ...profiles.llm import KernelTables
@@ -28,27 +29,44 @@ __all__ = ["search"]
 Table = dict[str, NDArray[Any]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Asked(Means):
+    """The means that are tried, and what a combination of them costs.
+
+    Parameters
+    ----------
+    dtype : str
+        "bf16", "fp16" or "fp32".
+    tables, rates : KernelTables, DeviceRates, optional
+        As in `estimate`.
+    """
+
+    dtype: str = "bf16"
+    tables: KernelTables | None = None
+    rates: DeviceRates | None = None
+
+    @property
+    def means(self) -> dict[str, Choices]:
+        """The means by name, as `Space.of` takes them."""
+        return {name: getattr(self, name) for name in NAMES}
+
+    @property
+    def costs(self) -> dict[str, Any]:
+        """What `estimate` and `estimate_many` are told of costs."""
+        return {"dtype": self.dtype, "tables": self.tables, "rates": self.rates}
+
+
 def search(
     model: object,
     cluster: Cluster,
     global_batch: int,
     *,
-    tp: Choices = None,
-    pp: Choices = None,
-    dp: Choices = None,
-    microbatch: Choices = None,
-    interleave: Choices = None,
-    recompute: Choices = None,
-    sequence_parallel: Choices = None,
-    zero: Choices = None,
-    dtype: str = "bf16",
     memory: float | None = None,
     top: int = 10,
     stack: Stack | Sequence[Stack] = CORE,
-    tables: KernelTables | None = None,
-    rates: DeviceRates | None = None,
     must_fit: bool = True,
     progress: Callable[[str], None] | None = None,
+    **asked: Any,
 ) -> SearchResult:
     """The fastest configurations of a model on a cluster, among all combinations of the choices.
 
@@ -63,23 +81,19 @@ def search(
         All of its devices are used.
     global_batch : int
         Samples of an iteration.
-    tp, pp, dp, microbatch, interleave, recompute, sequence_parallel, zero
-        One value, several, or None for all: divisors of the number of devices, of the batch, of the layers or of two
-        more.
-    dtype : str
-        "bf16", "fp16" or "fp32".
     memory : float, optional
         Bytes that a configuration may take of each device, context and fragmentation included; by default all.
     top : int
         Configurations in `SearchResult.best`.
     stack : Stack or several
         Training software; several are tried with every combination.
-    tables, rates
-        As in `estimate`.
     must_fit : bool
         Raise when nothing fits; otherwise `best` is empty then.
     progress : callable, optional
         Called with a line now and then.
+    **asked
+        Fields of `Asked`: of each of the means one value, several, or None for all, and what a combination costs
+        (``dtype, tables, rates``, as in `estimate`).
 
     Raises
     ------
@@ -99,13 +113,9 @@ def search(
     limit = cluster.spec.memory_bytes if memory is None else memory
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
         raise InputError(f"memory: expected bytes > 0 (got {memory!r})")
-    choices: dict[str, Any] = {
-        "tp": tp, "pp": pp, "dp": dp, "microbatch": microbatch, "interleave": interleave, "recompute": recompute,
-        "sequence_parallel": sequence_parallel, "zero": zero,
-    }  # fmt: skip
-    costs: dict[str, Any] = {"dtype": dtype, "tables": tables, "rates": rates}
-    space = Space.of(cluster.n_devices, global_batch, shape.layers, stack=stack, **choices)
-    table, impossible, repeats = _evaluate(shape, cluster, space, costs, progress)
+    said = Asked(**asked)
+    space = Space.of(cluster.n_devices, global_batch, shape.layers, stack=stack, **said.means)
+    table, impossible, repeats = _evaluate(shape, cluster, space, said.costs, progress)
     if not len(table["seconds"]):
         rules = list(impossible)  # in the order in which they are checked: the last is broken by what comes closest
         rule = rules[-1] if rules else "every combination repeats another"
@@ -116,15 +126,17 @@ def search(
     fits = np.flatnonzero(table["fits"])
 
     def configuration(row: int) -> Configuration:
-        said: dict[str, Any] = {name: table[name][row].item() for name in NAMES}
-        said["recompute"] = RECOMPUTE[said["recompute"]]
+        settings: dict[str, Any] = {name: table[name][row].item() for name in NAMES}
+        settings["recompute"] = RECOMPUTE[settings["recompute"]]
         used: Stack = space.stacks[int(table["stack"][row])]
-        one = estimate(shape, cluster, global_batch=global_batch, stack=used, check_memory=False, **said, **costs)
-        return Configuration(**said, stack=used.name, estimate=one)
+        one = estimate(
+            shape, cluster, global_batch=global_batch, stack=used, check_memory=False, **settings, **said.costs
+        )
+        return Configuration(**settings, stack=used.name, estimate=one)
 
     smallest = configuration(int(np.argmin(table["peak_bytes"])))
     if must_fit and not len(fits):
-        raise InfeasibleError(_nothing_fits(shape, cluster, global_batch, smallest, limit, choices, stack, costs))
+        raise InfeasibleError(_nothing_fits(shape, cluster, space, smallest, limit, said))
     order = fits[np.lexsort((table["peak_bytes"][fits], table["seconds"][fits]))]
     best = tuple(configuration(int(row)) for row in order[:top])
     front = tuple(configuration(int(row)) for row in _front(order, table["peak_bytes"]))
@@ -195,12 +207,10 @@ def _front(order: NDArray[np.int64], peak: NDArray[np.int64]) -> NDArray[np.int6
 def _nothing_fits(
     shape: TransformerShape,
     cluster: Cluster,
-    global_batch: int,
+    space: Space,
     smallest: Configuration,
     limit: float,
-    choices: dict[str, Any],
-    stack: Stack | Sequence[Stack],
-    costs: dict[str, Any],
+    asked: Asked,
 ) -> str:
     """What is missing, and the fewest nodes (doubling) on which something fits."""
     gib = 2**30
@@ -212,10 +222,8 @@ def _nothing_fits(
     for doublings in range(1, 8):
         larger = Cluster(cluster.nodes << doublings, cluster.devices_per_node, cluster.device)
         try:
-            found, _, _ = _evaluate(
-                shape, larger, Space.of(larger.n_devices, global_batch, shape.layers, stack=stack, **choices), costs,
-                None,
-            )  # fmt: skip
+            wider = Space.of(larger.n_devices, space.global_batch, shape.layers, stack=space.stacks, **asked.means)
+            found, _, _ = _evaluate(shape, larger, wider, asked.costs, None)
         except InputError:  # fixed degrees do not multiply to it
             break
         if len(found["device_bytes"]) and found["device_bytes"].min() <= limit:

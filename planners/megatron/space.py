@@ -18,9 +18,10 @@ from ...simulator.training import Stack
 from ...simulator.training.configuration.columns import RECOMPUTE
 from ..batches import check_batch, divisors
 
-__all__ = ["NAMES", "Choices", "ImpossibleError", "Space"]
+__all__ = ["NAMES", "Choices", "ImpossibleError", "Means", "Space"]
 
-NAMES = ("tp", "pp", "dp", "microbatch", "interleave", "recompute", "sequence_parallel", "zero")
+DEGREES = ("tp", "pp", "dp")
+NAMES = (*DEGREES, "microbatch", "interleave", "recompute", "sequence_parallel", "zero")
 """Columns of a space, in the order in which equally good configurations are preferred: the first of each counts."""
 CHUNK = 1 << 18
 """Rows that are laid out at once."""
@@ -31,6 +32,36 @@ Choices = int | bool | str | Sequence[int] | Sequence[bool] | Sequence[str] | No
 
 class ImpossibleError(InputError):
     """Each choice is right, and no combination of them is possible on this cluster. Another cluster may have one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Means(Shown):
+    """What may be tried of each of the means; None: all that is possible.
+
+    Parameters
+    ----------
+    tp, pp, dp : int or several, optional
+        Degrees of tensor, pipeline and data parallelism.
+    microbatch : int or several, optional
+        Samples of a microbatch.
+    interleave : int or several, optional
+        Model chunks of a stage.
+    recompute : str or several, optional
+        Activation recomputation: none, selective, full.
+    sequence_parallel : bool or both, optional
+        Whether norms are cut along the sequence.
+    zero : int or several, optional
+        ZeRO's stages, 0 to 3.
+    """
+
+    tp: Choices = None
+    pp: Choices = None
+    dp: Choices = None
+    microbatch: Choices = None
+    interleave: Choices = None
+    recompute: Choices = None
+    sequence_parallel: Choices = None
+    zero: Choices = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -70,18 +101,13 @@ class Space(Shown):
         global_batch: int,
         layers: int,
         *,
-        tp: Choices = None,
-        pp: Choices = None,
-        dp: Choices = None,
-        microbatch: Choices = None,
-        interleave: Choices = None,
-        recompute: Choices = None,
-        sequence_parallel: Choices = None,
-        zero: Choices = None,
         stack: Stack | Sequence[Stack],
+        **means: Choices,
     ) -> Space:
-        """The space of some choices; None stands for all: divisors of the devices for degrees, of the batch for
-        microbatches, of the layers, or of two more (stages with a layer less at the ends), for `interleave`.
+        """The space of the means that are named, fields of `Means`, and of all that is possible of the others.
+
+        All is: divisors of the devices for degrees, of the batch for microbatches, of the layers, or of two more
+        (stages with a layer less at the ends), for `interleave`.
 
         Raises
         ------
@@ -91,9 +117,10 @@ class Space(Shown):
             If no product of the degrees is the number of devices.
         """
         check_batch(global_batch)
+        some = Means(**means)
         by_device = divisors(devices)
-        chosen = {name: _numbers(name, given, by_device) for name, given in (("tp", tp), ("pp", pp), ("dp", dp))}
-        every = product(chosen["tp"], chosen["pp"], chosen["dp"])
+        chosen = {name: _numbers(name, getattr(some, name), by_device) for name in DEGREES}
+        every = product(*chosen.values())
         degrees = tuple((t, p, d) for t, p, d in every if t * p * d == devices)
         if not degrees:
             said = ", ".join(f"{name} {_short(given)}" for name, given in chosen.items())
@@ -107,11 +134,11 @@ class Space(Shown):
             devices,
             global_batch,
             degrees,
-            _numbers("microbatch", microbatch, divisors(global_batch)),
-            _numbers("interleave", interleave, sorted({*divisors(layers), *divisors(layers + 2)})),
-            _words("recompute", recompute, RECOMPUTE),
-            _flags("sequence_parallel", sequence_parallel),
-            _numbers("zero", zero, (0, 1, 2, 3), least=0),
+            _numbers("microbatch", some.microbatch, divisors(global_batch)),
+            _numbers("interleave", some.interleave, sorted({*divisors(layers), *divisors(layers + 2)})),
+            _words("recompute", some.recompute, RECOMPUTE),
+            _flags("sequence_parallel", some.sequence_parallel),
+            _numbers("zero", some.zero, (0, 1, 2, 3), least=0),
             stacks,
         )
 

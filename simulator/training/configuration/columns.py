@@ -65,7 +65,10 @@ class Columns:
     zero: NDArray[np.int64]
 
     @classmethod
-    def of(cls, **given: Any) -> Columns:
+    def of(
+        cls, *, tp: Any, pp: Any, dp: Any, microbatch: Any, global_batch: Any, interleave: Any = 1,
+        recompute: Any = "none", sequence_parallel: Any = False, zero: Any = 0,
+    ) -> Columns:  # fmt: skip
         """Broadcast scalars and arrays to columns.
 
         Raises
@@ -73,7 +76,7 @@ class Columns:
         InputError
             If something is not a whole number, a recomputation is unknown, or lengths differ.
         """
-        words = np.asarray(given["recompute"])
+        words = np.asarray(recompute)
         if words.dtype.kind in "US":
             codes = np.full(words.shape, -1)
             for code, word in enumerate(RECOMPUTE):
@@ -84,14 +87,16 @@ class Columns:
             wrong = words[codes < 0].flat[0] if words.shape == codes.shape and words.ndim else words
             raise InputError(f"recompute: expected one of {', '.join(RECOMPUTE)} (got {str(wrong)!r})")
         arrays: dict[str, Any] = {"recompute": codes}
-        for name in ("tp", "pp", "dp", "microbatch", "global_batch", "interleave", "zero"):
-            column = np.asarray(given[name])
+        whole = {"tp": tp, "pp": pp, "dp": dp, "microbatch": microbatch, "global_batch": global_batch,
+                 "interleave": interleave, "zero": zero}  # fmt: skip
+        for name, given in whole.items():
+            column = np.asarray(given)
             if column.dtype.kind not in "iu":
-                raise InputError(f"{name}: expected an integer (got {given[name]!r})")
+                raise InputError(f"{name}: expected an integer (got {given!r})")
             arrays[name] = column.astype(np.int64)
-        flag = np.asarray(given["sequence_parallel"])
+        flag = np.asarray(sequence_parallel)
         if flag.dtype.kind != "b":
-            raise InputError(f"sequence_parallel: expected True or False (got {given['sequence_parallel']!r})")
+            raise InputError(f"sequence_parallel: expected True or False (got {sequence_parallel!r})")
         arrays["sequence_parallel"] = flag
         try:
             columns = np.broadcast_arrays(*(np.atleast_1d(a) for a in arrays.values()))
@@ -123,7 +128,7 @@ class Columns:
             self.sequence_parallel & (shape.seq % tp != 0),
         )
         found = np.zeros(len(tp), dtype=np.int64)
-        for code in range(len(checks), 0, -1):
+        for code in range(len(checks), 0, -1):  # backwards, so that the first problem is written last and stays
             found[checks[code - 1]] = code
         return found
 

@@ -18,6 +18,7 @@ from .memory import STATE_BYTES, Memory, memory
 from .model import TransformerShape, shape_of
 from .rates import CORE, MEGATRON_2022, DeviceRates, Stack, rates_of
 from .result import Breakdown, Estimate, Estimates, MemoryParts
+from .settings import Settings
 
 if TYPE_CHECKING:
     from ....profiles.llm import KernelTables
@@ -26,31 +27,24 @@ __all__ = ["MARGIN", "estimate", "estimate_many"]
 
 GIB = 2**30
 HOPPER_FLOPS = 900e12
-"""Devices from here on are run with software of their own time (`CORE`)."""
+"""Half-precision FLOP/s above which a device counts as Hopper or later, and runs software of its time (`CORE`): an
+H100 SXM has 989e12, an A100 312e12. Slower Hopper cards (H100 PCIe, 756e12) fall below it: give `stack` for them."""
 SHORT = 1024
-"""Sequences up to here were trained with scores in memory and nothing recomputed."""
+"""Longest sequences that Megatron-LM of 2021-2022 trained with scores in memory and nothing recomputed."""
 MARGIN = 0.10
-"""A configuration is refused only when it misses the device's memory by more than the estimate may err."""
+"""A configuration is refused only if it exceeds the device's memory by more than this share, which the estimate may be
+wrong by. A round figure."""
 
 
 def estimate(
     model: object,
     cluster: Cluster,
-    tp: int,
-    pp: int,
-    dp: int,
-    microbatch: int,
-    global_batch: int,
-    interleave: int = 1,
-    recompute: str = "none",
-    sequence_parallel: bool = False,
-    zero: int = 0,
-    dtype: str = "bf16",
-    *,
+    *settings: Any,
     tables: KernelTables | None = None,
     stack: Stack | None = None,
     rates: DeviceRates | None = None,
     check_memory: bool = True,
+    **named: Any,
 ) -> Estimate:
     """Iteration time, peak memory and MFU of one training configuration.
 
@@ -60,21 +54,9 @@ def estimate(
         ``layers, hidden, heads, kv_heads, ffn, vocab, seq, gated`` (see `TransformerShape`).
     cluster : Cluster
         Devices and links; its inter-node bandwidth is that of one network adapter.
-    tp, pp, dp : int
-        Tensor-, pipeline- and data-parallel degrees; their product is the number of devices.
-    microbatch, global_batch : int
-        Samples of a microbatch and of an iteration.
-    interleave : int
-        Model chunks per stage (interleaved 1F1B).
-    recompute : str
-        "none", "selective" (the attention core) or "full" (every layer from its input).
-    sequence_parallel : bool
-        Norms and dropout are split along the sequence too; nothing at tp 1.
-    zero : int
-        0: replicated; 1: optimizer sharded over `dp` (Megatron's distributed optimizer); 2: gradients too; 3:
-        parameters too.
-    dtype : str
-        "bf16", "fp16" or "fp32".
+    *settings, **named
+        The configuration, fields of `Settings` in their order or by name: ``tp, pp, dp, microbatch, global_batch``,
+        and where they are wanted ``interleave, recompute, sequence_parallel, zero, dtype``.
     tables : KernelTables, optional
         Measured GEMMs in place of the tile model.
     stack : Stack, optional
@@ -98,25 +80,20 @@ def estimate(
     InfeasibleError
         If the device's memory is too small; the message names what would help.
     """
-    shape = shape_of(model)
-    kernels = _kernels(cluster, dtype, tables, rates)
-    columns = Columns.of(
-        tp=_one(tp, "tp"), pp=_one(pp, "pp"), dp=_one(dp, "dp"), microbatch=_one(microbatch, "microbatch"),
-        global_batch=_one(global_batch, "global_batch"), interleave=_one(interleave, "interleave"),
-        recompute=_one(recompute, "recompute"), sequence_parallel=_one(sequence_parallel, "sequence_parallel"),
-        zero=_one(zero, "zero"),
-    )  # fmt: skip
+    asked = Settings(*settings, **named)
+    shape, columns = shape_of(model), asked.columns
+    kernels = _kernels(cluster, asked.dtype, tables, rates)
     code = int(columns.problems(shape, cluster)[0])
     if code:
         raise InputError(f"estimate: {columns.say(0, code, shape, cluster)}")
     used = stack or _stack(shape, cluster, int(columns.recompute[0]))
     times = iteration(shape, cluster, kernels, used, columns)
-    held = memory(shape, used, columns, dtype)
+    held = memory(shape, used, columns, asked.dtype)
     parts = _memory_parts(held, used)
     if check_memory:
         _refuse(shape, cluster, columns, parts)
     again = RECOMPUTE[int(columns.recompute[0])]
-    flops = shape.model_flops(int(global_batch))
+    flops = shape.model_flops(int(asked.global_batch))
     seconds = float(times.total[0])
     return Estimate(
         seconds,
@@ -128,7 +105,7 @@ def estimate(
             parts,
             int(columns.microbatches[0]),
             flops,
-            shape.hardware_flops(int(global_batch), again),
+            shape.hardware_flops(int(asked.global_batch), again),
             shape.params,
             used.name,
             kernels.rates.source if tables is None else f"tables: {tables.source}; else {kernels.rates.source}",
@@ -140,24 +117,28 @@ def estimate_many(
     model: object,
     cluster: Cluster,
     *,
-    tp: Any,
-    pp: Any,
-    dp: Any,
-    microbatch: Any,
-    global_batch: Any,
-    interleave: Any = 1,
-    recompute: Any = "none",
-    sequence_parallel: Any = False,
-    zero: Any = 0,
     dtype: str = "bf16",
     tables: KernelTables | None = None,
     stack: Stack | None = None,
     rates: DeviceRates | None = None,
+    **columns: Any,
 ) -> Estimates:
-    """`estimate` for columns of configurations, in array operations; scalars are broadcast.
+    """`estimate` for columns of configurations, in array operations.
 
-    `recompute` is a column of words or of indices into ("none", "selective", "full"). Rows that `estimate` would
-    refuse are NaN and say why; nothing is raised for them.
+    Rows that `estimate` would refuse are NaN and say why; nothing is raised for them.
+
+    Parameters
+    ----------
+    model, cluster, dtype, tables, stack, rates
+        As in `estimate`, for all rows.
+    **columns
+        Fields of `Settings` but for the type, each an array of shape (rows,) or one value for all rows. `recompute` is
+        a column of words, or of indices into ("none", "selective", "full").
+
+    Returns
+    -------
+    Estimates
+        Arrays of shape (rows,): seconds, bytes, MFU, whether it fits, and what is wrong with a row.
 
     Raises
     ------
@@ -166,11 +147,8 @@ def estimate_many(
     """
     shape = shape_of(model)
     kernels = _kernels(cluster, dtype, tables, rates)
-    columns = Columns.of(
-        tp=tp, pp=pp, dp=dp, microbatch=microbatch, global_batch=global_batch, interleave=interleave,
-        recompute=recompute, sequence_parallel=sequence_parallel, zero=zero,
-    )  # fmt: skip
-    problem = columns.problems(shape, cluster)
+    asked = Columns.of(**columns)
+    problem = asked.problems(shape, cluster)
     count = len(problem)
     seconds, peak = np.full(count, np.nan), np.full(count, -1, dtype=np.int64)
     device = np.full(count, -1, dtype=np.int64)
@@ -178,29 +156,20 @@ def estimate_many(
     for code in range(len(RECOMPUTE)):
         groups.setdefault(stack or _stack(shape, cluster, code), []).append(code)
     for used, codes in groups.items():
-        rows = np.flatnonzero((problem == 0) & np.isin(columns.recompute, codes))
+        rows = np.flatnonzero((problem == 0) & np.isin(asked.recompute, codes))
         if not len(rows):
             continue
-        some = columns.take(rows)
+        some = asked.take(rows)
         times: TimeColumns = iteration(shape, cluster, kernels, used, some)
         held = memory(shape, used, some, dtype)
         seconds[rows] = times.total
         total = sum(_rounded(held))
         peak[rows] = total
         device[rows] = total + _outside(total, used)
-    flops = 3.0 * columns.global_batch * shape.seq * sum(shape.forward_flops())
+    flops = 3.0 * asked.global_batch * shape.seq * sum(shape.forward_flops())
     mfu = flops / (seconds * cluster.n_devices * kernels.peak)
     fits = (problem == 0) & (device <= cluster.spec.memory_bytes)
     return Estimates(seconds, peak, mfu, fits, device, problem)
-
-
-def _one(value: Any, name: str) -> Any:
-    """A scalar, or an error."""
-    flag = isinstance(value, bool | np.bool_)
-    if flag != (name == "sequence_parallel") or np.ndim(value):
-        expected = {"sequence_parallel": "True or False", "recompute": f"one of {', '.join(RECOMPUTE)}"}
-        raise InputError(f"{name}: expected {expected.get(name, 'an integer')} (got {value!r})")
-    return value
 
 
 def _kernels(cluster: Cluster, dtype: str, tables: KernelTables | None, rates: DeviceRates | None) -> Kernels:

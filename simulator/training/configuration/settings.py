@@ -1,0 +1,70 @@
+"""`Settings`: one training configuration, written down by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from ....errors import InputError
+from ....reprs import Shown
+from .columns import RECOMPUTE, Columns
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings(Shown):
+    """One training configuration: how the devices share the work, and what each of them does with it.
+
+    Parameters
+    ----------
+    tp, pp, dp : int
+        Tensor-, pipeline- and data-parallel degrees; their product is the number of devices.
+    microbatch, global_batch : int
+        Samples of a microbatch and of an iteration.
+    interleave : int
+        Model chunks per stage (interleaved 1F1B).
+    recompute : str
+        "none", "selective" (the attention core) or "full" (every layer from its input).
+    sequence_parallel : bool
+        Norms and dropout are split along the sequence too; nothing at tp 1.
+    zero : int
+        0: replicated; 1: optimizer sharded over `dp` (Megatron's distributed optimizer); 2: gradients too; 3:
+        parameters too.
+    dtype : str
+        "bf16", "fp16" or "fp32".
+
+    Raises
+    ------
+    InputError
+        On what is no single value of its kind. Whether the values go together is for `estimate` to say.
+    """
+
+    tp: int
+    pp: int
+    dp: int
+    microbatch: int
+    global_batch: int
+    interleave: int = 1
+    recompute: str = "none"
+    sequence_parallel: bool = False
+    zero: int = 0
+    dtype: str = "bf16"
+
+    def __post_init__(self) -> None:
+        for name, value in self.by_row().items():
+            flag = isinstance(value, bool | np.bool_)
+            if flag != (name == "sequence_parallel") or np.ndim(value):
+                expected = {"sequence_parallel": "True or False", "recompute": f"one of {', '.join(RECOMPUTE)}"}
+                raise InputError(f"{name}: expected {expected.get(name, 'an integer')} (got {value!r})")
+
+    def by_row(self) -> dict[str, Any]:
+        """What may differ from row to row of `Columns`: all but the type, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "dtype"}
+
+    @property
+    def columns(self) -> Columns:
+        """The configuration as columns of one row."""
+        return Columns.of(**self.by_row())
