@@ -1,4 +1,4 @@
-"""From a plan to what each worker is to hold: architectures, stage boundaries, devices, cores."""
+"""What each worker of a plan is to hold: model architectures, stage boundaries, device, core."""
 
 from __future__ import annotations
 

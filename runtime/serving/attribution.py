@@ -1,4 +1,4 @@
-"""Why a real run and a simulation differ: the run again in simulation, with the stage times that it measured."""
+"""Why a real run and its simulation differ: the run is simulated again with the stage times that it measured."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def replay(
         result.trace, tables, dispatch=result.dispatch, admission=admission, overhead=result.overhead, batching=batching
     )
     free = [[0.0] * int(n) for n in tables.stages]
-    events: list[tuple[float, int, int]] = []  # when; 0: a job ends, 1: a first stage is free; which
+    # When; 0: a job ends, 1: a first stage is free; which. So at one instant jobs end first, and a stage that becomes
+    # free decides with the corrected clocks.
+    events: list[tuple[float, int, int]] = []
 
     def launch(now: float, job: Job) -> None:
         first, group, pair = job.requests[0], job.group, tables.pair(job.model, job.group)
@@ -147,7 +149,7 @@ def attribute(
         result.placement, result.trace, profiles, dispatch=result.dispatch, admission=admission,
         batching=max_batch if batching else None, overhead=result.overhead,
     ).attainment  # fmt: skip
-    deadline = result.trace.arrival + result.trace.slo + 1e-9
+    deadline = result.trace.arrival + result.trace.slo + 1e-9  # the simulator's TOLERANCE_S
     options = {"admission": admission, "batching": batching}
     median = float(np.mean(replay(result, **options, jitter=False) <= deadline))
     each = float(np.mean(replay(result, **options) <= deadline))

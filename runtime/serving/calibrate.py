@@ -1,4 +1,4 @@
-"""`calibrate`: what a running placement really costs: stage latencies, hops, and what dispatch adds.
+"""`calibrate`: measure what a running placement really costs: stage latencies, hops, and the overhead of dispatch.
 
 Measured through the very path that requests take (controller, pipes, workers, torch.distributed), once with one job in
 the house at a time and once with every device at work. What is found goes into a profile set, so that the simulator,
@@ -103,6 +103,7 @@ class _Pass:
 
 def _typical(seconds: npt.NDArray[np.float64], cpu: npt.NDArray[np.float64]) -> float:
     own = cpu >= OWN * seconds
+    # The mean, because queues add visits up; fewer than three visits would be chance.
     return float(np.mean(seconds[own]) if own.sum() >= min(3, len(own)) else np.median(cpu))
 
 
@@ -164,7 +165,7 @@ def _one_by_one(expected: Mapping[Key, float], repeats: int) -> list[ProbeJob]:
     for _ in range(repeats):
         for (group, model, batch), seconds in expected.items():
             jobs.append(ProbeJob(at, group, model, batch))
-            at += 1.3 * seconds + 0.005
+            at += 1.3 * seconds + 0.005  # a guess: the profile may be 30 % off, and an answer takes a few milliseconds
     return jobs
 
 
@@ -180,7 +181,7 @@ def _back_to_back(alone: Mapping[Key, tuple[float, ...]], seconds: float) -> lis
         for _ in range(max(3, round(seconds / sum(max(alone[key]) for key in kinds)))):
             for key in kinds:
                 jobs.append(ProbeJob(at, *key))
-                at += 0.97 * max(alone[key])
+                at += 0.97 * max(alone[key])  # 3 % faster: enough that a queue builds up, too little for a long one
     return sorted(jobs, key=lambda job: job.at)
 
 

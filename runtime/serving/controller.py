@@ -1,4 +1,4 @@
-"""The asyncio controller: sends requests at their real arrival times, and hears of finishes.
+"""The asyncio controller: it sends requests at their real arrival times, and hears of finishes.
 
 It shares the cores with the devices, so it does next to nothing: a policy decision and one 8-byte write per worker and
 job, no polling, garbage collection off. `select` is its selector because it wakes with microseconds' resolution
@@ -24,14 +24,15 @@ from .protocol import DONE, FREE, JOB, REPORT
 __all__ = ["Controller", "Decisions", "Failure", "Progress"]
 
 START_AFTER_S = 0.02
-"""Time zero lies this far ahead when a run begins."""
+"""Time zero lies this far ahead when a run begins: the event loop is set up by then, so that a request at 0 is on time.
+"""
 
 Progress = Callable[[float, int, int], None]
 """Called about once a second with: seconds into the run, requests decided, requests in all."""
 
 
 class Decisions(Protocol):
-    """What decides: a `Dispatcher`, or the fixed order of a calibration's `Probe`."""
+    """What the controller asks for jobs: a `Dispatcher`, or the fixed order of a calibration's `Probe`."""
 
     undecided: int
     """Requests that are neither finished nor rejected nor failed."""
@@ -145,7 +146,7 @@ class Controller:
         self._loop = asyncio.get_running_loop()
         self._all_done: asyncio.Future[None] = self._loop.create_future()
         self._loop.set_exception_handler(self._abort)
-        gc.collect()
+        gc.collect()  # a collection in the middle of a run takes milliseconds, and would be blamed on a request
         gc.freeze()
         gc.disable()
         try:

@@ -1,4 +1,4 @@
-"""The controller's decisions between events, clock-free: the policy objects of the simulator, kept true to reality.
+"""The controller's decisions, clock-free: the simulator's policy objects, whose predictions follow what really happens.
 
 The asyncio controller drives a `Dispatcher` with real time, `attribution.replay` with measured stage times.
 """
@@ -20,7 +20,7 @@ __all__ = ["Dispatcher", "Job"]
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """What a group is asked to run at once: one request, or a batch.
+    """One request or one batch, which a group is asked to run.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`Probe`: jobs in a fixed order, without a policy; what warms up and calibrates a session."""
+"""`Probe`: jobs in a fixed order, without a policy. It warms up and calibrates a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker processes of a run: started, pinned, awaited, and surely ended."""
+"""The worker processes of a run: how they are started, pinned to cores, awaited, and surely ended."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .protocol import FLUSH, JOB, READY, REPORT, SPAN_COLUMNS, SPANS, Assignment
 __all__ = ["Fleet", "Process"]
 
 END_TIMEOUT_S = 20.0
+"""How long a worker may take to send its spans after the last job, seconds. A guess, far above what it takes."""
 
 
 @dataclass(eq=False)

@@ -1,4 +1,7 @@
-"""What the controller and its workers say to each other: one JSON assignment, then records of fixed size."""
+"""The protocol of controller and workers: one JSON assignment, then binary records of fixed size.
+
+Records of 8 and 40 bytes, because the controller shares the workers' cores: JSON per job would cost more than deciding.
+"""
 
 from __future__ import annotations
 

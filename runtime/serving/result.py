@@ -1,4 +1,4 @@
-"""`RunResult`: what a real run gives, in the columns and metrics of a simulated one."""
+"""`RunResult`: the outcome of a real run, with the columns and metrics of a simulated one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run`: the door to the real world."""
+"""`run`: serve a trace with a placement for real."""
 
 from __future__ import annotations
 

@@ -33,6 +33,8 @@ from .result import RunResult, collect
 __all__ = ["Served", "Session", "Spans"]
 
 ANSWER_S, SLOWER = 30.0, 20.0
+"""A group that has work hangs if it says nothing for the longer of: so many seconds; so many times its slowest job when
+warmed up. Guesses: a machine that others use may be many times slower, and nobody wants to wait for minutes."""
 
 
 @dataclass(frozen=True, eq=False)

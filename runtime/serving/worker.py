@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Worker", "main"]
 
 AHEAD = 16
-"""Transfers that may be under way at once between two stages; each holds one activation in memory."""
+"""Transfers that may be under way at once between two stages; each holds one activation in memory. A guess: enough that
+a stage rarely waits for the network."""
 
 
 class Worker:
@@ -111,7 +112,7 @@ class Worker:
             self.stages[hosted.model] = stage
             for batch in task.batches:
                 given = make_stage_input(spec, hosted.first, batch, hosted.seed, task.torch_device)
-                for _ in range(2):
+                for _ in range(2):  # the first allocates and chooses kernels, the second runs as all later ones do
                     stage(given)
                 if self.is_first:
                     self.inputs[hosted.model, batch] = given

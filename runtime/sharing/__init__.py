@@ -1,4 +1,9 @@
-"""Sharing for real: an arbiter service and agents that train on slots of this machine's cores."""
+"""Sharing for real: an arbiter service, and agents that train on slots of this machine's cores.
+
+`run.run_sharing` is the door. `arbiter` holds the lease clock, its books and its service; `agent` the processes that
+train; `messages` what they say to each other. `extender` is the same arbiter for pods of Kubernetes. `compare` holds a
+real run against its simulation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`conduct`: a run from its first agent to its last app, in whichever process the arbiter lives."""
+"""`conduct`: one run, from its first agent to its last app, whichever process the arbiter lives in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from .result import Measured, RealSharing
 __all__ = ["check_agents", "conduct", "forget", "rehearse", "result_of", "time_limit"]
 
 LOAD = 0.7
-"""Share of the cores that training on all slots may need: the rest is for talking and for the machine's own life."""
+"""Share of the cores that training on all slots may need. The rest is for messages and for other processes; a guess,
+above which steps are late on a machine of two cores."""
 
 
 def rehearse(world: SharingWorld, policy: Policy) -> SharingResult:
@@ -45,7 +46,7 @@ def forget(policy: Policy) -> None:
 
 def time_limit(expected: SharingResult, options: RunOptions) -> float:
     """After how many real seconds a run is given up."""
-    return expected.makespan_s / options.time_scale * options.patience + 30.0
+    return expected.makespan_s / options.time_scale * options.patience + 30.0  # half a minute for starting and ending
 
 
 async def conduct(
@@ -118,6 +119,7 @@ def check_agents(arbiter: Arbiter) -> None:
             raise RunError(f"run_sharing: agent of app {app.name!r} did not start: {agent.gone}")
     if not arbiter.agents:
         return
+    # The median: agents measure while others start, and some are disturbed.
     step_s = sorted(a.hello.step_s for a in arbiter.agents if a.hello)[len(arbiter.agents) // 2]
     slots, cores = arbiter.world.cluster.n_gpus, len(usable_cores())
     need = slots * arbiter.options.slot_steps * step_s

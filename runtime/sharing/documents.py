@@ -1,4 +1,4 @@
-"""Worlds, apps, views and results as JSON: what goes between processes, and into files. Floats come back exactly."""
+"""Worlds, apps, views and results as JSON, for other processes and for files. Floats come back exactly."""
 
 from __future__ import annotations
 

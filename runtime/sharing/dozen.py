@@ -25,6 +25,7 @@ def dozen(seed: int = 0, *, apps: int = 12, machines: int = 2, gpus: int = 2, le
     lease_s : float
         Seconds of a lease.
     """
+    # Sizes are guesses: at Themis' leases an app has some, and at a hundred times real time a run takes a minute.
     random = generator(seed, "sharing dozen")
     arrivals = [0.0, *(random.exponential(300.0, apps - 1).cumsum().tolist())]
     made: list[App] = []

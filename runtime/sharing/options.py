@@ -46,6 +46,7 @@ class RunOptions(Shown):
         If a number is not positive and finite, or the seed negative.
     """
 
+    # Guesses that fit a small machine: a slot needs about a hundredth of a core, and a minute of the world a second.
     time_scale: float = 60.0
     slot_steps: float = 40.0
     slots_per_core: int = 2

@@ -1,4 +1,4 @@
-"""`RealSharing`: what came out of sharing this machine for real: a `SharingResult`, and what was measured beside it."""
+"""`RealSharing`: the outcome of a real run: a `SharingResult`, and what was measured beside it."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from .result import RealSharing
 __all__ = ["run_sharing"]
 
 READY_S = 60.0
+"""How long agents may take to say hello, seconds; as long as they may take to start."""
 
 
 def run_sharing(

@@ -21,7 +21,7 @@ NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 KEY = re.compile(r"[!-~]{16,200}")
 
 MOST_WORKS = 10_000
-"""Jobs of all phases of an app: what a decision can look through in time."""
+"""Most jobs of all phases of an app, so that a decision ends before kube-scheduler gives up. A guess."""
 
 
 class Unknown(InputError):

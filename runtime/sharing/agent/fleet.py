@@ -25,6 +25,7 @@ from ..options import RunOptions
 __all__ = ["AgentFleet"]
 
 START_S = 60.0
+"""How long the agents may take to start, seconds: importing torch takes some ten on a machine that is busy. A guess."""
 
 
 class AgentFleet:

@@ -1,4 +1,5 @@
-"""`AgentJobs`: an app's jobs on their slots: trained step by step, put on disk, resumed, divided, phase by phase."""
+"""`AgentJobs`: the jobs of an app on their slots: it trains them step by step, saves and resumes them, and divides the
+app's GPUs over them, phase by phase."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from .training import Trainer
 __all__ = ["AgentJobs"]
 
 TOGETHER_S = 0.001
-"""Jobs of one app that end so near to each other, in real seconds, end at one instant."""
+"""Jobs of one app that end so near to each other, in real seconds, end at one instant, as equal jobs do in simulation.
+A guess: a few training steps long."""
 
 
 class _Job:
@@ -34,7 +36,7 @@ class _Job:
 
 
 class AgentJobs:
-    """What an agent runs.
+    """The jobs of one app, in real time.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`Link`: an agent's line to the arbiter: commands come in on a thread, answers go out."""
+"""`Link`: an agent's connection to the arbiter. Commands come in on a thread, answers go out on the caller's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Meter`: what a slot is: a right to so many training steps per second, and no more."""
+"""`Meter`: makes a slot out of a share of a core: a right to so many training steps per second, and no more."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Meter:
     @property
     def steps(self) -> int:
         """Steps that are really run."""
-        return math.ceil(self.total - 1e-9)
+        return math.ceil(self.total - 1e-9)  # a total that is whole but for rounding has no step more
 
     def at(self, now: float) -> float:
         """Steps covered by an instant."""

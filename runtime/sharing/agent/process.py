@@ -1,4 +1,4 @@
-"""`agent`: the process of one app: waits for its arrival, trains on the slots that it is told, says what happens."""
+"""`agent`: the process of one app. It waits for its arrival, trains on the slots it is granted, and reports."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .training import Trainer
 __all__ = ["agent"]
 
 WARM_STEPS = 20
+"""Steps that are timed before the run: some ten milliseconds in all, above the resolution of CPU clocks."""
 
 
 def agent(world: SharingWorld, index: int, options: RunOptions, folder: Path, port: int) -> None:

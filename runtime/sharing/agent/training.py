@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Trainer", "trained"]
 
+# A step of some tenths of a millisecond, so that many slots fit on a core; and a rate at which it converges. Nothing
+# else depends on these.
 FEATURES, HIDDEN, BATCH = 64, 128, 64
 RATE, MOMENTUM = 0.01, 0.9
 

@@ -1,4 +1,4 @@
-"""`check_state`: what an agent says of its app, held against the world, before it goes into the books."""
+"""`check_state`: check what an agent says of its app against the world, before it goes into the books."""
 
 from __future__ import annotations
 

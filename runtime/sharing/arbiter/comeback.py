@@ -1,4 +1,4 @@
-"""`resume`: an arbiter goes on after one that was killed, by its journal; agents have trained on meanwhile."""
+"""`resume`: continue after an arbiter that was killed, from its journal. Agents have trained on in the meantime."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from .roster import Lost
 __all__ = ["resume"]
 
 SETTLE_S = 0.3
-"""After the agents are back, how long to wait for what they could not say before, real seconds."""
+"""After the agents are back, how long to wait for what they could not say before, real seconds: some tries of theirs
+(`agent.link.WAIT_S`)."""
 
 SLACK_S = 0.1
-"""By how much the books may be ahead of the clock, real seconds."""
+"""By how much the books may be ahead of the clock, real seconds: agents and arbiter read it at different instants."""
 
 
 async def resume(arbiter: Arbiter, lines: Sequence[dict[str, Any]]) -> None:

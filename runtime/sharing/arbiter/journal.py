@@ -1,4 +1,4 @@
-"""`Journal`: what the arbiter did to its books, line by line, so that another process can go on where it was killed.
+"""`Journal`: a file of what the arbiter did to its books, so that another process can continue where it was killed.
 
 Books and policies know no clock and draw nothing: done again, the same lines make the same books, and give the policy
 back what it remembered. Lines are handed to the operating system one by one: they outlive the process, not a power cut.

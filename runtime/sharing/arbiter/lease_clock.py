@@ -32,7 +32,8 @@ __all__ = ["Arbiter", "Lost"]
 
 Gpus = tuple[int, ...]
 GATHER_S = 0.004
-"""After something happened, how long to wait for what happens at the same instant, real seconds."""
+"""After something happened, how long to wait for what happens at the same instant, real seconds: a few times what a
+message takes on the loopback device. Otherwise jobs that end together would be two rounds."""
 
 
 class Arbiter:
@@ -127,7 +128,7 @@ class Arbiter:
 
     def begin(self) -> None:
         """Let the world's time begin, and tell agents."""
-        self.epoch = time.monotonic() + 0.1
+        self.epoch = time.monotonic() + 0.1  # ahead, so that all agents have heard it before the first app arrives
         self.journal.note("begin", epoch=self.epoch)
         for app in range(len(self.agents)):
             self.roster.tell(app, self.beginning())

@@ -1,4 +1,4 @@
-"""`Ledger`: the arbiter's books: who has which GPU until when, what each app had so far, and what the policy decides.
+"""`Ledger`: the arbiter's books: which app has which GPU until when, what each had so far, what the policy decided.
 
 It knows no clock: the caller says what time it is, in the world's seconds.
 """

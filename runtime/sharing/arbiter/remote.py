@@ -22,6 +22,7 @@ from .serving import Handed, Task, raise_failure
 __all__ = ["ArbiterProcess"]
 
 TRY_S = 0.2
+"""Between tries to reach an arbiter that is being started again, seconds."""
 
 
 class ArbiterProcess:

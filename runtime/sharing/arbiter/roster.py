@@ -1,4 +1,4 @@
-"""`Roster`: the arbiter's ends of its agents: what each is told and answers, and when one is gone."""
+"""`Roster`: the arbiter's side of its agents: what each is told, what it answers, and when it is given up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ POLL_S = 2.0
 """How long an agent's question for a command is kept open, real seconds: one that is stopped does not ask again."""
 SILENT = "no sign of life for {:.0f} s: it is stopped, or hangs"
 BACK_S = 2.0
-"""Within what time an agent whose connection broke must be back, real seconds."""
+"""Within what time an agent whose connection broke must be back, real seconds: many of its tries, and far less than
+`RunOptions.answer_s`, as a broken connection is a surer sign than silence."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -34,7 +34,8 @@ from .lease_clock import Arbiter
 __all__ = ["application", "check_installed", "listen", "serve_until"]
 
 LIMITS = Limits(head_s=10.0, body_s=10.0, idle_s=3600.0, connections=4000, body_bytes=16 * 2**20)
-"""Agents keep a connection open that is quiet for long, and say all of their pauses at their end."""
+"""Limits of the service. Agents keep a connection open that is quiet for long, and send all of their pauses at their
+end. Two connections for each of some thousand agents are room enough; the numbers are guesses."""
 
 
 def check_installed() -> None:

@@ -28,7 +28,7 @@ from .task import ExtenderTask
 __all__ = ["Extender", "PodUse"]
 
 MOST_APPS = 1000
-"""Apps in the cluster at one time: what a decision can look through in time."""
+"""Most apps in the cluster at one time, so that a decision ends before kube-scheduler gives up. A guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Extender:
         phase = app.phases[report.phase]
         for job in report.jobs:
             had = phase.iterations[known.index(job.job)] * app.jobs[job.job].iteration_s
-            if job.left_s > had * (1 + 1e-6):
+            if job.left_s > had * (1 + 1e-6):  # agents may have rounded
                 raise InputError(
                     f"app {name!r}: job {job.job}: it had {had:g} GPU seconds in phase {report.phase} (got "
                     f"{job.left_s:g} left)"
@@ -258,7 +258,7 @@ class Extender:
         fits = [node for node in nodes if free[node] >= n]
         if not fits:
             return _refused(nodes, f"app {app} holds too few GPUs here")
-        best = max(fits, key=lambda node: free[node])
+        best = max(fits, key=lambda node: free[node])  # the emptiest; of several the first that kube-scheduler names
         self.pods[pod.name] = PodUse(app, best, n, uid)
         others = [node for node in nodes if node != best]
         return _refused(others, f"app {app} is to use {best}") | {"nodenames": [best]}

@@ -211,6 +211,7 @@ async def _lease_clock(extender: Extender, clock: Callable[[], float]) -> None:
         next_s = extender.ledger.next_lease_s()
         if next_s <= clock():
             extender.decide(clock())
+        # At most a second: a lease that is granted meanwhile may end sooner. At least 10 ms: no spinning on rounding.
         await asyncio.sleep(min(1.0, max(0.01, next_s - clock())) if math.isfinite(next_s) else 1.0)
 
 
