@@ -38,7 +38,8 @@ from .instance import Instance
 __all__ = ["attainable", "upper_bound"]
 
 LEVELS = 16
-"""At most so many distinct works are told apart; others are rounded down to the next one, which loosens the bound."""
+"""At most so many distinct works are told apart, for each costs a sweep over the requests. Others are rounded down to
+the next one: less work never lowers the bound, so it still holds."""
 
 SLACK_S = 1e-8
 """Windows are this much longer, seconds: more than the simulator's tolerance and all rounding."""
@@ -158,6 +159,7 @@ def _by_device_time(
         after = _most_work(arrival[chosen], deadline[chosen], work[chosen], float(n_devices))
         total += (after - before) / level
         before = after
+    # Rounding must never make the bound lower than what is attained: a sum of floats may end just below an integer.
     return min(len(rows), int(np.floor(total * (1 + 1e-9) + 1e-6)))
 
 
@@ -167,6 +169,7 @@ def _by_memory(instance: Instance, rows: npt.NDArray[np.intp], configs: Sequence
     size = np.where(instance.fits[configs], op[:, None] * instance.weight[configs].sum(axis=2), np.inf).min(axis=0)
     left = n_devices * instance.memory_bytes
     total = 0.0
+    # A fractional knapsack is solved by taking what costs least memory per request first.
     for m in sorted(np.flatnonzero(counts).tolist(), key=lambda m: size[m] / counts[m]):
         share = 1.0 if size[m] <= left else left / size[m]
         total += share * counts[m]

@@ -175,6 +175,7 @@ def layouts(
             else:
                 odd = tuple(min(by_size[s], key=lambda c: instance.configs[c].op) for s in rest)
                 found.append((c,) * len(regular) + odd)
+    # What comes first sets the figure that later layouts must beat, and those that provably cannot are skipped.
     yield from sorted(
         found, key=lambda groups: (-instance.configs[groups[0]].pp, instance.configs[groups[0]].op, groups)
     )

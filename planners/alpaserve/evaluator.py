@@ -34,7 +34,8 @@ State = tuple[GroupState, ...]
 """The groups, in canonical order."""
 
 STREAM_BYTES = 256 * 2**20
-"""Request streams of model subsets are kept up to this many bytes."""
+"""Request streams of model subsets are kept up to this many bytes; the oldest goes first. There are as many subsets as
+a search meets, up to 2^models, and a stream can be cut out of the trace again at any time."""
 
 
 def canonical(groups: Iterable[GroupState]) -> State:

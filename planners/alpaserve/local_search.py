@@ -16,7 +16,8 @@ from .moves import REPLICA_MOVES, SHAPE_MOVES, Board
 __all__ = ["Found", "local_search"]
 
 SHAPE_SHARE = 0.15
-"""Chance of a move that changes groups; each costs a run of the fast heuristic."""
+"""Chance of a move that changes groups. Each costs a run of the fast heuristic, many simulations, where a move of a
+replica costs one of the components that it touches: so most moves are of replicas."""
 PATIENCE = 150
 """Iterations without a new best after which the search returns to the best state."""
 
@@ -119,7 +120,7 @@ def local_search(
         limit = current
         if changes_groups:
             candidate = fast_selection(evaluator, (), start=candidate).state
-            limit = best + best // 100
+            limit = best + best // 100  # a little worse will do: replica moves improve the new groups afterwards
         after = measure(candidate, limit)
         if after is None:
             continue

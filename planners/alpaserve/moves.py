@@ -56,7 +56,7 @@ class Board:
 
     def needy(self, score: Score, options: Sequence[int]) -> int:
         """One of several models, with chances in proportion to one more than their unserved requests."""
-        weight = score.by_model[list(options)] + 1.0
+        weight = score.by_model[list(options)] + 1.0  # one more: a model that loses nothing may be drawn, too
         return options[int(self.random.choice(len(options), p=weight / weight.sum()))]
 
     def devices(self, group: GroupState) -> int:
@@ -64,7 +64,7 @@ class Board:
         return self.instance.configs[group[0]].n_devices
 
     def squeeze(self, config: int, wanted: int) -> int:
-        """Of the models wanted, those that fit a group of this configuration, the most requested first."""
+        """The models wanted that fit a group of this configuration together, taken from the most requested down."""
         held = 0
         for m in sorted(members(wanted), key=lambda m: (-int(self.instance.counts[m]), m)):
             if self.room.free((config, held)) >> m & 1:

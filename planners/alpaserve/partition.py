@@ -19,7 +19,8 @@ from .selection import Selection
 __all__ = ["PartitionOptions", "Search"]
 
 LIMITS = (1.0, 0.5, 0.3, 0.2, 0.1)
-"""Discrepancies allowed, loosest first; the first that leaves few enough device splits is taken."""
+"""Discrepancies allowed, loosest first; the first that leaves few enough device splits is taken. The paper prunes so
+too (§4.2: buckets should serve a similar number of requests per second), and gives no figures."""
 
 
 @dataclass(repr=False)
@@ -46,7 +47,7 @@ class Search(Shown):
         self._floors: dict[tuple[int, int, tuple[int, ...]], int] = {}
 
     def run(self) -> Selection:
-        """The best solution over all bucketings and device splits."""
+        """The best solution over all bucketings and device splits; the search ends once one attains everything."""
         before = self.evaluator.evaluations
         instance = self.evaluator.instance
         total = instance.n_requests
@@ -54,6 +55,7 @@ class Search(Shown):
         separated = list(self._bucketings())
         whole = (tuple(range(instance.n_models)),)
         if self.options.unseparated or not separated:
+            # One bucket first: it is a single problem, and its answer lets most splits of the others be given up early.
             separated = [whole, *(b for b in separated if b != whole)]
         for buckets in separated:
             for split in self._splits(buckets):
@@ -91,7 +93,11 @@ class Search(Shown):
     def _try(
         self, buckets: Sequence[Sequence[int]], split: Sequence[int], best: tuple[int, State]
     ) -> tuple[int, State]:
-        """Solve the buckets of one split, the smallest first; give up once it cannot beat `best`."""
+        """Solve the buckets of one split, that with the fewest requests first; give up once it cannot beat `best`.
+
+        A bucket that is not solved yet counts with the requests that no placement of it attains, so what is given up
+        could not have been better.
+        """
         masks = [sum(1 << m for m in b) for b in buckets]
         lost = [self.floor(mask, n) for mask, n in zip(masks, split, strict=True)]
         groups: list = []
@@ -137,6 +143,7 @@ class Search(Shown):
             if best[0] == self.floor(bucket, n_devices):
                 break  # proven best
         if best[0] > self.floor(bucket, n_devices) and best[1]:
+            # The authors' code chooses the group first. On one layout that costs little, and sometimes it is better.
             layout = tuple(config for config, _ in best[1])
             other = fast_selection(evaluator, layout, bucket, order="group")
             if other.unserved - outside < best[0]:

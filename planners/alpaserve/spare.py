@@ -54,4 +54,4 @@ def fill_spare_memory(evaluator: Evaluator, state: State) -> State:
         if after is not None:
             state, unserved = candidate, after
         else:
-            barred.add((model, config, held))
+            barred.add((model, config, held))  # groups that hold the same models are alike: none of them is tried again
