@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...kernels.sizes import activation_bytes, allreduce_bytes, allreduces, output_bytes
 from ...kernels.specs import LayerKind, ModelSpec
@@ -19,13 +19,32 @@ from ..profile import ModelProfile, Provenance
 from .comm import AT_LEAST, CALM, LinkSamples, fit_comm
 from .pool import WorkerPool
 from .record import Interference, MeasuredModel, StageCheck
-from .worker import Samples, StageRun, forget_models, layer_weights, measure_model
+from .worker import Chain, Samples, StageRun, forget_models, layer_weights, measure_model
 
-__all__ = ["measure_one"]
+__all__ = ["Machine", "measure_one"]
 
 SCOUT_ROUNDS = 2
 AGAIN = 0.3
 """Share of the time to run stages in, if the scouted partition turns out not to be the best one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where models are measured.
+
+    Parameters
+    ----------
+    cited : DeviceSpec
+        Where link figures come from if there is only one worker.
+    memory_bytes : float
+        What the weights of one worker may take. A model that needs more is timed by one layer of each kind.
+    provenance : Provenance
+        Of what is measured here; each model's notes are added.
+    """
+
+    cited: DeviceSpec
+    memory_bytes: float
+    provenance: Provenance
 
 
 def measure_one(
@@ -33,13 +52,11 @@ def measure_one(
     spec: ModelSpec,
     batches: Sequence[int],
     configs: Sequence[ParallelConfig],
-    cited: DeviceSpec,
+    machine: Machine,
     *,
-    memory_bytes: float,
     seconds: float,
     min_rounds: int,
     seed: int,
-    provenance: Provenance,
 ) -> MeasuredModel:
     """Measure one model for about `seconds`.
 
@@ -53,26 +70,22 @@ def measure_one(
         Batch sizes.
     configs : sequence of ParallelConfig
         What the profile shall hold.
-    cited : DeviceSpec
-        Where link figures come from if there is only one worker.
-    memory_bytes : float
-        What the weights of one worker may take. A model that needs more is timed by one layer of each kind.
+    machine : Machine
+        Its memory, its links and where figures are said to come from.
     seconds, min_rounds, seed
         Time to spend, rounds per batch size however long they take, and the seed of weights and inputs.
-    provenance : Provenance
-        Of the machine; this model's notes are added.
     """
     ops = sorted({config.op for config in configs})
     weights: dict[int, tuple[int, ...]] = pool.call(layer_weights, spec=spec, ops=ops)[0]
-    whole = sum(map(sum, weights.values())) <= memory_bytes
+    whole = sum(map(sum, weights.values())) <= machine.memory_bytes
     numbers = list(range(spec.n_layers)) if whole else _one_of_each(spec)
-    common = {"spec": spec, "numbers": numbers, "seed": seed, "ops": ops}
+    chain = Chain(spec, numbers, ops, seed)
 
     def table(samples: Sequence[Samples]) -> LayerTable:
-        return _table(spec, numbers, weights, samples, provenance)
+        return _table(spec, numbers, weights, samples, machine.provenance)
 
     def links(samples: Sequence[Samples]) -> tuple[CommModel, dict[str, LinkSamples]]:
-        return fit_comm([s.p2p for s in samples], [s.allreduce for s in samples], ops, cited)
+        return fit_comm([s.p2p for s in samples], [s.allreduce for s in samples], ops, machine.cited)
 
     def stage_runs(of: LayerTable, comm: CommModel) -> list[StageRun]:
         checked = [c for c in configs if whole and c.n_devices <= pool.size]
@@ -81,7 +94,7 @@ def measure_one(
     def more(runs: Sequence[StageRun], share: float, rounds: int, batches: Sequence[int], idle: bool) -> list[Samples]:
         return pool.call(
             measure_model,
-            **common,
+            chain=chain,
             batches=batches,
             runs=runs,
             idle=idle,

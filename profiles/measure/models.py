@@ -18,7 +18,7 @@ from ...kernels.specs import SPECS, ModelSpec
 from ..config import ParallelConfig
 from ..profile import Provenance
 from ..profile_set import ProfileSet
-from .compose import measure_one
+from .compose import Machine, measure_one
 from .device import DeviceFacts, cited_spec, device_facts, measure_device
 from .pool import WorkerPool, device_count
 from .record import MeasuredModel, Measurement
@@ -113,8 +113,8 @@ def take_measurement(
     tell(0.0, f"starting {size} workers")
     with WorkerPool(size, device) as pool:
         facts: DeviceFacts = pool.call(device_facts)[0]
-        cited = cited_spec(facts, device)
-        provenance = _provenance(facts, pool)
+        room = FITS * facts.free_bytes / (size if device == "cpu" else 1)
+        machine = Machine(cited_spec(facts, device), room, _provenance(facts, pool))
         by_shape: dict[ModelSpec, MeasuredModel] = {}
         for i, (shape, spec) in enumerate(shapes.items()):
             tell(0.1 + 0.85 * i / len(shapes), spec.name)
@@ -123,12 +123,10 @@ def take_measurement(
                 spec,
                 sizes,
                 [ParallelConfig(op, pp) for op in ops for pp in pps if pp <= spec.n_layers],
-                cited,
-                memory_bytes=FITS * facts.free_bytes / (size if device == "cpu" else 1),
+                machine,
                 seconds=budget,
                 min_rounds=FAST_ROUNDS if fast else ROUNDS,
                 seed=seed,
-                provenance=provenance,
             )
         tell(0.95, "device")
         here = measure_device(pool, facts, next(iter(by_shape.values())).comm.p2p, device)
@@ -138,9 +136,9 @@ def take_measurement(
     return Measurement(
         ProfileSet(
             f"measured-{device}",
-            cited.name,
+            machine.cited.name,
             {name: m.profile for name, m in found.items()},
-            replace(provenance, notes=f"{provenance.notes}; matrix product and copy: {rates}"),
+            replace(machine.provenance, notes=f"{machine.provenance.notes}; matrix product and copy: {rates}"),
         ),
         here,
         facts,

@@ -21,11 +21,33 @@ from .pool import Worker
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Samples", "StageRun", "forget_models", "layer_weights", "measure_model"]
+__all__ = ["Chain", "Samples", "StageRun", "forget_models", "layer_weights", "measure_model"]
 
 REQUESTS = 2
 SMALL_BYTES = 4096
 """The message that fixes the latency end of a link's line; the other one is what the model really sends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Layers of a model that every worker builds and times one after the other.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        The model.
+    numbers : sequence of int
+        The layers: all of them, or one of each kind if the whole does not fit on a device.
+    ops : sequence of int
+        Intra-op degrees that they are built for.
+    seed : int
+        Of weights and inputs.
+    """
+
+    spec: ModelSpec
+    numbers: Sequence[int]
+    ops: Sequence[int]
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +115,19 @@ class _Model:
     collective: _Collective
 
 
-def _model(worker: Worker, spec: ModelSpec, op: int, numbers: Sequence[int], seed: int) -> _Model:
+def _model(worker: Worker, chain: Chain, op: int) -> _Model:
     from ...kernels.transformer import build_layers
 
-    key = (spec.shape, op, tuple(numbers))
+    key = (chain.spec.shape, op, tuple(chain.numbers))
     if key not in worker.cache:
         collective = _Collective()
         layers = [
             build_layers(
-                spec, seed, worker.device, worker.rank % op, op, collective if op > 1 else None, first=i, last=i + 1
+                chain.spec, chain.seed, worker.device, worker.rank % op, op, collective if op > 1 else None,
+                first=i, last=i + 1,
             )[0]
-            for i in numbers
-        ]
+            for i in chain.numbers
+        ]  # fmt: skip
         worker.cache[key] = _Model(layers, collective)
     return worker.cache[key]
 
@@ -128,11 +151,8 @@ def layer_weights(worker: Worker, *, spec: ModelSpec, ops: Sequence[int]) -> dic
 def measure_model(
     worker: Worker,
     *,
-    spec: ModelSpec,
-    numbers: Sequence[int],
-    seed: int,
+    chain: Chain,
     batches: Sequence[int],
-    ops: Sequence[int],
     runs: Sequence[StageRun],
     idle: bool,
     seconds: float,
@@ -142,16 +162,12 @@ def measure_model(
 
     Parameters
     ----------
-    spec : ModelSpec
-        The model.
-    numbers : sequence of int
-        Layers to build and chain: all of them, or one of each kind if the whole does not fit on a device.
-    seed : int
-        Of weights and inputs.
-    batches, ops : sequence of int
-        Batch sizes and intra-op degrees.
+    chain : Chain
+        The layers.
+    batches : sequence of int
+        Batch sizes.
     runs : sequence of StageRun
-        Stages to run whole; needs all layers in `numbers`, and ``config.n_devices`` workers each.
+        Stages to run whole; needs all layers in the chain, and ``config.n_devices`` workers each.
     idle : bool
         Whether to time the layers with idle neighbours too.
     seconds : float
@@ -164,8 +180,8 @@ def measure_model(
     rounds = dict.fromkeys(batches, 0)
     start = time.perf_counter()
     with torch.inference_mode():
-        models = {op: _model(worker, spec, op, numbers, seed) for op in ops}
-        steps = {b: _steps(worker, spec, models, b, seed, runs, idle) for b in batches}
+        models = {op: _model(worker, chain, op) for op in chain.ops}
+        steps = {b: _steps(worker, chain, models, b, runs, idle) for b in batches}
         while True:
             late = time.perf_counter() - start > seconds
             due = [b for b in batches if not late or rounds[b] < min_rounds]
@@ -182,26 +198,21 @@ def measure_model(
 
 
 def _steps(
-    worker: Worker,
-    spec: ModelSpec,
-    models: dict[int, _Model],
-    batch: int,
-    seed: int,
-    runs: Sequence[StageRun],
-    idle: bool,
+    worker: Worker, chain: Chain, models: dict[int, _Model], batch: int, runs: Sequence[StageRun], idle: bool
 ) -> list[Callable[[Samples], None]]:
     """What one round at `batch` does, in order; the workers meet at a barrier before each step."""
     from ...kernels.timing import time_chain
     from ...kernels.transformer import make_hidden, make_input
 
-    tokens = make_input(spec, batch, seed, worker.device)
+    spec = chain.spec
+    tokens = make_input(spec, batch, chain.seed, worker.device)
     for model in models.values():
         time_chain(model.layers, tokens, worker.device)  # warm-up: buffers are allocated, kernels chosen
 
     def timed(op: int) -> list[Lap]:
         return time_chain(models[op].layers, tokens, worker.device)
 
-    def chain(op: int) -> Callable[[Samples], None]:
+    def beside(op: int) -> Callable[[Samples], None]:
         return lambda out: out.layers.setdefault((op, batch), []).append(timed(op))
 
     def alone(out: Samples) -> None:
@@ -209,7 +220,7 @@ def _steps(
             out.idle.setdefault(batch, []).append(timed(1))
 
     def messages(out: Samples) -> None:
-        hidden = make_hidden(spec, batch, seed, worker.device)
+        hidden = make_hidden(spec, batch, chain.seed, worker.device)
         for n_bytes in (SMALL_BYTES, batch * output_bytes(spec, 0)):
             for op, model in models.items():
                 work = partial(model.layers[1], hidden)
@@ -219,17 +230,15 @@ def _steps(
                     laps = allreduce_laps(worker, op, n_bytes, work)
                     out.allreduce.setdefault((op, n_bytes), []).extend(laps)
 
-    steps = [chain(op) for op in models]
+    steps = [beside(op) for op in models]
     if worker.size > 1:
         steps.append(messages)
     for run in runs:
-        steps.append(_stage_step(worker, spec, models[run.config.op], batch, seed, run))
+        steps.append(_stage_step(worker, chain, models[run.config.op], batch, run))
     return [*steps, alone] if idle and 1 in models else steps
 
 
-def _stage_step(
-    worker: Worker, spec: ModelSpec, model: _Model, batch: int, seed: int, run: StageRun
-) -> Callable[[Samples], None]:
+def _stage_step(worker: Worker, chain: Chain, model: _Model, batch: int, run: StageRun) -> Callable[[Samples], None]:
     """Run `run` once per round on as many groups of workers as there are: `REQUESTS` requests through its stages."""
     import torch
     import torch.distributed as dist
@@ -238,7 +247,7 @@ def _stage_step(
     from ...kernels.timing import synchronize
     from ...kernels.transformer import Stage, make_stage_input
 
-    config, key = run.config, (run, batch)
+    spec, config, key = chain.spec, run.config, (run, batch)
     op, pp = config.op, config.pp
     add_up = all_reduce_over(worker.groups_of(op)) if op > 1 else None
     if worker.rank // config.n_devices >= worker.size // config.n_devices:
@@ -246,7 +255,7 @@ def _stage_step(
     k = worker.rank % config.n_devices // op
     first, last = (*run.starts, spec.n_layers)[k : k + 2]
     stage = Stage(spec, first, last, model.layers[first:last])
-    given = make_stage_input(spec, first, batch, seed, worker.device)
+    given = make_stage_input(spec, first, batch, chain.seed, worker.device)
     buffer = torch.empty(hidden_shape(spec, batch), dtype=getattr(torch, spec.dtype), device=worker.device)
 
     def step(out: Samples) -> None:

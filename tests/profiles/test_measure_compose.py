@@ -6,7 +6,7 @@ from meshwright.kernels.specs import SPECS
 from meshwright.kernels.timing import Lap
 from meshwright.profiles import ParallelConfig, ProfileSet, Provenance, device, load, save
 from meshwright.profiles.measure.comm import fit_comm
-from meshwright.profiles.measure.compose import measure_one
+from meshwright.profiles.measure.compose import Machine, measure_one
 from meshwright.profiles.measure.worker import Samples, StageRun, forget_models, layer_weights, measure_model
 
 SPEC = SPECS["cpu-gpt-tiny"]
@@ -37,11 +37,11 @@ class MadeUpPool:
         kinds = SECONDS if arguments["runs"] else self.first_guess
         return [self._samples(rank, kinds, **arguments) for rank in range(2)]
 
-    def _samples(self, rank, kinds, *, numbers, batches, ops, runs, idle, **_):
+    def _samples(self, rank, kinds, *, chain, batches, runs, idle, **_):
         out = Samples()
         for batch in batches:
-            for op in ops:
-                row = [Lap(kinds[SPEC.kind(i)] * batch / op, 1.0) for i in numbers]
+            for op in chain.ops:
+                row = [Lap(kinds[SPEC.kind(i)] * batch / op, 1.0) for i in chain.numbers]
                 slow = [Lap(9 * lap.seconds, 0.4) for lap in row]
                 out.layers[op, batch] = [row] * self.calm_rows + [slow] * (5 if self.disturbed else 0)
             if idle and rank == 0:
@@ -62,9 +62,9 @@ class MadeUpPool:
         return out
 
 
-def measured(pool, **options):
-    given = {"memory_bytes": 1e9, "seconds": 1.0, "min_rounds": 2, "seed": 0, "provenance": Provenance("made up")}
-    return measure_one(pool, SPEC, [1, 4], CONFIGS, device("cpu-core"), **{**given, **options})
+def measured(pool, memory_bytes=1e9):
+    machine = Machine(device("cpu-core"), memory_bytes, Provenance("made up"))
+    return measure_one(pool, SPEC, [1, 4], CONFIGS, machine, seconds=1.0, min_rounds=2, seed=0)
 
 
 def test_layers_become_stages_by_their_sum():
@@ -148,7 +148,7 @@ def test_interference_is_busy_over_idle():
 def test_a_model_that_does_not_fit_is_timed_by_one_layer_of_each_kind():
     pool = MadeUpPool()
     found = measured(pool, memory_bytes=500.0)  # 4 layers of 100 bytes whole and 50 split: 600
-    assert pool.calls[-1]["numbers"] == [0, 1, 3]
+    assert pool.calls[-1]["chain"].numbers == [0, 1, 3]
     assert found.profile.latency(ParallelConfig(1, 1), 1) == (pytest.approx(12.0),)
     assert found.checks == ()
     assert "one layer of each kind" in found.profile.provenance.notes

@@ -21,7 +21,7 @@ from ....simulator.training.plan.file import SliceEntry, TrainingPlan
 from ....simulator.training.simulate import simulate_training
 from ..hand_plan import hand_plan
 from ..measure.calibrate_slices import with_slice_times
-from ..measure.slices import SliceMeasurements, measure_slices
+from ..measure.slices import SliceGrid, SliceMeasurements, measure_slices
 from ..session import TrainingSession
 from .plans import UNDISTURBED, WITHIN, TrainingComparison, compare_training
 
@@ -122,8 +122,9 @@ def fit_stages(
     contexts = sorted({unit * n for n in (0, 4, 8, 16, 24) if unit * n < tokens})
     parts = {f"stage {s}": (bounds[s], bounds[s + 1]) for s in range(stages)}
     measured = measure_slices(
-        graph, parts, lengths, contexts, repeats=repeats, seed=seed, session=session, together=True, progress=progress
-    )
+        graph, parts, SliceGrid(lengths, contexts), repeats=repeats, seed=seed, session=session, together=True,
+        progress=progress,
+    )  # fmt: skip
     every = [measured.parts[name] for name in parts]
     return StageModels(
         tuple(fit_latency(x.lengths, x.contexts, x.forward_s) for x in every),

@@ -17,13 +17,55 @@ from ....profiles.graph.token_flow import token_flow
 from ....reprs import Shown
 from ..session import TrainingSession
 
-__all__ = ["SliceMeasurements", "SliceTimes", "measure_slices", "slice_pairs", "undisturbed"]
+__all__ = ["SliceGrid", "SliceMeasurements", "SliceTimes", "measure_slices", "undisturbed"]
 
 OWN = 0.98
 """Share of a measurement in which its thread must have had its core for it to count."""
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceGrid:
+    """Slices that are measured: all lengths and contexts that fit the sequence together, with each number of samples.
+
+    Parameters
+    ----------
+    lengths, contexts : sequence of int
+        Tokens of a slice, and tokens before it.
+    samples : sequence of int
+        Sequences that go together.
+
+    Raises
+    ------
+    InputError
+        On no number of samples, or one below 1.
+    """
+
+    lengths: Sequence[int]
+    contexts: Sequence[int]
+    samples: Sequence[int] = (1,)
+
+    def __post_init__(self) -> None:
+        if not self.samples or min(self.samples) < 1:
+            raise InputError(f"measure: samples: expected integers >= 1 (got {list(self.samples)})")
+
+    def slices(self, tokens: int) -> list[tuple[int, int, int]]:
+        """Samples, length and context of each slice that a sequence of so many tokens has.
+
+        Raises
+        ------
+        InputError
+            On a length below 1, a context below 0, or more than the sequence has.
+        """
+        for name, values, least in (("lengths", self.lengths, 1), ("contexts", self.contexts, 0)):
+            bad = next((n for n in values if isinstance(n, bool) or n < least or n > tokens), None)
+            if bad is not None or not values:
+                raise InputError(f"measure: {name}: expected integers from {least} to the {tokens} tokens of a "
+                                 f"sequence (got {'none' if bad is None else bad})")  # fmt: skip
+        pairs = sorted({(i, j) for i in self.lengths for j in self.contexts if i + j <= tokens})
+        return [(b, i, j) for b in self.samples for i, j in pairs]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,14 +113,11 @@ class SliceMeasurements(Shown):
 def measure_slices(
     graph: Graph,
     parts: Mapping[str, tuple[int, int]],
-    lengths: Sequence[int],
-    contexts: Sequence[int],
+    grid: SliceGrid,
     *,
-    samples: Sequence[int] = (1,),
     repeats: int = 5,
     seed: int = 0,
     dtype: str = "float32",
-    processes: int = 1,
     session: TrainingSession | None = None,
     together: bool = False,
     progress: Callable[[str], None] | None = None,
@@ -94,18 +133,14 @@ def measure_slices(
         A causal language model.
     parts : mapping
         Name -> first operator and one past the last, as a stage has them.
-    lengths, contexts : sequence of int
-        All that fit the sequence together are measured.
-    samples : sequence of int
-        Sequences that go together.
+    grid : SliceGrid
+        The slices.
     repeats : int
         How often each slice is timed; the medians of what nobody disturbed count.
     seed, dtype
         As in `run_training`.
-    processes : int
-        Cores that measure at once.
     session : TrainingSession, optional
-        Processes that are up already.
+        Processes, which all measure at once; without it one, for this call.
     together : bool
         Whether each process measures a part of its own, all parts at once; else all measure the same, part after part.
     progress : callable, optional
@@ -119,17 +154,16 @@ def measure_slices(
         If a process fails.
     """
     tokens = token_flow(graph)
-    pairs = slice_pairs(tokens.length, lengths, contexts)
+    cases = grid.slices(tokens.length)
     for name, (first, last) in parts.items():
         if not 0 <= first < last <= len(graph.operators):
             raise InputError(f"measure: part {name!r}: expected operators of 0 to {len(graph.operators)} "
                              f"(got {first} to {last})")  # fmt: skip
-    if not parts or repeats < 1 or not samples or min(samples) < 1:
-        raise InputError("measure: expected parts, repeats >= 1 and samples >= 1")
-    count = session.processes if session is not None else processes
+    if not parts or repeats < 1:
+        raise InputError("measure: expected parts and repeats >= 1")
+    count = session.processes if session is not None else 1
     if together and count < len(parts):
         raise InputError(f"measure: {len(parts)} parts at once need as many processes (got {count})")
-    cases = [(b, i, j) for b in samples for i, j in pairs]
     found: dict[str, SliceTimes] = {}
     shares: list[float] = []
 
@@ -157,7 +191,7 @@ def measure_slices(
     if session is not None:
         measured(session)
     else:
-        with TrainingSession(processes) as mine:
+        with TrainingSession(1) as mine:
             measured(mine)
     return SliceMeasurements(found, min(shares), count, repeats, dtype)
 
@@ -173,19 +207,3 @@ def undisturbed(times: Floats) -> float:
     wall, cpu = times[..., 0].ravel(), times[..., 1].ravel()
     own = (cpu >= OWN * wall) | (wall < 1e-3)  # clocks are too coarse for the smallest
     return float(np.median(wall[own]) if own.sum() >= min(3, wall.size) else np.median(cpu))
-
-
-def slice_pairs(tokens: int, lengths: Sequence[int], contexts: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs (length, context) of slices that a sequence has: all lengths and all contexts that go together.
-
-    Raises
-    ------
-    InputError
-        On a length below 1, a context below 0, or more than the sequence has.
-    """
-    for name, values, least in (("lengths", lengths, 1), ("contexts", contexts, 0)):
-        bad = next((n for n in values if isinstance(n, bool) or n < least or n > tokens), None)
-        if bad is not None or not values:
-            raise InputError(f"measure: {name}: expected integers from {least} to the {tokens} tokens of a sequence "
-                             f"(got {'none' if bad is None else bad})")  # fmt: skip
-    return sorted({(i, j) for i in lengths for j in contexts if i + j <= tokens})

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from ....errors import InputError, install_hint
-from ....files import check_target
 from ...door import Answer, Asked
 from ..case import TrainingCase
 from ..options import MeasureOptions
@@ -48,8 +47,6 @@ def measured_slices(asked: Asked) -> Answer:
     if options.rounds is not None:
         raise InputError("rounds: are for the stages of a plan; a model is measured in slices")
     repeats = 3 if options.fast else REPEATS
-    if asked.out is not None:
-        check_target(asked.out)
     graph = load_data([case], asked.folder).graph_of(case)
     token_loops(graph)
     tokens, parts = sequence_length(graph), part_bounds(graph)
@@ -57,16 +54,15 @@ def measured_slices(asked: Asked) -> Answer:
         raise InputError(f"model: sequences of {tokens} tokens are too short to be sliced; 16 or more")
     if find_spec("torch") is None:
         raise InputError(f"measure: torch is not installed; measuring needs it: {install_hint('torch')}")
-    from ....runtime.training.measure.slices import measure_slices
+    from ....runtime.training.measure.slices import SliceGrid, measure_slices
 
     wanted = sorted(set(options.lengths)) or sorted({max(1, tokens * n // UNITS) for n in LENGTHS})
     before = sorted(set(options.contexts)) or sorted({tokens * n // UNITS for n in CONTEXTS})
     together = sorted(set(options.samples))
     if 0 not in before:
         raise InputError(f"contexts: expected 0 among them, which Eq. 2.9 starts from (got {before})")
-    found = measure_slices(
-        graph, parts, wanted, before, samples=together, repeats=repeats, seed=case.seed, progress=asked.progress
-    )
+    grid = SliceGrid(wanted, before, together)
+    found = measure_slices(graph, parts, grid, repeats=repeats, seed=case.seed, progress=asked.progress)
     facts = device_facts(Worker(0, 1, "cpu"))
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     versions = ", ".join(f"{name} {version}" for name, version in {"meshwright": __version__, **facts.versions}.items())

@@ -20,7 +20,7 @@ from meshwright.runtime.training.compare import Compared, TrainingComparison, co
 from meshwright.runtime.training.compare.slices import fit_stages, slice_plans, stage_bounds
 from meshwright.runtime.training.hand_plan import hand_plan
 from meshwright.runtime.training.measure.calibrate_slices import calibrate_slices, slice_seconds
-from meshwright.runtime.training.measure.slices import measure_slices, slice_pairs, undisturbed
+from meshwright.runtime.training.measure.slices import SliceGrid, measure_slices, undisturbed
 from meshwright.simulator.training.plan.file import SliceEntry
 from meshwright.simulator.training.simulate import simulate_training
 from typer.testing import CliRunner
@@ -117,9 +117,8 @@ def test_slices_of_a_part_are_measured_for_all_pairs(session):
     graph = zoo_graph("tiny-gpt")
     a, b, n = stage_bounds(graph, 2)
     for parts, together in (({"block": (3, 19)}, False), ({"first": (a, b), "last": (b, n)}, True)):
-        found = measure_slices(
-            graph, parts, [4, 8], [0, 8, 12], samples=(1, 2), repeats=1, session=session, together=together
-        )
+        grid = SliceGrid([4, 8], [0, 8, 12], samples=(1, 2))
+        found = measure_slices(graph, parts, grid, repeats=1, session=session, together=together)
         assert set(found.parts) == set(parts)
         assert found.processes == 4
         assert 0 < found.own <= 1
@@ -131,10 +130,13 @@ def test_slices_of_a_part_are_measured_for_all_pairs(session):
 
 
 def test_pairs_are_those_that_fit_the_sequence():
-    assert slice_pairs(16, [16, 4], [12, 0, 13]) == [(4, 0), (4, 12), (16, 0)]
+    assert SliceGrid([16, 4], [12, 0, 13]).slices(16) == [(1, 4, 0), (1, 4, 12), (1, 16, 0)]
     for lengths, contexts in (([0], [0]), ([17], [0]), ([4], [-1]), ([], [0]), ([4], [])):
         with pytest.raises(InputError, match="expected integers from"):
-            slice_pairs(16, lengths, contexts)
+            SliceGrid(lengths, contexts).slices(16)
+    for samples in ((), (0,)):
+        with pytest.raises(InputError, match="samples: expected integers >= 1"):
+            SliceGrid([4], [0], samples)
 
 
 def test_what_others_held_up_does_not_count():
