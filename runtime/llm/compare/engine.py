@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,11 @@ from ....profiles.measure.pool import WorkerPool
 from ....seeds import generator
 from ....simulator.llm import LLMTrace, simulate_llm
 from ..engine_in_service import InService
-from ..measure.engine import FITS, Plan, measure_in, plan_measurement
+from ..measure.engine import FITS, MeasureOptions, Plan, measure_in, plan_measurement
 from ..measure.job import whole_job
 from .cells import Cell, EngineComparison, by_kind
 from .job import CLOCKS, Served, serve_job
-from .settings import LENGTHS, SETTINGS, Lengths, longest_request, requests_of, scheduler_options, settings_named
+from .settings import SETTINGS, Traffic, scheduler_options, settings_named
 
 __all__ = ["compare_engine"]
 
@@ -44,21 +45,13 @@ CALIBRATION, OTHERS = 0.75, 1_000_003
 
 def compare_engine(
     specs: Sequence[DecoderSpec],
+    traffic: Traffic | None = None,
     *,
     settings: Sequence[str] = tuple(SETTINGS),
-    loads: Sequence[float] = (0.3, 0.6, 0.9),
-    rate: float | None = None,
-    trace: LLMTrace | None = None,
-    lengths: Lengths | None = None,
-    duration_s: float = 20.0,
-    device: str = "cpu",
-    dtype: str | None = None,
+    measure: MeasureOptions | None = None,
     profile: Path | None = None,
-    fast: bool = False,
     retries: int = 0,
-    clock: str = "wall",
     calibrate: bool = True,
-    seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> EngineComparison:
     """Measure, simulate and really serve.
@@ -67,67 +60,50 @@ def compare_engine(
     ----------
     specs : sequence of DecoderSpec
         The models.
+    traffic : Traffic, optional
+        What is served, at which loads.
     settings : sequence of str
         Names of `SETTINGS`.
-    loads : sequence of float
-        Shares of the request rate that the simulator says the engine can sustain.
-    rate : float, optional
-        Requests per second, instead of loads.
-    trace : LLMTrace, optional
-        What to serve, instead of drawn requests.
-    lengths : Lengths, optional
-        Of drawn requests.
-    duration_s : float
-        Seconds of arrivals of a cell.
-    device, dtype : str
-        Where, and in which type.
+    measure : MeasureOptions, optional
+        Device, type, clock and seed (of requests, weights and prompts) of both, and whether the measurement is a fast
+        one. Its sizes are those that the requests need. On a CPU the clock ``"core"`` is the processor time of the
+        engine's thread, where waiting for a request takes no time and other processes cannot slow it down.
     profile : Path, optional
         Folder that ``meshwright measure llm`` wrote, of the one model; measured here and now without it.
-    fast : bool
-        Fewer sizes and rounds in the measurement.
     retries : int
         How often to run a cell again if others took the engine's core meanwhile (less than 99 % was its own), or
         passes right before were not as fast as in the tables (2 %; with `calibrate`: right after not as fast as right
         before). The least disturbed attempt counts, whatever it gave.
-    clock : {"wall", "core"}
-        What the engine's times are read from: ``core`` is the processor time of its thread, on a CPU, where waiting for
-        a request takes no time and other processes cannot slow it down.
     calibrate : bool
         Before each cell serve other requests for a while, and let iterations of a kind take what they took then
         (`InService`); else the tables alone count.
-    seed : int
-        Of requests, weights and prompts.
     progress : callable, optional
         Called with a line that says what is being done.
 
     Raises
     ------
     InputError
-        On an unknown setting, a load or rate that is not above 0, or requests that do not fit.
+        On an unknown setting, a clock that the device has not, or requests that do not fit.
     RunError
         If the worker process dies.
     """
-    tell = progress or _silent
+    tell, traffic, measure = progress or _silent, traffic or Traffic(), measure or MeasureOptions()
+    device, clock = measure.device, measure.clock
     chosen = settings_named(settings, device)
     if clock not in CLOCKS or (clock == "core" and device != "cpu"):
         raise InputError(f"compare: clock: expected wall, or core on a cpu (got {clock!r} on {device})")
     if not specs or (profile is not None and len(specs) > 1):
         raise InputError(f"compare: expected one model or more, and one with a profile (got {len(specs)})")
-    levels = [rate] if rate is not None else list(loads)
-    if not levels or any(not 0 < level < float("inf") for level in levels) or not 0 < duration_s < float("inf"):
-        raise InputError(f"compare: expected loads, rates and seconds above 0 (got {levels} and {duration_s})")
-    lengths = lengths or LENGTHS.get(device) or Lengths()
-    longest = longest_request(lengths, trace)
+    longest = traffic.longest(device)
     for spec in specs:
         if longest > spec.max_positions:
             raise InputError(f"compare: requests of {longest} tokens are above the positions of {spec.name}")
     budget = max(setting.budget for setting in chosen.values())
     plans = [
-        plan_measurement(
-            spec, device=device, dtype=dtype, seed=seed, fast=fast, max_tokens=max(budget, longest),
-            max_seqs=max(setting.seqs for setting in chosen.values()),
-            max_context=min(max(longest, 64), spec.max_positions // 2), clock=clock,
-        )
+        plan_measurement(spec, replace(
+            measure, tp=1, max_tokens=max(budget, longest), max_seqs=max(setting.seqs for setting in chosen.values()),
+            max_context=min(max(longest, 64), spec.max_positions // 2),
+        ))
         for spec in specs
     ]  # fmt: skip
     cells: list[Cell] = []
@@ -149,33 +125,31 @@ def compare_engine(
                     options = scheduler_options(setting, longest, room)
                     configs[name] = ", ".join(f"{key} {value}" for key, value in options.items())
                     cost = measured_cost(at, setting.policy, max_tokens=4 * plan.sizes.tokens[-1], max_outputs=256)
-                    runner = _Runner(pool, plan, cost, setting.policy, options, retries, clock, tell)
-                    for level in levels:
-                        requests, per_s, said = requests_of(
-                            trace, lengths, level, rate is not None, duration_s, seed, setting.policy, options, cost
-                        )
+                    runner = _Runner(pool, plan, cost, setting.policy, options, retries, tell)
+                    for level in traffic.levels:
+                        requests, per_s, said = traffic.requests(level, plan, setting.policy, options, cost)
                         others = None
-                        if calibrate and trace is not None:
-                            others = _shuffled(requests, seed)
+                        if calibrate and traffic.trace is not None:
+                            others = _shuffled(requests, plan.seed)
                         elif calibrate:
-                            others = requests_of(
-                                None, lengths, level, rate is not None, CALIBRATION * duration_s, seed + OTHERS,
-                                setting.policy, options, cost,
-                            )[0]  # fmt: skip
+                            some = replace(traffic, duration_s=CALIBRATION * traffic.duration_s)
+                            reseeded = replace(plan, seed=plan.seed + OTHERS)
+                            others = some.requests(level, reseeded, setting.policy, options, cost)[0]
                         cells.append(runner.cell(name, said, per_s, requests, others))
     return EngineComparison(tuple(cells), measured, configs)
 
 
+@dataclass(frozen=True, slots=True)
 class _Runner:
     """Serves cells of one model and setting."""
 
-    def __init__(
-        self, pool: WorkerPool, plan: Plan, cost: TableCost, policy: str, options: dict[str, Any], retries: int,
-        clock: str, tell: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self.clock = clock
-        self.pool, self.plan, self.cost, self.policy = pool, plan, cost, policy
-        self.options, self.retries, self.tell = options, retries, tell
+    pool: WorkerPool
+    plan: Plan
+    cost: TableCost
+    policy: str
+    options: dict[str, Any]
+    retries: int
+    tell: Callable[[str], None]
 
     def cell(self, setting: str, level: str, rate: float, requests: LLMTrace, others: LLMTrace | None = None) -> Cell:
         """Simulate and serve; first the `others`, if given, to see what iterations take in service."""
@@ -203,7 +177,7 @@ class _Runner:
         plan = self.plan
         return self.pool.call(
             serve_job, timeout_s=3600.0, spec=plan.spec, policy=self.policy, config=self.options,
-            options={"device": plan.device, "dtype": plan.dtype, "seed": plan.seed}, trace=requests, clock=self.clock,
+            options={"device": plan.device, "dtype": plan.dtype, "seed": plan.seed}, trace=requests, clock=plan.clock,
             others=others,
         )[0]  # fmt: skip
 

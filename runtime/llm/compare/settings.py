@@ -13,6 +13,7 @@ from ....profiles.llm.cost.iteration import TableCost
 from ....seeds import generator
 from ....simulator.llm import LLMTrace, simulate_llm
 from ..measure.job import engine_options
+from ..measure.tables import Plan
 
 __all__ = [
     "LENGTHS",
@@ -20,9 +21,8 @@ __all__ = [
     "SETTINGS",
     "Lengths",
     "Setting",
+    "Traffic",
     "draw_requests",
-    "longest_request",
-    "requests_of",
     "scheduler_options",
     "settings_named",
 ]
@@ -98,6 +98,74 @@ def draw_requests(lengths: Lengths, n: int, seed: int) -> tuple[Any, Any, Any]:
     return prompt, output, stream.exponential(size=n)
 
 
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What is served.
+
+    Parameters
+    ----------
+    loads : sequence of float
+        Shares of the request rate that the simulator says the engine can sustain.
+    rate : float, optional
+        Requests per second, instead of loads.
+    trace : LLMTrace, optional
+        What to serve, instead of drawn requests.
+    lengths : Lengths, optional
+        Of drawn requests; the device's of `LENGTHS` without it.
+    duration_s : float
+        Seconds of arrivals of a cell.
+
+    Raises
+    ------
+    InputError
+        On no load, or a load, rate or duration that is not above 0.
+    """
+
+    loads: Sequence[float] = (0.3, 0.6, 0.9)
+    rate: float | None = None
+    trace: LLMTrace | None = None
+    lengths: Lengths | None = None
+    duration_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        seconds, levels = self.duration_s, self.levels
+        if not levels or any(not 0 < level < float("inf") for level in levels) or not 0 < seconds < float("inf"):
+            raise InputError(f"compare: expected loads, rates and seconds above 0 (got {levels} and {seconds})")
+
+    @property
+    def levels(self) -> list[float]:
+        """How much is sent, cell by cell: the rate, or loads."""
+        return [self.rate] if self.rate is not None else list(self.loads)
+
+    def lengths_on(self, device: str) -> Lengths:
+        """Lengths of drawn requests on a kind of device."""
+        return self.lengths or LENGTHS.get(device) or Lengths()
+
+    def longest(self, device: str) -> int:
+        """Tokens of the longest request."""
+        if self.trace is not None:
+            return int((self.trace.prompt_tokens + self.trace.output_tokens).max())
+        lengths = self.lengths_on(device)
+        return lengths.longest_prompt + lengths.longest_output
+
+    def requests(
+        self, level: float, plan: Plan, policy: str, options: dict[str, Any], cost: TableCost
+    ) -> tuple[LLMTrace, float, str]:
+        """What a cell of a level serves, its rate, and its name; drawn by the plan's seed."""
+        if self.trace is not None:
+            span = float(self.trace.arrival[-1])
+            return self.trace, len(self.trace) / span if span > 0 else float("inf"), "trace"
+        rate, lengths = level, self.lengths_on(plan.device)
+        if self.rate is None:
+            # What can be sustained: the throughput where all requests are there at once.
+            prompt, output, _ = draw_requests(lengths, 200, plan.seed)
+            full = simulate_llm(LLMTrace(np.zeros(200), prompt, output), policy=policy, config=options, cost=cost)
+            rate = level * full.request_throughput
+        prompt, output, gaps = draw_requests(lengths, max(2, round(rate * self.duration_s)), plan.seed)
+        requests = LLMTrace(np.cumsum(gaps) / rate, prompt, output)
+        return requests, rate, f"{rate:.3g}/s" if self.rate is not None else f"load {level:g}"
+
+
 def settings_named(names: Sequence[str], device: str) -> dict[str, Setting]:
     """Settings by name, for a kind of device.
 
@@ -112,13 +180,6 @@ def settings_named(names: Sequence[str], device: str) -> dict[str, Setting]:
     if not names or len(set(names)) < len(names):
         raise InputError(f"compare: expected settings, each once (got {', '.join(names) or 'none'})")
     return {name: (SETTINGS if device == "cpu" else ON_GPU)[name] for name in names}
-
-
-def longest_request(lengths: Lengths, trace: LLMTrace | None) -> int:
-    """Tokens of the longest request."""
-    if trace is None:
-        return lengths.longest_prompt + lengths.longest_output
-    return int((trace.prompt_tokens + trace.output_tokens).max())
 
 
 def scheduler_options(setting: Setting, longest: int, room_tokens: float) -> dict[str, Any]:
@@ -147,21 +208,3 @@ def scheduler_options(setting: Setting, longest: int, room_tokens: float) -> dic
     blocks = min(max(blocks, least), most)
     options = engine_options(setting.policy, block, blocks, setting.seqs, setting.budget, longest + 1)
     return options if setting.policy == "vllm-0.2" else {**options, "enable_prefix_caching": False}
-
-
-def requests_of(
-    trace: LLMTrace | None, lengths: Lengths, level: float, absolute: bool, duration_s: float, seed: int, policy: str,
-    options: dict[str, Any], cost: TableCost,
-) -> tuple[LLMTrace, float, str]:  # fmt: skip
-    """What a cell serves, its rate, and its name."""
-    if trace is not None:
-        span = float(trace.arrival[-1])
-        return trace, len(trace) / span if span > 0 else float("inf"), "trace"
-    rate = level
-    if not absolute:
-        prompt, output, _ = draw_requests(lengths, 200, seed)
-        full = simulate_llm(LLMTrace(np.zeros(200), prompt, output), policy=policy, config=options, cost=cost)
-        rate = level * full.request_throughput
-    prompt, output, gaps = draw_requests(lengths, max(2, round(rate * duration_s)), seed)
-    requests = LLMTrace(np.cumsum(gaps) / rate, prompt, output)
-    return requests, rate, f"{rate:.3g}/s" if absolute else f"load {level:g}"

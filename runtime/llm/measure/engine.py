@@ -10,7 +10,6 @@ import datetime
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from .... import __version__
 from ....errors import InputError, install_hint
@@ -24,7 +23,7 @@ from .forward import layers_timed
 from .job import Measured, measure_job
 from .tables import Plan, layer_measurement
 
-__all__ = ["DEFAULTS", "Plan", "measure_in", "measure_layers", "plan_measurement"]
+__all__ = ["DEFAULTS", "MeasureOptions", "Plan", "measure_in", "measure_layers", "plan_measurement"]
 
 Progress = Callable[[float, str], None]
 """Called with the share that is done, 0 to 1, and what is under way."""
@@ -48,72 +47,110 @@ DEFAULTS = {"cpu": Limits(256, 16, 512, "float32"), "cuda": Limits(8192, 256, 81
 """By kind of device: what is measured where nobody says."""
 
 
-def plan_measurement(
-    spec: DecoderSpec,
-    *,
-    device: str = "cpu",
-    dtype: str | None = None,
-    tp: int = 1,
-    max_tokens: int | None = None,
-    max_seqs: int | None = None,
-    max_context: int | None = None,
-    block_size: int = 16,
-    seed: int = 0,
-    fast: bool = False,
-    clock: str = "wall",
-) -> Plan:
-    """Check what was asked for, before anything runs.
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """What is measured of a model, where, and how often.
+
+    Parameters
+    ----------
+    device : {"cpu", "cuda"}
+        Kind of device.
+    dtype : {"float32", "bfloat16", "float16", "float64"}, optional
+        Type of weights, activations and KV cache; the device's of `DEFAULTS` without it.
+    tp : int
+        Tensor-parallel degree; a process for each.
+    max_tokens, max_seqs, max_context : int, optional
+        Tokens and sequences of the largest batch, and its longest mean context, tokens; the device's of `DEFAULTS`
+        without them.
+    block_size : int
+        Tokens of a KV block.
+    seed : int
+        Of weights and batches.
+    fast : bool
+        Fewer sizes, and half the passes of each call.
+    clock : {"wall", "core"}
+        What times are read from: the wall clock, or the processor time of the measuring thread.
 
     Raises
     ------
     InputError
-        On an unknown device or dtype, a degree that does not divide the model, sizes beyond the model's positions, or
-        more devices than there are.
+        On an unknown device or dtype, or a number out of its range.
     """
-    if device not in DEFAULTS:
-        raise InputError(f"measure: device must be 'cpu' or 'cuda' (got {device!r})")
-    limits = DEFAULTS[device]
-    dtype = dtype or limits.dtype
-    if dtype not in ("float32", "bfloat16", "float16", "float64"):
-        raise InputError(f"--dtype: expected float32, bfloat16, float16 or float64 (got {dtype!r})")
-    for name, value, least in (("--tp", tp, 1), ("--block-size", block_size, 1), ("--seed", seed, 0)):
-        if isinstance(value, bool) or value < least:
-            raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
+
+    device: str = "cpu"
+    dtype: str | None = None
+    tp: int = 1
+    max_tokens: int | None = None
+    max_seqs: int | None = None
+    max_context: int | None = None
+    block_size: int = 16
+    seed: int = 0
+    fast: bool = False
+    clock: str = "wall"
+
+    def __post_init__(self) -> None:
+        if self.device not in DEFAULTS:
+            raise InputError(f"measure: device must be 'cpu' or 'cuda' (got {self.device!r})")
+        if self.dtype not in (None, "float32", "bfloat16", "float16", "float64"):
+            raise InputError(f"--dtype: expected float32, bfloat16, float16 or float64 (got {self.dtype!r})")
+        for name, value, least in (("tp", self.tp, 1), ("block-size", self.block_size, 1), ("seed", self.seed, 0)):
+            if isinstance(value, bool) or value < least:
+                raise InputError(f"--{name}: expected an integer >= {least} (got {value!r})")
+
+
+def plan_measurement(spec: DecoderSpec, options: MeasureOptions | None = None) -> Plan:
+    """Check that a model can be measured so, before anything runs.
+
+    Raises
+    ------
+    InputError
+        On a degree that does not divide the model, or sizes beyond the model's positions.
+    """
+    asked = options or MeasureOptions()
+    limits, tp = DEFAULTS[asked.device], asked.tp
     if spec.heads % tp or spec.ffn % tp:
         raise InputError(f"--tp: {tp} does not divide the {spec.heads} heads and width {spec.ffn} of {spec.name}")
+    # A chunk as long as the longest context is measured behind a context as long: both must fit the positions.
     half = spec.max_positions // 2
-    context = max_context if max_context is not None else min(limits.max_context, half)
+    context = asked.max_context if asked.max_context is not None else min(limits.max_context, half)
     if context > half:
         raise InputError(
             f"--max-context: {context} is above half of the {spec.max_positions} positions of {spec.name}: batches "
             "whose contexts differ, and chunks behind them, would not fit"
         )
-    sizes = Sizes.upto(max_tokens or limits.max_tokens, max_seqs or limits.max_seqs, context, fast=fast)
+    sizes = Sizes.upto(
+        asked.max_tokens or limits.max_tokens, asked.max_seqs or limits.max_seqs, context, fast=asked.fast
+    )
     if sizes.tokens[-1] > spec.max_positions:
         sizes = replace(sizes, tokens=(*(t for t in sizes.tokens if t < spec.max_positions), spec.max_positions))
-    return Plan(spec, device, dtype, tp, block_size, seed, FAST_ROUNDS if fast else ROUNDS, sizes, clock)
+    rounds = FAST_ROUNDS if asked.fast else ROUNDS
+    return Plan(
+        spec, asked.device, asked.dtype or limits.dtype, tp, asked.block_size, asked.seed, rounds, sizes, asked.clock
+    )
 
 
-def measure_layers(spec: DecoderSpec, *, progress: Progress | None = None, **options: Any) -> LayerMeasurement:
+def measure_layers(
+    spec: DecoderSpec, options: MeasureOptions | None = None, *, progress: Progress | None = None
+) -> LayerMeasurement:
     """Measure a model's layers, attention, head and the engine's host times on the present device.
 
     Parameters
     ----------
     spec : DecoderSpec
         The model; weights are random.
+    options : MeasureOptions, optional
+        Device, type, degree and sizes.
     progress : callable, optional
         Called with the share done and what is under way.
-    **options
-        As in `plan_measurement`.
 
     Raises
     ------
     InputError
-        If torch or the device is missing, or an option is wrong.
+        If torch or the device is missing, or the model cannot be measured so.
     RunError
         If a worker process dies.
     """
-    plan = plan_measurement(spec, **options)
+    plan = plan_measurement(spec, options)
     tell = progress or _silent
     _there(plan)
     tell(0.0, "starting")

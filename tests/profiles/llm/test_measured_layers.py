@@ -273,7 +273,7 @@ def test_nothing_to_time_is_an_error():
 def test_the_verb_says_it_when_others_were_about(monkeypatch, tmp_path: Path, capsys):
     pytest.importorskip("torch", reason="the verb's module needs torch's side of the package")
     noisy = a_measurement(noise=Noise(0.4, 0.02, 0.03, 5))
-    monkeypatch.setattr("meshwright.worlds.llm.doors.measure.measure_layers", lambda spec, **options: noisy)
+    monkeypatch.setattr("meshwright.runtime.llm.measure.engine.measure_layers", lambda spec, how, progress: noisy)
     assert run(["measure", "llm", "--model", "opt-125m", "--out", str(tmp_path / "toy")]) == 0
     said = capsys.readouterr().out
     assert "others took 40.0% of the core" in said

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import cast
 
 from ....errors import InputError
-from ....files import check_target, write_text
+from ....files import write_text
 from ....runtime.llm.compare.cells import WITHIN
 from ....runtime.llm.compare.chart import save_engine_png
 from ....runtime.llm.compare.engine import compare_engine
-from ....runtime.llm.compare.settings import SETTINGS
+from ....runtime.llm.compare.settings import SETTINGS, Traffic
+from ....runtime.llm.measure.engine import MeasureOptions
 from ....simulator.llm import LLMTrace
 from ....traces import read
 from ...door import Answer, Asked
@@ -41,26 +42,18 @@ def compared(asked: Asked) -> Answer:
         return against_measurements(asked, options, case.kernels)
     if len(set(case.models)) < len(case.models):
         raise InputError(f"model: expected each model once (got {', '.join(case.models)})")
-    for target in (options.csv, options.png):
-        if target is not None:
-            check_target(target)
     w = case.workload
     trace = None if w.trace is None else squeezed(LLMTrace.of(read(asked.folder / w.trace)), w.rate_scale)
     found = compare_engine(
         [decoder_of(name, asked.folder) for name in case.models],
+        Traffic(
+            options.loads, None if w.rate is None else w.rate * w.rate_scale, trace, duration_s=w.duration or CELL_S
+        ),
         settings=list(options.settings or SETTINGS),
-        loads=list(options.loads),
-        rate=None if w.rate is None else w.rate * w.rate_scale,
-        trace=trace,
-        duration_s=w.duration or CELL_S,
-        device=options.on,
-        dtype=options.dtype,
+        measure=MeasureOptions(options.on, options.dtype, seed=case.seed, fast=options.fast, clock=options.clock),
         profile=None if options.profile is None else Path(options.profile),
-        clock=options.clock,
-        fast=options.fast,
         calibrate=options.calibrate,
         retries=options.retries,
-        seed=case.seed,
         progress=asked.progress,
     )
     if options.csv is not None:

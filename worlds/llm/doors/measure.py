@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ....errors import InputError
 from ....profiles.llm.measured import LayerMeasurement, write_measurement
-from ....runtime.llm.measure.engine import measure_layers
+from ....runtime.llm.measure import engine
 from ...door import Answer, Asked
 from ..case import LLMCase
 from ..data import decoder_of
@@ -35,13 +35,15 @@ def measured(asked: Asked) -> Answer:
     specs = [decoder_of(name, asked.folder) for name in case.models]
     folders = _folders(asked.out, [spec.name for spec in specs])
     found: list[LayerMeasurement] = []
+    how = engine.MeasureOptions(
+        device=options.on, dtype=options.dtype, tp=case.engine.tensor_parallel_size,
+        max_tokens=options.max_tokens, max_seqs=options.max_seqs, max_context=options.max_context,
+        block_size=case.engine.block_size, seed=case.seed, fast=options.fast,
+    )  # fmt: skip
     for spec, folder in zip(specs, folders, strict=True):
-        one = measure_layers(
-            spec, device=options.on, dtype=options.dtype, tp=case.engine.tensor_parallel_size,
-            max_tokens=options.max_tokens, max_seqs=options.max_seqs, max_context=options.max_context,
-            block_size=case.engine.block_size, seed=case.seed, fast=options.fast,
-            progress=lambda share, what, name=spec.name: asked.progress(f"{name}: {what} ({share:.0%})"),
-        )  # fmt: skip
+        one = engine.measure_layers(
+            spec, how, progress=lambda share, what, name=spec.name: asked.progress(f"{name}: {what} ({share:.0%})")
+        )
         found.append(one)
         if folder is not None:
             write_measurement(one, folder)

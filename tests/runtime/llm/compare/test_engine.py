@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ pytest.importorskip("torch", reason="the engine needs torch")
 from meshwright.runtime.llm.compare.cells import JUDGED, SHOWN
 from meshwright.runtime.llm.compare.chart import save_engine_png
 from meshwright.runtime.llm.compare.engine import compare_engine
-from meshwright.runtime.llm.compare.settings import Lengths, draw_requests
-from meshwright.runtime.llm.measure.engine import measure_layers, plan_measurement
+from meshwright.runtime.llm.compare.settings import Lengths, Traffic, draw_requests
+from meshwright.runtime.llm.measure.engine import MeasureOptions, measure_layers, plan_measurement
 
 LLAMA = DecoderSpec("llama-test", 2, 64, 4, 128, 256, 2, 16, max_positions=256)
 OPT = DecoderSpec(
@@ -36,24 +37,21 @@ OPT = DecoderSpec(
     learned_positions=True,
     max_positions=256,
 )
-SMALL = {"fast": True, "max_tokens": 32, "max_seqs": 4, "max_context": 64}
+SMALL = MeasureOptions(fast=True, max_tokens=32, max_seqs=4, max_context=64)
 
 
 @pytest.fixture(scope="module")
 def measured():
-    return measure_layers(LLAMA, **SMALL)
+    return measure_layers(LLAMA, SMALL)
 
 
 @pytest.fixture(scope="module")
 def compared():
     return compare_engine(
         [OPT],
+        Traffic([0.5], lengths=Lengths(prompt=12, output=6, longest_prompt=40, longest_output=12), duration_s=0.4),
         settings=["vllm-v1", "vllm-0.2"],
-        loads=[0.5],
-        lengths=Lengths(prompt=12, output=6, longest_prompt=40, longest_output=12),
-        duration_s=0.4,
-        clock="core",
-        fast=True,
+        measure=MeasureOptions(clock="core", fast=True),
     )
 
 
@@ -116,7 +114,7 @@ def test_a_rank_of_two_measures_its_share_and_the_all_reduce():
 
     if len(usable_cores()) < 2:
         pytest.skip("needs two cores for two devices")
-    found = measure_layers(LLAMA, tp=2, **SMALL)
+    found = measure_layers(LLAMA, replace(SMALL, tp=2))
     assert found.tp == 2
     assert "all_reduce" in found.dense
 
@@ -176,7 +174,7 @@ def test_drawn_requests_are_the_same_for_every_rate_and_seed_alike():
 )
 def test_wrong_wishes_are_refused_before_anything_runs(options, said):
     with pytest.raises(InputError, match=said.replace("(", r"\(")):
-        plan_measurement(LLAMA, **options)
+        plan_measurement(LLAMA, MeasureOptions(**options))
 
 
 @pytest.mark.parametrize(
@@ -184,16 +182,19 @@ def test_wrong_wishes_are_refused_before_anything_runs(options, said):
     [
         ({"settings": ["orca"]}, "unknown setting 'orca'; expected one of vllm-v1"),
         ({"settings": []}, "expected settings, each once"),
-        ({"loads": [0.0]}, "expected loads, rates and seconds above 0"),
-        ({"loads": [float("nan")]}, "expected loads, rates and seconds above 0"),
-        ({"duration_s": 0.0}, "expected loads, rates and seconds above 0"),
-        ({"clock": "sun"}, "clock: expected wall"),
+        ({"measure": MeasureOptions(clock="sun")}, "clock: expected wall"),
         ({}, "requests of 288 tokens are above the positions of llama-test"),
     ],
 )
 def test_wrong_comparisons_are_refused_before_anything_runs(options, said):
     with pytest.raises(InputError, match=said):
         compare_engine([LLAMA], **options)
+
+
+@pytest.mark.parametrize("options", [{"loads": [0.0]}, {"loads": [float("nan")]}, {"loads": []}, {"duration_s": 0.0}])
+def test_wrong_traffic_is_refused(options):
+    with pytest.raises(InputError, match="expected loads, rates and seconds above 0"):
+        Traffic(**options)
 
 
 @pytest.mark.parametrize(
