@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import pytest
 from meshwright.errors import InfeasibleError
@@ -15,19 +16,37 @@ SPACE = SearchSpace(tp=(1, 2), pp=(1,), batched_tokens=(512,))
 ONCE = Effort(finalists=1, seeds=1)
 
 
+Planner = Callable[[Cluster, Sequence[LLMDemand], int], LLMPlan]
+
+
+def once(planner: Planner) -> Planner:
+    """Plans with seed 0 are made once. Whether a seed gives one plan is asked with another, which is planned twice."""
+    kept = cache(lambda cluster, demands: planner(cluster, demands, 0))
+    return lambda cluster, demands, seed: planner(cluster, demands, seed) if seed else kept(cluster, tuple(demands))
+
+
+@once
 def dedicated(cluster: Cluster, demands: Sequence[LLMDemand], seed: int) -> LLMPlan:
     return plan(cluster, demands, space=SPACE, effort=ONCE, seed=seed).plan
 
 
+@once
 def shared(cluster: Cluster, demands: Sequence[LLMDemand], seed: int) -> LLMPlan:
     return plan_shared(cluster, demands, space=SPACE, effort=ONCE, seed=seed, compare=False).plan
 
 
-class TestDedicated(LLMPlannerContract):
+class Contract(LLMPlannerContract):
+    """On devices with room for 23,000 blocks, not 70,000: the reference makes them one by one for each engine."""
+
+    def cluster(self, devices: int = 2) -> Cluster:
+        return Cluster(1, devices, "v100-16gb")
+
+
+class TestDedicated(Contract):
     planner = staticmethod(dedicated)
 
 
-class TestShared(LLMPlannerContract):
+class TestShared(Contract):
     planner = staticmethod(shared)
 
 
@@ -91,7 +110,7 @@ def terse(cluster: Cluster, demands: Sequence[LLMDemand], seed: int) -> LLMPlan:
     ],
 )
 def test_the_contract_catches(bad: Callable[..., LLMPlan], test: str, said: str) -> None:
-    class Bad(LLMPlannerContract):
+    class Bad(Contract):
         planner = staticmethod(bad)
 
     with pytest.raises(AssertionError, match=said):

@@ -65,7 +65,7 @@ def by_hand(devices: int, asked: LLMDemand, space: SearchSpace) -> dict[int, flo
 @pytest.mark.parametrize(("rate", "ttft", "tpot"), [(60, 0.3, 0.02), (150, 0.1, 0.012), (400, 0.5, 0.05)])
 def test_keeping_all_is_exhaustive_search(rate: float, ttft: float, tpot: float) -> None:
     """KV memory never binds here, so the blocks of the search by hand may be others."""
-    asked = demand(rate, ttft, tpot)
+    asked = demand(rate, ttft, tpot, n=150)
     found = solve(4, asked)
     best = by_hand(4, asked, SMALL)
     for bracket in found.fronts[0].brackets:
@@ -76,12 +76,12 @@ def test_keeping_all_is_exhaustive_search(rate: float, ttft: float, tpot: float)
     assert found.chosen[0].devices == fewest
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 def test_halving_is_within_two_percent_of_exhaustive_search(seed: int) -> None:
     for rate, ttft, tpot in ((60, 0.3, 0.02), (150, 0.1, 0.012)):
-        asked = demand(rate, ttft, tpot, n=400)
+        asked = demand(rate, ttft, tpot, n=200)
         whole = solve(4, asked, seed=seed)
-        raced = solve(4, asked, seed=seed, effort=Effort(eta=3, finalists=2, smallest=100, seeds=1))
+        raced = solve(4, asked, seed=seed, effort=Effort(eta=3, finalists=2, smallest=50, seeds=1))
         assert raced.chosen[0].best.attained >= whole.chosen[0].best.attained - 0.02
         assert sum(b.rounds[-1].candidates for b in raced.fronts[0].brackets) < sum(
             b.rounds[-1].candidates for b in whole.fronts[0].brackets
@@ -145,8 +145,8 @@ def test_tensor_parallelism_is_the_smallest_that_keeps_tpot(tpot: float, tp: int
 
 
 def test_more_devices_are_never_worse_and_more_room_never_less_good() -> None:
-    asked = demand(250, 0.2, 0.012, n=200)
-    raced = Effort(eta=3, finalists=2, smallest=100, seeds=1)
+    asked = demand(250, 0.2, 0.012, n=100)
+    raced = Effort(eta=3, finalists=2, smallest=50, seeds=1)
     reached = [solve(n, asked, effort=raced).chosen[0].best.attained for n in (1, 2, 3, 5)]
     assert reached == sorted(reached)
     assert reached[0] < reached[-1]
@@ -158,8 +158,8 @@ def test_more_devices_are_never_worse_and_more_room_never_less_good() -> None:
 
 
 def test_the_plan_is_simulated_as_it_was_scored(tmp_path: Path) -> None:
-    asked = demand(150, 0.1, 0.012)
-    found = solve(4, asked)
+    asked = demand(150, 0.1, 0.012, n=100)
+    found = solve(2, asked)
     again = LLMPlan.load(found.plan.save(tmp_path / "plan.json"))
     assert again == found.plan
     result = simulate_plan(again, asked.traffic.trace(0), costs=linear)
@@ -174,16 +174,14 @@ def without_seconds(found: Planning) -> dict[str, Any]:
 
 
 def test_the_same_on_any_number_of_processes() -> None:
-    one, again = solve(2), solve(2)
-    assert without_seconds(one) == without_seconds(again)
     two = plan(cluster(2), [demand(n=60)], space=SearchSpace(tp=(1, 2), pp=(1,)), effort=Effort(seeds=2), workers=2)
     alone = plan(cluster(2), [demand(n=60)], space=SearchSpace(tp=(1, 2), pp=(1,)), effort=Effort(seeds=2))
     assert without_seconds(two) == without_seconds(alone)
 
 
 def test_two_models_share_the_devices_as_well_as_any_split() -> None:
-    first = demand(200, 0.2, 0.015, n=150)
-    second = demand(60, 0.1, 0.009, n=150, model=QWEN)
+    first = demand(200, 0.2, 0.015, n=80)
+    second = demand(60, 0.1, 0.009, n=80, model=QWEN)
     found = plan(cluster(5), [first, second], costs=linear, space=SMALL, effort=ALL)
     alone = [solve(4, d) for d in (first, second)]
     reached = [{b.devices: b.best.attained for b in p.fronts[0].brackets} for p in alone]
@@ -198,7 +196,7 @@ def test_two_models_share_the_devices_as_well_as_any_split() -> None:
 
 
 def test_the_smallest_change_that_is_named_is_one() -> None:
-    asked = demand(300, 0.05, 0.02)
+    asked = demand(300, 0.05, 0.02, n=100)
     with pytest.raises(InfeasibleError) as caught:
         solve(1, asked, objective="devices", target=0.9)
     said = re.search(r"smallest change: (\d+) more devices \((\d+)\), or a TTFT limit of ([\d.]+) s", str(caught.value))
@@ -232,7 +230,7 @@ def test_rejected_engines_say_why() -> None:
 
 
 def test_explanation_names_the_front_and_the_losers() -> None:
-    text = solve(4, demand(250, 0.2, 0.012), effort=Effort(eta=3, finalists=3, smallest=100, seeds=2)).explain()
+    text = solve(2, demand(250, 0.2, 0.012, n=100), effort=Effort(finalists=3, smallest=50, seeds=2)).explain()
     assert "goodput against devices" in text
     assert "runners-up on" in text
     assert re.search(r"\d+ simulations in", text)
@@ -240,7 +238,7 @@ def test_explanation_names_the_front_and_the_losers() -> None:
 
 def test_prompts_and_decodes_apart() -> None:
     space = SearchSpace(tp=(1,), pp=(1,), batched_tokens=(1024,), seqs=(32,), disaggregate="only")
-    found = solve(3, demand(100, 0.3, 0.02, n=120), space=space)
+    found = solve(3, demand(100, 0.3, 0.02, n=30), space=space)
     assert [d.role for d in found.plan.deployments] == ["prefill", "decode"]
     tried = {
         (c.replicas, c.decode) for f in found.fronts for b in f.brackets for c in (x.candidate for x in b.finalists)
