@@ -19,12 +19,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ..errors import InputError
 from .lifeline import BEAT_S
 from .termination import Termination
 
-__all__ = ["ONE_THREAD", "SILENCE_S", "Child", "Children", "ending", "loopback"]
+__all__ = ["ONE_THREAD", "SILENCE_S", "Child", "Children", "Started", "ending", "loopback", "started"]
 
 END_S = 5.0
 """How long a process that closed its pipe may take to exit."""
@@ -37,6 +38,19 @@ START_S = 120.0
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Environment of a process that stands for one device on one core."""
+
+
+class Started(Protocol):
+    """What is asked of a process once it runs; as of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def kill(self) -> None: ...
 
 
 def loopback() -> dict[str, str]:
@@ -54,13 +68,23 @@ def ending(code: int) -> str:
         return f"killed by signal {-code}"
 
 
+def started(module: str, handed: tuple[int, int], printed: int, environment: Mapping[str, str]) -> Started:
+    """A process of its own that runs a module, with two descriptors of this one and this one's id as arguments."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, handed), str(os.getpid())],
+        stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=environment,
+        pass_fds=handed,
+        start_new_session=True,  # Ctrl-C in a terminal is this process's to handle
+    )  # fmt: skip
+
+
 @dataclass(eq=False)
 class Child:
     """A process.
 
     Parameters
     ----------
-    popen : subprocess.Popen
+    popen : Started
         The process.
     pipe : socket
         To it.
@@ -72,7 +96,7 @@ class Child:
         Why it was ended, if it was for its silence.
     """
 
-    popen: subprocess.Popen[bytes]
+    popen: Started
     pipe: socket.socket
     log: Path
     life: socket.socket
@@ -172,12 +196,7 @@ class Children:
         handed = (theirs.fileno(), lifeline.fileno())
         try:
             with log.open("wb") as printed, theirs, lifeline:
-                popen = subprocess.Popen(
-                    [sys.executable, "-m", module, *map(str, handed), str(os.getpid())],
-                    stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env={**os.environ, **environment},
-                    pass_fds=handed,
-                    start_new_session=True,  # Ctrl-C in a terminal is this process's to handle
-                )  # fmt: skip
+                popen = started(module, handed, printed.fileno(), {**os.environ, **environment})
         except BaseException:
             ours.close()
             life.close()

@@ -16,7 +16,10 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.runtime.children import Children, ending
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+    pytest.mark.usefixtures("cold"),
+]
 
 CHILD = """
 import sys, time

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from forked import fork_server
 from meshwright.errors import InputError, RunError
 from meshwright.profiles import ModelProfile, ParallelConfig
 from meshwright.runtime import Session, calibrate, compare, run
@@ -41,7 +42,7 @@ def trace(n=60, gap=0.01, slo=5.0, burst=1):
 
 
 def children():
-    """Workers whose parent is this process, zombies left out (other tests' helpers are not our concern)."""
+    """Workers, zombies left out: this process's (other tests' helpers are not our concern), and those forked for it."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -49,10 +50,11 @@ def children():
                 with open(f"/proc/{entry}/stat") as stat:
                     fields = stat.read().rpartition(")")[2].split()
                 with open(f"/proc/{entry}/cmdline", "rb") as text:
-                    worker = b"meshwright.runtime.serving.worker" in text.read()
+                    words = text.read().split(b"\0")
             except OSError:
                 continue
-            if int(fields[1]) == os.getpid() and fields[0] != "Z" and worker:
+            mine = int(fields[1]) == os.getpid() and b"meshwright.runtime.serving.worker" in words
+            if fields[0] != "Z" and (mine or int(fields[1]) == fork_server()):
                 found.append(int(entry))
     return found
 

@@ -1,4 +1,4 @@
-"""Four processes that train, started once for a file: each takes seconds to import torch."""
+"""Four processes that train, started once for all files here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from meshwright.runtime.training import TrainingSession
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def session() -> Iterator[TrainingSession]:
     """For runs that end well, or are refused before they start."""
     from meshwright.runtime.training import TrainingSession

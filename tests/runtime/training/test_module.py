@@ -142,7 +142,9 @@ stage.compute = wrong
 
 
 @pytest.mark.parametrize("shape", [[(1, 1)] * 2, [(2, 1)]], ids=["pipeline", "data"])
-def test_a_wrong_gradient_on_one_rank_is_found(shape: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_gradient_on_one_rank_is_found(
+    shape: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold: None
+) -> None:
     """A stage that is alone with its weights is found by the module; one of two by the other, too."""
     (tmp_path / "sitecustomize.py").write_text(FAULT)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")

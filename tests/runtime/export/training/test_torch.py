@@ -1,4 +1,4 @@
-"""Exported programs that torchrun really starts: loss and gradients are those of one device."""
+"""Exported programs in processes as torchrun starts them, and once by torchrun: they train as one device does."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import ranks
 from meshwright.errors import InputError
 from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.profiles.graph.models.language import llama
@@ -26,20 +28,15 @@ ITERATIONS = 3
 SMALL = {"layers": 2, "hidden": 16, "heads": 4, "ffn": 32, "vocab": 32, "seq": 4, "dtype": "float32"}
 
 
-def start(folder: Path, script: str, processes: int, *more: str) -> str:
-    """Run a program of an export under torchrun; whatever happens nothing of it is left."""
+def torchrun(script: Path, processes: int, arguments: Sequence[str]) -> str:
+    """What a program prints under torchrun itself; whatever happens nothing of it is left."""
     command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        str(processes),
-        script,
-    ]
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)),
+        script.name, *arguments,
+    ]  # fmt: skip
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(
-        [*command, *more], cwd=folder, env=environment, timeout=120, capture_output=True, text=True, check=False
+        command, cwd=script.parent, env=environment, timeout=120, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -100,7 +97,7 @@ CASES: dict[str, tuple[Graph, tuple[int, ...], tuple[int, int], dict[str, Any]]]
         {"stages": zero},
     ),
     "two stages of two devices, 4 processes": (llama("small", **SMALL), (1, 1), (1, 2), {}),
-    "momentum, 2 processes": (llama("small", **SMALL), (2,), (1, 2), {}),
+    "momentum, 2 processes, by torchrun": (llama("small", **SMALL), (2,), (1, 2), {}),
 }
 
 
@@ -114,9 +111,11 @@ def test_torch_alone_trains_like_one_device(case: str, tmp_path: Path) -> None:
     texts = [(folder / name).read_text() for name in ("train_torch.py", "stages.py", "meshed.py")]
     assert not re.search(r"^\s*(import|from) meshwright", "".join(texts), re.MULTILINE)
     reference, losses = single(plan, graph, folder)
-    said = start(
-        folder, "train_torch.py", sum(m.devices for m in plan.meshes), "--iterations", str(ITERATIONS), "--parameters",
-        "parameters.npz", "--data", "data.npz", "--gradients", "gradients.npz",
+    begin = torchrun if "torchrun" in case else ranks
+    said = begin(
+        folder / "train_torch.py", sum(m.devices for m in plan.meshes),
+        ["--iterations", str(ITERATIONS), "--parameters", "parameters.npz", "--data", "data.npz",
+         "--gradients", "gradients.npz"],
     )  # fmt: skip
     same(folder, reference)
     found = [float(x) for x in re.findall(r"loss (\S+)", said)]
@@ -131,7 +130,7 @@ def test_the_runtime_trains_what_is_no_chain(tmp_path: Path) -> None:
     assert not (folder / "train_torch.py").exists()
     assert "stages 0 and 1 share parameter 'embedding.weight'" in (folder / "README.md").read_text()
     reference, _ = single(plan, graph, folder)
-    start(folder, "train.py", 2, "--iterations", "1", "--gradients", "gradients.npz")
+    ranks(folder / "train.py", 2, ["--iterations", "1", "--gradients", "gradients.npz"])
     same(folder, reference)
 
 
