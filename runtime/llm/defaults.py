@@ -1,4 +1,4 @@
-"""What vLLM does where nobody says: budgets by the device's memory, scheduling and caching by the version."""
+"""vLLM's defaults: memory beside weights and KV by the device, scheduling and prefix caching by the version."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ __all__ = ["Factors", "InService", "kind_of"]
 
 KINDS = ("decodes", "both", "prompts")
 FEWEST = 4
-"""Iterations from which on a batch size has a factor of its own."""
+"""Iterations from which on a batch size has a factor of its own: a median of fewer follows single disturbances."""
 
 
 def kind_of(iteration: Iteration) -> str:

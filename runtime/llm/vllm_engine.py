@@ -95,6 +95,7 @@ def engine_of(run: VLLMRun, model: DecoderSpec, tables: KernelTables) -> RunEngi
     where = degrees(run, model)
     precision, kv, notes = _precisions(run)
     memory = tables.peaks.memory_bytes or device_memory(f"{tables.source} {tables.name}")
+    # Of unknown memory vLLM's budgets for the smallest devices.
     batched, seqs = budgets(memory, tables.name) if memory else (2048, 256)
     batched, seqs = run.count("max_num_batched_tokens", batched), run.count("max_num_seqs", seqs)
     longest = int((run.prompt_tokens + run.output_tokens).max())

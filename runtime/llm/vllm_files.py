@@ -121,6 +121,7 @@ def read_vllm_run(folder: str | Path) -> VLLMRun:
     columns, prompts, left_out = _requests(folder / "requests.jsonl")
     rows = np.lexsort((columns["queued_ts"], columns["arrival_time"]))
     columns = {name: column[rows] for name, column in columns.items()}
+    # Two clocks, wall and monotonic: the request that waited least was queued at once, or nearly.
     offset = float((columns["queued_ts"] - columns["arrival_time"]).min())
     arrival = columns["arrival_time"] + offset
     zero = float(arrival.min())

@@ -1,4 +1,4 @@
-"""`EngineComparison`: traces served by the real engine beside what the simulator says of them, with verdicts."""
+"""`EngineComparison`: the same traces served by the real engine and by the simulator, with a verdict on each."""
 
 from __future__ import annotations
 

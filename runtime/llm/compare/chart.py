@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_engine", "save_engine_png"]
 
 EDGE = 3 * WITHIN
-"""Differences beyond this are drawn at the edge."""
+"""Differences beyond this are drawn at the edge, so that one bad cell does not flatten all others."""
 
 
 def draw_engine(found: EngineComparison, ax: Axes) -> Axes:

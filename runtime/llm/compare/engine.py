@@ -34,13 +34,16 @@ from .settings import SETTINGS, Traffic, scheduler_options, settings_named
 __all__ = ["compare_engine"]
 
 UNDISTURBED = 0.99
-"""Share of its steps' time in which the engine must have had its core for a run to say something."""
+"""Share of its steps' time in which the engine must have had its core for a run to count. A guess: a fifth of the goal
+(`cells.WITHIN`)."""
 SAME_PACE = 0.02
-"""Most that passes right before a run may differ from the tables (or those after it from those before) for it to say
-something."""
+"""Most that passes right before a run may differ from the tables (or those after it from those before) for it to count:
+clocks drift. A guess, as above."""
 PACE_ROUNDS = 5
+"""Passes of which the pace is a median: few, because they come before each cell."""
 CALIBRATION, OTHERS = 0.75, 1_000_003
-"""Seconds of other requests, as a share of a cell's; what their seed differs by."""
+"""Seconds of other requests, as a share of a cell's: enough for each kind of iteration. What their seed differs by, so
+that no other cell draws the same ones. Guesses."""
 
 
 def compare_engine(

@@ -1,4 +1,4 @@
-"""What a comparing worker does: serve a workload with the real engine, and tell how undisturbed it was."""
+"""The job of a comparison's worker: serve a workload with the real engine, and say how undisturbed it was."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Lengths:
 
 
 LENGTHS = {"cpu": Lengths(), "cuda": Lengths(128, 128, 0.8, 1024, 512)}
-"""By kind of device: what is served where nobody says."""
+"""By kind of device: what is served where nobody says. Guesses: short enough that a CPU finishes hundreds in a cell."""
 
 
 def draw_requests(lengths: Lengths, n: int, seed: int) -> tuple[Any, Any, Any]:
@@ -158,6 +158,7 @@ class Traffic:
         rate, lengths = level, self.lengths_on(plan.device)
         if self.rate is None:
             # What can be sustained: the throughput where all requests are there at once.
+            # 200 of them: many batches, so that filling and draining hardly count.
             prompt, output, _ = draw_requests(lengths, 200, plan.seed)
             full = simulate_llm(LLMTrace(np.zeros(200), prompt, output), policy=policy, config=options, cost=cost)
             rate = level * full.request_throughput
@@ -199,7 +200,7 @@ def scheduler_options(setting: Setting, longest: int, room_tokens: float) -> dic
     InputError
         If that is not enough for two requests.
     """
-    block = 16
+    block = 16  # vLLM's default
     each = -(-longest // block)
     least, most = 2 * each + 2, int(room_tokens // block)
     if most < least:

@@ -267,7 +267,7 @@ def _over_time(run: VLLMRun, result: LLMResult) -> list[dict[str, float]]:
     rows: list[dict[str, float]] = []
     ticks: list[list[float]] = series.to_numpy(dtype=float).tolist()
     for t, running, waiting, kv in ticks:
-        i = int(np.searchsorted(at, t + 1e-9, side="right")) - 1
+        i = int(np.searchsorted(at, t + 1e-9, side="right")) - 1  # a tick's own window, though 3 x 0.1 is above 0.3
         there = 0 <= i < len(at) and t < at[-1] + tick
         rows.append(
             {

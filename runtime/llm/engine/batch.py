@@ -14,7 +14,7 @@ from torch import Tensor
 __all__ = ["Batch", "HEADER", "Layout", "PackedBatch"]
 
 HEADER = 8
-"""Numbers that say how long the parts of a packed batch are."""
+"""Numbers of a packed batch's header: the eight fields of `Layout`."""
 
 IntArray = npt.NDArray[np.int64]
 

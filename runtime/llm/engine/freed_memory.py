@@ -1,4 +1,4 @@
-"""Freed memory stays with the process: what glibc gives back to the system it faults in again, page by page.
+"""`keep_freed_memory`: let freed memory stay with the process. What glibc gives back, it must fault in page by page.
 
 A pass frees and asks for the same activations over and over. By default glibc maps blocks above 128 KiB one by one and
 trims what is free at the heap's end; whether a tensor then costs its page faults depends on what was freed before it.
@@ -15,6 +15,7 @@ __all__ = ["keep_freed_memory"]
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BYTES = 2**30
+"""Free memory at the heap's end that is kept: more than the activations of any pass on a CPU here."""
 MAPPED_FROM = 32 * 2**20
 """The most that glibc takes for the size from which blocks are mapped one by one."""
 

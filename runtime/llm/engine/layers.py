@@ -25,6 +25,7 @@ __all__ = [
     "up_proj",
 ]
 
+# Llama 2's, for every model: weights are random and the time of an operator does not depend on them.
 EPSILON = 1e-5
 ROTARY_BASE = 10_000.0
 

@@ -1,4 +1,4 @@
-"""The model without any cache, batch or kernel of ours, in fp64: what the engine's tokens are held to."""
+"""The model without cache, batching or kernels of ours, in fp64: the oracle for the engine's tokens."""
 
 from __future__ import annotations
 

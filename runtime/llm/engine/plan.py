@@ -1,4 +1,4 @@
-"""From a scheduler's step to a batch: which tokens of which sequences, where they stand, and in which blocks.
+"""A scheduler's step laid out as a batch: which tokens of which sequences, at which positions, in which blocks.
 
 Block tables are kept as arrays from step to step; a step writes what is new in them. Token ids are filled in last, so
 that a step can be laid out while the one before still computes them.

@@ -103,6 +103,8 @@ def choose(logits: Tensor, how: Sequence[Sampling], uniform: Sequence[float]) ->
             chances = _likeliest(
                 chances, torch.tensor([how[i].top_p for i in rows], dtype=some.dtype, device=some.device)
             )
+        # The level is a share of the last sum, which rounding leaves near 1 and top_p far below; in fp64, so that what
+        # else is in the batch does not move it.
         upto = chances.cumsum(-1)
         level = torch.tensor([uniform[i] for i in rows], dtype=some.dtype, device=some.device)[:, None] * upto[:, -1:]
         best[rows] = torch.searchsorted(upto, level, right=True)[:, 0].clamp_(max=logits.shape[1] - 1)
@@ -112,5 +114,5 @@ def choose(logits: Tensor, how: Sequence[Sampling], uniform: Sequence[float]) ->
 def _likeliest(chances: Tensor, share: Tensor) -> Tensor:
     """Chances of the likeliest tokens that reach a share together, 0 for the others."""
     ranked, order = chances.sort(-1, descending=True)
-    ranked[ranked.cumsum(-1) - ranked >= share[:, None]] = 0.0
+    ranked[ranked.cumsum(-1) - ranked >= share[:, None]] = 0.0  # the token that reaches the share stays
     return torch.zeros_like(chances).scatter_(-1, order, ranked)

@@ -25,6 +25,7 @@ __all__ = ["serve_trace"]
 
 _WORK = ("running", "waiting", "swap_out", "swap_in", "used_tokens", "wasted_tokens", "shared_tokens")
 PROGRESS_S = 0.5
+"""Seconds between two calls of `progress`, and the longest sleep, so that Ctrl-C is heard."""
 
 
 class _Serving:

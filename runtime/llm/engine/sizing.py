@@ -1,4 +1,4 @@
-"""How many KV blocks an engine gets where nobody says: what the device has room for, within reason."""
+"""How many KV blocks an engine gets by default: what the device has room for, within reason."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .weights import torch_dtype
 __all__ = ["blocks_that_fit"]
 
 CPU_BYTES = 2**30
-"""KV cache of a process on a CPU, at most."""
+"""KV cache of a process on a CPU, at most. A guess: the machine's memory is also others'."""
 CPU_SEQUENCES = 64
 """Sequences of full length that a CPU's KV cache holds, at most."""
 ACTIVATION_BYTES = 2 * 2**30
-"""Left free on a GPU for activations, graphs and the libraries' workspaces."""
+"""Left free on a GPU for activations, graphs and the libraries' workspaces. A round figure."""
 
 
 def blocks_that_fit(

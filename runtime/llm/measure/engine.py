@@ -29,8 +29,11 @@ Progress = Callable[[float, str], None]
 """Called with the share that is done, 0 to 1, and what is under way."""
 
 ROUNDS, FAST_ROUNDS = 6, 3
+"""Passes of each call: as few as give a median that single disturbances do not move. Guesses; `Noise` says the spread.
+"""
 FITS = 0.8
-"""Share of the free memory that weights (those of the timed layers and the engine's) and KV cache may take."""
+"""Share of the free memory that weights (those of the timed layers and the engine's) and KV cache may take; the rest is
+for activations. A guess."""
 
 
 @dataclass(frozen=True, slots=True)

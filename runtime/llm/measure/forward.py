@@ -1,4 +1,4 @@
-"""Forward passes of the engine's own model on made-up batches, with the time of every operator in its place."""
+"""Forward passes of the engine's own model on made-up batches; every operator is timed where it runs."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ BY_PASS = ("embedding", "forward_rest", "inputs")
 TIMED_BYTES = 2 * 2**30
 """Weights above which not all layers are timed: they are alike."""
 TIMED_LAYERS = 4
+"""Layers that are timed of a large model: more than one, so that a layer does not find its own weights in the caches.
+Four are a guess."""
 TEXTS = 16
-"""Longest texts that tokens are taken from."""
+"""How many texts of the longest length tokens are taken from, so that passes differ. A guess."""
 AHEAD_CYCLES = 20_000_000
 """GPU cycles that a pass waits for its launches, some 10 ms: so no kernel waits for the host."""
 

@@ -1,4 +1,4 @@
-"""What a measuring worker does: rounds of forward passes, passes run whole as the check, and steps of the engine."""
+"""The job of a measuring worker: rounds of forward passes, passes without stamps as a check, steps of the engine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["Host", "Measured", "Step", "engine_options", "measure_job", "whole_job"]
 
 CHECKS = 8
-"""Calls that are also run without stamps."""
+"""Calls that are also run without stamps, spread over all sizes: a few suffice for one median."""
 POLICIES = ("vllm-v1", "vllm-0.2")
 """Policies that the engine runs."""
 MOST, ENOUGH_STEPS, ATTEMPTS = 64, 12, 12
-"""Largest batch, undisturbed steps of each size, and tries, for the host times."""
+"""Largest batch, undisturbed steps of each size, and tries, for the host times. Guesses: a dozen steps give a median,
+and the line through them holds beyond 64 sequences."""
 PROMPT, OUTPUT, GAP_S = 24, 32, 2e-3
-"""Tokens of the requests that the engine's host times are taken from, and seconds between them."""
+"""Tokens of the requests that the engine's host times are taken from, and seconds between them: short ones that come
+one by one, so that there are steps with and without a newcomer."""
 
 
 class Step(NamedTuple):

@@ -1,4 +1,4 @@
-"""What benchmarks and engines call a precision, and what the cost model calls it."""
+"""Names of precisions: what benchmarks and engines call them, and what the cost model calls them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From rounds of timing to tables: medians, what a further chunk adds, and the host's times as a line."""
+"""Tables from rounds of timing: medians, what a further chunk adds, and the host's times as a line."""
 
 from __future__ import annotations
 
@@ -152,6 +152,7 @@ def overheads_of(host: Host, inputs: Mapping[int, float], sampler: Mapping[int, 
     sequences, seconds = np.array([step.sequences for step in host.same], dtype=float), left(host.same)
     values = np.unique(sequences)
     middle = np.array([np.median(seconds[sequences == n]) for n in values])
+    # numpy.polyfit multiplies residuals by their weights before it squares them: roots, to weigh by counts.
     weight = np.sqrt([float((sequences == n).sum()) for n in values])
     slope = max(0.0, float(np.polyfit(values, middle, 1, w=weight)[0])) if len(values) > 1 else 0.0
     base = max(0.0, float(np.average(middle - slope * values, weights=weight**2)))

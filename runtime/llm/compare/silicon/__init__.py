@@ -1,4 +1,4 @@
-"""The simulator against rows that others measured: read, predicted, reported."""
+"""The simulator against benchmark rows that others measured: `rows` reads, `predict` simulates, `report` compares."""
 
 from .predict import compare_silicon
 from .report import Benchmark, Predicted, SiliconComparison

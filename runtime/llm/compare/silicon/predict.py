@@ -141,6 +141,7 @@ def _predict(
     ahead = asynchronous(row.version or tables.source, row.pp)
     c, rounds = row.concurrency, min(benchmark.simulated_rounds, benchmark.rounds)
     n = rounds * c
+    # Half the mean at least: a normal tail would reach lengths below one.
     normal = generator(0, "silicon", "outputs").standard_normal(n)
     outputs = np.maximum(1, np.round(row.osl * np.maximum(1 + benchmark.spread * normal, 0.5))).astype(int)
     result = simulate_llm(

@@ -39,6 +39,8 @@ class Benchmark(Shown):
         ``gpu_memory_utilization``.
     """
 
+    # Assumed, not measured, and the same for every row; each report prints them. 0.9 was vLLM's default for long (0.33
+    # has 0.92); the times of the front end are round figures of a Python server.
     rounds: int = 10
     simulated_rounds: int = 4
     spread: float = 0.1

@@ -1,4 +1,4 @@
-"""What an adapter is: between a scheduler of the simulator and the model; and what is common to all of them.
+"""`Adapter`: what stands between a scheduler of the simulator and the model; and what all adapters have in common.
 
 The scheduler and its block manager are the simulator's own objects; an adapter adds what they leave open: token ids.
 """
@@ -85,7 +85,7 @@ def begin(request: LLMRequest, index: int, tokens: Sequence[int], sampling: Samp
 
 
 def take(live: Live, token: int, outcome: Outcome) -> None:
-    """A sequence gets a token; one that met a stop token before says no more."""
+    """Give a sequence a token. One that met a stop token before emits nothing more."""
     live.tokens.append(token)
     if not live.stopped:
         live.end = len(live.tokens)

@@ -1,4 +1,4 @@
-"""The paper's vLLM and the model: groups of samples or beams that share blocks, copy-on-write, swapping."""
+"""The adapter of the paper's vLLM: groups of samples or beams that share blocks, copy-on-write, swapping."""
 
 from __future__ import annotations
 
@@ -141,6 +141,7 @@ class PagedAdapter:
 
     def _beams(self, width: int, running: Sequence[Row], logits: Tensor) -> list[tuple[int, int, float]]:
         """The best continuations of the beams: (place of the parent, token, score), best first."""
+        # In fp64: scores are sums over the whole output, and near ties must fall alike with and without batching.
         chances = torch.log_softmax(logits.double(), -1)
         scores = [self._lives[s.number].score for s in running]
         total = chances + torch.tensor(scores, dtype=chances.dtype, device=chances.device)[:, None]
@@ -149,7 +150,7 @@ class PagedAdapter:
         return [(k // vocab, k % vocab, score) for k, score in zip(at.tolist(), best.tolist(), strict=True)]
 
     def _follow(self, group: SequenceGroup, sequences: list[Row], found: list[tuple[int, int, float]]) -> None:
-        """Beams take over what their parents said."""
+        """Give each surviving beam the tokens of its parent and its own next one."""
         old = [self._lives.pop(row.number) for row in sequences]
         said = [list(live.tokens) for live in old]
         taken: set[int] = set()

@@ -1,4 +1,4 @@
-"""Name of a policy -> what lets the engine run it."""
+"""`adapter_of`: the adapter of a policy, by the kind of steps that it decides."""
 
 from __future__ import annotations
 

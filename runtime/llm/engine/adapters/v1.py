@@ -1,4 +1,4 @@
-"""Today's vLLM and the model: one sequence per request, pieces of prompts and decodes in one batch."""
+"""The adapter of vLLM V1 and Sarathi: one sequence per request, pieces of prompts and decodes in one batch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""The OpenAI-compatible endpoint: HTTP in front of the engine's thread."""
+"""The OpenAI-compatible endpoint: `server` takes HTTP, `thread` steps the engine, `completions` and `answers` translate
+between OpenAI's fields and the engine's tokens."""

@@ -13,8 +13,9 @@ from .tokenizer import EOS, ByteTokenizer
 __all__ = ["ApiError", "Completion", "read_completion"]
 
 MAX_CHOICES = 128
+"""Most choices (`n`) of a prompt: OpenAI's own bound."""
 MAX_REQUESTS = 2048
-"""Most prompts times choices of one call: each is a request of the engine."""
+"""Most prompts times choices of one call: each is a request of the engine. A guess, so that no call fills its queue."""
 LONGEST_MESSAGE = 600
 """Characters of an error's message: what a client sent does not come back in full."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {

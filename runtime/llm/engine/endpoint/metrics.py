@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Counters", "Histogram", "prometheus"]
 
+# vLLM's buckets (its ``metrics/loggers.py``) but for the longest, so that dashboards made for vLLM can be used.
 TTFT_BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0)
 LATENCY_BUCKETS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0)
 

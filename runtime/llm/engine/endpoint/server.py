@@ -40,7 +40,10 @@ SMALL_BYTES = 64 * 2**10
 
 
 def body_limit(max_model_len: int) -> int:
-    """Largest body that a call may have: a batch of 64 full prompts of escaped characters, from 1 MiB to 16 MiB."""
+    """Largest body that a call may have: a batch of 64 full prompts of escaped characters, from 1 MiB to 16 MiB.
+
+    A character that JSON escapes as a surrogate pair takes 12 bytes. 64 prompts and both ends are guesses.
+    """
     return max(2**20, min(16 * 2**20, 64 * 12 * max_model_len))
 
 

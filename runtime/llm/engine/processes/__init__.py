@@ -1,1 +1,1 @@
-"""A model spread over several processes."""
+"""A model spread over several processes: `leader` is rank 0, `worker` the others, `groups` joins them."""

@@ -24,6 +24,7 @@ from .worker import HELLO, READY, STOP, Task
 __all__ = ["Leader"]
 
 END_S = 5.0
+"""How long followers may take to end by themselves, seconds; then they are killed. A guess."""
 
 
 @dataclass(eq=False)

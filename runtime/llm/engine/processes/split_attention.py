@@ -21,7 +21,7 @@ from ..batch import Batch
 __all__ = ["SplitAttention", "own_slots"]
 
 TILE = 256
-"""Queries of a prompt that are scored at once."""
+"""Queries of a prompt that are scored at once: scores of a whole prompt would be quadratic memory. A guess."""
 
 
 def own_slots(slots: Tensor, positions: Tensor, block_size: int, share: Share) -> Tensor:
