@@ -1,4 +1,10 @@
-"""TeraPipe: pipelines over slices of a sequence (Li et al., ICML '21): which tokens go in which slice."""
+"""TeraPipe: pipeline parallelism over slices of a sequence (Li et al., ICML '21).
+
+Begin with `planner` (`plan`), or with `slicing` (`slice_tokens`), the paper's dynamic programme by itself. The planner
+goes through `layouts` (degrees of parallelism), prices a stage's slices (`cell_pricer`, `cells`, `messages`,
+`pipeline`), chooses slices (`choose`, `directions`), and writes the plan (`emit`). `latency` fits Eq. 2.9 to
+measurements, which `slice_profile` holds. The room `v100` models the paper's own hardware.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`CellPricer`: the cells of a graph: what is computed, communicated and kept in a run of operators."""
+"""`CellPricer`: turn runs of operators of a graph into cells: what each computes, communicates and keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["CellPricer"]
 
 
 class CellPricer:
-    """Cells of a graph under Megatron's shardings, for one sample on each replica.
+    """Makes the cells of a graph under Megatron's shardings, for one sample on each replica.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class CellPricer:
     costs : CostModel
         Seconds of operators.
     options : IntraOptions
-        Optimiser, and so on; memory and recomputation are set per cell.
+        The optimiser and the like; recomputation is set for each cell.
 
     Raises
     ------
@@ -48,12 +48,12 @@ class CellPricer:
         return self._of(replicas)[0]
 
     def cell(self, first: int, last: int, mesh: LogicalMesh, recompute: Recompute) -> Cell:
-        """Operators first … last − 1 on a mesh of (replicas, tensor-parallel devices).
+        """The cell of operators first … last − 1 on a mesh of (replicas, tensor-parallel devices).
 
         Raises
         ------
         InputError
-            If heads or vocabulary cannot be cut so.
+            If the heads or the vocabulary cannot be cut over so many devices.
         """
         key = (first, last, mesh.shape, mesh.mesh.hosts, mesh.mesh.devices, recompute)
         if key not in self._known:
@@ -103,9 +103,10 @@ class CellPricer:
     def _on_one_replica(
         self, graph: Graph, k: int, plan: IntraPlan, mesh: LogicalMesh
     ) -> tuple[Operator, dict[str, int]]:
-        """An operator and what it is cut into; the same one for any number of replicas where they cut its samples.
+        """An operator as one replica runs it, and the number of pieces of each of its loops.
 
-        So what a cost model has said of it holds for all of them.
+        If replicas only cut its samples, the result is the same for any number of replicas. So what a cost model has
+        once said about the operator can be used for all of them.
         """
         op, axes, parts = graph.operators[k], plan.operators[graph.operators[k].name].axes, dict[str, int]()
         grows = [x.name for x in op.loops if x.batch]
@@ -116,13 +117,13 @@ class CellPricer:
         return (self._of(1)[0].operators[k] if alone else op), parts
 
     def _gradients(self, graph: Graph, op: Operator, live: frozenset[str]) -> tuple[bool, bool]:
-        """Whether an operator makes gradients of its operands that are no parameters, and of those that are."""
+        """Whether an operator's backward pass makes gradients of its activations, and of its parameters."""
         parameters = {t.name for t in graph.parameters}
         trained = op.name in live
         return trained and any(name in live and name not in parameters for name in op.inputs), trained
 
     def _grows(self, graph: Graph, name: str) -> int:
-        """Loops over tokens of a value: 0 for one number, as the loss, 2 for scores."""
+        """With how many loops over tokens a value grows: 0 for a single number such as the loss, 2 for scores."""
         if name not in graph.index:
             return 1
         op, loops = graph.operators[graph.index[name]], self._loops[graph.index[name]]
@@ -140,7 +141,7 @@ class CellPricer:
         return op.bytes / pieces
 
     def _carried(self, graph: Graph, plan: IntraPlan, live: frozenset[str]) -> list[str]:
-        """Values of this cell that attention reads along its key loop: keys and values."""
+        """Values of this cell that attention reads along its key loop: the keys and values."""
         found: dict[str, None] = {}
         for k in range(plan.first, plan.last):
             op, loops = graph.operators[k], self._loops[k]

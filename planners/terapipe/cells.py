@@ -1,7 +1,8 @@
-"""`Cell`: what a run of operators takes for a slice of b samples, i tokens and j tokens before it, on its mesh.
+"""`Cell`: seconds of a run of operators for one slice: b samples, i tokens, and j tokens of context before them.
 
-Seconds are those of the cost model for the operators as the slice has them, and of the mesh for their collectives,
-whose bytes go with the slice. For the whole sequence they are the stage's own (Alpa's `score`), which the tests hold.
+The cost model prices the operators at the sizes of the slice, and the mesh prices their collectives, whose bytes shrink
+with the slice. For a slice that is the whole sequence, the seconds equal the stage's own (Alpa's `score`); tests hold
+that.
 """
 
 from __future__ import annotations
@@ -23,29 +24,30 @@ __all__ = ["Cell", "Sent", "Work"]
 
 Floats = npt.NDArray[np.float64]
 _PROBES = 9
-"""Lengths and contexts at which the overhead of context is computed, to fit Eq. 2.9."""
+"""Number of lengths, and of contexts, at which the overhead of context is computed to fit Eq. 2.9. A guess: it gives
+about 36 pairs for each number of samples, for four coefficients; a fifth of the pairs tests the fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Equal operators of a cell: computing.
+    """The computation of several equal operators of a cell.
 
     Parameters
     ----------
     number : tuple
-        What it has in common with equal operators of other cells of the pricer.
+        A key that equal operators share, in all cells of the pricer.
     operator : Operator
-        For one sample on each replica, whole sequences.
+        The operator, for one sample on each replica and whole sequences.
     loops : TokenLoops
         Its loops over tokens.
     parts : dict
-        Loop -> pieces.
+        Loop -> number of pieces.
     inputs, weights : bool
-        Whether gradients of its operands and of its weights are made.
+        Whether the backward pass makes gradients of its activations, and of its weights.
     again : bool
-        Whether the backward pass computes it again.
+        Whether the backward pass computes it again (recomputation).
     count : int
-        How many there are.
+        How many equal operators there are.
     """
 
     number: tuple[object, ...]
@@ -60,7 +62,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Equal collectives of a cell. `grows`: with how many loops over tokens their bytes grow; 0: not with samples."""
+    """Several equal collectives of a cell.
+
+    `grows` is the number of loops over tokens with which their bytes grow; 0 means that they do not depend on the
+    slice.
+    """
 
     backward: bool
     kind: str
@@ -77,21 +83,21 @@ class Cell:
     Parameters
     ----------
     plan : IntraPlan
-        How they are run, for one sample on each replica.
+        How the operators are sharded, for one sample on each replica.
     mesh : LogicalMesh
-        Where.
+        Where they run.
     tokens : int
-        L.
+        L, tokens of a sequence.
     costs : CostModel
         Seconds of operators.
     work, sent
-        What is computed and communicated.
+        What is computed, and what is communicated.
     square_bytes : float
-        Of the plan's activation bytes, those that grow with length times (length + context): scores that are kept.
+        Those of the plan's activation bytes that grow with length · (length + context): attention scores that are kept.
     carried_bytes : float
-        Gradients of keys and values that a sample's slices add up, bytes on one device.
+        Gradients of keys and values, which a sample's slices add up; bytes on one device.
     known : dict
-        What the cost model has said of operators of slices, shared by all cells of a pricer.
+        What the cost model has said about operators of slices; shared by all cells of a pricer.
     """
 
     plan: IntraPlan
@@ -113,7 +119,8 @@ class Cell:
         )
 
     def latencies(self, samples: Sequence[int], unit: int) -> tuple[SliceLatency, SliceLatency]:
-        """Forward and backward by Eq. 2.9: exact without context, the overhead of context fitted to some pairs."""
+        """Forward and backward seconds as Eq. 2.9 has them: exact without context, with a fitted overhead of
+        context."""
         lengths = np.arange(unit, self.tokens + 1, unit)
         probes = np.unique(np.linspace(1, len(lengths), min(_PROBES, len(lengths))).round().astype(int)) * unit
         rows: list[tuple[int, int, int, float, float]] = []
@@ -129,7 +136,7 @@ class Cell:
         return fit_latency(i, j, forward, b), fit_latency(i, j, backward, b)
 
     def activation_bytes(self, tokens: Sequence[int]) -> float:
-        """Kept for the backward pass of one sample on each replica, cut into slices of these tokens, on one device."""
+        """Bytes on one device that are kept for the backward pass of one sample per replica, cut into these slices."""
         share = sum(i * sum(tokens[: k + 1]) for k, i in enumerate(tokens)) / self.tokens**2
         return self.plan.activation_bytes - self.square_bytes * (1.0 - share)
 
@@ -164,7 +171,7 @@ class Cell:
 
 
 def _grown(op: Operator, samples: int) -> Operator:
-    """An operator of one sample per replica, for more."""
+    """The operator for more samples per replica."""
     if samples == 1:
         return op
     loops = tuple(replace(x, size=x.size * samples) if x.batch else x for x in op.loops)

@@ -1,4 +1,4 @@
-"""`choose_slices`: the slices of a replica's batch on a pipeline: optimal, best uniform, samples alone, or given."""
+"""`choose_slices`: choose the slices of a replica's batch: optimal, best uniform, whole sequences, or given ones."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ __all__ = ["Chosen", "choose_slices"]
 
 Mask = npt.NDArray[np.bool_]
 ROUNDS = 16
+"""Most rounds of search and exact pricing for one grid. A guess: it ends by itself as soon as a round finds nothing
+new."""
 EXACT_UNITS = 16
-"""So few places to cut are priced pair by pair."""
+"""A sequence with at most so many units is priced exactly: its 136 pairs of length and context are few enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Slices and what they take.
+    """Chosen slices, and what a pipeline takes with them.
 
     Parameters
     ----------
     slices : tuple of Slice
-        Of one replica, tokens in tokens.
+        The slices of one replica; lengths in tokens, not in units.
     forward_s, backward_s : float
-        Of the pipeline, until the last slice has left it.
+        Seconds of the pipeline in each direction, until the last slice has left it.
     busy_s : float
-        Of the stage that computes longest, without messages.
+        Seconds of computation of the busiest stage, without messages.
     searched_s : float
-        What the dynamic programme minimised, on its grid: Σ t on the slowest cell + max over slices of the others.
+        The objective of the dynamic programme on its grid: Σ t on the slowest cell + max over slices of all others.
     how : str
-        Where the slices come from.
+        How the slices were found.
     overhead_error, error : float
-        Of Eq. 2.9 on pairs that it was not fitted to; NaN where it was not used.
+        Errors of Eq. 2.9 on pairs that it was not fitted to (see `SliceLatency`); NaN if it was not used.
     solved : int
-        Dynamic programmes that were solved.
+        Number of dynamic programmes that were solved.
     """
 
     slices: tuple[Slice, ...]
@@ -56,18 +58,18 @@ class Chosen:
 
     @property
     def seconds(self) -> float:
-        """Both directions."""
+        """Seconds of both directions together."""
         return self.forward_s + self.backward_s
 
 
 def choose_slices(
     pipeline: Pipeline, options: TeraPipeOptions, batch: int, samples: Sequence[int], unit: int, *, equal: bool
 ) -> Chosen:
-    """The best slices of a replica's batch.
+    """Choose the best slices of a replica's batch.
 
-    The search runs on grids. What it finds is priced exactly, slice by slice; these seconds are put into the grids, and
-    it searches again, until it finds what is priced exactly already. The slices that it is compared with are priced so
-    before it, and the fastest of all is taken.
+    The search runs on grids of approximate seconds. The slices that it finds are then priced exactly, these seconds
+    replace those in the grids, and the search runs again, until all that it finds is exact already. Whole sequences and
+    uniform slices are priced exactly too, and the fastest of all is returned.
 
     Parameters
     ----------
@@ -76,11 +78,11 @@ def choose_slices(
     batch : int
         Samples of one replica.
     samples : sequence of int
-        Numbers of samples that may go together.
+        Numbers of samples that may go through the pipeline together.
     unit : int
-        Tokens of a unit.
+        Tokens of one unit; lengths are multiples of it.
     equal : bool
-        Whether all microbatches hold as many samples.
+        Whether all microbatches must hold the same number of samples.
 
     Raises
     ------
@@ -132,7 +134,7 @@ def _among(group: Sequence[int], most: int) -> Mask:
 
 
 def _ways(options: TeraPipeOptions, n: int, unit: int) -> Iterator[tuple[str, Mask]]:
-    """Which slices may be used, [context, length − 1], and what that is called."""
+    """The sets of slices to search, with a name for each; a mask over [context, length − 1]."""
     if options.tokens is not None:
         yield "given", _only([i // unit for i in options.tokens], n)
         return

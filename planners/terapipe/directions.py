@@ -1,14 +1,16 @@
 r"""`slice_pipeline`: the best slices for a pipeline whose cells differ, with a longest slice in each direction.
 
-A pipeline that feeds all slices forward and then all of them backward takes in each direction, with equal cells,
-:math:`\sum t + (K - 1) \max t`. Both directions together are
+A pipeline that feeds all slices forward and then all of them backward takes :math:`\sum t + (K - 1) \max t` in each
+direction, if its cells are equal. Both directions together take
 
 .. math:: \sum_i t_i + \max_i r^{fwd}_i + \max_i r^{bwd}_i
 
-where t is a slice's seconds on the slowest cell, both ways, and r what it takes on all others: K − 1 times as much with
-equal cells. With cells that differ this is an estimate: the path that decides may meet each cell at another slice.
-`slice_tokens` minimises it with one maximum, as the paper does (t_fwd + t_bwd in place of t_fwd). That is a bound from
-below; where the slicing that reaches it has both maxima in one slice, it is the optimum. Otherwise one maximum is
+Here t is a slice's seconds on the slowest cell in both directions, and r its seconds on all other cells (K − 1 times as
+much if the cells are equal). If the cells differ, this is an estimate, because the critical path may meet each cell at
+another slice.
+
+`slice_tokens` minimises the sum with a single maximum, as the paper does (t_fwd + t_bwd in place of t_fwd). That is a
+lower bound. If the slicing that attains it has both maxima in the same slice, it is optimal. Otherwise one maximum is
 enumerated inside the other, both exactly.
 """
 
@@ -37,13 +39,13 @@ class PipelineSlicing(Shown):
     Parameters
     ----------
     slices : tuple of Slice
-        In the order in which they are fed; samples are those of one replica.
+        The slices in the order in which they are fed; samples are those of one replica.
     total_s : float
         Σ t on the slowest cell, seconds.
     fill_s : tuple of float
         Largest r of each direction, seconds.
     solved : int
-        Dynamic programmes that were solved.
+        Number of dynamic programmes that were solved.
     """
 
     slices: tuple[Slice, ...]
@@ -53,12 +55,12 @@ class PipelineSlicing(Shown):
 
     @property
     def seconds(self) -> float:
-        """What was minimised."""
+        """The objective that was minimised, in seconds."""
         return self.total_s + sum(self.fill_s)
 
 
 def slice_pipeline(total: Floats, fills: Sequence[Floats], batch: int, *, epsilon: float = 0.0) -> PipelineSlicing:
-    """The slicing with the least Σ t + Σ max r.
+    """Find the slicing with the least Σ t + Σ max r.
 
     Parameters
     ----------
@@ -69,8 +71,8 @@ def slice_pipeline(total: Floats, fills: Sequence[Floats], batch: int, *, epsilo
     batch : int
         Samples of one replica.
     epsilon : float
-        Seconds, 0: exact. Above: values of r this far apart are tried; the answer is at most one epsilon for each
-        direction above the optimum.
+        In seconds; 0 is exact. Otherwise only values of r this far apart are tried, and the result is at most one
+        epsilon per direction above the optimum.
 
     Raises
     ------
@@ -84,6 +86,7 @@ def slice_pipeline(total: Floats, fills: Sequence[Floats], batch: int, *, epsilo
     if bound is None:
         raise InfeasibleError("slices: no slices of the given lengths and samples make up the batch")
     found = score_pipeline(total, fills, bound.plan, solved)
+    # The margin: the same sums in another order. A slicing that attains the lower bound is the optimum.
     if found.seconds <= (bound.total + bound.longest) * (1 + 1e-12) or len(fills) < 2:
         return found
     best, more = _least(total, fills, batch, epsilon)
@@ -92,7 +95,7 @@ def slice_pipeline(total: Floats, fills: Sequence[Floats], batch: int, *, epsilo
 
 
 def score_pipeline(total: Floats, fills: Sequence[Floats], slices: Sequence[Slice], solved: int = 0) -> PipelineSlicing:
-    """What given slices take."""
+    """The objective of given slices."""
     sums = float(sum(sum(times_of(total, x)) for x in slices))
     most = tuple(max(max(times_of(fill, x)) for x in slices) for fill in fills)
     return PipelineSlicing(tuple(slices), sums, most, solved)
@@ -101,7 +104,7 @@ def score_pipeline(total: Floats, fills: Sequence[Floats], slices: Sequence[Slic
 def _least(
     total: Floats, fills: Sequence[Floats], batch: int, epsilon: float
 ) -> tuple[Bounded[tuple[Slice, ...]] | None, int]:
-    """The best slices; its `longest` is the first direction's maximum, its `total` all the rest."""
+    """The best slices. `longest` of the result is the maximum of the first direction, `total` is all the rest."""
     first, rest = fills[0], fills[1:]
     solved = 0
 

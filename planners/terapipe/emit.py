@@ -1,4 +1,4 @@
-"""`emit`: a layout with chosen slices as a `TrainingPlan`."""
+"""`emit`: write a layout with its chosen slices as a `TrainingPlan`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ Schedule = Literal["terapipe", "terapipe_1f1b"]
 
 
 def stage_bytes(pipeline: Pipeline, slices: Sequence[Slice], schedule: Schedule) -> list[tuple[float, float]]:
-    """Bytes on one device of each stage: kept for good with temporaries, and activations in flight at most.
+    """Bytes on one device of each stage: state with temporaries, and the most activations in flight.
 
-    Under "terapipe" the activations of the whole batch. Under "terapipe_1f1b" those of as many slices as stage s feeds
-    before its first backward pass, those of a microbatch and one for each later stage; then one comes as one goes.
-    Beside its temporaries a stage adds up the gradients of a microbatch's keys and values.
+    Under "terapipe" all activations of the batch are in flight. Under "terapipe_1f1b" these are the slices that stage s
+    feeds before its first backward pass: those of one microbatch, and one more for each later stage. After that, one
+    slice comes for each that goes. Besides its temporaries, a stage holds the gradients of a microbatch's keys and
+    values, which its slices add up.
     """
     most = max(x.samples for x in slices)
     longest = max(len(x.tokens) for x in slices)
@@ -53,7 +54,7 @@ def stage_bytes(pipeline: Pipeline, slices: Sequence[Slice], schedule: Schedule)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a plan was found: by whom, begun when (`time.perf_counter`), what was tried, what costs and choices."""
+    """How a plan was found: the planner, when it began (`time.perf_counter`), evaluations, cost source and choices."""
 
     planner: str
     started: float
@@ -74,7 +75,7 @@ def emit(
     recompute: Recompute,
     origin: Origin,
 ) -> TrainingPlan:
-    """The plan.
+    """Write the plan.
 
     Parameters
     ----------
@@ -83,11 +84,11 @@ def emit(
     pipeline, chosen
         The stages, and their slices.
     cells : sequence of Cell
-        Each stage's own.
+        The cell of each stage, with the names of its own operators.
     schedule, recompute
-        Of all stages.
+        Schedule and recomputation of all stages.
     origin : Origin
-        What the plan records of how it was found.
+        How the plan was found, for its record.
     """
     layout, slices = pipeline.layout, chosen.slices
     data = layout.data

@@ -2,9 +2,9 @@ r"""`SliceLatency`: seconds of a slice by its length and context (Eq. 2.9), fitt
 
 .. math:: t(b, i, j) = t(b, i, 0) + t_{ctx}, \quad t_{ctx} = a_0 + a_1 b i + a_2 b j + a_3 b i j
 
-for i tokens of b sequences that follow j tokens each. The first term is measured for many lengths, without context; the
-second is fitted to few pairs by least squares. With one sequence this is the paper's; b enters as in its authors' code.
-With no context there is no overhead: t_ctx(b, i, 0) = 0.
+for i tokens of each of b sequences, which follow j tokens each. The first term is measured without context, for many
+lengths. The second is fitted to a few pairs (i, j) by least squares, and is 0 without context. For one sequence this is
+the paper's formula; b enters as in its authors' code.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SliceLatency(Shown):
-    """Seconds of one direction, forward or backward, of one part of the model.
+    """Seconds of slices in one direction, forward or backward, for one part of the model.
 
     Parameters
     ----------
     lengths : ndarray of int64, shape (m,)
-        Tokens for which the time without context is known, ascending.
+        Numbers of tokens for which the time without context is known, ascending.
     base_s : mapping of int to ndarray of float64, shape (m,)
-        Samples -> seconds without context at these lengths.
+        Number of samples -> seconds without context at these lengths.
     context : tuple of float
-        (a0, a1, a2, a3), seconds.
+        The coefficients (a0, a1, a2, a3), in seconds.
     overhead_error : float
-        Mean absolute error of t_ctx on the pairs that were held out, over the mean of what was measured there; NaN
-        where none were.
+        Mean absolute error of t_ctx on the pairs that were held out, divided by the mean measured overhead there; NaN
+        if none were held out.
     error : float
-        Mean relative error of t on these pairs.
+        Mean relative error of t on the same pairs.
     held_out : int
-        How many there were.
+        Number of pairs that were held out.
     """
 
     lengths: npt.NDArray[np.int64]
@@ -60,14 +60,16 @@ class SliceLatency(Shown):
         return tuple(sorted(self.base_s))
 
     def seconds(self, length: npt.ArrayLike, context: npt.ArrayLike = 0, samples: int = 1) -> Floats:
-        """Seconds of slices; between measured lengths a straight line, above the longest the last one's rate.
+        """Seconds of slices.
+
+        Between measured lengths it interpolates linearly. Above the longest one it scales that one's time with length.
 
         Parameters
         ----------
         length, context : array_like of int
-            Tokens; broadcast together.
+            Numbers of tokens; broadcast together.
         samples : int
-            One of `samples`.
+            One of `self.samples`.
 
         Raises
         ------
@@ -98,7 +100,7 @@ class SliceLatency(Shown):
         unit : int
             Tokens of a unit; divides L.
         samples : sequence of int
-            Numbers of samples; for those between them the grid says inf: no such slices.
+            Numbers of samples. For numbers between them the grid holds inf: there are no such slices.
 
         Returns
         -------
@@ -115,12 +117,12 @@ class SliceLatency(Shown):
 
 
 def units(tokens: int, unit: int) -> int:
-    """Units of a sequence.
+    """Number of units in a sequence.
 
     Raises
     ------
     InputError
-        If they do not divide it.
+        If the unit does not divide the sequence.
     """
     whole = isinstance(unit, int) and not isinstance(unit, bool) and unit > 0
     if not whole or tokens % unit:
@@ -135,22 +137,22 @@ def fit_latency(
 ) -> SliceLatency:
     """Fit Eq. 2.9 to measurements of one direction.
 
-    Measurements without context are t(b, i, 0), and are kept as they are; of the others every fifth is held out of the
-    fit to test it, if there are ten or more.
+    Measurements without context are t(b, i, 0) and are kept as they are. The others are fitted; if there are ten or
+    more, every fifth of them is held out to test the fit.
 
     Parameters
     ----------
     lengths, contexts : array_like of int, shape (m,)
         Tokens of each measured slice, and tokens before it.
     seconds : array_like of float, shape (m,)
-        What it took; equal slices are averaged.
+        Measured seconds; equal slices are averaged.
     samples : array_like of int, shape (m,) or ()
-        Sequences that went together.
+        Number of sequences that went together.
 
     Raises
     ------
     InputError
-        If the arrays do not go together, hold no slices without context, or too few with.
+        If the shapes of the arrays do not match, there is no slice without context, or there are one to three with.
     """
     i, j, b, t = _measured(lengths, contexts, samples, seconds)
     bare = j == 0
@@ -183,6 +185,7 @@ def fit_latency(
     if at.size >= 10:
         tested[order[2::5]] = True
     rows = _rows(i[at], j[at], b[at])
+    # Columns from 1 to b·i·j (millions) are scaled to one size, so that least squares does not drop small ones.
     scale = np.abs(rows).max(axis=0)
     least_squares: Any = np.linalg.lstsq  # its types say nothing of the first of its results
     solved = np.asarray(least_squares(rows[~tested] / scale, overhead[~tested], rcond=None)[0], np.float64) / scale

@@ -1,4 +1,7 @@
-"""`layouts`: ways to spread a model over a cluster: replicas x stages of equal cells x devices of one operator."""
+"""`layouts`: the ways to spread a model over a cluster.
+
+A layout has data-parallel replicas × pipeline stages of equal cells × devices that share each operator.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,18 @@ __all__ = ["Layout", "layouts"]
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """One way.
+    """One way to spread a model over a cluster.
 
     Parameters
     ----------
     data, pipe, op : int
-        Degrees of parallelism.
+        Degrees of parallelism: replicas, stages, devices that share each operator.
     bounds : tuple of (int, int)
-        Operators of each stage, half-open.
+        Range of operators of each stage, half-open.
     meshes : tuple of MeshEntry
-        One for each stage.
+        The mesh of each stage.
     views : tuple of LogicalMesh
-        The meshes as (replicas, devices of one operator).
+        The meshes as logical meshes (replicas, devices that share an operator).
     """
 
     data: int
@@ -47,19 +50,19 @@ class Layout:
 
 
 def layouts(graph: Graph, cluster: Cluster, options: TeraPipeOptions, batch: int) -> list[Layout]:
-    """All layouts that use every device, with the degrees that are given, fewest stages first.
+    """All layouts that use every device and keep the degrees that the options fix, fewest stages first.
 
     Parameters
     ----------
     batch : int
-        Samples of an iteration, which the replicas divide.
+        Samples of an iteration; the number of replicas must divide it.
 
     Raises
     ------
     InputError
         If given degrees contradict each other, the cluster, the model or the batch.
     InfeasibleError
-        If no degrees make up the cluster.
+        If no combination of degrees uses the whole cluster.
     """
     n, width = cluster.n_devices, cluster.devices_per_node
     _check(graph, cluster, options, batch)
@@ -145,5 +148,5 @@ def _check(graph: Graph, cluster: Cluster, options: TeraPipeOptions, batch: int)
 
 
 def _nearest(n: int, wanted: int) -> int:
-    """The divisor of n that is nearest."""
+    """The divisor of n that is nearest to the wanted number; the smaller of two."""
     return min((d for d in range(1, n + 1) if n % d == 0), key=lambda d: abs(d - wanted))

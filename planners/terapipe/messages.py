@@ -1,4 +1,4 @@
-"""`messages`: what handing slices from stage to stage takes."""
+"""`messages`: seconds of sending slices from stage to stage."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What handing a slice on takes: seconds that the sender is kept, and that the receiver gathers.
+    """Seconds of sending a slice: how long the sender is busy, and how long the receiver gathers its pieces.
 
-    Both are a fixed part and one that goes with samples x tokens / L.
+    Both have a fixed part, and a part that is proportional to samples · tokens / L.
     """
 
     fixed_s: float = 0.0
@@ -32,23 +32,23 @@ class Message:
     gather_sample_s: float = 0.0
 
     def send_s(self, share: Floats) -> Floats:
-        """Seconds for this many samples' worth of tokens."""
+        """Seconds of the sender, for a share of samples · tokens / L."""
         return self.fixed_s + self.sample_s * share
 
     def gather_s(self, share: Floats) -> Floats:
-        """Likewise of the receiver."""
+        """Seconds of the receiver, for a share of samples · tokens / L."""
         return self.gather_fixed_s + self.gather_sample_s * share
 
 
 def messages(
     graph: Graph, layout: Layout, cells: Sequence[Cell], method: Method
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """What handing on a slice takes between neighbours, forward and backward.
+    """The messages between neighbouring stages, forward and backward.
 
     Parameters
     ----------
     graph : Graph
-        With one sample on each replica.
+        The model with one sample on each replica.
     """
     between: dict[tuple[int, int], list[str]] = {}
     for source, target, value in values_between(graph, layout.bounds):
@@ -69,7 +69,10 @@ def messages(
 
 
 def _specs(graph: Graph, layout: Layout, cells: Sequence[Cell], s: int, value: str) -> tuple[str, str]:
-    """How a value lies on stage s, which makes it, and on the next one. Cells stand for all stages that are alike."""
+    """The sharding of a value on stage s, which makes it, and on the next stage.
+
+    One cell stands for all stages that are alike, so the operator is looked up by its position in the stage.
+    """
 
     def there(stage: int) -> str:
         at = graph.index[value] - layout.bounds[stage][0] + cells[stage].plan.first
@@ -82,7 +85,9 @@ def _specs(graph: Graph, layout: Layout, cells: Sequence[Cell], s: int, value: s
 def _message(
     layout: Layout, source: int, target: int, carried: Sequence[tuple[float, str, str]], method: Method
 ) -> Message:
-    """A straight line through two sizes, which is what links are."""
+    """The straight line through the times of two sizes. It is exact, because links are modelled by latency + bytes /
+    rate.
+    """
     sizes: list[tuple[float, float]] = []
     for share in (0.5, 1.0):
         ways = [

@@ -25,7 +25,10 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "optimizer": ("adam", "sgd", "momentum", "adafactor"),
 }
 AUTO_UNITS = 128
+"""Most units of a sequence by default: 16 tokens each for 2,048. Coarser than the paper's 8 tokens, which take longer
+to price and change plans little (the optimum is flat)."""
 AUTO_SAMPLES = (1, 2, 4, 8)
+"""Numbers of sequences that may go together by default. A guess: more fill GPUs no better once a slice does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -35,37 +38,39 @@ class TeraPipeOptions(Shown):
     Parameters
     ----------
     data, pipe, op : int, optional
-        Data-parallel replicas, pipeline stages, devices that share each operator (within a node). What is not given is
-        chosen: all that make up the cluster and fit are simulated.
+        Number of data-parallel replicas, of pipeline stages, and of devices that share each operator (within a node).
+        A degree that is not given is chosen: all combinations that use the whole cluster and fit are simulated.
     slicing : {"dp", "uniform", "none"}
-        Slices of samples and tokens by the dynamic programme; the best of equal slices (§2.5.2); samples alone, as
-        GPipe has it ("w/o TeraPipe").
+        "dp": slices of samples and tokens by the dynamic programme. "uniform": the best equal slices (§2.5.2). "none":
+        whole sequences, as in GPipe ("w/o TeraPipe").
     tokens : tuple of int, optional
-        Given lengths of the slices of every microbatch, instead; they sum to the sequence.
+        Fixed lengths of the slices of every microbatch, instead of a search; they must sum to the sequence.
     granularity : int
-        Tokens of a unit: slices are multiples of it. 0: the sequence in 128 units, or in tokens if it is shorter.
+        Tokens of a unit; slices are multiples of it. 0: at most 128 units for a sequence.
     samples : tuple of int, optional
-        Sequences of one replica that may go through the pipeline together; by default 1, 2, 4 and 8.
+        Numbers of sequences of one replica that may go through the pipeline together; by default 1, 2, 4 and 8.
     epsilon : float
-        ε of §2.3.3, seconds. 0: exact.
+        ε of §2.3.3, in seconds; 0 is exact.
     schedule : {"auto", "terapipe", "terapipe_1f1b"}
-        All slices forward, then all backward, which keeps the activations of the whole batch; or gradient accumulation
-        in 1F1B order, which keeps those of few microbatches. Auto: the faster that fits.
+        "terapipe": all slices forward, then all backward, which keeps the activations of the whole batch.
+        "terapipe_1f1b": gradient accumulation in 1F1B order, which keeps those of few microbatches. "auto": the faster
+        of those that fit.
     recompute : {"none", "selective", "full", "auto"}
-        Activation recomputation; auto: the least that fits.
+        Activation recomputation; "auto" takes the least that fits.
     context : {"linear", "exact"}
-        The overhead of context in the search: Eq. 2.9 fitted to a few pairs, or the cost model's for all pairs (slow).
-        What a plan says of its slices is exact in both.
+        The overhead of context in the search: Eq. 2.9, fitted to a few pairs, or the cost model's own for all pairs
+        (slow). The seconds that a plan reports for its slices are exact in both cases.
     slice_profile : SliceProfile or path, optional
-        Measured seconds of slices (`meshwright measure training --model MODEL`) instead of the cost model's.
+        Measured seconds of slices (`meshwright measure training --model MODEL`), in place of the cost model's.
     memory_fraction : float
-        Share of a device's memory that a plan may fill.
+        Share of a device's memory that a plan may fill. The default is what Alpa's runtime takes of a device.
     overlap : bool
-        Whether transfers between stages run beside computation. If not, they count in a slice's time, as in the paper.
+        Whether transfers between stages overlap with computation. If not, they are part of a slice's time, as in the
+        paper (Eq. 2.4).
     resharding : {"send_recv", "scatter_gather", "local_all_gather"}
         How tensors move between meshes.
     optimizer : {"adam", "sgd", "momentum", "adafactor"}
-        Decides the bytes of a parameter's state.
+        Name of the optimiser; it decides the bytes of a parameter's state.
 
     Raises
     ------
@@ -126,7 +131,7 @@ class TeraPipeOptions(Shown):
         return options_from(cls, options, "terapipe")
 
     def to_json(self) -> dict[str, Any]:
-        """What a plan records."""
+        """The options as a plan records them."""
         plain = asdict(self)
         profile = plain.pop("slice_profile")
         for name in ("tokens", "samples"):
@@ -134,7 +139,7 @@ class TeraPipeOptions(Shown):
         return plain if profile is None else plain | {"slice_profile": str(self.slice_profile)}
 
     def unit(self, tokens: int) -> int:
-        """Tokens of a unit of a sequence.
+        """Tokens of one unit of a sequence.
 
         Raises
         ------
@@ -149,7 +154,7 @@ class TeraPipeOptions(Shown):
         return next(u for u in range(1, tokens + 1) if tokens % u == 0 and tokens // u <= AUTO_UNITS)
 
     def together(self, batch: int) -> tuple[int, ...]:
-        """Numbers of samples of a replica's batch that may go together.
+        """Numbers of samples that may go together, for a replica's batch.
 
         Raises
         ------

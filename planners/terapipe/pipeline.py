@@ -1,4 +1,4 @@
-"""`Pipeline`: what every stage of a layout takes for slices, as grids for the search and exactly for given slices."""
+"""`Pipeline`: seconds of slices on every stage of a layout, as grids for the search, and exactly for given slices."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ Floats = npt.NDArray[np.float64]
 
 
 class Clock(Protocol):
-    """Where seconds of slices come from: a cell's costs, or measurements."""
+    """Source of the seconds of slices: the costs of a cell, or measurements."""
 
     def seconds(self, samples: int, length: int, context: int = 0) -> tuple[float, float]:
         """Forward and backward seconds of one slice."""
         ...
 
     def latencies(self, samples: Sequence[int], unit: int) -> tuple[SliceLatency, SliceLatency]:
-        """Forward and backward by Eq. 2.9."""
+        """Forward and backward seconds as Eq. 2.9 has them."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Grids:
-    """What `slice_pipeline` takes, and how well Eq. 2.9 meets the costs that it was fitted to.
+    """The inputs of `slice_pipeline`, and how well Eq. 2.9 fits the costs.
 
     Parameters
     ----------
     total : ndarray, shape (b, n, n)
-        Seconds on the slowest stage, both ways.
+        Seconds on the slowest stage, both directions together.
     fills : (ndarray, ndarray)
-        Seconds on all others, forward and backward.
+        Seconds on all other stages, forward and backward.
     exact : ndarray of bool, shape (b, n, n)
-        Where the seconds are the costs' own, not those of Eq. 2.9.
+        Where the seconds are the clock's own and not those of Eq. 2.9.
     overhead_error, error : float
-        Largest of all cells and directions, as `SliceLatency` has them.
+        Largest errors over all cells and directions, as in `SliceLatency`.
     """
 
     total: Floats
@@ -66,15 +66,15 @@ class Pipeline:
     layout : Layout
         Degrees and meshes.
     cells : tuple of Cell
-        Of each stage: its plan, memory.
+        Cell of each stage: its plan and memory.
     clocks : tuple of Clock
-        Of each stage: its seconds; by default its cell.
+        Source of each stage's seconds; by default its cell.
     forward, backward : tuple of Message
-        From stage s to s + 1, and back.
+        Messages from stage s to s + 1, and back.
     tokens : int
-        L.
+        L, tokens of a sequence.
     overlap : bool
-        Whether messages go beside computation.
+        Whether messages overlap with computation.
     """
 
     layout: Layout
@@ -90,7 +90,7 @@ class Pipeline:
 
     @cached_property
     def kinds(self) -> dict[tuple[int, Message, Message, Message, Message], int]:
-        """Stages that are alike: (clock, messages in and out, both ways) -> how many."""
+        """How many stages there are of each kind: (clock, messages in and out in both directions) -> number."""
         found: Counter[tuple[int, Message, Message, Message, Message]] = Counter()
         for s in range(len(self.cells)):
             found[(id(self.clocks[s]), *self._around(s))] += 1
@@ -119,7 +119,7 @@ class Pipeline:
         )
 
     def sharpen(self, grids: Grids, slices: Sequence[Slice], unit: int) -> bool:
-        """Put the exact seconds of some slices into grids; whether any was not there yet."""
+        """Put the exact seconds of some slices into the grids; returns whether any was new."""
         places: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
         for piece in dict.fromkeys(slices):
             each = [self.slice_seconds(s, piece) for s in range(len(self.cells))]
@@ -146,7 +146,7 @@ class Pipeline:
         return True
 
     def _joined(self, tables: dict[int, tuple[Floats, Floats]], share: Floats) -> tuple[Floats, tuple[Floats, Floats]]:
-        """Seconds on the slowest station both ways, and on all others each way, of clocks' seconds and messages."""
+        """Combine the clocks' seconds and messages: seconds on the slowest station, and on all others by direction."""
         ways: tuple[list[tuple[int, Floats]], list[tuple[int, Floats]]] = ([], [])
         for (clock, *around), count in self.kinds.items():
             for way, seconds in enumerate(tables[clock]):
@@ -164,7 +164,10 @@ class Pipeline:
         return most[0] + most[1], (fills[0], fills[1])
 
     def slice_seconds(self, stage: int, piece: Slice) -> list[tuple[float, float]]:
-        """Forward and backward seconds of the token slices of a piece, exactly; tokens, not units; no messages."""
+        """Exact forward and backward seconds of a piece's token slices on a stage, without messages.
+
+        Lengths are in tokens, not in units.
+        """
         found: list[tuple[float, float]] = []
         context = 0
         clock = self.clocks[stage]
@@ -177,10 +180,11 @@ class Pipeline:
         return found
 
     def seconds(self, slices: Sequence[Slice]) -> tuple[float, float]:
-        """Forward and backward seconds of a pipeline that feeds all slices forward, then all backward, to the last.
+        """Forward and backward seconds of the pipeline, which feeds all slices forward and then all backward.
 
-        A slice leaves a stage when it is done there and at the stage before: by this rule stage after stage, exactly,
-        if messages do not share links. With equal stages it is Σ t + (K − 1) max t.
+        A slice can begin on a stage when it has left the stage before and the slice before it is done. The rule is
+        followed stage by stage, and is exact if messages do not share links. With equal stages it gives
+        Σ t + (K − 1) max t.
         """
         pieces = list(slices)
         share = np.array([x.samples * i / self.tokens for x in pieces for i in x.tokens])
@@ -229,7 +233,7 @@ class Pipeline:
 
 
 def _through(ready: Floats, took: Floats) -> Floats:
-    """When slices that are ready in turn are done by a station that takes them one by one."""
+    """When a station that takes slices one by one is done with each, given when each is ready."""
     sums = np.cumsum(took)
     return sums + np.maximum.accumulate(ready - (sums - took))
 

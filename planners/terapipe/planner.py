@@ -1,4 +1,4 @@
-"""`plan`: TeraPipe: equal cells in a pipeline of token slices, beside data parallelism and operation partitioning."""
+"""`plan`: TeraPipe's planner: equal cells in a pipeline of token slices, with data and tensor parallelism."""
 
 from __future__ import annotations
 
@@ -37,33 +37,34 @@ def plan(
     planner: str = "terapipe",
     progress: Progress | None = None,
 ) -> TrainingPlan:
-    """The plan with the shortest simulated iteration: degrees of parallelism, and slices of samples and tokens.
+    """Choose degrees of parallelism and slices of samples and tokens, for the shortest simulated iteration.
 
     Parameters
     ----------
     graph : Graph
         A decoder of repeated blocks, at any batch size.
     cluster : Cluster
-        Devices; the plan uses all of them.
+        The devices; the plan uses all of them.
     global_batch : int
         Sequences of one iteration.
     microbatches : int, optional
-        Groups of sequences that go through the pipeline one after another, all of one size; by default chosen.
+        Number of groups of sequences that go through the pipeline one after another, all of one size. By default it is
+        chosen, and groups may differ in size.
     options : TeraPipeOptions or mapping, optional
-        What may be chosen.
+        What the planner may choose from.
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the cluster's devices.
     planner : str
         Name that the plan records.
     progress : callable, optional
-        Told what is being done.
+        Called with a line of text at each step.
 
     Raises
     ------
     InputError
-        On what is no planning problem: a graph that cannot be computed slice by slice, degrees that do not divide.
+        If the problem makes no sense: the graph cannot be computed slice by slice, or given degrees do not divide.
     InfeasibleError
-        If no plan fits the memory; the message says what would.
+        If no plan fits into memory. The message says what would.
     """
     started = time.perf_counter()
     chosen = TeraPipeOptions.of(options)
@@ -82,6 +83,7 @@ def plan(
         found = [search.refined(x) if x.chosen.seconds <= near else x for x in found]
     best: tuple[TrainingPlan, TrainingResult, Candidate] | None = None
     for candidate in sorted(found, key=lambda x: x.chosen.seconds):
+        # Under 1F1B only the busiest stage's computation is a lower bound: forward and backward passes interleave.
         least = candidate.chosen.seconds if candidate.schedule == "terapipe" else candidate.chosen.busy_s
         if best is not None and least >= best[1].seconds:
             continue  # the simulated iteration has the update and shared links beside this
@@ -136,9 +138,9 @@ def _finished(made: TrainingPlan, result: TrainingResult, of: Candidate, started
 
 
 def _once(made: TrainingPlan, result: TrainingResult) -> float:
-    """Seconds of what follows the last backward pass, which is the first stage's: tied gradients, reduction, update.
+    """Seconds after the last backward pass, which is the first stage's: tied gradients, reduction, update.
 
-    Stages that share no parameter with the first have done theirs while it was still going backward.
+    Stages that share no parameter with the first one do theirs while it is still in its backward passes.
     """
     first = made.stages[0]
     own, ends = first.reduce_s + first.update_s, [0.0]

@@ -1,4 +1,4 @@
-"""`ProfileClock`: seconds of slices of a stage from the measured parts that it is made of."""
+"""`ProfileClock`: seconds of slices of a stage, added up from its measured parts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["ClockPart", "ProfileClock"]
 
 @dataclass(frozen=True, eq=False)
 class ClockPart:
-    """A part of a stage.
+    """A measured part of a stage.
 
     Parameters
     ----------
     count : int
-        How often it is there.
+        How many of it the stage has.
     forward, backward : SliceLatency
-        Seconds of one.
+        Seconds of one of them.
     again : bool
-        Whether the backward pass computes it again.
+        Whether the backward pass computes it again (recomputation).
     """
 
     count: int
@@ -32,7 +32,7 @@ class ClockPart:
     again: bool = False
 
     def ways(self, backward: bool) -> tuple[SliceLatency, ...]:
-        """What is run in a direction."""
+        """The passes that run in a direction; with recomputation the backward one includes a forward pass."""
         if not backward:
             return (self.forward,)
         return (self.backward, self.forward) if self.again else (self.backward,)
@@ -40,14 +40,14 @@ class ClockPart:
 
 @dataclass(frozen=True, eq=False)
 class ProfileClock:
-    """Seconds of slices of a stage, by measurements of its parts.
+    """Seconds of slices of a stage, from measurements of its parts.
 
     Parameters
     ----------
     parts : tuple of ClockPart
-        What it is made of.
+        The parts of the stage.
     tokens : int
-        L.
+        L, tokens of a sequence.
     """
 
     parts: tuple[ClockPart, ...]
@@ -62,7 +62,7 @@ class ProfileClock:
         return both[0], both[1]
 
     def latencies(self, samples: Sequence[int], unit: int) -> tuple[SliceLatency, SliceLatency]:
-        """The sum of the parts, each by its own Eq. 2.9; errors are the largest part's."""
+        """The sum of the parts' latencies, each by its own Eq. 2.9. The errors are the largest of any part."""
         lengths = np.arange(unit, self.tokens + 1, unit)
         fits: list[SliceLatency] = []
         for back in (False, True):

@@ -1,4 +1,4 @@
-"""`Search`: what each layout takes at best, within the memory; why none does."""
+"""`Search`: find the best slices of each layout within the memory; and if nothing fits, say why."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ __all__ = ["COARSE", "Candidate", "Search"]
 GIB = 2**30
 COARSE_UNITS = 32
 COARSE = 0.05
-"""With several layouts, slices are first cut at 32 places at most; layouts within 5 % of the best are cut anew."""
+"""With several layouts, slices are first searched on at most 32 units. Layouts within 5 % of the best are then searched
+again at the full granularity. Both numbers are guesses; a finer grid gains less than that, since the optimum is
+flat."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A layout with slices; `samples` may go together."""
+    """A layout with its best slices, under one schedule; `samples` are the numbers of samples that may go together."""
 
     pipeline: Pipeline
     chosen: Chosen
@@ -41,7 +43,7 @@ class Candidate:
 
 
 class Search:
-    """What all layouts share."""
+    """The search over slices, with everything that all layouts share."""
 
     def __init__(
         self, graph: Graph, cluster: Cluster, batch: int, microbatches: int | None, options: TeraPipeOptions,
@@ -67,10 +69,11 @@ class Search:
         self.refused: list[MeshwrightError] = []
 
     def candidates(self, layout: Layout, unit: int, *, whole: bool = False) -> list[Candidate]:
-        """The layout's best slices under each schedule, with the least recomputation that fits; none if it cannot be.
+        """The layout's best slices under each schedule, with the least recomputation that fits; empty if none fits.
 
-        Heads that cannot be cut so, groups of samples that do not make up a replica's batch: other layouts may do. One
-        whose weights and optimiser states alone do not fit is not sliced, unless `whole` asks what it would need.
+        A layout is skipped if its heads cannot be cut over its devices, or no groups of samples make up a replica's
+        batch: another layout may do. One whose weights and optimiser states alone do not fit is not searched, unless
+        `whole` asks how much it would need.
         """
         try:
             return self._candidates(layout, unit, whole)
@@ -104,13 +107,13 @@ class Search:
         return found
 
     def refined(self, candidate: Candidate) -> Candidate:
-        """The same layout with slices of the asked granularity, if they fit."""
+        """The same layout with slices at the full granularity, if those fit and are faster."""
         chosen = self._slices(candidate.pipeline, candidate.samples, self.unit)
         fits = self._needs(candidate.pipeline, chosen, candidate.schedule) <= self.memory
         return replace(candidate, chosen=chosen) if fits and chosen.seconds < candidate.chosen.seconds else candidate
 
     def _fitting(self, pipeline: Pipeline, schedule: Schedule, recompute: Recompute, unit: int) -> Candidate | None:
-        """The best slices that fit: fewer samples together keep less."""
+        """The best slices that fit. If they do not fit, fewer samples go together, which keeps fewer activations."""
         batch = self.batch // pipeline.layout.data
         allowed = self._together(batch, pipeline.layout)
         while allowed:
@@ -148,7 +151,7 @@ class Search:
         return (batch // self.microbatches,)
 
     def _pipeline(self, layout: Layout, recompute: Recompute) -> Pipeline:
-        """The layout's stages; those between the ends are alike and share a cell."""
+        """The layout's stages. Those between the first and the last are alike and share a cell."""
         graph, last = self.pricer.sized(layout.data), layout.pipe - 1
         alike = {s: self.pricer.cell(*layout.bounds[s], layout.views[s], recompute) for s in {0, min(1, last), last}}
         cells = tuple(alike.get(s, alike[min(1, last)]) for s in range(layout.pipe))
@@ -160,7 +163,7 @@ class Search:
         return Pipeline(layout, cells, clocks, forward, backward, self.pricer.tokens, self.options.overlap)
 
     def whole(self, candidate: Candidate) -> tuple[Cell, ...]:
-        """Each stage's own cell, with the names of its operators."""
+        """The own cell of every stage, with the names of its operators."""
         layout = candidate.pipeline.layout
         return tuple(
             self.pricer.cell(*bounds, view, candidate.recompute)
@@ -176,7 +179,7 @@ class Search:
         return math.gcd(*given, tokens)
 
     def why(self) -> MeshwrightError:
-        """What would fit; where no layout was possible at all, why the first was not."""
+        """The error that says what would fit; if no layout was possible at all, why the first one was not."""
         if not self.tight and self.hopeless:
             self.candidates(min(self.hopeless, key=lambda x: x[0])[1], self.coarse, whole=True)
         if not self.tight:
@@ -190,7 +193,7 @@ class Search:
         )
 
     def _changes(self) -> list[str]:
-        """Changes of what was asked for that would make a plan fit, tried out."""
+        """Changes of the request with which a plan would fit; each has been tried."""
         found: list[str] = []
         tries: list[tuple[str, dict[str, Any], int]] = []
         if self.options.schedule == "terapipe":
@@ -203,6 +206,7 @@ class Search:
         if free:
             tries.append((f"other degrees than the given {', '.join(free)}", dict(free), self.batch))
         smaller = [b for b in range(self.batch // 2, 0, -1) if self.batch % b == 0]
+        # each try is a search: six keep the wait short
         tries += [(f"a global batch of {b}", {}, b) for b in smaller[:6]]
         for said, changes, batch in tries:
             if found and not changes:
@@ -222,6 +226,6 @@ class Search:
 
 
 def _rounded_up(x: float) -> float:
-    """To three digits, never below."""
+    """Round up to three digits."""
     digits = 2 - math.floor(math.log10(x))
     return math.ceil(x * 10.0**digits) / 10.0**digits

@@ -1,4 +1,4 @@
-"""Compiled loops of TeraPipe's dynamic programme (Algorithm 1) for one threshold."""
+"""Compiled loops of TeraPipe's dynamic programme over tokens (Algorithm 1), for one threshold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["token_totals", "token_slices"]
 
 @kernel
 def token_totals(times, threshold):
-    """S*(i; t_max) of Eq. 2.8 for i = 0 … n units, for every batch size; shape (B, n + 1), inf where there is none.
+    """S*(i; t_max) of Eq. 2.8 for i = 0 … n units and every batch size, shape (B, n + 1); inf if there is no slicing.
 
     Parameters
     ----------
@@ -39,14 +39,16 @@ def token_totals(times, threshold):
 
 @kernel
 def token_slices(times, totals, threshold):
-    """Lengths of the slices behind ``totals[n]``, last first, and their number: the same sums, found again.
+    """Lengths of the slices behind ``totals[n]``, the last one first, and their number.
+
+    It finds the same sums again, bit by bit, so no table of choices has to be kept.
 
     Parameters
     ----------
     times : ndarray of float64, shape (n, n)
-        Of one batch size: [context, length − 1].
+        Seconds for one batch size, as [context, length − 1].
     totals : ndarray of float64, shape (n + 1,)
-        Its row of `token_totals`.
+        The row of `token_totals` for this batch size.
     """
     n = len(totals) - 1
     lengths = np.empty(n, np.int64)

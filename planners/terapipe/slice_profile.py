@@ -1,6 +1,6 @@
-"""`SliceProfile`: measured seconds of slices of a model's parts, as a file, and what stages take by them (Eq. 2.9).
+"""`SliceProfile`: a file of measured seconds of slices of a model's parts, from which stages are priced (Eq. 2.9).
 
-The parts are what stands before the repeated blocks, one block, and what stands after them: so one profile serves
+The parts are everything before the repeated blocks, one block, and everything after them. So one profile serves
 pipelines of any depth.
 """
 
@@ -29,14 +29,14 @@ __all__ = ["PARTS", "PartTimes", "SliceProfile", "part_bounds"]
 KIND = "meshwright/slice-profile"
 Part = Literal["before", "block", "after"]
 PARTS: tuple[Part, ...] = ("before", "block", "after")
-"""What stands before the repeated blocks, one block, and what stands after them; a part may be missing."""
+"""Everything before the repeated blocks, one block, and everything after them. Only the block is required."""
 
 PAPER_ERROR = 0.02
 """§2.3.3: "the linear model can achieve a < 2% relative prediction error compared to the actual overhead"."""
 
 
 class PartTimes(Entry):
-    """Measured slices of one part; the lists are as long as each other."""
+    """Measured slices of one part; all lists have the same length."""
 
     samples: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -52,7 +52,10 @@ class PartTimes(Entry):
         return self
 
     def fit(self, attends: bool = True) -> tuple[SliceLatency, SliceLatency]:
-        """Eq. 2.9, forward and backward; where nothing attends to earlier tokens, slices with context are repeats."""
+        """Fit Eq. 2.9, forward and backward.
+
+        If nothing in the part attends to earlier tokens, measurements with context count as repetitions.
+        """
         contexts = self.contexts if attends else 0
         return (
             fit_latency(self.lengths, contexts, self.forward_s, self.samples),
@@ -81,7 +84,7 @@ class SliceProfile(Entry):
 
     @classmethod
     def of(cls, value: Any) -> SliceProfile:
-        """A profile, or the file of one."""
+        """A profile as it is, or read from a file."""
         return value if isinstance(value, SliceProfile) else cls.load(value)
 
     @classmethod
@@ -91,7 +94,7 @@ class SliceProfile(Entry):
         Raises
         ------
         InputError
-            If the file is missing or is none.
+            If the file is missing or is not a slice profile.
         """
         try:
             data = json.loads(readable(path).read_text(encoding="utf-8"))
@@ -109,7 +112,7 @@ class SliceProfile(Entry):
             raise InputError("\n".join(f"{path}: {problem_line(e)}" for e in error.errors())) from None
 
     def save(self, path: str | Path) -> Path:
-        """Write it as JSON, whole."""
+        """Write the profile as JSON."""
         return write_text(path, json.dumps(self.model_dump(mode="json"), indent=1) + "\n")
 
     def check(self, graph: Graph) -> None:
@@ -118,7 +121,7 @@ class SliceProfile(Entry):
         Raises
         ------
         InputError
-            If sequences are of another length, or the graph is another one.
+            If its sequences have another length, or it was measured on another graph.
         """
         length = sequence_length(graph)
         if self.tokens != length:
@@ -129,12 +132,12 @@ class SliceProfile(Entry):
             raise InputError(f"slice profile: of another model ({self.model!r}) than {graph.name!r}: measure anew")
 
     def clocks(self, layout: Layout, blocks: int, recompute: Recompute) -> tuple[ProfileClock, ...]:
-        """Seconds of every stage of a layout with so many blocks in all.
+        """The clock of every stage of a layout, for a model with so many blocks in all.
 
         Raises
         ------
         InputError
-            If the layout shares operators otherwise than what was measured, or recomputes parts of blocks.
+            If the layout's op degree is not the measured one, or it recomputes parts of blocks.
         """
         if layout.op != self.op:
             raise InputError(
@@ -158,11 +161,11 @@ class SliceProfile(Entry):
         return tuple(found)
 
     def fits(self) -> dict[str, tuple[SliceLatency, SliceLatency]]:
-        """Eq. 2.9 of each part, forward and backward; only blocks attend to earlier tokens."""
+        """Eq. 2.9 fitted to each part, forward and backward. Only blocks attend to earlier tokens."""
         return {name: self.parts[name].fit(name == "block") for name in _ordered(self.parts)}
 
     def report(self) -> list[str]:
-        """What the fits say, in words: a line for each part and direction."""
+        """The fits in words, one line for each part and direction."""
         lines: list[str] = []
         for name, both in self.fits().items():
             for direction, fit in zip(("forward", "backward"), both, strict=True):
@@ -187,7 +190,7 @@ def _ordered(parts: Mapping[Part, PartTimes]) -> list[Part]:
 
 
 def part_bounds(graph: Graph) -> dict[str, tuple[int, int]]:
-    """Operators of each part, half-open: before the blocks, the first block, after the last one.
+    """Ranges of operators (half-open) of each part: before the blocks, the first block, after the last one.
 
     Raises
     ------

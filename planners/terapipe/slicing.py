@@ -4,10 +4,10 @@ A pipeline of K equal cells takes, for slices of times t,
 
 .. math:: \sum_i t_i + (K - 1) \max_j t_j .
 
-All slices of the whole batch count in both terms. The paper solves the token dimension for each number of samples by
-itself and then a knapsack over the samples; here both are one problem: for a longest slice t_max, Algorithm 1 gives the
-least sum S_b for b samples, a knapsack over S_b gives the batch, and `least_sum_and_longest` finds the best t_max with
-ε = 0. Slices of different samples need not be cut alike.
+Both terms are over all slices of the whole batch. The paper first solves the token dimension for each number of samples
+by itself, and then a knapsack over the samples. Here both are one problem. For a given longest slice t_max, Algorithm 1
+gives the least sum S_b for b samples, and a knapsack over S_b makes up the batch; `least_sum_and_longest` then finds
+the best t_max exactly (ε = 0). So different groups of samples may be cut differently.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Slice(Shown):
     Parameters
     ----------
     samples : int
-        How many.
+        Number of samples.
     tokens : tuple of int
-        Length of each token slice, first to last, in the units of the times.
+        Length of each token slice, first to last, in the same units as the times.
     """
 
     samples: int
@@ -46,18 +46,18 @@ class Slice(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Slicing(Shown):
-    """Slices of a batch, and what they take.
+    """Slices of a batch, and what a pipeline takes with them.
 
     Parameters
     ----------
     slices : tuple of Slice
-        In the order in which they are fed.
+        The slices in the order in which they are fed.
     total_s, longest_s : float
         Σ t and max t on one cell, seconds.
     stages : int
-        K.
+        K, number of stages.
     solved : int
-        Thresholds that were solved.
+        Number of thresholds that were solved.
     """
 
     slices: tuple[Slice, ...]
@@ -79,28 +79,28 @@ class Slicing(Shown):
 
 
 def slice_tokens(times: npt.ArrayLike, stages: int, batch: int = 1, *, epsilon: float = 0.0) -> Slicing:
-    """The slicing with the least latency.
+    """Find the slicing with the least latency.
 
     Parameters
     ----------
     times : array_like of float, shape (b, n, n) or (n, n)
-        Seconds of a slice on one cell, [samples − 1, context, length − 1], both in units of tokens; the sequence has
-        n units. Entries with context + length > n are not read; inf: impossible. Forward and backward together to
-        plan a training iteration.
+        Seconds of a slice on one cell, as [samples − 1, context, length − 1], with context and length in units; the
+        sequence has n units. Entries with context + length > n are not read; inf marks an impossible slice. For a
+        training iteration, give forward and backward seconds together.
     stages : int
-        K, cells of the pipeline.
+        K, number of cells of the pipeline.
     batch : int
-        Samples of an iteration; slices hold 1 to b of them.
+        Samples of an iteration; a slice holds 1 to b of them.
     epsilon : float
-        Seconds. 0: exact. Above: thresholds at least this far apart are tried; the latency is at most
+        In seconds; 0 is exact. Otherwise only thresholds this far apart are tried, and the latency is at most
         ``(K − 1) · epsilon`` above the optimum.
 
     Raises
     ------
     InputError
-        On a wrong shape, NaN or negative times, or counts below one.
+        If the shape is wrong, a time is NaN or negative, or a count is below one.
     InfeasibleError
-        If impossible slices leave no slicing.
+        If too many slices are impossible, so that no slicing is left.
     """
     table = _times(times)
     for name, value in (("stages", stages), ("batch", batch)):
@@ -123,7 +123,7 @@ def slice_tokens(times: npt.ArrayLike, stages: int, batch: int = 1, *, epsilon: 
 
 
 def best_slices(table: Floats, batch: int, threshold: float = math.inf) -> tuple[float, tuple[Slice, ...]] | None:
-    """The least Σ t of slices that take no longer than a threshold, and these slices; None if there are none.
+    """The least Σ t of slices none of which takes longer than a threshold, and these slices; None if there are none.
 
     Algorithm 1 for each number of samples, and a knapsack over the samples.
     """
@@ -141,7 +141,7 @@ def best_slices(table: Floats, batch: int, threshold: float = math.inf) -> tuple
 
 
 def uniform_slices(times: npt.ArrayLike, stages: int, batch: int, samples: int, slices: int) -> Slicing:
-    """Equal slices: the batch in groups of `samples`, each sequence in `slices` parts (§2.5.2).
+    """Equal slices: the batch is cut into groups of `samples`, and each sequence into `slices` parts (§2.5.2).
 
     Raises
     ------
@@ -160,7 +160,7 @@ def uniform_slices(times: npt.ArrayLike, stages: int, batch: int, samples: int, 
 
 
 def score_slices(times: npt.ArrayLike, stages: int, slices: Sequence[Slice]) -> Slicing:
-    """What given slices take.
+    """The latency of given slices.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def score_slices(times: npt.ArrayLike, stages: int, slices: Sequence[Slice]) -> 
 
 
 def times_of(table: Floats, piece: Slice) -> list[float]:
-    """Entries of a grid for the token slices of a piece, first to last."""
+    """The entries of a grid for the token slices of a piece, first to last."""
     starts = np.cumsum((0, *piece.tokens[:-1]))
     return [
         float(table[piece.samples - 1, start, length - 1]) for start, length in zip(starts, piece.tokens, strict=True)
@@ -200,7 +200,7 @@ def _knapsack(totals: Floats, batch: int) -> tuple[int, ...]:
     while batch and np.isfinite(best[batch]):
         groups.append(int(last[batch]))
         batch -= groups[-1]
-    return tuple(sorted(groups, reverse=True))
+    return tuple(sorted(groups, reverse=True))  # the order does not change the sum; largest first is a fixed one
 
 
 def _thresholds(table: Floats, epsilon: float) -> Floats:

@@ -1,4 +1,10 @@
-"""Themis: partial-allocation auctions of leased GPUs (Mahajan et al., NSDI '20)."""
+"""Themis: finish-time fairness by partial-allocation auctions of leased GPUs (Mahajan et al., NSDI '20).
+
+Begin with `policy` (`Themis`), which plays one round: rank the apps, collect bids (`bidding`, `bids`), hold an auction
+(`auction`), and hand out what is left. `allocation` finds the proportionally fair allocation that an auction rests on,
+and `whereabouts` turns it into GPUs by number. `properties` and `lying` check what the paper proves. `compiled` and the
+room `kernels` do the same in compiled code, for long simulations.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`proportionally_fair`: the disjoint allocation that maximises the product of 1/ρ, exactly (Themis §3.3.1, line 6)."""
+"""`proportionally_fair`: the disjoint allocation that maximises the product of 1/ρ, exactly (Themis §3.3.1, line 6).
+
+`Market` holds the GPUs on offer and the bids, and can also solve without each app, which the payments need.
+"""
 
 from __future__ import annotations
 
@@ -24,27 +27,31 @@ __all__ = ["Allocation", "Market", "Others", "proportionally_fair"]
 Ints = npt.NDArray[np.int64]
 
 STATES = 1 << 16
+"""Slots for states that the search has seen, 1.5 MB. A power of two, since slots are taken by a mask; the number is a
+guess, and too few only cost time."""
 STEPS = 2_000_000
+"""Steps after which a search stops: some seconds. A guess at what a caller will wait for; the answer then carries a
+gap."""
 
 
 @dataclass(frozen=True, repr=False)
 class Allocation(Shown):
-    """Who gets what.
+    """An allocation: which row of its bid each app gets.
 
     Parameters
     ----------
     rows : mapping of int to Row
         App -> the row of its bid.
     items : mapping of int to tuple of (int, int)
-        App -> (machine or rack, GPUs) of each group; () where they may be anywhere.
+        App -> (machine or rack, GPUs) of each group; () if they may be anywhere.
     value : float
         Σ log 1/ρ over the apps that run.
     running : int
-        Apps that run: with ρ < ∞.
+        Number of apps that run, which have ρ < ∞.
     gap : float
-        By how much Σ log 1/ρ of a better allocation could be higher; 0 where this is proven the best.
+        How much higher Σ log 1/ρ of a better allocation could be; 0 if this one is proven optimal.
     steps : int
-        Of the search.
+        Steps that the search took.
     """
 
     rows: Mapping[int, Row]
@@ -55,19 +62,19 @@ class Allocation(Shown):
     steps: int
 
     def logs(self) -> dict[int, float]:
-        """log 1/ρ of each app, `STARVED` where it does not run."""
+        """log 1/ρ of each app; `STARVED` if it does not run."""
         return {app: log_worth(row.rho) for app, row in self.rows.items()}
 
 
 class Others(NamedTuple):
-    """What an allocation without one app comes to.
+    """The best allocation if one app did not take part.
 
     Parameters
     ----------
     logs : mapping of int to float
-        log 1/ρ of each other app, `STARVED` where it does not run.
+        log 1/ρ of each other app; `STARVED` if it does not run.
     gap : float
-        By how much Σ log 1/ρ of a better one could be higher.
+        How much higher Σ log 1/ρ of a better allocation could be.
     """
 
     logs: Mapping[int, float]
@@ -84,7 +91,7 @@ class _Prepared(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Market(Shown):
-    """Free GPUs and bids for them, laid out for the search.
+    """Free GPUs and the bids for them, laid out as arrays for the search.
 
     Parameters
     ----------
@@ -93,12 +100,12 @@ class Market(Shown):
     offered : tuple of int
         GPUs on offer.
     bids : tuple of Bid
-        A bid for each app.
+        One bid for each app.
 
     Raises
     ------
     InputError
-        If an app bids twice or a region is none of the cluster's.
+        If an app bids twice, or a bid names a machine or rack that the cluster does not have.
     """
 
     cluster: SharedCluster
@@ -117,7 +124,7 @@ class Market(Shown):
 
     @cached_property
     def tables(self) -> tuple[tuple[tuple[Row, ...], ...], dict[str, npt.NDArray[np.int64]], npt.NDArray[np.float64]]:
-        """Rows worth looking at of each bid, their columns, and log 1/ρ of each."""
+        """The rows of each bid that an optimal allocation may use, their columns as arrays, and log 1/ρ of each."""
         free = np.bincount(self.cluster.machine_of[list(self.offered)], minlength=len(self.cluster.machines))
         position = np.empty(len(self.order), dtype=np.int64)
         position[self.order] = np.arange(len(self.order))
@@ -147,13 +154,14 @@ class Market(Shown):
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """Machines rack by rack, within a rack those with the fewest free GPUs first: small groups go there."""
+        """Machines rack by rack; within a rack those with the fewest free GPUs come first, so that small groups go
+        there and large free machines stay whole."""
         free = np.bincount(self.cluster.machine_of[list(self.offered)], minlength=len(self.cluster.machines))
         return np.lexsort(np.array([free, [m.rack for m in self.cluster.machines]]))
 
     @cached_property
     def _prepared(self) -> _Prepared:
-        """What the search takes of the market as a whole."""
+        """The inputs of the search that are the same for all its runs on this market."""
         from ...simulator.sharing.compiled.record import Record
         from .kernels.bounds import Goods
         from .kernels.prices import price_count
@@ -167,21 +175,22 @@ class Market(Shown):
         )  # fmt: skip
         seen = (np.zeros(STATES, dtype=np.uint64), np.zeros(STATES), np.zeros(STATES, dtype=np.int64))
         price, number = np.zeros(price_count(goods)), np.zeros(1, dtype=np.int64)
-        # Those who gain the most choose first: what they lose by another row soon exceeds the bound.
+        # Branch and bound: the apps that gain the most choose first. A worse row costs them the most, so their other
+        # branches soon fall below the bound.
         first = sorted(range(len(self.bids)), key=lambda a: (-value[columns["start"][a]], a))
         return _Prepared(np.array(first, dtype=np.int64), Record(goods), price, seen, number)
 
     def best(self, without: int | None = None, *, known: Allocation | None = None, steps: int = STEPS) -> Allocation:
-        """The proportionally fair allocation, of all bids or of all but one app's.
+        """The proportionally fair allocation of all bids, or of all bids but one app's.
 
         Parameters
         ----------
         without : int, optional
-            App that does not take part.
+            An app that does not take part.
         known : Allocation, optional
-            One of all bids: what the others have there is the answer unless something is better.
+            An allocation of all bids. What the others have in it is returned unless something better is found.
         steps : int
-            After so many the search stops; what it may have missed is the allocation's `gap`.
+            The search stops after so many steps; `gap` of the result bounds what it may have missed.
         """
         from .kernels.allocation import NOTHING, allocate
 
@@ -198,12 +207,12 @@ class Market(Shown):
         return self._allocation(order, chosen, places, gap, int(taken))
 
     def with_and_without(self, steps: int = STEPS) -> tuple[Allocation, dict[int, Others]]:
-        """The best allocation of all, and the best of the others for each app that it gives GPUs.
+        """The best allocation of all apps; and for each app that it gives GPUs, the best allocation of the others.
 
         Parameters
         ----------
         steps : int
-            After so many each search stops.
+            Each search stops after so many steps.
         """
         from .kernels.allocation import NOTHING, allocate
 
@@ -250,11 +259,11 @@ class Market(Shown):
 
 
 def proportionally_fair(cluster: SharedCluster, offered: Sequence[int], bids: Sequence[Bid]) -> Allocation:
-    """The allocation that maximises the product of 1/ρ over disjoint allocations; first of all, of apps that run.
+    """The disjoint allocation with the largest product of 1/ρ, among those in which the most apps run.
 
     Raises
     ------
     InputError
-        On bids that contradict the cluster or each other.
+        If bids contradict the cluster or each other.
     """
     return Market(cluster, tuple(offered), tuple(bids)).best()

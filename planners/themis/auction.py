@@ -1,16 +1,17 @@
 """`auction`: one partial-allocation auction (Themis §3.3.1, Pseudocode 1): proportional fairness, hidden payments.
 
-The paper's c·G is not defined for whole GPUs. What is kept of n GPUs, by `Rounding`:
+Each app wins its proportionally fair share of n GPUs and keeps the part c of it; the rest is its hidden payment. The
+paper does not define c·n for whole GPUs. `Rounding` says how many are kept:
 
 ``floor``
-    ⌊c·n⌋: a payment is never less than what Pseudocode 1 asks. Whoever wins one GPU and pays anything pays all of it.
+    ⌊c·n⌋. A payment is never less than Pseudocode 1 asks. An app that wins one GPU and pays anything loses it.
 ``nearest``
-    c·n rounded: payments below half a GPU are forgiven, those above it are rounded up.
+    c·n, rounded. Payments below half a GPU are forgiven, larger ones are rounded up.
 ``random``
-    ⌊c·n⌋, and one more with the probability of the rest, by a lot: c·n on average, which is what the proof that lying
-    does not pay is about (Cole et al. let the mechanism throw dice for goods that cannot be divided).
+    ⌊c·n⌋, and one more with the probability of the remainder, drawn by lot. The mean is c·n, which the proof that lying
+    does not pay assumes (Cole et al. also randomise over goods that cannot be divided).
 
-An app that could not run with what it would keep keeps nothing: the GPUs go to others at once instead of standing idle.
+An app that could not run with what it would keep gets nothing, so that these GPUs go to others and do not stand idle.
 """
 
 from __future__ import annotations
@@ -35,25 +36,26 @@ Rounding = Literal["floor", "nearest", "random"]
 ROUNDINGS = ("floor", "nearest", "random")
 
 SLACK = 1e-6
-"""GPUs by which c·n may miss a whole number and still be it: c comes from exponentials."""
+"""c·n counts as a whole number of GPUs if it is this close to one: c is computed by an exponential and is not exact.
+Far above its rounding errors, and far below any payment that matters."""
 
 
 @dataclass(frozen=True, repr=False)
 class Outcome(Shown):
-    """What an auction came to.
+    """The result of an auction.
 
     Parameters
     ----------
     allocation : Allocation
-        The proportionally fair one.
+        The proportionally fair allocation, before payments.
     share : mapping of int to float
-        c_i of each app: what it keeps of that, 0 < c_i ≤ 1.
+        c_i of each app: the part of its allocation that it keeps, 0 < c_i ≤ 1.
     gpus : mapping of int to tuple of int
-        What each app gets.
+        The GPUs that each app gets.
     leftover : tuple of int
-        GPUs on offer that nobody gets: payments, and what nobody bid for.
+        GPUs on offer that nobody gets: payments, and those that nobody bid for.
     gap : float
-        The largest gap of any allocation that went into it; 0 where all are proven the best.
+        The largest gap of any allocation that it rests on; 0 if all are proven optimal.
     """
 
     allocation: Allocation
@@ -70,7 +72,8 @@ class Had(Shown):
     Parameters
     ----------
     before : mapping of int to sequence of int
-        GPUs on offer that an app has had so far: of allocations that are as good it is given those that it has.
+        GPUs on offer that each app has had so far. Among equally good allocations it is given these again, because
+        moving an app costs a checkpoint and a restart.
     kept : mapping of int to sequence of int
         GPUs of each app that are not on offer.
     """
@@ -84,7 +87,7 @@ def auction(
     had: Had | None = None, payments: bool = True, rounding: Rounding = "random", seed: int = 0, number: int = 0,
     steps: int = STEPS,
 ) -> Outcome:  # fmt: skip
-    """Auction GPUs.
+    """Hold one auction of free GPUs.
 
     Parameters
     ----------
@@ -93,23 +96,23 @@ def auction(
     offered : sequence of int
         GPUs on offer.
     bids : sequence of Bid
-        A table of each app that takes part.
+        The bid of each app that takes part.
     had : Had, optional
         GPUs that apps have had so far, and those that they keep.
     payments : bool
-        Whether apps pay; without, each gets its proportionally fair share.
+        Whether apps pay; without payments each gets its proportionally fair share.
     rounding : {"floor", "nearest", "random"}
-        What c_i of n GPUs are.
+        How c_i · n is made a whole number of GPUs.
     seed, number : int
-        Lots are hashes of these and the app.
+        Lots are hashes of these and of the app, so that a run can be repeated.
     steps : int
-        After so many a search stops; what it may have missed is the outcome's `gap`.
+        Each search stops after so many steps; `gap` of the outcome bounds what it may have missed.
 
     Raises
     ------
     InputError
-        On bids that contradict the cluster or each other, GPUs on offer that are not there or stand twice, an unknown
-        rounding, or no steps.
+        If bids contradict the cluster or each other, a GPU on offer does not exist or is named twice, the rounding is
+        unknown, or steps is less than 1.
     """
     if rounding not in ROUNDINGS:
         raise InputError(f"auction: rounding: expected 'floor', 'nearest' or 'random' (got {rounding!r})")
@@ -137,9 +140,9 @@ def auction(
 
 
 def kept_share(app: int, with_app: Mapping[int, float], without: Mapping[int, float]) -> float:
-    """c_i: by what factor the others' product of 1/ρ is smaller because the app is there.
+    """c_i: the factor by which the others' product of 1/ρ shrinks because this app takes part.
 
-    Others that run in one of the two allocations only would make it 0 or infinite; they are left out, and more than 1
+    Apps that run in only one of the two allocations would make it 0 or infinite, so they are left out. A result above 1
     counts as 1.
     """
     lost = 0.0
@@ -150,7 +153,7 @@ def kept_share(app: int, with_app: Mapping[int, float], without: Mapping[int, fl
 
 
 def kept_gpus(gpus: float, rounding: Rounding, bits: int) -> int:
-    """Whole GPUs of c·n; `bits` are the lot that ``random`` draws."""
+    """Make c·n a whole number of GPUs; `bits` is the lot that ``random`` uses."""
     if rounding == "nearest":
         return math.floor(gpus + 0.5 + SLACK)
     whole = math.floor(gpus + SLACK)
@@ -158,7 +161,7 @@ def kept_gpus(gpus: float, rounding: Rounding, bits: int) -> int:
 
 
 def _fewest_dropped(cluster: SharedCluster, gpus: Sequence[int], keep: int) -> tuple[int, ...]:
-    """`keep` of them; those go first that stand on the machine where there are the fewest."""
+    """Keep so many of the GPUs, and give up those on the machine where the app has the fewest: its jobs stay close."""
     mine = list(gpus)
     while len(mine) > keep:
         counts = Counter(cluster.machine_of[mine].tolist())

@@ -1,4 +1,4 @@
-"""`bid_of`: the table that an app's agent sends for GPUs on offer (Themis §4.3)."""
+"""`bid_of`: the table that an app's agent sends as its bid for the GPUs on offer (Themis §4.3)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ __all__ = ["bid_of", "current_rho"]
 
 
 def current_rho(cluster: SharedCluster, view: AppView) -> float:
-    """ρ with the GPUs that the app has now, those whose lease is over included; infinite if it has none."""
+    """ρ with the GPUs that the app has now, including those whose lease has just ended; infinite if it has none."""
     return view.rho(Shape.of(cluster, (*view.held, *view.lapsed)))
 
 
 def bid_of(cluster: SharedCluster, offered: Sequence[int], view: AppView) -> Bid:
-    """ρ of every kind of allocation that the app can tell apart, on top of what it keeps.
+    """The bid of an app: ρ of every kind of allocation that it can tell apart, on top of what it keeps.
 
-    For each number of GPUs: all on one machine; as many at a time on a machine as one of its jobs takes; all in one
-    rack; anywhere; and, beside GPUs that it keeps, on each of their machines and in each of their racks.
+    For each number of GPUs these are: all on one machine; in groups on machines, each as large as one of its jobs; all
+    in one rack; and anywhere. If the app keeps GPUs, there is also a row for each machine and each rack that holds
+    some.
     """
     held = Counter(cluster.machine_of[list(view.held)].tolist()) if view.held else Counter[int]()
     racks = sorted({cluster.machines[m].rack for m in held})

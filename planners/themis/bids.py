@@ -1,8 +1,8 @@
-"""`Bid`: what an app says that GPUs on offer are worth to it (Themis §3.3.1, §4.3): a table of allocations and ρ.
+"""`Bid`: an app's table of allocations and the ρ of each (Themis §3.3.1, §4.3).
 
-The paper lists every subset of the GPUs. What an app can tell apart is fewer: how many there are, how many at a time
-are on a machine, and whether they stand in a rack, or beside those that it keeps. A row says that, and stands for all
-subsets of its kind.
+The paper lists every subset of the GPUs on offer. An app can tell fewer allocations apart: how many GPUs there are, how
+many of them share a machine, and whether they are in one rack or beside those that it keeps. Each row describes one
+such kind, and stands for all subsets of that kind.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ...simulator.sharing.cluster import SharedCluster
 __all__ = ["GRAIN", "STARVED", "Bid", "Place", "Row", "check_offered", "log_worth"]
 
 STARVED = -1e4
-"""log 1/ρ of an app that could not run: so low that no products make up for one app more that runs (the paper's
-product would be 0 whatever the others get)."""
+"""log 1/ρ of an app that does not run. It is so low that no gain of the others makes up for it; so the most apps run
+first, and the product decides among those. The paper's product would be 0 in all these cases."""
 
 GRAIN = 2.0**34
-"""log 1/ρ is counted in steps of 1/GRAIN (6e-11): sums of it are exact, so that allocations that are worth as much
-compare as equal whichever way they were added up, in every engine."""
+"""log 1/ρ is rounded to multiples of 1/GRAIN (6e-11). Their sums are exact in float64, so allocations of equal worth
+compare as equal in whatever order they were added up, and both engines break ties alike."""
 
 
 def log_worth(rho: float) -> float:
-    """log 1/ρ, in whole steps."""
+    """log 1/ρ, rounded to multiples of 1 / `GRAIN`; `STARVED` if ρ is infinite."""
     return round(-math.log(rho) * GRAIN) / GRAIN if rho < math.inf else STARVED
 
 
 class Place(IntEnum):
-    """Where the GPUs of a row may be."""
+    """Where the GPUs of a row must be."""
 
     ANYWHERE = 0
     MACHINES = 1  # `group` at a time on a machine
@@ -51,15 +51,15 @@ class Row(Shown):
     Parameters
     ----------
     gpus : int
-        How many GPUs, beside those that the app keeps; 0: none.
+        Number of GPUs, on top of those that the app keeps; 0: none.
     rho : float
-        Its ρ if it has them until it is done; infinite where it could not run.
+        The app's ρ if it holds them until it is done; infinite if it could not run with them.
     place : Place
-        Where they may be.
+        Where they must be.
     group : int
-        With `Place.MACHINES`, how many of them at a time are on a machine; the last group may be smaller.
+        With `Place.MACHINES`: they come in groups of this size, each on one machine; the last may be smaller.
     region : int
-        The machine (all of them) or rack that it must be; −1: any.
+        The one machine or rack where all of them must be; −1: any.
     """
 
     gpus: int
@@ -71,20 +71,20 @@ class Row(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Bid(Shown):
-    """What one app offers.
+    """The bid of one app.
 
     Parameters
     ----------
     app : int
-        Its number.
+        Number of the app.
     rows : sequence of Row
-        Allocations and their ρ, with one of no GPUs.
+        Allocations and their ρ; one of them must be the row of no GPUs.
 
     Raises
     ------
     InputError
-        If a ρ is NaN or not positive, a number of GPUs negative or not whole, a place unknown, a group asked for of
-        GPUs that are not on machines, or the row of no GPUs is missing.
+        If a ρ is NaN or not positive, a number of GPUs is negative or not whole, a place is unknown, a row has a group
+        without `Place.MACHINES`, or the row of no GPUs is missing.
     """
 
     app: int
@@ -113,18 +113,21 @@ class Bid(Shown):
 
     @property
     def empty_rho(self) -> float:
-        """ρ without anything on offer."""
+        """ρ if the app gets nothing of what is on offer."""
         return min(row.rho for row in self.rows if row.gpus == 0)
 
     @property
     def least(self) -> int:
-        """GPUs beside those that it keeps without which it does not run; 0 if it runs with those."""
+        """The fewest further GPUs with which the app runs; 0 if it runs with those that it keeps."""
         return min((row.gpus for row in self.rows if row.rho < math.inf), default=0)
 
     def undominated(self) -> tuple[Row, ...]:
-        """Rows that some optimal allocation may use, best first: no other has at most its GPUs, asks no more of where
-        they are, and is worth as much."""
+        """Rows that an optimal allocation may use, best first.
+
+        A row is left out if another is worth as much, takes no more GPUs, and is at least as easy to place.
+        """
         kept: list[Row] = []
+        # Of rows worth the same, the one with fewer GPUs and the looser place comes first, so that it beats the others.
         for row in sorted(self.rows, key=lambda r: (-log_worth(r.rho), r.gpus, r.place, r.group)):
             if not any(_as_easy(other, row) for other in kept):
                 kept.append(row)
@@ -132,7 +135,8 @@ class Bid(Shown):
 
 
 def _as_easy(a: Row, b: Row) -> bool:
-    """Whether wherever `b` fits `a` does too (a sufficient test)."""
+    """Whether `a` fits wherever `b` fits. The test is sufficient, not necessary: keeping a row too many costs only
+    time."""
     if a.gpus > b.gpus:
         return False
     if a.gpus == 0 or a.place == Place.ANYWHERE:
@@ -155,7 +159,7 @@ def _whole(value: Any) -> bool:
 
 
 def check_offered(cluster: SharedCluster, offered: Sequence[int]) -> None:
-    """GPUs on offer are the cluster's, each once.
+    """Check that the GPUs on offer exist, and that each is named once.
 
     Raises
     ------
@@ -172,7 +176,7 @@ def check_offered(cluster: SharedCluster, offered: Sequence[int]) -> None:
 
 
 def check_bids(bids: Sequence[Bid]) -> None:
-    """No app bids twice.
+    """Check that no app bids twice.
 
     Raises
     ------

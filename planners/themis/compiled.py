@@ -1,4 +1,4 @@
-"""`simulate_themis`: Themis in the compiled engine: three kernels a round beside the loop's own."""
+"""`simulate_themis`: Themis in the compiled engine, with three kernels for each round: bids, allocation, award."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["simulate_themis"]
 
 
 def simulate_themis(world: SharingWorld, policy: Themis) -> Run:
-    """Run the compiled event loop; what `simulator.sharing.compiled.engine` makes a result of."""
+    """Run the compiled event loop with Themis; `simulator.sharing.compiled.engine` turns the run into a result."""
     from ...simulator.sharing.compiled.record import Record
     from ...simulator.sharing.compiled.run import Run
     from .allocation import STATES

@@ -1,7 +1,8 @@
-"""The lying app (Themis §6.3, Figure 18): one of eight says that it suffers more from distance than it does.
+"""The lying app (Themis §6.3, Figure 18): one of eight apps claims that distance slows it down more than it does.
 
-64 GPUs: one machine of 8 and 28 of 2; eight apps alike, of one job that can use 8 GPUs. The paper gives neither their
-slowdown, nor their length, nor what c·n of GPUs are; those are parameters here.
+The cluster has 64 GPUs: one machine of 8 and 28 machines of 2. The eight apps are alike; each has one job that can use
+8 GPUs. The paper gives neither their slowdown, nor their length, nor how c·n GPUs are rounded. These are parameters
+here, and their defaults are guesses.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ __all__ = ["Lie", "lying_cluster", "lying_world", "lying_experiment", "tipping_p
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Lie(Shown):
-    """One lie and what came of it.
+    """One lie, and its outcome.
 
     Parameters
     ----------
     percent : float
-        X: by how much the slowdown across machines is overstated.
+        X: how much the slowdown across machines is overstated, in percent.
     liar_s, others_s : float
-        Completion time of the liar and the mean of the truthful, seconds; means over seeds.
+        Completion time of the liar, and the mean of the truthful apps, in seconds; means over seeds.
     liar_gpu_s : float
-        GPU seconds that the liar had, mean over seeds.
+        GPU-seconds that the liar had; mean over seeds.
     """
 
     percent: float
@@ -57,9 +58,9 @@ def lying_world(percent: float, *, slowdown: float = 1.3, hours: float = 40.0, l
     slowdown : float
         True slowdown across machines.
     hours : float
-        GPU hours of each app.
+        GPU-hours of each app.
     lease_s : float
-        Lease, seconds.
+        Length of a lease in seconds; 10 minutes is the paper's default.
 
     Raises
     ------
@@ -79,17 +80,17 @@ def lying_experiment(
     percents: Sequence[float] = tuple(range(0, 101, 5)), *, policy: Themis | None = None, seeds: int = 10,
     slowdown: float = 1.3, hours: float = 40.0, lease_s: float = 600.0,
 ) -> tuple[Lie, ...]:  # fmt: skip
-    """Completion times of the liar and of the truthful, for each X.
+    """Completion times of the liar and of the truthful apps, for each X.
 
     Parameters
     ----------
     percents : sequence of float
-        X.
+        Values of X.
     policy : Themis, optional
-        Settings; by default everybody takes part (f = 0) and payments lie idle, so that they are felt: with leftovers
-        for participants the payer may have its own GPUs back.
+        Settings of the policy. By default all apps take part (f = 0) and payments stay idle, so that paying hurts: if
+        participants got the leftovers, the payer could receive its own GPUs back.
     seeds : int
-        Over how many of the policy's seeds (leftovers, lots of payments) to take means.
+        Number of seeds of the policy (for leftovers and for the lots of payments) over which means are taken.
     slowdown, hours, lease_s : float
         See `lying_world`.
 
@@ -115,8 +116,10 @@ def lying_experiment(
 
 
 def tipping_point(lies: Sequence[Lie], loss: float = 0.05) -> float | None:
-    """The least X from which on the liar ends later than if it told the truth by more than a share `loss`; none if
-    there is none."""
+    """The least X from which on lying costs: the liar ends later than with the truth by more than the share `loss`.
+
+    None if there is no such X. The default of 5 % is a guess that stands above the noise of ten seeds.
+    """
     if not lies:
         return None
     truth = lies[0].liar_s

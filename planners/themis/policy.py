@@ -34,26 +34,29 @@ class Themis(Shown):
     Parameters
     ----------
     fairness : float
-        f: the worst 1 − f of the apps by ρ, at least one, take part in an auction.
+        f: the share 1 − f of the apps with the worst ρ take part in an auction, at least one. The default 0.8 is what
+        the paper chooses (§6.4). Its §4.2.2 says f where §3 and the pseudocode say 1 − f; the latter is followed.
     payments : bool
         Whether winners pay.
     rounding : {"random", "nearest", "floor"}
-        What of c·n GPUs they keep; see `auction`.
+        How many of c·n GPUs a winner keeps; see `auction`.
     visibility : {"cached", "current"}
-        Which ρ apps are sorted by: what the table of the last auction that they bid in says of as many GPUs as they
-        have (so that it does not pay to lie here, Theorem 3.3), or what they say now.
+        The ρ by which apps are ranked. "cached": what the table of an app's last bid says about the number of GPUs that
+        it has now, so that it does not pay to lie at this point (Theorem 3.3). "current": what the app says now.
     leftovers : {"participants", "idle"}
-        What becomes of GPUs that neither winners nor apps that stayed out take: the worst of those that took part may
-        have them (work is conserved), or they stay idle until the next auction (payments are lost for good).
+        Who gets GPUs that neither the winners nor the apps outside the auction take. "participants": those that took
+        part, the worst first, so that no usable GPU is idle. "idle": nobody until the next auction, so that payments
+        are really lost. The paper does not say.
     seed : int
-        Of who gets leftovers, and of rounding.
+        Seed of the lots for leftovers and rounding.
     steps : int
-        After so many a search for an allocation stops; `gap` says what a better one could be worth more.
+        The search for an allocation stops after so many steps; `gap` tells how much better another could be. The
+        default is a guess that keeps a round below a second.
 
     Raises
     ------
     InputError
-        If f is outside [0, 1], a word is unknown, the seed outside [0, 2⁶³) or the steps less than 1.
+        If f is outside [0, 1], a choice is unknown, the seed is outside [0, 2⁶³), or steps is less than 1.
     """
 
     fairness: float = 0.8
@@ -85,7 +88,7 @@ class Themis(Shown):
                 raise InputError(f"Themis.{name}: expected an integer in {least} … 2^63 - 1 (got {value!r})")
 
     def begin(self) -> None:
-        """Forget: a world begins."""
+        """Forget everything, because a new simulation begins."""
         self.auctions, self.gap = 0, 0.0
         self._tables.clear()
 
@@ -102,6 +105,7 @@ class Themis(Shown):
         if not wanting:
             return {}
         ranked = sorted(wanting, key=lambda v: (self._visible(cluster, v), -self._waiting(v), v.index))
+        # The margin undoes rounding errors: (1 − 0.7) · 10 is 3.0000000000000004, and must not be rounded up to 4.
         n = max(1, math.ceil((1 - self.fairness) * len(apps) - 1e-9))
         inside, outside = ranked[:n], ranked[n:]
         bids = [bid_of(cluster, offered, v) for v in inside]
@@ -122,7 +126,7 @@ class Themis(Shown):
         return given
 
     def _visible(self, cluster: SharedCluster, view: AppView) -> float:
-        """log 1/ρ that the app is ranked by."""
+        """The log 1/ρ by which the app is ranked."""
         if self.visibility == "cached" and view.index in self._tables:
             kept, table = self._tables[view.index]
             n = len(view.held) + len(view.lapsed)
@@ -132,12 +136,13 @@ class Themis(Shown):
 
     @staticmethod
     def _waiting(view: AppView) -> float:
-        """Of apps that do not run, who has waited longest for its size: ρ is unbounded for all of them."""
+        """How long the app has waited, relative to its ideal time. It ranks apps that do not run, which all have ρ =
+        ∞."""
         return round((view.now_s - view.app.arrival_s) / view.ideal_s * GRAIN) / GRAIN
 
 
 def _more(cluster: SharedCluster, pool: set[int], view: AppView, won: Sequence[int]) -> tuple[int, ...]:
-    """Of what is left all that an app and its gangs can use: what it had first, then the nearest."""
+    """All GPUs of the pool that an app can use in whole gangs: those that it had before, then the nearest."""
     n, have = min(view.wanted - len(won), len(pool)), (*view.held, *won)
     n = view.usable(len(have) + n) - len(have)
     if n <= 0 or n + len(have) < view.gang:

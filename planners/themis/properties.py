@@ -1,7 +1,8 @@
-"""Whether an auction's answer is what sharing asks for (Themis §3.1, §3.3): each app's incentive, Pareto, envy.
+"""`properties`: does an auction's result have the properties of fair sharing (Themis §3.1, §3.3)?
 
-An app values GPUs by its own bid: the least ρ of a row that they contain. All is by what apps say, which is what the
-paper's theorems are about; that saying the truth pays is another question, see `lying`.
+These are sharing incentive, Pareto efficiency and envy-freeness. An app's own bid says what GPUs are worth to it: the
+least ρ among the rows that they contain. Everything is judged by what apps say, as in the paper's theorems. Whether
+telling the truth pays is another question (see `lying`).
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from .bids import Bid, Place, Row, log_worth
 __all__ = ["Properties", "properties", "worth"]
 
 BAD = 1e30
-"""ρ of an app that does not run, where something must be above every other ρ and yet finite."""
+"""ρ of an app that does not run, where it must be finite and yet above every real ρ."""
 
 
 @dataclass(frozen=True, repr=False)
 class Properties(Shown):
-    """What holds of an answer.
+    """The properties of an auction's result.
 
     Parameters
     ----------
     rho : mapping of int to float
         ρ of each app with what it gets.
     sharing_incentive : tuple of int
-        Apps with ρ ≤ 1: that do no worse than alone on 1/N of the cluster.
+        Apps with ρ ≤ 1, which do no worse than alone on 1/N of the cluster.
     pareto : bool
-        Whether the proportionally fair allocation, before payments, is Pareto efficient: none gives an app more
+        Whether the proportionally fair allocation, before payments, is Pareto efficient: no other gives one app more
         without giving another less.
     pareto_after_payments : bool
-        Whether what is handed out is, among allocations of all GPUs on offer: payments that lie idle may break it.
+        Whether the final allocation is Pareto efficient too. Payments that stay idle may break it.
     envy : tuple of (int, int)
-        (who, whom) of apps that would rather have what another was given before payments.
+        Pairs (who, whom): the first app would rather have what the second was given before payments.
     envy_after_payments : tuple of (int, int)
-        The same of what they keep.
+        The same for what they keep after payments.
     shares : bool
-        Whether 0 < c_i ≤ 1 of every app.
+        Whether 0 < c_i ≤ 1 for every app.
     """
 
     rho: Mapping[int, float]
@@ -56,7 +57,7 @@ class Properties(Shown):
 
 
 def worth(cluster: SharedCluster, bid: Bid, gpus: Sequence[int]) -> float:
-    """ρ that a bid says of some GPUs: the least of the rows that fit into them."""
+    """The ρ of some GPUs by an app's bid: the least ρ of the rows that fit into them."""
     on = Counter(cluster.machine_of[list(gpus)].tolist()) if gpus else Counter[int]()
     in_rack = Counter(cluster.rack_of[list(gpus)].tolist()) if gpus else Counter[int]()
     return min(row.rho for row in bid.rows if _fits(row, len(gpus), on, in_rack))
@@ -79,7 +80,7 @@ def _fits(row: Row, n: int, on: Mapping[int, int], in_rack: Mapping[int, int]) -
 
 
 def properties(cluster: SharedCluster, offered: Sequence[int], bids: Sequence[Bid], outcome: Outcome) -> Properties:
-    """Check an auction's answer against the bids that it came from."""
+    """Check an auction's result against the bids that led to it."""
     full = _before_payments(cluster, offered, outcome)
     rho = {b.app: worth(cluster, b, outcome.gpus.get(b.app, ())) for b in bids}
     fair = {b.app: outcome.allocation.rows[b.app].rho for b in bids}
@@ -95,18 +96,18 @@ def properties(cluster: SharedCluster, offered: Sequence[int], bids: Sequence[Bi
 
 
 def _before_payments(cluster: SharedCluster, offered: Sequence[int], outcome: Outcome) -> Mapping[int, tuple[int, ...]]:
-    """GPUs of the proportionally fair allocation that an outcome began with."""
+    """The GPUs of the proportionally fair allocation, before payments."""
     from .whereabouts import whereabouts
 
     return whereabouts(cluster, offered, outcome.allocation, {}, {})
 
 
 def _undominated(cluster: SharedCluster, offered: Sequence[int], bids: Sequence[Bid], rho: Mapping[int, float]) -> bool:
-    """Whether no allocation gives every app at most this ρ and one of them less.
+    """Whether no allocation gives every app at most this ρ, and one of them less.
 
-    The same search is asked, of bids without the rows that would make their app worse: the best product of those is no
-    better than this one. An app that cannot run counts as `BAD`, so that it may gain; what is struck out as not
-    running, so that nobody is traded for it.
+    The same search decides it, on bids without the rows that would make their app worse: then the best product must be
+    no better than this one. An app that does not run counts as `BAD`, so that it can gain. A row that was left out
+    counts as not running, so that no app is given up for another.
     """
     allowed: list[Bid] = []
     for bid in bids:
@@ -116,6 +117,7 @@ def _undominated(cluster: SharedCluster, offered: Sequence[int], bids: Sequence[
         allowed.append(Bid(bid.app, (Row(0, nothing if nothing <= most else math.inf), *rows)))
     best = Market(cluster, tuple(offered), tuple(allowed)).best()
     ours = sum(log_worth(min(r, BAD)) for r in rho.values())
+    # a few grains: sums with BAD are coarse
     return sum(log_worth(row.rho) for row in best.rows.values()) <= ours + 1e-9
 
 

@@ -1,4 +1,4 @@
-"""`whereabouts`: from groups of an allocation to GPUs by number, moving few apps."""
+"""`whereabouts`: turn the groups of an allocation into GPUs by number, such that few apps have to move."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def whereabouts(
     cluster: SharedCluster, offered: Sequence[int], allocation: Allocation, before: Mapping[int, Sequence[int]],
     kept: Mapping[int, Sequence[int]],
 ) -> dict[int, tuple[int, ...]]:  # fmt: skip
-    """GPUs of each app that wins some.
+    """The GPUs of each app that wins some.
 
-    Machines of a rack with as many free GPUs are alike to the search: what it put on them is dealt out so that GPUs
-    stay with the app that had them.
+    Machines of one rack with equally many free GPUs are alike to the search. So what it put on them may be exchanged,
+    and is dealt out such that as many GPUs as possible stay with the app that had them.
     """
     pool = set(offered)
     free: dict[int, set[int]] = defaultdict(set)
@@ -59,10 +59,10 @@ def _stay(
     cluster: SharedCluster, contents: Mapping[int, Sequence[tuple[int, int]]], named: set[int],
     free: Mapping[int, set[int]], before: Mapping[int, Sequence[int]],
 ) -> dict[int, int]:  # fmt: skip
-    """For each machine of the search, the one that its contents go to.
+    """For each machine of the search, the machine to which its contents go.
 
-    The pair of contents and machine by which most GPUs stay comes first, then the next among those that are left; what
-    nothing stays of keeps its machine if that is free, else takes the first that is.
+    The matching is greedy: first the pair of contents and machine with which the most GPUs stay, then the next best of
+    those left. Contents of which no GPU stays keep their machine if it is free, else they take the first free one.
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
     for machine, gpus in sorted(free.items()):

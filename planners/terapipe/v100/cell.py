@@ -1,4 +1,4 @@
-r"""`V100Cell`: what a slice takes on a pipeline of p3.16xlarge nodes (8 V100s each), from what is known of them.
+r"""`V100Cell`: seconds of a slice on a pipeline of p3.16xlarge nodes (8 V100s each), from what is known about them.
 
 The paper gives no measured layer times, so a layer is counted: its multiplications, and the bytes that its kernels read
 and write as TeraPipe's published code runs them (half precision, attention unfused, keys and values kept for the whole
@@ -54,18 +54,18 @@ _UPDATE_BYTES, _FLATTEN_BYTES = 50.0, 12.0
 
 @dataclass(frozen=True, slots=True)
 class V100Rates:
-    """What is fitted.
+    """The rates that are fitted to the paper's latencies.
 
     Parameters
     ----------
     gemm, memory : float
-        Shares of the peak FLOP/s and of the memory's bandwidth.
+        Shares of the peak FLOP/s, and of the memory bandwidth, that kernels reach.
     all_reduce_bytes_per_s : float
-        Of each GPU, within a node.
+        Rate of each GPU in an all-reduce within a node.
     collective_s : float
-        What any collective within a node takes at least.
+        Least seconds of any collective within a node.
     data_parallel_bytes_per_s : float
-        Of a node, when its GPUs all-reduce gradients with other nodes at once.
+        Rate of a node when all its GPUs all-reduce gradients with other nodes at once.
     """
 
     gemm: float
@@ -108,16 +108,16 @@ class V100Layout:
 
 @dataclass(frozen=True, slots=True)
 class V100Cell:
-    """One stage.
+    """One stage of a pipeline of V100s.
 
     Parameters
     ----------
     layout : V100Layout
         The model and how it is cut.
     tokens : int
-        L.
+        L, tokens of a sequence.
     rates : V100Rates
-        How fast V100s are.
+        The rates of the GPUs.
     """
 
     layout: V100Layout
@@ -125,14 +125,14 @@ class V100Cell:
     rates: V100Rates = CALIBRATED
 
     def layer(self, length: npt.ArrayLike, context: npt.ArrayLike = 0, samples: int = 1) -> tuple[Floats, Floats]:
-        """Forward and backward seconds of one layer on its GPUs, its all-reduces included.
+        """Forward and backward seconds of one layer on its GPUs, with its all-reduces.
 
         Parameters
         ----------
         length, context : array_like of int
-            Tokens of the slice and before it; broadcast together.
+            Tokens of the slice, and tokens before it; broadcast together.
         samples : int
-            Sequences that the slice is of.
+            Number of sequences in the slice.
         """
         i, j = (np.asarray(x, np.float64) for x in (length, context))
         x, op = self.layout, self.layout.op
@@ -149,7 +149,7 @@ class V100Cell:
         return n * forward, n * backward
 
     def receive_s(self, stage: int, length: npt.ArrayLike, samples: int = 1) -> Floats:
-        """Seconds for which the stage with so many before it in its direction waits for a slice to come."""
+        """Seconds for which a stage waits for a slice; `stage` is the number of stages before it in its direction."""
         rows = samples * np.asarray(length, np.float64)
         if stage == 0:
             return np.zeros_like(rows)
@@ -172,7 +172,7 @@ class V100Cell:
         return sent + _FLATTEN_BYTES * mine / memory, _UPDATE_BYTES * mine / memory
 
     def table(self, unit: int, samples: Sequence[int] = (1,)) -> Floats:
-        """The grid that `slice_tokens` takes: forward and backward of the stage that waits longest for messages.
+        """The grid for `slice_tokens`: forward and backward seconds of the stage that waits longest for messages.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class V100Cell:
         return found
 
     def _collective(self, rows: npt.ArrayLike) -> Floats:
-        """Seconds of a collective within the node that moves so many rows of H."""
+        """Seconds of a collective within the node that moves so many rows of H half-precision numbers."""
         n_bytes = 2.0 * np.asarray(rows, np.float64) * self.layout.hidden
         return self.rates.collective_s + n_bytes / self.rates.all_reduce_bytes_per_s
 
@@ -210,14 +210,15 @@ class V100Cell:
 def _kernels(
     hidden: int, op: int, tokens: int, rates: V100Rates, i: Floats, j: Floats, samples: int
 ) -> tuple[Floats, Floats]:
-    """Forward and backward seconds of a layer's kernels on one GPU, launches and the adding up of gradients aside."""
+    """Forward and backward seconds of a layer's kernels on one GPU, without launches and gradient accumulation."""
     flops, memory = rates.gemm * V100.peak_flops, rates.memory * V100.memory_bandwidth_bytes_per_s
     mine = hidden / op
     rows, scores = samples * i * hidden, samples * mine / HEAD * i * (i + j)
     weights = 12.0 * hidden**2 / op
     passes: list[Floats] = []
-    for k, work in enumerate((1.0, 2.0)):
-        # Multiplications by weights read them meanwhile: near balance neither hides the other quite.
+    for k, work in enumerate((1.0, 2.0)):  # the backward pass multiplies twice: for gradients of inputs and of weights
+        # Products read their weights while they compute. Near balance neither hides the other fully; a norm of order 4
+        # instead of the maximum says so. The order is a guess.
         product = work * 2 * rows * weights / hidden / flops
         product = (product**4 + (_WEIGHT_BYTES[k] * weights / memory) ** 4) ** 0.25
         attention = work * 4 * HEAD * scores / flops

@@ -1,7 +1,7 @@
-"""An iteration of a `V100Cell`'s pipeline: by the recursion of Fig. 2.4, and by the training engine.
+"""Seconds of an iteration of a pipeline of `V100Cell`s: by the recursion of Fig. 2.4, and by the training engine.
 
-All slices go forward through all stages, then all go backward. Stages do not take equally long where some receive from
-another node and some within one, so Eq. 2.5 alone would be too much.
+All slices go forward through all stages, then all go backward. Some stages receive from another node and some from the
+same node, so their times differ, and Eq. 2.5 (which assumes equal stages) would give too much.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Floats = npt.NDArray[np.float64]
 
 
 def iteration_s(cell: V100Cell, slices: Sequence[Slice]) -> float:
-    """Seconds of an iteration: as `simulated_s`, some hundred times as fast.
+    """Seconds of an iteration. The same as `simulated_s`, about a hundred times faster.
 
     Parameters
     ----------
     cell : V100Cell
         A stage.
     slices : sequence of Slice
-        Of one replica's batch, tokens (not units), in the order in which they are fed.
+        The slices of one replica's batch in the order in which they are fed; lengths in tokens, not in units.
     """
     kinds, forward, backward = _by_kind(cell, slices)
     turned = np.ascontiguousarray(backward[:, ::-1])
@@ -38,7 +38,8 @@ def iteration_s(cell: V100Cell, slices: Sequence[Slice]) -> float:
 
 
 def simulated_s(cell: V100Cell, slices: Sequence[Slice]) -> float:
-    """Seconds of an iteration, action by action, by the engine that simulates training plans."""
+    """Seconds of an iteration, action by action, by the engine that simulates training plans; it checks
+    `iteration_s`."""
     from ....simulator.training import Timing, make_program
     from ....simulator.training.compiled import run_compiled
     from ....simulator.training.timing import prepared
@@ -58,7 +59,7 @@ def stage_seconds(cell: V100Cell, slices: Sequence[Slice]) -> tuple[Floats, Floa
 
 
 def _by_kind(cell: V100Cell, slices: Sequence[Slice]) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
-    """What each stage is like (the first, receiving from its node, or from another), and the seconds of each kind."""
+    """The kind of each stage, and the seconds of each kind: first stage, receives within its node, or from another."""
     columns: dict[Slice, tuple[Floats, Floats]] = {}
     stages = (0, 1, NODE // cell.layout.op)
     for piece in dict.fromkeys(slices):
@@ -78,7 +79,7 @@ def _by_kind(cell: V100Cell, slices: Sequence[Slice]) -> tuple[npt.NDArray[np.in
 
 
 def _padded(seconds: Floats, cuts: Sequence[int]) -> Floats:
-    """Shape (K, microbatches, most slices of one): what is not there is 0."""
+    """Seconds as an array of shape (K, microbatches, most slices of one), padded with 0."""
     found = np.zeros((len(seconds), len(cuts), max(cuts)))
     at = 0
     for m, n in enumerate(cuts):

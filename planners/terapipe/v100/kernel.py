@@ -1,4 +1,4 @@
-"""Compiled loop of `v100_iteration`: one direction of a pipeline whose stages take slices in order."""
+"""`makespan`, compiled: one direction of a pipeline whose stages take slices in order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["makespan"]
 
 @kernel
 def makespan(stage_of, seconds):
-    """When the last stage is done with the last slice.
+    """The time at which the last stage is done with the last slice.
 
     Parameters
     ----------
     stage_of : ndarray of int64, shape (K,)
-        Which row of `seconds` each stage is like.
+        Kind of each stage, a row of `seconds`.
     seconds : ndarray of float64, shape (m, n)
-        Of each slice, by kind of stage.
+        Seconds of each slice, by kind of stage.
     """
     n = seconds.shape[1]
     done = np.zeros(n)

@@ -1,4 +1,4 @@
-"""`v100_profile`: what a `V100Cell` says of slices, as a slice profile that plans can be made with (Eq. 2.9)."""
+"""`v100_profile`: write the seconds of a `V100Cell` as a slice profile, with which plans can be made (Eq. 2.9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .cell import CALIBRATED, V100Cell, V100Layout, V100Rates
 __all__ = ["v100_profile"]
 
 _PAIRS = 16
-"""Lengths and contexts at which the overhead of context is given: the grid of the authors' published program."""
+"""Number of lengths, and of contexts, at which the overhead of context is given: as in the authors' published
+program."""
 
 
 def v100_profile(
@@ -26,7 +27,7 @@ def v100_profile(
     model: str = "",
     rates: V100Rates = CALIBRATED,
 ) -> SliceProfile:
-    """Seconds of slices of one layer of a GPT on V100s.
+    """A slice profile of one layer of a GPT on V100s.
 
     Parameters
     ----------
@@ -37,11 +38,11 @@ def v100_profile(
     tokens, unit : int
         L, and the multiples of tokens for which times without context are given; divides L.
     samples : sequence of int
-        Sequences of a slice; by default those that plans try.
+        Numbers of sequences in a slice; by default those that plans try.
     model : str
-        What the profile says that it is of; by default ``gpt-<H>``.
+        Name of the model in the profile; by default ``gpt-<H>``.
     rates : V100Rates
-        How fast V100s are.
+        The rates of the GPUs.
 
     Raises
     ------
