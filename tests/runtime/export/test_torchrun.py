@@ -22,9 +22,6 @@ from meshwright.errors import InputError
 from meshwright.runtime.export import export
 from meshwright.simulator import Group, ParallelConfig, Plan
 
-ROOT = Path(__file__).resolve().parents[3]
-EXAMPLE = Plan.load(ROOT / "examples/plan.json")
-
 
 def commands(script: Path) -> list[list[str]]:
     """The words of each line that starts a program."""
@@ -129,24 +126,27 @@ def post(port: int, model: str, data: list[int], shape: list[int] | None = None)
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """The example plan, started by its exported script: a 2-stage pipeline, a split pair, the router."""
+def served(
+    make_plan: Callable[..., Plan], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[int, Plan, subprocess.Popen[bytes]]]:
+    """A split pair and the router, started by an exported script; test_service.py serves a pipeline over two nodes."""
     pytest.importorskip("torch", reason="torch is not installed")
-    out, port = tmp_path_factory.mktemp("served") / "x", free_ports(len(EXAMPLE.groups))
+    out, port = tmp_path_factory.mktemp("served") / "x", free_ports(1)
+    plan = make_plan([Group(ParallelConfig(2, 1), ["m"])], devices_per_node=2)
     # An SLO that this busy machine keeps: the test is of the answers, not of the times.
-    slow = tuple(m.model_copy(update={"slo_s": 60.0}) for m in EXAMPLE.models)
-    export(EXAMPLE.model_copy(update={"models": slow}), "torchrun", out, port=port)
+    plan = plan.model_copy(update={"models": tuple(m.model_copy(update={"slo_s": 60.0}) for m in plan.models)})
+    export(plan, "torchrun", out, port=port)
     environment = {**os.environ, "PYTHON": sys.executable, "GLOO_SOCKET_IFNAME": "lo"}
     with (out / "log").open("wb") as log:
         process = subprocess.Popen([out / "launch-node-0.sh"], stdout=log, stderr=log, env=environment)
     try:
         deadline = time.monotonic() + 90
-        for k in range(len(EXAMPLE.groups) + 1):
+        for k in (0, 1):
             while not ready(port + k):
                 assert process.poll() is None, (out / "log").read_text()[-2000:]
                 assert time.monotonic() < deadline, (out / "log").read_text()[-2000:]
                 time.sleep(0.2)
-        yield port, process
+        yield port, plan, process
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -160,42 +160,40 @@ def ready(port: int) -> bool:
         return False
 
 
-def test_script_serves_what_the_model_computes(served: tuple[int, subprocess.Popen[bytes]]) -> None:
-    """Through router, pipeline and split group: the answer of the whole model on one device."""
+def test_script_serves_what_the_model_computes(served: tuple[int, Plan, subprocess.Popen[bytes]]) -> None:
+    """Through the router and from the split group: the answer of the whole model on one device."""
     import torch
     from meshwright.kernels.specs import SPECS
     from meshwright.kernels.transformer import build_stage
 
-    port, _ = served
+    port, plan, _ = served
     tokens = list(range(16))
-    for entry in EXAMPLE.models:
-        spec = SPECS[entry.architecture]
-        whole = build_stage(spec, 0, spec.n_layers, seed=entry.seed)(torch.tensor([tokens]))
-        for where in (port, port + 1, port + 2):
-            if entry.name == "classify" and where == port + 2:
-                continue  # the split pair holds only the other model
-            status, answer = post(where, entry.name, tokens)
-            assert status == 200, answer
-            output = answer["outputs"][0]
-            assert output["shape"] == list(whole.shape)
-            torch.testing.assert_close(torch.tensor(output["data"]).view(whole.shape), whole, rtol=1e-4, atol=1e-4)
+    (entry,) = plan.models
+    spec = SPECS[entry.architecture]
+    whole = build_stage(spec, 0, spec.n_layers, seed=entry.seed)(torch.tensor([tokens]))
+    for where in (port, port + 1):
+        status, answer = post(where, entry.name, tokens)
+        assert status == 200, answer
+        output = answer["outputs"][0]
+        assert output["shape"] == list(whole.shape)
+        torch.testing.assert_close(torch.tensor(output["data"]).view(whole.shape), whole, rtol=1e-4, atol=1e-4)
 
 
-def test_service_refuses_what_it_cannot_serve(served: tuple[int, subprocess.Popen[bytes]]) -> None:
-    port, _ = served
+def test_service_refuses_what_it_cannot_serve(served: tuple[int, Plan, subprocess.Popen[bytes]]) -> None:
+    port, _, _ = served
     assert post(port, "nope", [0] * 16)[0] == 404
     for data, shape in (([0] * 15, None), ([-1] * 16, None), ([64] * 16, None), ([0] * 16, [2, 16])):
-        status, answer = post(port, "classify", data, shape)
+        status, answer = post(port, "m", data, shape)
         assert status == 400
         assert "expected" in answer["error"]
-    assert post(port, "classify", [0] * 16)[0] == 200, "a bad request must not hurt the next one"
+    assert post(port, "m", [0] * 16)[0] == 200, "a bad request must not hurt the next one"
 
 
-def test_ending_the_script_ends_all_that_it_started(served: tuple[int, subprocess.Popen[bytes]]) -> None:
-    port, process = served
+def test_ending_the_script_ends_all_that_it_started(served: tuple[int, Plan, subprocess.Popen[bytes]]) -> None:
+    port, _, process = served
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 143
     deadline = time.monotonic() + 15
-    while any(ready(port + k) for k in range(3)):
+    while any(ready(port + k) for k in (0, 1)):
         assert time.monotonic() < deadline, "a server outlived its script"
         time.sleep(0.1)
