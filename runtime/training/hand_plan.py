@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from ...errors import InputError
 from ...profiles.graph import Graph, Operator
+from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.plan.entries import PlannerEntry
 from ...simulator.training.plan.file import (
@@ -23,7 +24,7 @@ from ...simulator.training.plan.file import (
 )
 from .wires.layout import Layout, natural
 
-__all__ = ["RULES", "Rule", "data_parallel", "hand_plan", "tensor_parallel"]
+__all__ = ["RULES", "HandOptions", "Rule", "data_parallel", "hand_plan", "tensor_parallel"]
 
 Rule = Callable[[Operator], tuple[str, str]]
 """Operator -> the loop that each mesh axis cuts; empty: none."""
@@ -51,6 +52,29 @@ RULES: Mapping[str, Rule] = MappingProxyType({"dp": data_parallel, "tp": tensor_
 """Rules by name."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class HandOptions(Shown):
+    """What a plan by hand may have beyond its stages and its schedule.
+
+    Parameters
+    ----------
+    stages_per_mesh : int
+        Above 1 for interleaved schedules.
+    zero : {0, 2, 3}
+        Whether gradients and states (2) and weights too (3) are cut over axis 0.
+    recompute, optimizer : str
+        Of the plan.
+    cluster : Cluster, optional
+        Whose links to reckon with; a node of V100s for each mesh by default.
+    """
+
+    stages_per_mesh: int = 1
+    zero: Literal[0, 2, 3] = 0
+    recompute: Literal["none", "selective", "full"] = "none"
+    optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
+    cluster: Cluster | None = None
+
+
 def hand_plan(
     graph: Graph,
     *,
@@ -59,13 +83,9 @@ def hand_plan(
     microbatches: int = 2,
     global_batch: int = 8,
     schedule: str = "1f1b",
-    stages_per_mesh: int = 1,
     cuts: Sequence[int] | None = None,
-    zero: Literal[0, 2, 3] = 0,
-    recompute: Literal["none", "selective", "full"] = "none",
-    optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam",
-    cluster: Cluster | None = None,
     slices: Sequence[SliceEntry] = (),
+    **options: Any,
 ) -> TrainingPlan:
     """A plan whose stages are equally many operators each. Its times are 0: see `calibrate`.
 
@@ -77,21 +97,23 @@ def hand_plan(
         Logical shapes; each mesh is a row of devices of a node of its own.
     rule : str or callable
         One of `RULES`, or what each mesh axis cuts; where that does not divide, the axis repeats the work.
-    microbatches, global_batch, schedule, recompute, optimizer
+    microbatches, global_batch, schedule
         Of the plan.
-    stages_per_mesh : int
-        Above 1 for interleaved schedules.
     cuts : sequence of int, optional
         First operator of each stage, and the number of operators, instead of equal parts.
-    zero : {0, 2, 3}
-        Whether gradients and states (2) and weights too (3) are cut over axis 0.
-    cluster : Cluster, optional
-        Whose links to reckon with; a node of V100s for each mesh by default.
     slices : sequence of SliceEntry, optional
         Token slices of the microbatches, which say `microbatches` and `global_batch` then.
+    **options
+        Fields of `HandOptions`.
+
+    Raises
+    ------
+    InputError
+        If the microbatches do not divide the global batch.
     """
+    asked = HandOptions(**options)
     chosen = RULES[rule] if isinstance(rule, str) else rule
-    n = len(meshes) * stages_per_mesh
+    n = len(meshes) * asked.stages_per_mesh
     if slices:
         microbatches, global_batch = sum(x.count for x in slices), sum(x.samples * x.count for x in slices)
     if not slices and global_batch % microbatches:
@@ -102,17 +124,17 @@ def hand_plan(
     count = len(small.operators)
     bounds = tuple(cuts) if cuts is not None else tuple(round(i * count / n) for i in range(n + 1))
     turn = range(len(meshes))
+    # ZB-V goes there and back: the first mesh has the first stage and the last one.
     homes = [*turn, *reversed(turn)] if schedule == "zb_v" else [s % len(meshes) for s in range(n)]
     stages = tuple(
-        _Stage(small, bounds[s], bounds[s + 1], meshes[homes[s]], chosen, zero).entry(homes[s], recompute)
-        for s in range(n)
+        _Stage(small, bounds[s], bounds[s + 1], meshes[homes[s]], chosen, asked).entry(homes[s]) for s in range(n)
     )
     if slices:
         zeros = tuple((0.0,) * len(x.tokens) for x in slices)
         stages = tuple(s.model_copy(update={"slice_forward_s": zeros, "slice_backward_s": zeros}) for s in stages)
     return TrainingPlan.of(
-        cluster or Cluster(nodes=len(meshes), devices_per_node=max(a * b for a, b in meshes)),
-        model=ModelEntry(name=graph.name, digest=graph.digest, dtype="float32", optimizer=optimizer),
+        asked.cluster or Cluster(nodes=len(meshes), devices_per_node=max(a * b for a, b in meshes)),
+        model=ModelEntry(name=graph.name, digest=graph.digest, dtype="float32", optimizer=asked.optimizer),
         global_batch=global_batch,
         microbatches=microbatches,
         schedule=schedule,
@@ -132,9 +154,9 @@ class _Stage:
     last: int
     shape: tuple[int, int]
     rule: Rule
-    zero: int
+    options: HandOptions
 
-    def entry(self, mesh: int, recompute: Literal["none", "selective", "full"]) -> StageEntry:
+    def entry(self, mesh: int) -> StageEntry:
         """The stage as plans hold it."""
         graph = self.graph
         known = {p.name for p in graph.parameters}
@@ -151,8 +173,8 @@ class _Stage:
             for name, layout in zip(op.inputs, layouts, strict=True):
                 if name in known and name not in parameters:
                     cut = _more(layout, graph.tensors[name].shape, self.shape)
-                    parameters[name] = _text(cut if self.zero == 3 else layout)
-                    if self.zero == 2 and cut != layout:
+                    parameters[name] = _text(cut if self.options.zero == 3 else layout)
+                    if self.options.zero == 2 and cut != layout:
                         states[name] = _text(cut)
         return StageEntry(
             mesh=mesh,
@@ -163,7 +185,7 @@ class _Stage:
             backward_input_s=0.0,
             state_bytes=0.0,
             activation_bytes=0.0,
-            recompute=recompute,
+            recompute=self.options.recompute,
             flops=sum(op.flops for op in graph.operators[self.first : self.last]),
             operators=operators,
             parameters=parameters,
