@@ -24,7 +24,7 @@ DEGREES = ("tp", "pp", "dp")
 NAMES = (*DEGREES, "microbatch", "interleave", "recompute", "sequence_parallel", "zero")
 """Columns of a space, in the order in which equally good configurations are preferred: the first of each counts."""
 CHUNK = 1 << 18
-"""Rows that are laid out at once."""
+"""Rows that are laid out at once: a space may have millions, and each is dozens of numbers while it is priced."""
 
 Choices = int | bool | str | Sequence[int] | Sequence[bool] | Sequence[str] | None
 """What may be tried for one of the means: one value, several, or None for all."""

@@ -1,4 +1,4 @@
-"""How many devices each model gets: the best split of a budget, and the fewest that reach a target."""
+"""How many devices each model gets: the best split of a budget, and the fewest devices that reach a target."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def split(
             for bracket in front.brackets:
                 devices = used + bracket.devices
                 if devices > budget:
-                    break
+                    break  # brackets come by number of devices: all that follow need more
                 value = bracket.best.value
                 found = min(least, value), total + weight * value, (*chosen, bracket)
                 if devices not in step or _rank(found, how) > _rank(step[devices], how):

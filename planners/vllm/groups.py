@@ -164,6 +164,7 @@ def deployments(
         }
         for m, f in fits.items():
             blocks = least[m] + int(room * wish[m] / sum(wish.values()) // f.block_bytes)
+            # An engine counts its blocks from this share: half a block more, so that rounding does not cost one.
             taken = f.weight_bytes + f.other_bytes + blocks * f.block_bytes + f.block_bytes // 2
             shape = replace(
                 shapes[m], num_blocks=blocks, other_bytes=f.other_bytes, utilization=taken / cluster.spec.memory_bytes

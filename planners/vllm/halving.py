@@ -33,7 +33,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Halving(Generic[T, S]):
-    """What came of it.
+    """Outcome of successive halving.
 
     Parameters
     ----------
@@ -57,6 +57,7 @@ def rungs(candidates: int, budget: int, *, eta: int, finalists: int, smallest: i
     """
     if eta == 1 or candidates <= finalists:
         return (budget,)
+    # Logarithms of exact powers may come out a little too large, and would then ask for one round more.
     need = math.ceil(math.log(candidates / finalists) / math.log(eta) - 1e-9)
     sizes = [max(smallest, -(-budget // eta**k)) for k in range(need, 0, -1)]
     return (*sorted({s for s in sizes if s < budget}), budget)

@@ -178,7 +178,10 @@ def candidates(shapes: Shapes, n_devices: int, space: SearchSpace) -> Iterator[C
 
 
 def place(sizes: list[tuple[int, int]], cluster: Cluster) -> list[tuple[int, ...]] | None:
-    """Devices for engines, largest first into the fullest node that has room; an engine larger than a node takes nodes.
+    """Devices for engines: the largest engine first, each into the fullest node that has room for it.
+
+    So the room that is left stays together, for engines that need much of it. An engine larger than a node takes
+    several; each of its stages stays within one.
 
     Parameters
     ----------

@@ -94,7 +94,33 @@ class SearchSpace(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EngineShape(Shown):
-    """One engine: its parallelism, its options, its memory."""
+    """One engine: its parallelism, its options, its memory.
+
+    Parameters
+    ----------
+    tp, pp, cp : int
+        Degrees of tensor, pipeline and context parallelism; ``tp * pp`` devices.
+    policy : str
+        Its scheduler, a name of `POLICIES`.
+    block_size : int
+        Tokens in a KV block.
+    batched_tokens, seqs : int
+        ``max_num_batched_tokens`` and ``max_num_seqs``.
+    chunked_prefill, prefix_caching : bool
+        Whether prompts may be split over steps; whether equal prefixes are kept once.
+    utilization : float
+        ``gpu_memory_utilization``, a share of each device's memory.
+    max_model_len : int
+        Tokens that a sequence may have.
+    num_blocks : int
+        KV blocks that fit beside weights and activations; tokens under policies with contiguous memory.
+    precision, kv_precision : str
+        Of weights and of the KV cache.
+    other_bytes : int
+        Bytes of a device that activations and the runtime take.
+    ep : bool
+        Whether experts are spread over the tensor-parallel devices instead of cut.
+    """
 
     tp: int
     pp: int
