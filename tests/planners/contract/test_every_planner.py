@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.planners import PLANNERS, ScheduledPlan, alpaserve, planner
+from meshwright.planners.contract.shipped import OPTIONS
 from meshwright.profiles import ModelProfile
 from meshwright.simulator import Cluster, Plan, simulate
 from meshwright.traces import Trace
@@ -51,8 +52,12 @@ def test_memory_is_never_exceeded_and_predictions_are_simulations(name):
 
 @ALL
 def test_same_arguments_same_plan(name):
+    """Whether options are left out or their defaults are said: all fields of its options are known by name."""
     cluster, models, trace, profiles = small()
-    first, second = (run(name, cluster, models, trace, profiles, seed=3, **options_for(name)) for _ in range(2))
+    defaults = {field.name: field.default for field in fields(OPTIONS[name])} | QUICK.get(name, {})
+    first, second = (
+        run(name, cluster, models, trace, profiles, seed=3, **said, **options_for(name)) for said in ({}, defaults)
+    )
     assert first.placement == second.placement
     assert first.predicted == second.predicted
     assert first.planner.evaluations == second.planner.evaluations
