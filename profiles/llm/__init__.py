@@ -1,9 +1,9 @@
 """What token-by-token LLM serving costs: shapes of decoder models, their KV memory, and the time of one iteration."""
 
-from .capacity import KVCapacity, kv_capacity
+from .capacity import CapacityOptions, KVCapacity, kv_capacity
 from .cost.fitted import FittedCost, load_fits
 from .cost.grid import CostGrid, compiled, iteration_seconds
-from .cost.iteration import TableCost, iteration_cost
+from .cost.iteration import CostOptions, TableCost, iteration_cost
 from .cost.overheads import COMPILED_LAUNCH_S, EAGER_LAUNCH_S, NO_OVERHEADS, Overheads
 from .cost.parts import Part
 from .decoder import DecoderSpec, decoder
@@ -20,8 +20,10 @@ __all__ = [
     "DECODERS",
     "EAGER_LAUNCH_S",
     "NO_OVERHEADS",
+    "CapacityOptions",
     "ConstantCost",
     "CostGrid",
+    "CostOptions",
     "DecodeLayer",
     "DecoderSpec",
     "FittedCost",

@@ -12,9 +12,10 @@ from ...reprs import Shown
 from .cost.experts import Spread
 from .decoder import DecoderSpec, precision_bytes
 from .decoder import weight_bytes as bytes_of_weight
-from .parallel.layout import Exchange, Parallel
+from .parallel.layout import Parallel
+from .parallel.ranks import Ranks, check_degrees, whole
 
-__all__ = ["KVCapacity", "kv_capacity"]
+__all__ = ["CapacityOptions", "KVCapacity", "kv_capacity"]
 
 GIB = 2**30
 
@@ -78,23 +79,46 @@ class KVCapacity(Shown):
         )
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class CapacityOptions(Ranks):
+    """The rarer options of `kv_capacity`.
+
+    Parameters
+    ----------
+    cp, dp, ep, exchange
+        As in `Ranks`.
+    other_bytes : int
+        Peak of activations at the largest batch, graphs and the runtime's own memory, bytes.
+
+    Raises
+    ------
+    InputError
+        On a value out of its range.
+    """
+
+    other_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        Ranks.__post_init__(self)  # super() knows the class from before it had slots
+        other: Any = self.other_bytes
+        if isinstance(other, bool) or not isinstance(other, int) or other < 0:
+            raise InputError(f"other_bytes: expected an integer >= 0 (got {other!r})")
+
+
 def kv_capacity(
     model: DecoderSpec,
     memory_bytes: int,
     *,
     tp: int = 1,
     pp: int = 1,
-    cp: int = 1,
-    dp: int = 1,
-    ep: int = 1,
-    exchange: Exchange = "ag_rs",
     utilization: float = 0.9,
     block_size: int = 16,
     weights: str = "float16",
     kv: str = "float16",
-    other_bytes: int = 0,
+    options: CapacityOptions | None = None,
+    **fields: Any,
 ) -> KVCapacity:
-    """KV memory of the fullest rank under tensor and pipeline parallelism.
+    """KV memory of the fullest rank of an engine.
 
     Parameters
     ----------
@@ -104,22 +128,16 @@ def kv_capacity(
         Memory of one device, bytes.
     tp, pp : int
         Degrees of tensor and pipeline parallelism. KV heads are repeated where `tp` is above their number.
-    cp : int
-        Shards of every sequence (`parallel_layout.Parallel`): a rank stores every cp-th token. With the exchanges
-        "ag_rs" and "a2a" shards are ranks of the tensor-parallel group, which hold the same KV heads otherwise.
-    dp, ep : int
-        Ranks with requests of their own in one engine, and the degree that experts are split by: a rank holds
-        ``1 / (tp dp)`` of the experts whatever `ep` is, and all the rest of a tensor-parallel rank's weights.
-    exchange : str
-        What shards send each other; of no meaning at ``cp=1``.
     utilization : float
         Share of the memory that the engine takes, in (0, 1].
     block_size : int
         Tokens in a block.
     weights, kv : str
         Precision of the weights and of the KV cache.
-    other_bytes : int
-        Peak of activations at the largest batch, graphs and the runtime's own memory, bytes.
+    options : CapacityOptions, optional
+        Further degrees, and the memory that is neither weights nor KV cache.
+    **fields
+        Single fields of `CapacityOptions` instead: ``dp=2, ep=2``.
 
     Raises
     ------
@@ -134,21 +152,16 @@ def kv_capacity(
     given: Any = model
     if not isinstance(given, DecoderSpec):
         raise InputError(f"model: expected a DecoderSpec, as decoder(name) gives it (got {given!r})")
-    other: Any = other_bytes
-    if isinstance(other, bool) or not isinstance(other, int) or other < 0:
-        raise InputError(f"other_bytes: expected an integer >= 0 (got {other!r})")
-    for name, value in (("tp", tp), ("pp", pp), ("cp", cp), ("block_size", block_size), ("memory_bytes", memory_bytes)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
-    if model.heads % tp:
-        raise InputError(f"tp: {tp} does not divide the {model.heads} heads of {model.name}")
-    if pp > model.layers:
-        raise InputError(f"pp: {pp} stages are more than the {model.layers} layers of {model.name}")
-    spread = Spread(tp, dp, ep)
-    spread.check(model)
-    layout = Parallel(tp=tp, cp=cp, exchange=exchange)
-    if cp > 1:
+    o = CapacityOptions.of(options, fields)
+    whole("block_size", block_size)
+    whole("memory_bytes", memory_bytes)
+    check_degrees(model, tp, pp)
+    Spread(tp, o.dp, o.ep).check(model)
+    layout = Parallel(tp=tp, cp=o.cp, exchange=o.exchange)
+    if o.cp > 1:
         layout.check(model)
+    # The fullest rank has the most layers that a stage can have and the larger of embedding and head, which may meet in
+    # no real stage: an upper bound of its weights.
     layers = -(-model.layers // pp)
     ends = max(model.embedding_weights, model.head_weights or model.embedding_weights) if pp > 1 else (
         model.embedding_weights + model.head_weights
@@ -160,10 +173,10 @@ def kv_capacity(
     rest = layers * model.attention_weights + (layers - moe) * model.ffn_weights + moe * model.moe_weights - routed
     # All but experts is split over the tensor-parallel group; "helix" splits all but Q, K and V further.
     mine = (rest + ends) / tp if wide == tp else (layers * q / 2 + ends) / tp + (rest - layers * q / 2) / wide
-    count = -(-(rest + ends + routed) // tp) if wide == tp and dp == 1 else math.ceil(mine + routed / (tp * dp))
+    count = -(-(rest + ends + routed) // tp) if wide == tp and o.dp == 1 else math.ceil(mine + routed / (tp * o.dp))
     weight_bytes = math.ceil(count * bytes_of_weight(weights))
     block = 2 * layers * block_size * max(1, model.kv_heads // tp) * model.head_dim * precision_bytes(kv)
-    found = KVCapacity(memory_bytes, utilization, weight_bytes, other_bytes, block, block_size, cp, dp)
+    found = KVCapacity(memory_bytes, utilization, weight_bytes, o.other_bytes, block, block_size, o.cp, o.dp)
     if found.num_blocks < 1:
         raise InfeasibleError(
             f"{model.name}: its weights leave no room for one KV block on a rank ({found.explain()}); "

@@ -16,7 +16,7 @@ from ...errors import InputError
 from ...files import readable, write_text
 from ...reprs import Shown
 from ..profile import Provenance
-from .cost.iteration import TableCost, iteration_cost
+from .cost.iteration import CostOptions, TableCost, iteration_cost
 from .cost.overheads import Overheads
 from .decoder import DecoderSpec
 from .tables.checks import read_yaml
@@ -224,8 +224,7 @@ def measured_cost(
         KernelTables.load(folder),
         tp=found.tp,
         overheads=found.overheads[policy],
-        max_tokens=max_tokens,
-        max_outputs=max_outputs,
+        options=CostOptions(max_tokens=max_tokens, max_outputs=max_outputs),
     )
 
 

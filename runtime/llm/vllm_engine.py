@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InfeasibleError, InputError
-from ...profiles.llm import KernelTables, kv_capacity
+from ...profiles.llm import CapacityOptions, KernelTables, KVCapacity, kv_capacity
 from ...profiles.llm.decoder import DecoderSpec
 from .defaults import asynchronous, budgets, device_memory, prefix_caching, trial_bytes
 from .measure.precisions import WEIGHTS, kv_named, named, precision_named
@@ -34,6 +35,11 @@ class Degrees:
     dp: int
     ep: int
     together: bool
+
+    @property
+    def met(self) -> int:
+        """Ranks that step together."""
+        return self.dp if self.together else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,16 @@ def engine_of(run: VLLMRun, model: DecoderSpec, tables: KernelTables) -> RunEngi
     caching = cached if isinstance(cached, bool) else prefix_caching(run.version)
     why = "as the run says" if isinstance(cached, bool) else f"the default of vLLM {run.version or '(version unknown)'}"
     notes.append(_caching_note(run, caching, why))
-    blocks, note = _blocks(run, model, tables, memory, where, precision, kv, batched, seqs, block)
+
+    def capacity() -> KVCapacity:
+        other = trial_bytes(model, where.tp, batched, seqs, bf16_ends=precision != "bf16")
+        return kv_capacity(
+            model, memory, tp=where.tp, pp=where.pp, utilization=run.share("gpu_memory_utilization", 0.9),
+            block_size=block, weights=WEIGHTS[precision], kv="fp8" if kv == "fp8" else "bfloat16",
+            options=CapacityOptions(dp=where.met, ep=where.ep, other_bytes=other),
+        )  # fmt: skip
+
+    blocks, note = _blocks(run, tables, memory, block, capacity)
     notes.append(note)
     chunked = run.arguments.get("enable_chunked_prefill")
     name = "long_prefill_token_threshold"
@@ -160,10 +175,9 @@ def _precisions(run: VLLMRun) -> tuple[str, str, list[str]]:
 
 
 def _blocks(
-    run: VLLMRun, model: DecoderSpec, tables: KernelTables, memory: int, where: Degrees,
-    precision: str, kv: str, batched: int, seqs: int, block: int,
-) -> tuple[int, str]:  # fmt: skip
-    """KV blocks of one rank, and where the number comes from."""
+    run: VLLMRun, tables: KernelTables, memory: int, block: int, capacity: Callable[[], KVCapacity]
+) -> tuple[int, str]:
+    """KV blocks of one rank, and where the number comes from: the run, or what `capacity` finds room for."""
     if run.arguments.get("num_gpu_blocks_override") is not None:
         blocks = run.count("num_gpu_blocks_override", 1)
         return blocks, f"KV memory: {blocks} blocks, as the run says"
@@ -173,12 +187,7 @@ def _blocks(
             f"KV memory: memory of {tables.name} unknown; taken as enough for all requests ({blocks} blocks)"
         )
     try:
-        found = kv_capacity(
-            model, memory, tp=where.tp, pp=where.pp, dp=where.dp if where.together else 1, ep=where.ep,
-            utilization=run.share("gpu_memory_utilization", 0.9), block_size=block,
-            weights=WEIGHTS[precision], kv="fp8" if kv == "fp8" else "bfloat16",
-            other_bytes=trial_bytes(model, where.tp, batched, seqs, bf16_ends=precision != "bf16"),
-        )  # fmt: skip
+        found = capacity()
     except InfeasibleError as error:
         raise InputError(f"{run.folder}: {error}") from None
     if run.arguments.get("kv_cache_memory_bytes") is not None:

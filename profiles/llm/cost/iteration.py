@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from ....errors import InputError
 from ...hardware import DeviceSpec, LinkSpec
 from ..decoder import DecoderSpec
 from ..experts import SKEW
-from ..parallel.layout import EXCHANGES, Exchange, Parallel
+from ..parallel.layout import Parallel
+from ..parallel.ranks import Ranks, check_degrees, whole
 from ..tables.kernels import KernelTables, Operators, Peaks
 from ..tables.layers import check_layers
 from .experts import Spread
@@ -22,7 +23,7 @@ from .overheads import Overheads
 from .parts import Kernels, Surface
 from .table import TableCost
 
-__all__ = ["TableCost", "iteration_cost"]
+__all__ = ["CostOptions", "TableCost", "iteration_cost"]
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "bfloat16", "bfloat16": "bfloat16", "float16": "bfloat16"} | {
     name: name for name in ("fp8", "fp8_block", "nvfp4", "int8_wo", "int4_wo")
@@ -34,23 +35,47 @@ on it says so first. NCCL's all-reduce between two GPUs on PCIe 5.0 x16: the lin
 measurements of one such machine (13 us at 4 KB, 30 at 512 KB, 587 at 21 MB)."""
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class CostOptions(Ranks):
+    """The rarer options of `iteration_cost`.
+
+    Parameters
+    ----------
+    cp, dp, ep, exchange
+        As in `Ranks`; with tables by layer only ``cp=1``.
+    skew : float
+        How unequally experts are chosen (`experts.SKEW`); 0: all alike.
+    max_tokens, max_outputs : int
+        Sizes up to which tables by tokens and outputs are laid out; beyond, they go on along their slope.
+
+    Raises
+    ------
+    InputError
+        On a value out of its range.
+    """
+
+    skew: float = SKEW
+    max_tokens: int = 16384
+    max_outputs: int = 1024
+
+    def __post_init__(self) -> None:
+        Ranks.__post_init__(self)  # super() knows the class from before it had slots
+        whole("max_tokens", self.max_tokens)
+        whole("max_outputs", self.max_outputs)
+
+
 def iteration_cost(
     model: DecoderSpec,
     system: KernelTables | DeviceSpec,
     *,
     tp: int = 1,
     pp: int = 1,
-    cp: int = 1,
-    dp: int = 1,
-    ep: int = 1,
-    exchange: Exchange = "ag_rs",
-    skew: float = SKEW,
     precision: str = "bf16",
     kv: str = "",
     overheads: Overheads | None = None,
     link: LinkSpec | None = None,
-    max_tokens: int = 16384,
-    max_outputs: int = 1024,
+    options: CostOptions | None = None,
+    **fields: Any,
 ) -> TableCost:
     """Build the cost of a model's iterations on a device.
 
@@ -62,18 +87,6 @@ def iteration_cost(
         Measured kernels; or a device, whose roofline then gives everything (and `explain` says so).
     tp, pp : int
         Degrees of tensor and pipeline parallelism.
-    cp : int
-        Shards of every sequence's keys and values (`parallel_layout.Parallel`); with tables by layer only 1.
-    dp : int
-        Ranks with requests of their own that step together, as engines with data-parallel attention do: an
-        `Iteration` is then the work of all of them, and a step takes as long as the fullest rank's. (Replicas that do
-        not wait for one another are engines of their own: `simulate_llm(…, engines=)`.)
-    ep : int
-        Degree that experts are split by; each expert's width is split by ``tp x dp / ep``.
-    exchange : str
-        What shards send each other, a key of `EXCHANGES`; of no meaning at ``cp=1``.
-    skew : float
-        How unequally experts are chosen (`experts.SKEW`); 0: all alike.
     precision : str
         Of weights and products: ``bf16``, ``fp8``, ``fp8_block``, or another name of the GEMM tables.
     kv : str
@@ -84,24 +97,17 @@ def iteration_cost(
         Link between the devices of a node, in place of the device's or of what the tables say. Tables by layer that say
         none need it wherever devices send each other anything: without it `PCIE` is assumed, which `TableCost.report`
         and `kernels.fallbacks` say first.
-    max_tokens, max_outputs : int
-        Sizes up to which tables by tokens and outputs are laid out; beyond, they go on along their slope.
+    options : CostOptions, optional
+        Further degrees, how unequally experts are chosen, and how large the tables of the cost are.
+    **fields
+        Single fields of `CostOptions` instead: ``dp=2, ep=2``.
 
     Raises
     ------
     InputError
         On a degree that does not divide, an unknown precision, or tables of another model.
     """
-    for name, value in (
-        ("tp", tp),
-        ("pp", pp),
-        ("cp", cp),
-        ("dp", dp),
-        ("ep", ep),
-        ("max_tokens", max_tokens),
-        ("max_outputs", max_outputs),
-    ):
-        _whole(name, value)
+    o = CostOptions.of(options, fields)
     for name, value, kinds in (
         ("model", model, (DecoderSpec,)),
         ("system", system, (KernelTables, DeviceSpec)),
@@ -110,20 +116,15 @@ def iteration_cost(
     ):
         if not isinstance(value, kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"{name}: expected {' or '.join(kind.__name__ for kind in kinds)} (got {value!r:.80})")
-    if model.heads % tp:
-        raise InputError(f"tp: {tp} does not divide the {model.heads} heads of {model.name}")
-    if pp > model.layers:
-        raise InputError(f"pp: {pp} stages are more than the {model.layers} layers of {model.name}")
+    check_degrees(model, tp, pp)
     if precision not in PRECISIONS:
         raise InputError(f"precision: expected one of {', '.join(PRECISIONS)} (got {precision!r})")
     if PRECISIONS.get(kv or "bf16") not in ("bfloat16", "fp8"):
         raise InputError(f"kv: expected bf16 or fp8 (got {kv!r})")
-    if exchange not in EXCHANGES:
-        raise InputError(f"exchange: expected one of {', '.join(EXCHANGES)} (got {exchange!r})")
     overheads = overheads or Overheads()
-    spread = Spread(tp, dp, ep, skew)
+    spread = Spread(tp, o.dp, o.ep, o.skew)
     spread.check(model)
-    layout = Parallel(tp=tp, cp=cp, exchange=exchange) if cp > 1 else None
+    layout = Parallel(tp=tp, cp=o.cp, exchange=o.exchange) if o.cp > 1 else None
     if layout is not None:
         layout.check(model)
     cache = PRECISIONS[kv or "bf16"]
@@ -147,19 +148,19 @@ def iteration_cost(
             model, peaks, operators, tp, pp, PRECISIONS[precision], cache, overheads, spread, layout
         )
         source = system.source if tables else f"roofline of {peaks.name}, nothing measured: {system.source}"
-    grid, surfaces = _lay_out(kernels, overheads, model.layers, dp, max_tokens, max_outputs)
+    grid, surfaces = _lay_out(kernels, overheads, model.layers, o)
     grid = grid._replace(request_s=overheads.per_request_s)
     if isinstance(system, KernelTables) and system.layers is not None:
         grid = grid._replace(chunk_s=model.layers * system.layers.further_chunk_s)
         if system.layers.own:  # our engine captures decodes only: steps with prompts are launched kernel by kernel
             grid = grid._replace(host_pieces_s=grid.host_eager_s)
-    return TableCost(model, tp, pp, kernels, overheads, source, grid, surfaces, cp, dp, ep)
+    return TableCost(model, tp, pp, kernels, overheads, source, grid, surfaces, o.cp, o.dp, o.ep)
 
 
 def _lay_out(
-    kernels: Kernels, overheads: Overheads, layers: int, dp: int, max_tokens: int, max_outputs: int
+    kernels: Kernels, overheads: Overheads, layers: int, options: CostOptions
 ) -> tuple[CostGrid, tuple[Surface, Surface]]:
-    tokens = np.arange(1.0, max_tokens + 1)
+    dp, tokens = options.dp, np.arange(1.0, options.max_tokens + 1)
     dense: Any = sum(p.seconds for p in kernels.dense(tokens))
     # Ranks run padded to one size where they run in graphs; beyond, what is scheduled.
     mine = np.array([overheads.padded(-(-int(t) // dp)) for t in tokens], dtype=float)
@@ -167,7 +168,7 @@ def _lay_out(
     experts: Any = sum(p.seconds for p in kernels.experts(np.where(graphs, dp * mine, tokens)))
     if dp == 1:
         dense = dense + experts
-    head = sum(p.seconds for p in kernels.head(np.arange(0.0, max_outputs + 1)))
+    head = sum(p.seconds for p in kernels.head(np.arange(0.0, options.max_outputs + 1)))
     decode, prefill, mixed = kernels.decode(), kernels.prefill(), kernels.mixed()
     none = np.zeros(0)
     axes: Any = mixed.axes if mixed is not None else (none, none, none, none)
@@ -197,11 +198,6 @@ def _lay_out(
         experts=_frozen(np.concatenate([[0.0], experts])) if dp > 1 and np.ndim(experts) else NOTHING,
     )
     return grid, (decode, prefill)
-
-
-def _whole(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
 
 
 def _frozen(values: Any) -> Any:

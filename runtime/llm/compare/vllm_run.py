@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ....errors import InputError
 from ....profiles.hardware import LinkSpec
-from ....profiles.llm import Iteration, KernelTables, Overheads, TableCost, decoder, iteration_cost
+from ....profiles.llm import CostOptions, Iteration, KernelTables, Overheads, TableCost, decoder, iteration_cost
 from ....reprs import Shown
 from ..vllm_engine import RunEngine, degrees, engine_of
 from ..vllm_files import VLLMRun, read_vllm_run
@@ -162,8 +162,8 @@ def compare_vllm_run(
     tables = KernelTables.load(folder, tp=where.tp)
     engine = engine_of(run, model, tables)
     cost = iteration_cost(
-        model, tables, tp=where.tp, pp=where.pp, dp=where.dp if where.together else 1, ep=where.ep,
-        precision=engine.precision, kv=engine.kv, overheads=_overheads(run, overheads), link=link,
+        model, tables, tp=where.tp, pp=where.pp, precision=engine.precision, kv=engine.kv,
+        overheads=_overheads(run, overheads), link=link, options=CostOptions(dp=where.met, ep=where.ep),
     )  # fmt: skip
     result = simulate_llm(
         LLMTrace(run.arrival, run.prompt_tokens, run.output_tokens, prefix_ids=run.prompts, prefix_block=1),

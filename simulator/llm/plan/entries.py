@@ -110,6 +110,11 @@ class Deployment(Entry):
         return self.tp * self.pp * self.dp
 
     @property
+    def expert_degree(self) -> int:
+        """Degree that experts are split by: all ranks of an engine, or 1 where each holds a part of every expert."""
+        return self.tp * self.dp if self.ep else 1
+
+    @property
     def block_size(self) -> int:
         """Tokens in a KV block; 1 where memory is contiguous."""
         return int(getattr(self.options, "block_size", 1))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from ....errors import InputError
-from ....profiles.llm.capacity import KVCapacity, kv_capacity
+from ....profiles.llm.capacity import CapacityOptions, KVCapacity, kv_capacity
 from ...cluster import Cluster
 from ...plan.entries import ClusterEntry, PlannerEntry, Problem, SparseEntry
 from ...plan.file import PlanFile
@@ -133,9 +133,6 @@ class LLMPlan(PlanFile, SparseEntry):
         InfeasibleError
             If it does not fit.
         """
-        wider: dict[str, Any] = {n: getattr(deployment, n) for n in ("cp", "dp") if getattr(deployment, n) > 1}
-        if deployment.ep:
-            wider["ep"] = deployment.tp * deployment.dp
         return kv_capacity(
             self.model(deployment.model).spec,
             self.cluster.device.memory_bytes,
@@ -145,8 +142,9 @@ class LLMPlan(PlanFile, SparseEntry):
             block_size=deployment.block_size,
             weights=WEIGHTS.get(deployment.precision, "float16"),
             kv=WEIGHTS.get(deployment.kv_precision, "float16"),
-            other_bytes=deployment.other_bytes,
-            **wider,
+            options=CapacityOptions(
+                deployment.cp, deployment.dp, deployment.expert_degree, other_bytes=deployment.other_bytes
+            ),
         )
 
     def _headline(self) -> str:

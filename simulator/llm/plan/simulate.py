@@ -10,7 +10,7 @@ import numpy as np
 
 from ....errors import InputError
 from ....profiles.hardware import LinkSpec
-from ....profiles.llm.cost.iteration import iteration_cost
+from ....profiles.llm.cost.iteration import CostOptions, iteration_cost
 from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.iteration import IterationCost
 from ....profiles.llm.tables.kernels import KernelTables
@@ -180,9 +180,6 @@ def deployment_cost(
         If `iteration_cost` knows no such degree.
     """
     device = plan.cluster_spec.spec
-    wider: dict[str, Any] = {name: getattr(deployment, name) for name in ("cp", "dp") if getattr(deployment, name) > 1}
-    if deployment.ep:
-        wider["ep"] = deployment.tp * deployment.dp
     return iteration_cost(
         plan.model(deployment.model).spec,
         tables if tables is not None else device,
@@ -192,7 +189,7 @@ def deployment_cost(
         kv=deployment.kv_precision,
         overheads=overheads,
         link=device.intra_node if tables is None or tables.layers is not None else None,  # others bring their own
-        **wider,
+        options=CostOptions(deployment.cp, deployment.dp, deployment.expert_degree),
     )
 
 

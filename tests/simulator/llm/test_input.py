@@ -9,6 +9,7 @@ from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import (
     ConstantCost,
+    CostOptions,
     DecoderSpec,
     KernelTables,
     LinearCost,
@@ -142,6 +143,10 @@ def test_fields_of_a_model(change, says):
         ({"link": 5}, "link: expected LinkSpec"),
         ({"model": "llama"}, "model: expected DecoderSpec"),
         ({"system": None}, "system: expected KernelTables or DeviceSpec"),
+        ({"exchange": "mail"}, "exchange: expected one of"),
+        ({"max_token": 8}, "max_token: no such option; the rarer ones are cp, dp, ep, exchange, skew, max_tokens"),
+        ({"options": 5}, "options: expected CostOptions"),
+        ({"options": CostOptions(dp=2), "ep": 2}, "options: give options or single fields, not both"),
     ],
 )
 def test_costs_of_models(change, says):

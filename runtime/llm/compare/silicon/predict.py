@@ -16,7 +16,8 @@ import numpy as np
 
 from .....errors import InfeasibleError, InputError
 from .....profiles.llm import KernelTables, Operators, Overheads, TableCost, decoder, iteration_cost, kv_capacity
-from .....profiles.llm.capacity import KVCapacity
+from .....profiles.llm.capacity import CapacityOptions, KVCapacity
+from .....profiles.llm.cost.iteration import CostOptions
 from .....profiles.llm.decoder import DecoderSpec
 from .....profiles.llm.tables.operators import datasheet
 from .....seeds import generator
@@ -78,8 +79,8 @@ def compare_silicon(
             if key not in costs:
                 together = row.dp if model.moe_layers else 1
                 costs[key] = iteration_cost(
-                    model, tables[row.system], tp=row.tp, pp=row.pp, dp=together, ep=row.ep or 1,
-                    precision=row.precision, kv=row.kv, overheads=overheads,
+                    model, tables[row.system], tp=row.tp, pp=row.pp, precision=row.precision, kv=row.kv,
+                    overheads=overheads, options=CostOptions(dp=together, ep=row.ep or 1),
                 )  # fmt: skip
             done.append(_predict(row, model, tables[row.system], kernels, costs[key], benchmark))
         except (InputError, InfeasibleError) as error:
@@ -124,9 +125,9 @@ def _capacity(
     batched, seqs = budgets(tables.peaks.memory_bytes, row.system)
     other = other_bytes(model, row.tp, batched, seqs, bf16_ends=row.precision != "bf16", nccl=buffers)
     return kv_capacity(
-        model, tables.peaks.memory_bytes, tp=row.tp, pp=row.pp, dp=row.dp if model.moe_layers else 1, ep=row.ep or 1,
-        utilization=benchmark.utilization, weights=WEIGHTS[row.precision],
-        kv="fp8" if row.kv == "fp8" else "bfloat16", other_bytes=other,
+        model, tables.peaks.memory_bytes, tp=row.tp, pp=row.pp, utilization=benchmark.utilization,
+        weights=WEIGHTS[row.precision], kv="fp8" if row.kv == "fp8" else "bfloat16",
+        options=CapacityOptions(dp=row.dp if model.moe_layers else 1, ep=row.ep or 1, other_bytes=other),
     )  # fmt: skip
 
 
