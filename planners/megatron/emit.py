@@ -80,15 +80,17 @@ def training_plan(
     split = tp if c.sequence_parallel else 1
     middle, outer = (round(float(x)) for x in stage_layers(shape, pp, c.interleave))
     count = pp * c.interleave
-    layers = [middle // c.interleave] * count
+    layers = [middle // c.interleave] * count  # the embedding and the output layer may take a layer's place each
     layers[0] -= middle - outer
     layers[-1] -= (middle - outer) if count > 1 else 0
     vocabulary = float(padded_vocab(shape, tp)) * shape.hidden / tp
     forward, backward = float(layer.forward[0]), float(layer.backward[0])
     per_layer = float(activation_bytes(shape, stack, tp, microbatch, c.sequence_parallel, code, size))
+    # Parameters are shared from ZeRO 3 on, gradients from 2, the optimizer's state from 1.
     bytes_of = sum(each / (dp if c.zero >= level else 1) for each, level in zip(states, (3, 2, 1), strict=True))
     flops, head_flops = (x * n * dp for x in shape.forward_flops())
     time = whole.breakdown.time
+    # Of a whole mesh, once in an iteration; its chunks have equal shares, so that together they take what it takes.
     reduce, update = time.data_parallel + time.tied_embedding, time.optimizer + time.host
     first_s = (float(ends.embedding_forward[0]), float(ends.embedding_backward[0]))
     last_s = (float(ends.head_forward[0]), float(ends.head_backward[0]))
@@ -97,6 +99,8 @@ def training_plan(
     for s in range(count):
         first, last = s == 0, s == count - 1
         end = begin + layers[s] + first + last
+        # A tied embedding is on both ends (Megatron). The last stage keeps the final norm's input and output, and
+        # logits in fp32.
         held = layers[s] * float(layer_params(shape, tp)) + (vocabulary if first or last else 0)
         kept = layers[s] * per_layer + (2 * size * n * shape.hidden / split + 4 * n * vocabulary / shape.hidden) * last
         stages.append(
