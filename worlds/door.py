@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from ..simulator.plan.file import PlanFile
     from .world import Case
 
-__all__ = ["DOORS", "Answer", "Asked", "Door", "DoorName", "Options", "Savable", "quiet"]
+__all__ = [
+    "DOORS", "Answer", "Asked", "Door", "DoorName", "Options", "Savable", "Target", "Written", "quiet",
+]  # fmt: skip
 
 DoorName = Literal["plan", "simulate", "run", "compare", "export", "measure"]
 
@@ -46,6 +48,14 @@ class Options(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Marks an option that names a file to write: whether it can be is known before any work (`before`)."""
+
+
+Target = Annotated[Path | None, Written()]
 
 
 def quiet(what: str) -> None:
@@ -137,6 +147,10 @@ class Door:
         What may be written to a file or folder that is named; empty if nothing.
     one : bool
         Whether it takes one plan alone: of a file that compares planners the first, where nobody names one.
+    shows_one : tuple of str
+        Options that show one plan alone.
+    folder : bool
+        Whether `out` names a folder.
     alone : tuple of str
         Options that ask something of their own, with neither case nor plan: the door then gets no case.
     instead : mapping of str to mapping
@@ -151,6 +165,8 @@ class Door:
     also: tuple[str, ...] = ()
     needs_plan: bool = True
     one: bool = False
+    shows_one: tuple[str, ...] = ()
+    folder: bool = False
     alone: tuple[str, ...] = ()
     instead: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
 

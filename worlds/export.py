@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
@@ -10,7 +11,7 @@ from .door import Asked
 if TYPE_CHECKING:
     from ..simulator.plan.file import PlanFile
 
-__all__ = ["NEXT", "one_plan"]
+__all__ = ["NEXT", "folder_of", "one_plan"]
 
 NEXT = {
     "torchrun": "start each node K with {out}/launch-node-K.sh",
@@ -23,6 +24,19 @@ NEXT = {
     "vllm": "start each node K with {out}/node-K/serve.sh, or docker compose -f {out}/node-K/docker-compose.yaml up",
 }
 """Target -> how what was written is started."""
+
+
+def folder_of(out: Path | None) -> Path:
+    """The folder that an export writes to.
+
+    Raises
+    ------
+    InputError
+        If nobody says any.
+    """
+    if out is None:
+        raise InputError("export: --out is missing; say where: meshwright export PLAN --to TARGET --out FOLDER")
+    return out
 
 
 def one_plan(asked: Asked) -> PlanFile:

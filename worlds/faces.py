@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from ..errors import InputError
 from ..simulator.plan.file import PlanFile
 from ..wording import dotted, nearest
+from .before import check_asked, check_number
 from .cases import build, said_by_name
 from .door import Answer, Asked, DoorName, Options, quiet
 from .file.errors import explain
@@ -174,7 +175,10 @@ def answered(world: OpenWorld, door: DoorName, asked: Asked, options: Mapping[st
     found = world.doors.get(door)
     if found is None:
         raise InputError(f"world {world.name!r}: cannot {door}; it can {', '.join(world.doors)}")
-    return found(replace(asked, options=checked_options(found.options, options, f"{door}: ")))
+    said = checked_options(found.options, options, f"{door}: ")
+    check_asked(world, door, said, asked.out)
+    check_number(world, door, said, asked.plans)
+    return found(replace(asked, options=said))
 
 
 def checked_options(kind: type[Options], said: Mapping[str, Any], where: str = "") -> Options:

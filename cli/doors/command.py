@@ -16,6 +16,7 @@ import typer
 import typer.main
 
 from ...errors import InputError, RunError
+from ...worlds.before import check_asked, check_number
 from ...worlds.cases import CaseFile, called
 from ...worlds.door import DOORS, Answer, Asked, Door, DoorName
 from ...worlds.faces import checked_options
@@ -172,14 +173,11 @@ def _call(
     said: Mapping[str, Any],
 ) -> None:
     """Ask at the door, print the answer, write the plan."""
-    from ...files import check_target
-
     out: Path | None = said.get("out")
-    if out is not None and verb == "plan":
-        check_target(out)
     if (wanted := said.get("options")) and "help" in wanted:
         return _say_options(subject, said)
     chosen = checked_options(door.options, values_of(options, said))
+    check_asked(subject.world, verb, chosen, out)
     changed = {**values_of(shown, said), **_changed(subject.world, said.get("changed") or ())}
     folder = Path() if subject.file is None else subject.file.path.parent
     name = "" if subject.file is None else subject.file.name
@@ -190,6 +188,7 @@ def _call(
         plans = _loaded(subject, said)
         changed |= door.stands_in(chosen, changed)
         cases = cases_of(subject.world, subject.file, verb, plans, changed)
+        check_number(subject.world, verb, chosen, plans or [called(getattr(case, "planner", None)) for case in cases])
     elif subject.plans or subject.file is not None or changed:
         more = ", ".join(changed) or "the file"
         line = f"meshwright {verb} {subject.world.name} --{alone} FILE"

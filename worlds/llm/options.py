@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ..door import Options
+from ..door import Options, Target
 
 __all__ = [
     "CompareOptions", "ExportOptions", "MeasureOptions", "PlanOptions", "RunOptions", "SimulateOptions",
@@ -53,7 +53,7 @@ class RunOptions(Options):
     )
     concurrency: int | None = Field(default=None, ge=1, description="so many requests at a time, instead of a rate")
     deployment: str | None = Field(default=None, description="of a plan: which of its deployments")
-    timeline: Path | None = Field(default=None, description="write what ran where and when (Perfetto JSON)")
+    timeline: Target = Field(default=None, description="write what ran where and when (Perfetto JSON)")
 
 
 class CompareOptions(Options):
@@ -72,8 +72,8 @@ class CompareOptions(Options):
     fast: bool = Field(default=False, description="measure fewer sizes and rounds")
     calibrate: bool = Field(default=True, description="serve other requests first, and fit what they show")
     retries: int = Field(default=0, ge=0, description="run a cell again if others took the core meanwhile")
-    csv: Path | None = Field(default=None, description="write the table here")
-    png: Path | None = Field(default=None, description="draw it into this file")
+    csv: Target = Field(default=None, description="write the table here")
+    png: Target = Field(default=None, description="draw it into this file")
     silicon: Path | None = Field(
         default=None, description="instead: measured rows (CSV) of engines; kernels holds a folder per system"
     )

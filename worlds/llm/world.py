@@ -89,14 +89,23 @@ class LLMWorld(OpenWorld):
                 also=RUN,
                 needs_plan=False,
                 out="write a row per request here",
+                one=True,
             ),
             "compare": Door(
                 f"{DOORS}.compare:compared", CompareOptions, says="nothing", also=COMPARED, needs_plan=False
             ),
             "measure": Door(
-                f"{DOORS}.measure:measured", MeasureOptions, says="nothing", also=MEASURED, needs_plan=False, out=FOLDER
+                f"{DOORS}.measure:measured",
+                MeasureOptions,
+                says="nothing",
+                also=MEASURED,
+                needs_plan=False,
+                out=FOLDER,
+                folder=True,
             ),
-            "export": Door(f"{DOORS}.export:exported", ExportOptions, says="nothing", out="folder to write to"),
+            "export": Door(
+                f"{DOORS}.export:exported", ExportOptions, says="nothing", out="folder to write to", one=True
+            ),
         }
     )
     exports: Mapping[str, str] = MappingProxyType(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..door import Options
+from ..door import Options, Target
 from ..limits import MAX_DEVICES
 
 __all__ = ["CompareOptions", "ExportOptions", "MeasureOptions", "PlanOptions", "RunOptions", "SimulateOptions"]
@@ -28,8 +27,8 @@ class SimulateOptions(Options):
     engine: Literal["compiled", "simpy"] = Field(default="compiled", description="compiled, or simpy, the reference")
     per_model: bool = Field(default=False, description="a table by model")
     per_group: bool = Field(default=False, description="a table by group")
-    timeline: Path | None = Field(default=None, description="write what ran where and when (Perfetto JSON; one plan)")
-    png: Path | None = Field(default=None, description="draw latencies and utilization into this file")
+    timeline: Target = Field(default=None, description="write what ran where and when (Perfetto JSON; one plan)")
+    png: Target = Field(default=None, description="draw latencies and utilization into this file")
 
 
 class RunOptions(Options):
@@ -37,7 +36,7 @@ class RunOptions(Options):
 
     on: Device = Field(default="auto", description=DEVICE)
     per_model: bool = Field(default=False, description="a table by model")
-    timeline: Path | None = Field(default=None, description="write what ran where and when (Perfetto JSON)")
+    timeline: Target = Field(default=None, description="write what ran where and when (Perfetto JSON)")
     startup_timeout: float = Field(default=180.0, gt=0, description="seconds that the workers may take to start")
 
 
@@ -50,8 +49,8 @@ class CompareOptions(Options):
     on: Device = Field(default="auto", description=DEVICE)
     calibrate: bool = Field(default=True, description="measure each placement once it runs; else the profile alone")
     retries: int = Field(default=0, ge=0, description="run a cell again if others took the workers' cores meanwhile")
-    csv: Path | None = Field(default=None, description="write the table here")
-    png: Path | None = Field(default=None, description="draw attainment over SLO scale into this file")
+    csv: Target = Field(default=None, description="write the table here")
+    png: Target = Field(default=None, description="draw attainment over SLO scale into this file")
 
 
 class MeasureOptions(Options):

@@ -49,16 +49,19 @@ class ServingWorld(OpenWorld):
     doors: Mapping[DoorName, Door] = MappingProxyType(
         {
             "plan": Door(f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)"),
-            "simulate": Door(f"{DOORS}.simulate:simulated", SimulateOptions, also=("serving.",)),
+            "simulate": Door(
+                f"{DOORS}.simulate:simulated", SimulateOptions, also=("serving.",), shows_one=("timeline",)
+            ),
             "run": Door(
-                f"{DOORS}.run:ran", RunOptions, out="write a row per request here (CSV)", also=("serving.max",)
+                f"{DOORS}.run:ran", RunOptions, out="write a row per request here (CSV)", also=("serving.max",),
+                one=True,
             ),
             "compare": Door(f"{DOORS}.compare:compared", CompareOptions, also=("serving.max",)),
             "measure": Door(
                 f"{DOORS}.measure:measured", MeasureOptions, "nothing", "write the profiles here (JSON)",
                 also=("models", "seed"), needs_plan=False,
             ),
-            "export": Door(f"{DOORS}.export:exported", ExportOptions, "nothing", "folder to write to"),
+            "export": Door(f"{DOORS}.export:exported", ExportOptions, "nothing", "folder to write to", one=True),
         }
     )  # fmt: skip
     exports: Mapping[str, str] = MappingProxyType(

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..door import Options
+from ..door import Options, Target
 
 __all__ = ["ExportOptions", "PlanOptions", "RunOptions", "SimulateOptions"]
 
@@ -28,7 +28,7 @@ class SimulateOptions(Options):
         default=None, ge=2, le=MOST_SEEDS, description="draw the workload under so many seeds: means with intervals"
     )
     per_app: bool = Field(default=False, description="a table by app for each policy")
-    timeline: Path | None = Field(
+    timeline: Target = Field(
         default=None, description="write who had which GPU when: .png, .svg, .csv, or .json (Perfetto)"
     )
     dry_run: bool = Field(default=False, description="check the case, say what is in it, and stop")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..door import Options
+from ..door import Options, Target
 
 __all__ = [
     "CompareOptions", "ExportOptions", "MeasureOptions", "PlanOptions", "RunOptions", "SimulateOptions",
@@ -21,12 +21,12 @@ class PlanOptions(Options):
     """What may be said besides the case."""
 
     explain: bool = Field(default=False, description="say how every operator is run")
-    picture: Path | None = Field(default=None, description="draw how every operator is cut into this file")
+    picture: Target = Field(default=None, description="draw how every operator is cut into this file")
     authors: Path | None = Field(
         default=None, description="of pipedream and piper: a file of their authors' format instead of a model"
     )
     top: int = Field(default=10, ge=1, description="of search: configurations that are listed")
-    csv: Path | None = Field(default=None, description="of search: write everything that was evaluated")
+    csv: Target = Field(default=None, description="of search: write everything that was evaluated")
     flags: bool = Field(default=False, description="of search: print the fastest as arguments of Megatron-LM")
     sweep: tuple[Positive, ...] = Field(
         default=(), description="of search: on so many devices each, such as 64,128,256"
@@ -45,8 +45,8 @@ class SimulateOptions(Options):
     resharding: Literal["send_recv", "scatter_gather", "local_all_gather"] | None = Field(
         default=None, description="how tensors move between meshes; the plan's if left out"
     )
-    timeline: Path | None = Field(default=None, description="write what ran where and when (Perfetto JSON; one plan)")
-    png: Path | None = Field(default=None, description="draw the iteration and its memory into this file (one plan)")
+    timeline: Target = Field(default=None, description="write what ran where and when (Perfetto JSON; one plan)")
+    png: Target = Field(default=None, description="draw the iteration and its memory into this file (one plan)")
 
 
 class RunOptions(Options):
@@ -62,7 +62,7 @@ class CompareOptions(Options):
     """What may be said besides the plans."""
 
     rounds: int = Field(default=3, ge=1, description="how often each plan is measured and run")
-    csv: Path | None = Field(default=None, description="write the table here")
+    csv: Target = Field(default=None, description="write the table here")
 
 
 class MeasureOptions(Options):

@@ -52,14 +52,18 @@ class TrainingWorld(OpenWorld):
                 f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)",
                 instead={"authors": {"workload.global_batch": 1}},
             ),
-            "simulate": Door(f"{DOORS}.simulate:simulated", SimulateOptions, "nothing"),
-            "run": Door(f"{DOORS}.run:ran", RunOptions, "nothing", "write every action here (CSV)", also=SEED),
+            "simulate": Door(
+                f"{DOORS}.simulate:simulated", SimulateOptions, "nothing", shows_one=("timeline", "png")
+            ),
+            "run": Door(
+                f"{DOORS}.run:ran", RunOptions, "nothing", "write every action here (CSV)", also=SEED, one=True
+            ),
             "compare": Door(f"{DOORS}.compare:compared", CompareOptions, "nothing", also=SEED),
             "measure": Door(
                 f"{DOORS}.measure:measured", MeasureOptions, "nothing", "write the measured plan, or profile, here",
                 also=("seed", "model"), needs_plan=False,
             ),
-            "export": Door(f"{DOORS}.export:exported", ExportOptions, "nothing", "folder to write to"),
+            "export": Door(f"{DOORS}.export:exported", ExportOptions, "nothing", "folder to write to", one=True),
         }
     )  # fmt: skip
     exports: Mapping[str, str] = MappingProxyType(

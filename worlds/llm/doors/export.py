@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from ....errors import InputError
 from ....runtime.export.llm import export_llm
 from ....simulator.llm import LLMPlan
 from ...door import Answer, Asked
-from ...export import NEXT, one_plan
+from ...export import NEXT, folder_of, one_plan
 from ..options import ExportOptions
 
 __all__ = ["exported"]
@@ -23,10 +22,8 @@ def exported(asked: Asked) -> Answer:
         On an unknown target, or a plan that it cannot hold; nothing is written then.
     """
     options, plan = cast(ExportOptions, asked.options), cast(LLMPlan, one_plan(asked))
-    if asked.out is None:
-        raise InputError("export: --out is missing; say where: meshwright export PLAN --to TARGET --out FOLDER")
     paths = export_llm(
-        plan, options.to, asked.out, force=options.force, image=options.image, namespace=options.namespace,
+        plan, options.to, folder_of(asked.out), force=options.force, image=options.image, namespace=options.namespace,
         hosts=options.host, port=options.port, device=options.on, model_source=dict(options.model_source),
     )  # fmt: skip
     document = {"target": options.to, "files": [str(path) for path in paths]}

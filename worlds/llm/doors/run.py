@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ....errors import InputError
-from ....files import check_target, write_text
+from ....files import write_text
 from ....profiles.llm.decoder import DecoderSpec
 from ....runtime.listening import Listening, token_of
 from ....runtime.llm.engine import EngineConfig, LLMEngine, StepLog, serve_trace
@@ -43,9 +43,6 @@ def ran(asked: Asked) -> Answer:
     """
     case, options = cast(LLMCase, asked.case), cast(RunOptions, asked.options)
     plan = cast(LLMPlan, one_plan(asked)) if asked.plans else None
-    for target in (asked.out, options.timeline):
-        if target is not None:
-            check_target(target)
     where = _listening(case, options, asked)
     spec, policy, config, engine_options = _engine_of(case, options, plan, asked.folder)
     trace, source = None, ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from ....errors import InputError
-from ....files import check_target, write_text
+from ....files import write_text
 from ....runtime import compare
 from ....runtime.serving.chart import save_png
 from ....simulator import Plan
@@ -34,9 +34,6 @@ def compared(asked: Asked) -> Answer:
     """
     options, case = cast(CompareOptions, asked.options), cast(ServingCase, asked.case)
     plans = cast("Mapping[str, Plan]", asked.plans)
-    for target in (options.csv, options.png):
-        if target is not None:
-            check_target(target)
     first, *others = plans
     names = {m.name for m in plans[first].models}
     for path in others:

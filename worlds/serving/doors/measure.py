@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from ....files import check_target
 from ....profiles import save
 from ....profiles.measure.models import take_measurement
 from ....profiles.measure.record import Measurement
@@ -30,8 +29,6 @@ def measured(asked: Asked) -> Answer:
         If a worker process dies.
     """
     case, options = cast(ServingCase, asked.case), cast(MeasureOptions, asked.options)
-    if asked.out is not None:
-        check_target(asked.out)
     found = take_measurement(
         _names(case), options.on, options.batches, options.op, options.pp, seconds=options.seconds,
         fast=options.fast, seed=case.seed,

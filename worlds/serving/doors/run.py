@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ....files import check_target, write_text
+from ....files import write_text
 from ....runtime import run
 from ....runtime.serving.attribution import stage_ratios
 from ....simulator import Plan
@@ -32,9 +32,6 @@ def ran(asked: Asked) -> Answer:
     """
     options, case, plan = cast(RunOptions, asked.options), cast(ServingCase, asked.case), cast(Plan, one_plan(asked))
     name = next(iter(asked.plans))
-    for target in (asked.out, options.timeline):
-        if target is not None:
-            check_target(target)
     traffic, source = requests_for(case, plan, name, asked.folder)
     check_real_time(traffic.arrival)
     asked.progress("starting the workers")

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from ....errors import InputError
-from ....files import check_target, write_bytes
+from ....files import write_bytes
 from ....profiles import ModelProfile
 from ....simulator import Plan, SimulationResult, simulate
 from ....traces.trace import Trace
@@ -36,11 +36,6 @@ def simulated(asked: Asked) -> Answer:
     options, case = cast(SimulateOptions, asked.options), cast(ServingCase, asked.case)
     plans = cast("Mapping[str, Plan]", asked.plans)
     first, *others = plans
-    if options.timeline is not None and others:
-        raise InputError(f"timeline: shows one plan (got {len(plans)})")
-    for target in (options.timeline, options.png):
-        if target is not None:
-            check_target(target)
     names = {m.name for m in plans[first].models}
     for path in others:
         if {m.name for m in plans[path].models} != names:

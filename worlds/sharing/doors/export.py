@@ -7,7 +7,7 @@ from typing import cast
 from ....errors import InputError
 from ....runtime.export.sharing import export_sharing, fit_of
 from ...door import Answer, Asked
-from ...export import one_plan
+from ...export import folder_of, one_plan
 from ..build import in_file_words
 from ..options import ExportOptions
 from ..plan import SharingPlan
@@ -25,14 +25,12 @@ def exported(asked: Asked) -> Answer:
         On an unknown target, or what is wrong with the case; nothing is written then.
     """
     options, plan = cast(ExportOptions, asked.options), cast(SharingPlan, one_plan(asked))
-    if asked.out is None:
-        raise InputError("export: --out is missing; say where: meshwright export PLAN --to TARGET --out FOLDER")
     shared = shared_of(asked)
     (called,) = shared.planners
     name, made = plan.decided.name, shared.policy(called)
     try:
         paths = export_sharing(
-            shared.world, made, options.to, asked.out, force=options.force, namespace=options.namespace,
+            shared.world, made, options.to, folder_of(asked.out), force=options.force, namespace=options.namespace,
             at_s=options.at,
         )  # fmt: skip
     except InputError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ....errors import InputError
-from ....files import check_target, write_text
+from ....files import write_text
 from ....wording import nearest
 from ...door import Answer, Asked
 from ..case import TrainingCase
@@ -44,8 +44,6 @@ def of_authors(asked: Asked, file: Path) -> Answer:
     if other:
         what = other[0]
         raise InputError(f"{what}: does not go with authors, whose file says what is planned")
-    if asked.out is not None:
-        check_target(asked.out)
     return _PLANNERS[case.planner.name](case, file, asked)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ....errors import InputError
-from ....files import check_target, write_text
+from ....files import write_text
 from ....runtime.training.compare import WITHIN, compare_training
 from ....simulator.training.plan.file import TrainingPlan
 from ....simulator.training.plan.graph import known_graph, planned_graph
@@ -29,8 +29,6 @@ def compared(asked: Asked) -> Answer:
         If a process fails.
     """
     options, plans = cast(CompareOptions, asked.options), cast("Mapping[str, TrainingPlan]", asked.plans)
-    if options.csv is not None:
-        check_target(options.csv)
     first, graph = None, None
     for path, plan in plans.items():
         planned_graph(plan, Path(path))  # checks it

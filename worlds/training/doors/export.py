@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from ....errors import InputError
 from ....runtime.export.training import export_training
 from ....simulator.training.plan.file import TrainingPlan
 from ...door import Answer, Asked
-from ...export import NEXT, one_plan
+from ...export import NEXT, folder_of, one_plan
 from ..options import ExportOptions
 
 __all__ = ["exported"]
@@ -24,10 +23,9 @@ def exported(asked: Asked) -> Answer:
         On an unknown target, or a plan that it cannot hold; nothing is written then.
     """
     options, plan = cast(ExportOptions, asked.options), cast(TrainingPlan, one_plan(asked))
-    if not options.to or asked.out is None:
-        missing = "--to" if not options.to else "--out"
-        raise InputError(f"export: {missing} is missing; say: meshwright export PLAN --to TARGET --out FOLDER")
     path = Path(next(iter(asked.plans)))
-    paths = export_training(plan, options.to, asked.out, plan_path=path if path.exists() else None, force=options.force)
+    paths = export_training(
+        plan, options.to, folder_of(asked.out), plan_path=path if path.exists() else None, force=options.force
+    )
     document = {"target": options.to, "files": [str(path) for path in paths]}
     return Answer(NEXT[options.to].format(out=asked.out), document, tuple(paths), written=tuple(paths))

@@ -41,8 +41,6 @@ def decided(asked: Asked) -> Answer:
     cases, options = cast("tuple[TrainingCase, ...]", asked.cases), cast(PlanOptions, asked.options)
     if options.authors is not None:
         return of_authors(asked, options.authors)
-    if options.picture is not None:
-        check_target(options.picture)
     if len(cases) == 1 and is_search(cases[0]):
         return searched(asked)
     for name in ("csv", "flags", "sweep", "days", "tokens", "top"):

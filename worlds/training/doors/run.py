@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ....errors import InputError
-from ....files import check_target, write_text
+from ....files import write_text
 from ....runtime.training import RunOptions as RuntimeOptions
 from ....runtime.training import TrainingRun, run_training
 from ....simulator.training import TrainingPlan, TrainingResult, simulate_training
@@ -43,8 +43,6 @@ def ran(asked: Asked) -> Answer:
     """
     options, plan = cast(RunOptions, asked.options), cast(TrainingPlan, one_plan(asked))
     name = next(iter(asked.plans))
-    if asked.out is not None:
-        check_target(asked.out)
     graph = planned_graph(plan, Path(name))
     devices = sum(m.hosts * m.devices for m in plan.meshes)
     check_here(plan, devices)

@@ -6,7 +6,6 @@ import json
 from typing import Any, cast
 
 from ....errors import InfeasibleError, InputError
-from ....files import check_target
 from ....planners.megatron import (
     Configuration,
     DeviceCount,
@@ -45,8 +44,6 @@ def searched(asked: Asked) -> Answer:
     for name in ("picture", "explain"):
         if getattr(options, name):
             raise InputError(f"{name}: shows operators, of which planner search knows none; leave it out")
-    if options.csv is not None:
-        check_target(options.csv)
     if options.flags and (options.sweep or options.days is not None):
         raise InputError("flags: does not go with sweep or days; it prints one configuration")
     if (options.days is None) != (options.tokens is None):

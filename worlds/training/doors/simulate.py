@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from ....errors import InputError
-from ....files import check_target, write_bytes
+from ....files import write_bytes
 from ....simulator.plan.reader import problem_line
 from ....simulator.training import TrainingPlan, TrainingResult, simulate_training
 from ....simulator.training.plan.graph import check_slices, known_graph
@@ -30,12 +30,6 @@ def simulated(asked: Asked) -> Answer:
         On what is wrong with the options or the plans.
     """
     options = cast(SimulateOptions, asked.options)
-    for name in ("timeline", "png"):
-        target = getattr(options, name)
-        if target is not None:
-            check_target(target)
-            if len(asked.plans) > 1:
-                raise InputError(f"{name}: shows one plan (got {len(asked.plans)})")
     results: dict[str, TrainingResult] = {}
     for path, file in asked.plans.items():
         plan = _scheduled(cast(TrainingPlan, file), options.schedule)

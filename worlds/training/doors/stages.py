@@ -12,7 +12,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
 from ....errors import InputError, install_hint
-from ....files import check_target
 from ...door import Answer, Asked
 from ...export import one_plan
 from ..case import TrainingCase
@@ -65,8 +64,6 @@ def measured_stages(asked: Asked) -> Answer:
 
     options, plan = cast(MeasureOptions, asked.options), cast(TrainingPlan, one_plan(asked))
     path = Path(next(iter(asked.plans)))
-    if asked.out is not None:
-        check_target(asked.out)
     if options.fast and options.rounds is not None:
         raise InputError("fast: is one round; give it or rounds")
     for name in ("lengths", "contexts", "samples"):
