@@ -1,9 +1,10 @@
 """One process of cache-parallel attentions: takes its shares of caches, meets the others, saves what it found.
 
-Arguments: folder, rank, processes. Of each ``case-*.npz`` in the folder the first `size` processes make results
-``<case>-<rank>.npz``. All cases in one go, since starting a process takes longer than they do.
+Argument: the folder; rank and processes as torchrun says them. Of each ``case-*.npz`` in the folder the first `size`
+processes make results ``<case>-<rank>.npz``. All cases in one go, since starting a process takes longer than they do.
 """
 
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from meshwright.kernels.llm import kernels_for
 from meshwright.kernels.llm.cache_parallel import Share, cache_parallel_decode, spread_decode
 
 BLOCK_SIZE = 4
-folder, rank, processes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+folder, rank, processes = Path(sys.argv[1]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.set_num_threads(1)
 kernels = kernels_for("cpu", "torch")
 sent = 0

@@ -1,12 +1,11 @@
 """Attention over shares of a cache in several processes against attention over the whole in one."""
 
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import ranks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,13 +48,7 @@ def results(tmp_path_factory):
         numbers = {**asdict(case), "lens": np.asarray(case.lens, np.int32)}
         np.savez(folder / f"case-{index}.npz", q=q, k=k, v=v, **numbers)
         expected.append(whole(q, k, v, case.lens))
-    command = [sys.executable, str(WORKER), str(folder)]
-    started = [
-        subprocess.Popen([*command, str(rank), str(processes)], stderr=subprocess.PIPE, text=True)
-        for rank in range(processes)
-    ]
-    errors = [process.communicate(timeout=200)[1] for process in started]
-    assert [process.returncode for process in started] == [0] * processes, errors
+    ranks(WORKER, processes, [str(folder)], timeout_s=200)
     return [
         ([np.load(folder / f"case-{index}-{rank}.result.npz") for rank in range(case.size)], expected[index])
         for index, case in enumerate(CASES)

@@ -14,11 +14,9 @@ def warm() -> Iterator[None]:
     if importlib.util.find_spec("torch") is None:
         yield
         return
-    from forked import forked
-    from meshwright.runtime import children
+    from forked import warm_workers
 
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(children, "started", forked)
+    with warm_workers():
         yield
 
 

@@ -13,10 +13,12 @@ import runpy
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from multiprocessing import connection, forkserver, reduction
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,13 @@ import pytest
 from meshwright.runtime.children import ONE_THREAD, loopback
 from meshwright.runtime.children import started as spawned
 
-__all__ = ["fork_server", "forked", "ranks", "spawned"]
+__all__ = ["fork_server", "forked", "ranks", "spawned", "warm_workers"]
 
 LOADED = (
     "torch", "torch.distributed", "torch.distributed.tensor", "meshwright.runtime.training.job",
     "meshwright.runtime.training.measure.job", "meshwright.runtime.training.measure.slices_job",
-    "meshwright.runtime.serving.worker", "meshwright.runtime.llm.engine.processes.groups",
-    "meshwright.runtime.llm.engine.runner",
+    "meshwright.profiles.measure.worker", "meshwright.runtime.serving.worker",
+    "meshwright.runtime.llm.engine.processes.groups", "meshwright.runtime.llm.engine.runner",
 )  # fmt: skip
 """What the fork server loads: all that workers import, so that none of them does."""
 
@@ -98,14 +100,32 @@ def _become(words: Sequence[str], environment: Mapping[str, str], printed: Descr
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
-def _fork(words: Sequence[str], environment: Mapping[str, str], printed: int, handed: Sequence[int] = ()) -> Forked:
-    with pytest.MonkeyPatch.context() as changed:  # of the server, should this be the first
+def context() -> ForkServerContext:
+    """In place of `multiprocessing`'s ways to start processes; the server runs, with one thread."""
+    with pytest.MonkeyPatch.context() as changed:
         for name, value in (ONE_THREAD | loopback()).items():
             changed.setenv(name, value)
-        arguments = (list(words), dict(environment), Descriptor(printed), [Descriptor(one) for one in handed])
-        process = _context.Process(target=_become, args=arguments)
-        process.start()
+        forkserver.ensure_running()
+    return _context
+
+
+def _fork(words: Sequence[str], environment: Mapping[str, str], printed: int, handed: Sequence[int] = ()) -> Forked:
+    arguments = (list(words), dict(environment), Descriptor(printed), [Descriptor(one) for one in handed])
+    process = context().Process(target=_become, args=arguments)
+    process.start()
     return Forked(process)
+
+
+@contextmanager
+def warm_workers() -> Iterator[None]:
+    """Meanwhile all workers of runs and of measurements are forked."""
+    from meshwright.profiles.measure import pool
+    from meshwright.runtime import children
+
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(children, "started", forked)
+        changed.setattr(pool, "get_context", lambda method: context())
+        yield
 
 
 def forked(module: str, handed: tuple[int, int], printed: int, environment: Mapping[str, str]) -> Forked:
@@ -119,20 +139,21 @@ def ranks(script: Path, processes: int, arguments: Sequence[str], *, timeout_s: 
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     common = {"WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    log = script.with_suffix(".log")
     started: list[Forked] = []
     here = Path.cwd()
-    try:
-        os.chdir(script.parent)
-        with log.open("wb") as printed:
+    with tempfile.TemporaryFile() as printed:
+        try:
+            os.chdir(script.parent)
             for rank in range(processes):
                 own = {name: str(x) for name, x in (common | {"RANK": rank, "LOCAL_RANK": rank}).items()}
                 environment = os.environ | ONE_THREAD | loopback() | own
                 started.append(_fork([str(script), *arguments], environment, printed.fileno()))
-        codes = [process.wait(timeout_s) for process in started]
-    finally:
-        os.chdir(here)
-        for process in started:
-            process.kill()
-    assert codes == [0] * processes, log.read_text()[-3000:]
-    return log.read_text()
+            codes = [process.wait(timeout_s) for process in started]
+        finally:
+            os.chdir(here)
+            for process in started:
+                process.kill()
+        printed.seek(0)
+        said = printed.read().decode(errors="replace")
+    assert codes == [0] * processes, said[-3000:]
+    return said
