@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from flat_options import llm_asked
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -205,7 +206,7 @@ def agrees(steps, result, emits):
         assert result.token_times(row).tolist() == [s["step"] + 1 for s in ran if row in emits(s)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 @given(asked, st.integers(8, 40), st.integers(8, 64), st.booleans(), st.sampled_from(["fcfs", "priority"]))
 def test_the_decisions_are_those_of_drive_for_todays_vllm(rows, blocks, budget, caching, policy):
     rows.sort()
@@ -237,7 +238,7 @@ def test_the_decisions_are_those_of_drive_for_todays_vllm(rows, blocks, budget, 
     agrees(steps, result, lambda s: s["emits"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 @given(asked, st.integers(10, 60))
 def test_the_decisions_are_those_of_drive_for_the_papers_vllm(rows, blocks):
     rows.sort()
@@ -259,7 +260,7 @@ def test_the_decisions_are_those_of_drive_for_the_papers_vllm(rows, blocks):
     agrees(steps, result, lambda s: s["scheduled"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, anew=40), deadline=None)
 @given(st.integers(0, 1000), st.integers(20, 60), st.integers(1, 3), st.sampled_from(["vllm-v1", "async", "vllm-0.2"]))
 def test_invariants(seed, blocks, engines, policy):
     rng = np.random.default_rng(seed)
@@ -322,13 +323,13 @@ def test_no_policy_knows_how_long_an_output_will_be(policy, seed):
 
 
 def test_the_same_seed_gives_the_same_result():
-    runs = [v1(sample(), max_model_len=512, engines=3, router="random", seed=s) for s in (1, 1, 2)]
+    runs = [v1(sample(60), max_model_len=512, engines=3, router="random", seed=s) for s in (1, 1, 2)]
     assert np.array_equal(runs[0].finish, runs[1].finish)
     assert not np.array_equal(runs[0].engine, runs[2].engine)
 
 
 def test_scaling_time_scales_latencies():
-    trace = sample()
+    trace = sample(80)
     slow = LLMTrace(trace.arrival * 4, trace.prompt_tokens, trace.output_tokens)
     once = v1(trace, LinearCost(0.01, token_s=1e-3), max_model_len=512)
     four = v1(slow, LinearCost(0.04, token_s=4e-3), max_model_len=512)
@@ -348,11 +349,11 @@ def test_littles_law():
 
 def test_one_request_at_a_time_is_an_m_d_1_queue():
     """Each request is one iteration of 1 s; Pollaczek-Khinchine gives the mean latency, within 4 standard errors."""
-    trace = draw([4], [1], 20_000, rate=0.6, seed=5)
+    trace = draw([4], [1], 6_000, rate=0.6, seed=5)
     result = v1(trace, max_num_seqs=1, enable_prefix_caching=False)
     estimate = result.estimate("e2e", batches=40)
     assert abs(estimate.mean - float(md1(0.6, 1.0))) < 2 * estimate.half_width
-    assert estimate.half_width < 0.1
+    assert estimate.half_width < 0.2
 
 
 def test_more_engines_do_no_harm_and_conversations_run():

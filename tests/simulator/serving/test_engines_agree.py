@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from meshwright.profiles import ModelProfile, ParallelConfig
@@ -14,7 +15,7 @@ CONFIGS = (ParallelConfig(1, 1), ParallelConfig(1, 2), ParallelConfig(2, 1), Par
 DISPATCH = ("shortest_queue", "earliest_finish", "earliest_free")
 GRID = 2.0**-20  # seconds; sums of its multiples are exact in float64
 SLOW = settings(
-    max_examples=150,
+    max_examples=examples(50, anew=150),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -128,7 +129,7 @@ def test_engines_agree_on_raw_floats(dispatch: str, max_batch: int | None, slo: 
         for name in names
     }
     placement = Placement([Group(shapes[0], names[:4]), Group(shapes[1], names[1:5]), Group(shapes[2], names[2:])])
-    trace = Trace(np.cumsum(rng.gamma(1 / 16, 16 / 60, 2500)), rng.integers(0, 6, 2500), names, slo)
+    trace = Trace(np.cumsum(rng.gamma(1 / 16, 16 / 60, 1200)), rng.integers(0, 6, 1200), names, slo)
     for admission in (True, False):
         options = {"dispatch": dispatch, "batching": max_batch, "admission": admission, "overhead": 0.011}
         fast, slow = both(Case(placement, trace, profiles, options))

@@ -128,14 +128,11 @@ def digest() -> str:
     return out.hexdigest()
 
 
-def test_other_processes_and_hash_seeds_give_the_same_bytes():
+def test_another_process_with_another_hash_seed_gives_the_same_bytes():
     script = SCRIPT.format(folder=os.path.dirname(__file__))
-    for hash_seed in ("0", "1"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        run = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-        )
-        assert run.stdout.strip() == digest()
+    environment = {**os.environ, "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"}
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == digest()
 
 
 @every_option

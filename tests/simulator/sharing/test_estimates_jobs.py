@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.simulator.sharing import App, AppView, Job, Phase, Shape, SharedCluster, Slowdown
@@ -92,7 +93,7 @@ def test_the_revised_example() -> None:
         assert seen.remaining_s(near(2)) == pytest.approx(seconds)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(40, anew=150), deadline=None)
 @given(
     works=st.lists(st.floats(1.0, 1e4), min_size=1, max_size=6),
     extra=st.lists(st.integers(0, 6), min_size=6, max_size=6),

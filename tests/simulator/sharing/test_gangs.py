@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.seeds import generator
@@ -61,7 +62,7 @@ def view(jobs: list[RunningJob], held: int) -> AppView:
     return AppView(0, app, 0.0, 0, tuple(jobs), tuple(range(held)), (), 0.0, 1.0, 64)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50, anew=200), deadline=None)
 @given(
     shapes=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.floats(1.0, 100.0)), min_size=1, max_size=6),
     n=st.integers(1, 30),

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import pytest
 from flat_options import llm_asked
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -35,7 +36,7 @@ def same(ours, theirs, tolerance=0.0):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, anew=60), deadline=None)
 @given(data=st.data())
 def test_bit_for_bit_on_a_grid_of_times(policy, data):
     n = data.draw(st.integers(1, 24))
@@ -69,8 +70,8 @@ def test_bit_for_bit_on_a_grid_of_times(policy, data):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_pool_of_no_power_of_two_over_minutes(policy):
-    trace = draw([161, 30, 500, 80], [338, 100, 800, 20], 150, rate=20.0, seed=1)
-    config = {"num_slots": 15_728, "max_model_len": 2048}
+    trace = draw([80, 15, 250, 40], [169, 50, 400, 10], 120, rate=40.0, seed=1)
+    config = {"num_slots": 7_864, "max_model_len": 1024}
     cost = LinearCost(0.01, 2e-5, 1e-7, 1e-9, 1e-5)
     theirs, ours = (
         simulate_llm(trace, policy=policy, config=config, cost=cost, engine=engine, engines=2, router="least_kv")
@@ -107,7 +108,7 @@ def buddies():
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, anew=60), deadline=None)
 @given(
     slots=st.integers(1, 700),
     moves=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 200)), max_size=40),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from flat_options import llm_asked
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -121,7 +122,7 @@ def both(trace, policy, config, cost, **way):
 
 
 @pytest.mark.parametrize("policy", ["vllm-v1", "vllm-0.2"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(40, anew=150), deadline=None)
 @given(data=st.data())
 def test_bit_for_bit_on_a_grid_of_times(policy, data):
     trace = data.draw(traces(ticks(0, 300)))
@@ -135,7 +136,7 @@ def test_bit_for_bit_on_a_grid_of_times(policy, data):
 
 
 @pytest.mark.parametrize("policy", ["vllm-v1", "vllm-0.2"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20, anew=50), deadline=None)
 @given(data=st.data())
 def test_any_numbers(policy, data):
     trace = data.draw(traces(st.floats(0, 0.1)))
@@ -163,9 +164,9 @@ def test_under_pressure_with_a_cost_by_rooflines(policy):
     cost = iteration_cost(
         decoder("opt-13b"), device("a100-80gb"), overheads=NO_OVERHEADS, max_tokens=2048, max_outputs=256
     )
-    trace = draw([161, 30, 500, 80], [338, 100, 800, 20], 150, rate=8.0, seed=1)
+    trace = draw([80, 15, 250, 40], [169, 50, 400, 10], 150, rate=16.0, seed=1)
     config = {"max_model_len": 2048, "max_num_batched_tokens": 2048}
-    blocks = {"num_blocks": 201, "enable_prefix_caching": False} if policy == "vllm-v1" else {"num_gpu_blocks": 200}
+    blocks = {"num_blocks": 101, "enable_prefix_caching": False} if policy == "vllm-v1" else {"num_gpu_blocks": 100}
     ours, theirs = both(trace, policy, config | blocks, cost)
     assert ours.preemptions.sum() > 50
     same(ours, theirs, tolerance=1e-9)
@@ -206,6 +207,6 @@ def test_prefix_caching_without_shared_prompts_is_compiled_even_if_requests_find
     roomy = simulate_llm(trace, config=CACHED, cost=ConstantCost(0.02))
     assert roomy.made_by == "compiled"
     assert roomy.preemptions.sum() == 0
-    tight, slow = both(trace.select(range(300)), "vllm-v1", CACHED | {"num_blocks": 90}, ConstantCost(0.02))
+    tight, slow = both(trace.select(range(120)), "vllm-v1", CACHED | {"num_blocks": 90}, ConstantCost(0.02))
     assert tight.preemptions.sum() > 0
     same(tight, slow)

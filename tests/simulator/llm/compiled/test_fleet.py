@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pytest
 from flat_options import llm_asked
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -129,7 +130,7 @@ def costs(number):
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60, anew=200), deadline=None)
 @given(data=st.data())
 def test_bit_for_bit_on_a_grid_of_times(data):
     trace = data.draw(traces())
@@ -142,7 +143,7 @@ def test_bit_for_bit_on_a_grid_of_times(data):
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 @pytest.mark.parametrize("size", [1, 4])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(12, anew=40), deadline=None)
 @given(data=st.data())
 def test_asynchronous_under_pressure(size, policy, data):
     """So few blocks that requests are preempted while their tokens, even their last ones, are under way."""
@@ -162,7 +163,7 @@ def test_asynchronous_under_pressure(size, policy, data):
     same(*found)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(25, anew=80), deadline=None)
 @given(data=st.data())
 def test_sarathi_bit_for_bit(data):
     trace, way = data.draw(traces()), data.draw(ways())
@@ -180,7 +181,7 @@ def test_sarathi_bit_for_bit(data):
 
 @pytest.mark.parametrize("router", sorted(KINDS))
 def test_conversations_on_eight_engines(router):
-    chat = conversations([200, 60, 900], [120, 40, 80], 120, rate=20.0, turns=3, think_s=0.5, seed=3)
+    chat = conversations([200, 60, 900], [60, 20, 40], 80, rate=20.0, turns=3, think_s=0.5, seed=3)
     config = {"num_blocks": 260, "max_model_len": 4096, "max_num_batched_tokens": 2048, "async_scheduling": True}
     ours, theirs = both(chat, config, LinearCost(0.01, 2e-5, 1e-7, 1e-9, 1e-5), engines=8, router=router, seed=5)
     assert ours.cached_tokens.sum() > 0
@@ -189,15 +190,15 @@ def test_conversations_on_eight_engines(router):
 
 
 def test_batches_of_hundreds():
-    trace = draw([3, 6, 9], [150, 250, 350], 400, rate=2000.0, seed=2)
-    for more in ({"num_blocks": 6000}, {"num_blocks": 4000}, {"num_blocks": 6000, "max_num_batched_tokens": 250}):
+    trace = draw([3, 6, 9], [60, 80, 100], 320, rate=2000.0, seed=2)
+    for more in ({"num_blocks": 2400}, {"num_blocks": 1300}, {"num_blocks": 2400, "max_num_batched_tokens": 250}):
         config = {"max_model_len": 1024, "async_scheduling": True, **more}
         ours, theirs = both(trace, config, LinearCost(0.01, 2e-5, 1e-7, 1e-9, 1e-5))
         assert ours.iterations.running.max() > 240
         same(ours, theirs, tolerance=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 @given(
     ids=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=8),
     block=st.integers(1, 9),
@@ -229,7 +230,7 @@ def heap_moves():
     return put, numba.njit(lambda request, engine, r: dequeue(request, engine, 0, r))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60))
 def test_who_waits_comes_in_order(moves):
     from meshwright.simulator.llm.compiled.fleet.tables import ENGINE, REQUEST

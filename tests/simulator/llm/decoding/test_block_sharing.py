@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 from flat_options import llm_asked
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
@@ -130,7 +131,7 @@ DRAWN = st.lists(
 
 
 @given(DRAWN, st.integers(1, 5), st.integers(24, 60), st.booleans(), st.integers(0, 99))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40, anew=120), deadline=None)
 def test_blocks_are_what_sets_of_token_paths_say(drawn, size, room, prefixes, seed):
     """Each step: distinct (block, tokens up to its end) of all sequences = the pools' used blocks; shares as well."""
     rng = random.Random(seed)

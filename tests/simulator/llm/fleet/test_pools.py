@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from flat_options import llm_asked
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -158,7 +159,7 @@ def test_one_client_sees_one_engine():
 
 
 def test_first_tokens_know_nothing_of_links_and_decodes():
-    trace = draw([30, 10, 40], [10, 4, 20], 200, rate=8.0, seed=2)
+    trace = draw([30, 10, 40], [10, 4, 20], 80, rate=8.0, seed=2)
     cost = LinearCost(base_s=0.05, token_s=1e-3, context_s=1e-4)
     results = [
         serve(trace, pools(2, decode, link), cost, num_blocks=5000)
@@ -203,7 +204,7 @@ def fleets(draw_):
 
 
 @given(fleets())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, anew=60), deadline=None)
 def test_what_holds_of_every_fleet(case):
     trace, options, faults, caching = case
     seen = []
@@ -278,7 +279,8 @@ def test_a_conversation_goes_on_after_its_hand_over():
 def test_a_tandem_of_two_servers_waits_only_at_the_first():
     # Prompts one at a time, 1 s each: M/D/1. They leave at least 1 s apart, so transfers of 0.9 s never wait (the
     # classic result on tandems of constant servers), and with 1.1 s they do, with more work than time.
-    trace = draw([4], [2], 1500, rate=0.7, seed=4)
+    n = 500
+    trace = draw([4], [2], n, rate=0.7, seed=4)
     more = {"max_num_seqs": 1, "num_blocks": 100000}
     fast = serve(trace, pools(1, 4, LinkSpec(400 / 0.9, 0.0), serialise="sender"), **more)
     assert np.array_equal(fast.fleet.transfer_start, fast.first_token)
@@ -286,7 +288,7 @@ def test_a_tandem_of_two_servers_waits_only_at_the_first():
     wait = fast.interval("ttft", confidence=0.999)
     assert wait.low <= md1(0.7, 1.0) <= wait.high
     slow = serve(trace, pools(1, 4, LinkSpec(400 / 1.5, 0.0), serialise="sender"), **more)
-    assert slow.fleet.transfer_start[-1] > slow.first_token[-1] + 0.02 * 1500
+    assert slow.fleet.transfer_start[-1] > slow.first_token[-1] + 0.02 * n
     assert np.array_equal(slow.first_token, fast.first_token)
 
 
@@ -312,7 +314,7 @@ def test_which_ratio_is_best_follows_from_the_lengths():
     cost = LinearCost(base_s=0.01, token_s=1e-3, context_s=0.0)
 
     def best(prompt, output):
-        trace = draw([prompt], [output], 300, rate=40.0, seed=0)
+        trace = draw([prompt], [output], 80, rate=40.0, seed=0)
         made = {
             p: serve(trace, pools(p, 4 - p, link), cost, num_blocks=20000, max_model_len=4096,
                      max_num_batched_tokens=2048, max_num_seqs=8).request_throughput

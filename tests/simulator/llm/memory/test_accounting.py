@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -132,7 +133,7 @@ POLICIES = {
     st.sampled_from(sorted(POLICIES)),
     st.lists(st.tuples(st.integers(1, 20), st.integers(1, 12), st.integers(1, 3)), min_size=1, max_size=12),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40, anew=120), deadline=None)
 def test_shares_are_whole_at_every_step_of_every_policy(policy, drawn):
     scheduler = POLICIES[policy]()
     for k, (prompt, output, best_of) in enumerate(drawn):

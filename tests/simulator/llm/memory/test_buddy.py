@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
@@ -63,7 +64,7 @@ def test_a_chunk_is_given_back_once():
     st.integers(1, 5000),
     st.lists(st.tuples(st.booleans(), st.integers(1, 600), st.integers(0, 10**6)), max_size=120),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50, anew=150), deadline=None)
 def test_chunks_never_overlap_no_slot_is_lost_and_all_joins_again(slots, calls):
     pool = BuddyAllocator(slots)
     fresh = pool.free_chunks

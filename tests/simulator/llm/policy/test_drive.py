@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
@@ -246,7 +247,7 @@ REQUESTS = st.lists(
 
 
 @given(REQUESTS, st.integers(1, 5), st.integers(40, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_02_leaks_no_block_and_finishes_everything(drawn, block_size, blocks):
     scheduler = Vllm02Scheduler(
         Vllm02Config(
@@ -274,7 +275,7 @@ def test_02_leaks_no_block_and_finishes_everything(drawn, block_size, blocks):
 
 
 @given(REQUESTS, st.integers(1, 5), st.booleans(), st.sampled_from(["fcfs", "priority"]), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_v1_leaks_no_block_and_finishes_everything(drawn, block_size, caching, policy, shared):
     config = V1Config(
         num_blocks=1 + -(-40 // block_size),

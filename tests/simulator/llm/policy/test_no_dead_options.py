@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from flat_options import llm_asked
+from kernel_tables import silicon_rows, write_system
 from meshwright.errors import RunError
 from meshwright.profiles import LinkSpec, device
 from meshwright.profiles.llm import (
@@ -282,15 +284,24 @@ def test_survivors() -> None:
     assert drawn != first
 
 
+@cache
+def latencies(folder: Path, benchmark: Benchmark) -> tuple[float, float]:
+    row = compare_silicon(folder / "rows.csv", folder, benchmark=benchmark).rows[0]
+    return row.ttft_ms, row.tpot_ms
+
+
+@pytest.fixture(scope="module")
+def silicon(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of kernel tables with one measured row."""
+    folder = tmp_path_factory.mktemp("silicon")
+    write_system(folder)
+    silicon_rows(folder, {"isl": 2048, "osl": 64, "concurrency": 16, "batch_size": 16}).rename(folder / "rows.csv")
+    return folder
+
+
 BENCHMARK = {"rounds": 30, "simulated_rounds": 3, "spread": 0.3, "front_s": 1.0, "stream_s": 1e-2, "utilization": 0.24}
 
 
 @pytest.mark.parametrize("name", [f.name for f in fields(Benchmark)])
-def test_what_a_benchmark_did(name: str, write_tables: Callable, rows_file: Callable, tmp_path: Path) -> None:
-    write_tables(tmp_path)
-    rows = rows_file(tmp_path, {"isl": 2048, "osl": 64, "concurrency": 16, "batch_size": 16})
-    one, other = (
-        compare_silicon(rows, tmp_path, benchmark=benchmark).rows[0]
-        for benchmark in (Benchmark(), Benchmark(**{name: BENCHMARK[name]}))
-    )
-    assert (one.ttft_ms, one.tpot_ms) != (other.ttft_ms, other.tpot_ms)
+def test_what_a_benchmark_did(name: str, silicon: Path) -> None:
+    assert latencies(silicon, Benchmark()) != latencies(silicon, Benchmark(**{name: BENCHMARK[name]}))

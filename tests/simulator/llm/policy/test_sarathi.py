@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -71,7 +72,7 @@ def workloads(draw_):
 
 
 @given(workloads(), st.integers(13, 40))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40, anew=120), deadline=None)
 def test_with_memory_for_all_it_is_todays_vllm_with_that_budget(requests, chunk):
     ours = steps(requests, num_gpu_blocks=1000, chunk_size=chunk)
     theirs = drive(
@@ -85,7 +86,7 @@ def test_with_memory_for_all_it_is_todays_vllm_with_that_budget(requests, chunk)
 
 
 @given(workloads(), st.integers(1, 40), st.integers(14, 30), st.sampled_from([0.0, 0.1]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50, anew=150), deadline=None)
 def test_what_holds_under_pressure(requests, chunk, blocks, watermark):
     if any(r["prompt"] + r["output"] - 1 > 4 * (blocks - int(watermark * blocks)) for r in requests):
         return
@@ -104,7 +105,7 @@ def test_what_holds_under_pressure(requests, chunk, blocks, watermark):
 
 
 @given(workloads(), st.integers(2, 20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_who_decodes_is_in_every_step_or_preempted(requests, chunk):
     scheduler = SarathiScheduler(SarathiConfig(14, block_size=4, chunk_size=chunk, max_model_len=64))
     for r in requests:

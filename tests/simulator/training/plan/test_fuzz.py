@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.simulator import Cluster
@@ -92,7 +93,7 @@ def plans(draw):
 
 
 @given(plans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_any_plan(plan):
     assert TrainingPlan.from_json(plan.to_json()) == plan
     fast, slow = simulate_training(plan), simulate_training(plan, engine="simpy")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -39,7 +40,7 @@ def table(rows, stages):
 
 
 @given(SECONDS, st.integers(1, 6), st.floats(0.0, 3.0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_closed_form(rows, stages, ratio):
     """Equal stages, no communication: Σ t + (K − 1) · max t forward, and as much backward (TeraPipe, Eq. 2.5)."""
     program = make_program("terapipe", stages, len(rows), slices=[len(row) for row in rows])
@@ -87,7 +88,7 @@ def test_terapipe_1f1b_is_as_fast_and_holds_less(stages, slices, microbatches):
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_any_slicing_ends(slices, stages):
     program = make_program("terapipe_1f1b", stages, len(slices), slices=slices)
     assert in_flight(program).max() <= max(slices) + stages - 1

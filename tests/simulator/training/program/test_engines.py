@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.simulator.training import Action, Link, Op, Program, Timing, make_program
@@ -85,7 +86,7 @@ def cases(draw):
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50, anew=150), deadline=None)
 def test_both_engines_say_the_same(case):
     program, timing = case
     costs = prepared(program, timing)
@@ -101,7 +102,7 @@ def rows(program):
 
 
 @given(cases())
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(25, anew=75), deadline=None)
 def test_laws(case):
     program, timing = case
     costs = prepared(program, timing)

@@ -1,6 +1,7 @@
 """The compiled engine and SimPy's agree on stage graphs with microbatches, orders and token slices of their own."""
 
 import numpy as np
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.simulator.training import Link, Timing, Turns, make_program
@@ -110,7 +111,7 @@ def cases(draw):
 
 
 @given(cases())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60, anew=200), deadline=None)
 def test_both_engines_say_the_same(case):
     program, timing = case
     costs = prepared(program, timing)
@@ -121,7 +122,7 @@ def test_both_engines_say_the_same(case):
 
 
 @given(cases())
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(25, anew=75), deadline=None)
 def test_laws(case):
     """Samples, not microbatches, decide: a pass begins when every sample of it has come from every source."""
     program, timing = case
@@ -154,7 +155,7 @@ def test_laws(case):
 
 
 @given(uneven(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_any_order_ends_or_names_who_waits(program, random):
     """Orders drawn stage by stage: either they end, in both engines, or one error says who waits for whom."""
     n, counts = program.n_stages, program.microbatches_of

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -69,7 +70,7 @@ def cases(draw):
 
 
 @given(cases())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60, anew=200), deadline=None)
 def test_every_device_ends_with_its_tile(case):
     source, have, target, need, method, with_shape = case
     # Divisible by what the specs ask for, and by replicas only where the shape is not told
@@ -167,7 +168,7 @@ def small_choices(draw):
 
 
 @given(small_choices())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40, anew=100), deadline=None)
 def test_senders_against_brute_force(parts):
     choice = choose_senders(parts, CLUSTER)
     best = min(phase_seconds(parts, who, CLUSTER) for who in product(*(p.senders for p in parts)))

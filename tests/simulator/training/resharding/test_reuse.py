@@ -1,6 +1,7 @@
 """A resharding elsewhere in the cluster, or of other bytes, is the one that would be planned there."""
 
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.simulator import Cluster
@@ -36,7 +37,7 @@ def ends(draw):
     ends(), st.sampled_from(SPECS), st.sampled_from(SPECS), st.sampled_from(["send_recv", "local_all_gather"]),
     st.floats(1.0, 1e9),
 )  # fmt: skip
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30, anew=80), deadline=None)
 def test_elsewhere(meshes, have, need, method, n_bytes):
     across = Reshardings(method)
     for source, target in meshes:
@@ -46,7 +47,7 @@ def test_elsewhere(meshes, have, need, method, n_bytes):
 
 
 @given(ends(), st.sampled_from(SPECS), st.sampled_from(SPECS), st.lists(st.floats(0.01, 10.0), min_size=1, max_size=3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30, anew=80), deadline=None)
 def test_other_bytes(meshes, have, need, factors):
     """send_recv to a mesh of which no device has a choice of senders: exactly what would be planned."""
     source, target = meshes[0]
