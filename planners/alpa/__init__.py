@@ -1,9 +1,12 @@
 """Alpa: automatic inter- and intra-operator parallelism for training (Zheng et al., OSDI '22).
 
-`plan` is Algorithm 1: from a training graph and a cluster to a `TrainingPlan`.
+Begin with `plan`, the paper's Algorithm 1: it takes a training graph and a cluster and returns a `TrainingPlan`. The
+room `inter` cuts the model into stages on submeshes (§5), the room `intra` shards the operators of one stage (§4), and
+the room `solver` solves the ILP behind that. `baselines` holds the planners that the paper compares with.
 
-Its two solvers and what they need: `solve_sharding` picks a sharding strategy for every operator of a graph (§4.2),
-`stage_dp` cuts layers into pipeline stages on submeshes (§5.2), `place_submeshes` finds devices for them (Theorem 1).
+The solvers can be used by themselves: `solve_sharding` picks a sharding strategy for every operator of a graph (§4.2),
+`stage_dp` cuts layers into pipeline stages on submeshes (§5.2), and `place_submeshes` finds devices for these (Theorem
+1).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Megatron-LM's grid search: tensor, pipeline and data parallelism by three numbers, the same for all blocks (§8.1)."""
+"""`megatron`: Megatron-LM's grid search over degrees of tensor, pipeline and data parallelism (§8.1).
+
+The three degrees are the same for all blocks of the model.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,13 @@ from .planner import check_request, microbatch_counts
 __all__ = ["block_stages", "megatron"]
 
 Grid = tuple[int, int, int, int]
-"""Tensor, pipeline and data parallelism, microbatches."""
+"""Degrees of tensor, pipeline and data parallelism, and the number of microbatches."""
 
 
 def block_stages(graph: Graph, pp: int) -> tuple[Layer, ...] | None:
-    """Operators of `pp` stages with as many repeated blocks each; None if the blocks do not divide.
+    """The operators of `pp` stages that have equally many repeated blocks; None if the blocks do not divide evenly.
 
-    What stands before the blocks goes to the first stage, what stands after them to the last.
+    Operators before the blocks belong to the first stage, those after them to the last.
 
     Raises
     ------
@@ -66,13 +69,13 @@ def megatron(
     costs: CostModel | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> TrainingPlan:
-    """The best of all (tensor, pipeline, data) degrees with Megatron's shardings; tensor parallelism within a node.
+    """Find the best degrees (tensor, pipeline, data) with Megatron's shardings; tensor parallelism stays in a node.
 
     Parameters
     ----------
     graph, cluster, global_batch, microbatches, options, progress
-        As for `planners.alpa.plan`. Weight-update sharding is off: Megatron-LM v2 has none.
-        Recomputation is that of the options for all stages; with auto the least that fits.
+        As for `planners.alpa.plan`. Weight-update sharding is off, because Megatron-LM v2 has none. All stages
+        recompute what the options say; "auto" takes the least that fits.
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the devices.
 
@@ -128,7 +131,7 @@ def _shape(cluster: Cluster, n: int) -> tuple[int, int]:
 def _grids(
     graph: Graph, cluster: Cluster, global_batch: int, microbatches: int | None, pricer: FixedPricer
 ) -> list[tuple[Grid, float]]:
-    """All that are possible, by rising lower bound of their seconds."""
+    """All possible grid points, in ascending order of a lower bound of their seconds: the search can stop early."""
     n, width = cluster.n_devices, cluster.devices_per_node
     shapes = {a * b for a, b in submesh_shapes(cluster)}
     counts = [microbatches] if microbatches else microbatch_counts(graph, global_batch)

@@ -1,6 +1,6 @@
-"""What Alpa is compared with (§8.1, §8.3), as plans on the same cost model: parts of Alpa, and fixed shardings.
+"""The baselines that Alpa is compared with (§8.1, §8.3), on the same cost model: parts of Alpa, and fixed shardings.
 
-Each takes what `planners.alpa.plan` takes, and returns a `TrainingPlan` that simulates, exports and runs as any other.
+Each is called like `planners.alpa.plan`, and returns a `TrainingPlan` that can be simulated, exported and run.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ intra_only: Baseline = partial(_part, name="alpa-intra-only", changes={"stages":
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How a baseline shards every stage: by which method, under which changed options, on flat meshes alone or all."""
+    """How a baseline shards every stage: its method, the options that it changes, and whether meshes must be flat."""
 
     method: Callable[..., Any]
     changes: Mapping[str, Any]

@@ -1,7 +1,8 @@
-"""Fixed ways of sharding, as a loop for each mesh axis of every operator: the baselines of §8.1 and §8.2.
+"""Fixed ways of sharding a model, for the baselines of §8.1 and §8.2.
 
-All are mappings *operator -> (loop on axis 0, loop on axis 1)*, empty for an axis along which the operator repeats its
-work. Specs, collectives and memory follow from the loops as they do for Alpa's own choices.
+Each is a mapping *operator -> (loop on axis 0, loop on axis 1)*: the loop that each mesh axis cuts. An empty string
+means that the operator repeats its work along this axis. Specs, collectives and memory follow from the loops, as they
+do for Alpa's own choices.
 """
 
 from __future__ import annotations
@@ -99,9 +100,9 @@ def megatron(graph: Graph, mesh: Shape) -> Axes:
 def heuristic(graph: Graph, mesh: Shape) -> Axes:
     """GSPMD with the largest dimension of every input and parameter marked as cut, and the marks propagated (§8.2).
 
-    Each operator takes over the cut of its largest operand that has one; where none has, or the cut does not divide
-    the loop, heavy operators are cut along the largest loop that does. Products of one value with several weights are
-    cut alike, since they share its copy.
+    Each operator takes over the cut of its largest operand that has one. If none has, or the cut does not divide the
+    loop evenly, a heavy operator is cut along its largest loop that divides. Products of one value with several weights
+    are cut alike, because they share the copy of that value.
     """
     n = mesh[0] * mesh[1]
     parameters = {t.name for t in graph.parameters}

@@ -1,8 +1,8 @@
 """`plan_heterogeneous`: stages on several clusters of different device types at once (beyond the paper).
 
-Each cluster has its own submeshes, prices and memory; a stage lies in one of them. The stage programme counts the
-devices of each cluster apart (`linked_stages`) and uses all of them. A plan file holds one cluster, so what comes out
-is the decision itself, stage by stage, with the seconds of Eq. 2.
+Each cluster has its own submeshes, costs and memory, and each stage lies in one cluster. The stage programme counts the
+devices of each cluster separately (`linked_stages`) and uses all of them. A plan file holds only one cluster, so the
+result is the list of stages with the seconds of Eq. 2, and not a plan file.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def plan_heterogeneous(
     pricers : sequence of Pricer, optional
         Where stage costs come from, one per cluster.
     progress : callable, optional
-        Told what is being done.
+        Called with a line of text at each step.
 
     Raises
     ------

@@ -35,9 +35,10 @@ class AlpaOptions(Shown):
     Parameters
     ----------
     n_layers : int, optional
-        L of the operator clustering; by default from the devices, the model's blocks and its heavy operators.
+        L of the operator clustering; see `default_layers` for the default.
     delta : float
-        δ of Eq. 6: how far a layer's FLOPs may exceed the average.
+        δ of Eq. 6: by which share a layer's FLOPs may exceed the average. The paper gives no value; 0.5 is a guess that
+        lets layers hold whole blocks.
     clustering : {"dp", "equal_operator"}
         Eq. 6, or the baseline of §8.3.
     submeshes : {"all", "power_of_two"}
@@ -67,24 +68,24 @@ class AlpaOptions(Shown):
     sequence_parallel : bool
         Whether norms and element-wise operators between tensor-parallel ones may be cut along the sequence.
     cross_stage : bool or "auto"
-        Whether the programme counts the transfer of what a cut separates; the paper does not. Auto: both ways, and
-        the plan whose simulated iteration is shorter.
+        Whether the stage programme counts the transfers between stages; the paper does not. "auto" plans both ways and
+        takes the plan whose simulated iteration is shorter.
     overlap : bool
-        Whether transfers between stages run beside computation.
+        Whether transfers between stages overlap with computation.
     resharding : {"send_recv", "scatter_gather", "local_all_gather"}
         How tensors move between meshes (§6).
     optimizer : {"adam", "sgd", "momentum", "adafactor"}
-        Decides the bytes of a parameter's state.
+        Name of the optimiser; it decides the bytes of a parameter's state.
     solve_s : float
-        Seconds that the exact ILP of each large chosen stage may take where the prices of memory leave a gap. By
-        default it is not tried: the plan would depend on the machine's speed.
+        Seconds for the exact ILP of each large chosen stage, if the prices of memory leave a gap. By default it is not
+        tried, because the plan would then depend on the speed of the machine.
     workers : int
         Processes that price submeshes. The plan does not depend on it.
 
     Raises
     ------
     InputError
-        On a value that an option does not have.
+        If an option has a value that it may not have.
     """
 
     n_layers: int | None = None
@@ -147,7 +148,7 @@ class AlpaOptions(Shown):
         Raises
         ------
         InputError
-            On an unknown name; the nearest one is named.
+            If a name is unknown; the message suggests the nearest known one.
         """
         return options_from(cls, options, "alpa")
 

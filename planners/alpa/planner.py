@@ -51,15 +51,15 @@ def plan(
     microbatches : int, optional
         B, a divisor of the global batch; by default all divisors are searched.
     options : AlpaOptions or mapping, optional
-        What may be chosen.
+        What the planner may choose from.
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the cluster's devices.
     pricer : Pricer, optional
         Where stage costs come from; by default Alpa's intra-operator pass on these costs.
     planner : str
-        Name that the plan records.
+        Name of the planner, as the plan records it.
     progress : callable, optional
-        Told what is being done.
+        Called with a line of text at each step.
 
     Raises
     ------

@@ -1,11 +1,11 @@
-"""Compiled loops of the stage dynamic programme: Eq. 3 of the Alpa paper for one threshold, and its min-max twin.
+"""Compiled loops of the stage programme: Eq. 3 of the Alpa paper for one threshold, and its min-max twin for inference.
 
-State: `f[s, l, d]`, the best value of layers l… cut into s stages on exactly d devices. What varies fastest is d, so
-one (stage, submesh) pair updates a whole row of device counts in a vector loop.
+The state `f[s, l, d]` is the best value of the layers l… cut into s stages on exactly d devices. The index d varies
+fastest, so that one (stage, submesh) pair updates a whole row of device counts in a vectorised loop.
 
-The choices of a stage (first, last, submesh) are its *front*: its configurations by rising cost, those alone that
-allow more later stages than all cheaper ones. The best one with s − 1 later stages is the first that allows them,
-whatever the threshold, so the configuration is no dimension of the programme.
+Each stage (first, last, submesh) has a *front*: its configurations in ascending order of cost, without those that allow
+no more later stages than a cheaper one. The best configuration with s − 1 later stages is the first of the front that
+allows them, whatever the threshold. So the configuration need not be a dimension of the programme.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ Alpa, §5.2, Eq. 2–4 and Algorithm 1. For training the pipeline of B microbatc
 .. math:: \sum_i t_i + (B - 1) \max_j t_j .
 
 The paper runs a dynamic programme over (stages, first layer, devices) for every distinct stage time as the longest one.
-`least_sum_and_longest` runs it for few of them and skips the others by proof: ε = 0.
+`least_sum_and_longest` runs it for few of them, and proves that the others cannot be better. So the result is exact
+(ε = 0).
 """
 
 from __future__ import annotations

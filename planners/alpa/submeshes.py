@@ -76,6 +76,7 @@ def place_submeshes(
             f"place_submeshes: submeshes have {used} devices, the cluster {num_hosts * devices_per_host};"
             " every device must be used once"
         )
+    # Largest first (Theorem 1); the sort is stable, so stages of one shape stay neighbours in pipeline order.
     order = sorted(range(len(submeshes)), key=lambda stage: -submeshes[stage][0] * submeshes[stage][1])
     placed: dict[int, PlacedSubmesh] = {}
     at = 0

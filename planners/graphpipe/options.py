@@ -69,7 +69,7 @@ class GraphPipeOptions(Shown):
     Raises
     ------
     InputError
-        On a value that an option does not have.
+        If an option has a value that it may not have.
     """
 
     granularity: Granularity = "layer"
@@ -117,7 +117,7 @@ class GraphPipeOptions(Shown):
         Raises
         ------
         InputError
-            On an unknown name; the nearest one is named.
+            If a name is unknown; the message suggests the nearest known one.
         """
         return options_from(cls, options, "graphpipe")
 

@@ -61,7 +61,7 @@ def plan(
     Raises
     ------
     InputError
-        On an unknown option, or a batch that the graph cannot be scaled to.
+        If an option is unknown, or a batch is given that the graph cannot be scaled to.
     InfeasibleError
         If no plan fits. The message says the smallest change with which one would.
     LimitError

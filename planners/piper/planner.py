@@ -61,7 +61,7 @@ def piper(
     Raises
     ------
     InputError
-        On an unknown option, or a batch that the graph cannot be scaled to.
+        If an option is unknown, or a batch is given that the graph cannot be scaled to.
     InfeasibleError
         If nothing fits in memory.
     LimitError

@@ -1,4 +1,9 @@
-"""Alpa's inter-operator pass (§5): layers, submeshes, stages."""
+"""Alpa's inter-operator pass (§5): operators become layers, layers become stages, and stages get submeshes.
+
+Begin with `search` (`Search`: over numbers of microbatches). It clusters operators (`clustering`), prices every run of
+layers on every submesh (`shapes`, the room `pricing`), chooses the stages (`choose`, with `interleave`, `linked` and
+`epsilon` for variants of the programme), and writes the plan (`build`, `assemble`).
+"""
 
 from __future__ import annotations
 

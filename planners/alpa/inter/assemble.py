@@ -1,4 +1,4 @@
-"""From chosen stages to a `TrainingPlan`: each stage solved exactly, meshes placed, transfers, predicted numbers."""
+"""The parts of a `TrainingPlan` from chosen stages: stages solved exactly, placed meshes, transfers, predictions."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def stage_entries(
 
 
 def transfers(graph: Graph, stages: Sequence[StageEntry], plans: Sequence[StagePlan]) -> tuple[TransferEntry, ...]:
-    """What goes between stages: values that one makes and another reads, straight to every reader; and parameters that
-    several stages read.
+    """All transfers between stages: values that one stage makes and another reads, and shared parameters.
 
-    Such a parameter, as a tied embedding, is kept by each of these stages. Its gradient is summed between them once an
-    iteration, before the update: a transfer from the first of them to each other, whose value is the parameter's name.
+    A value goes straight from its maker to every reader. A parameter that several stages read, such as a tied
+    embedding, is kept by each of them. Its gradient is summed between them once an iteration, before the update. That
+    is a transfer from the first of these stages to each other one, and its value is the parameter's name.
     """
     gradient = has_gradient(graph)
     found: list[TransferEntry] = []
@@ -146,9 +146,9 @@ def predicted(
 ) -> dict[str, float]:  # fmt: skip
     """Predicted numbers of a plan: Eq. 2's seconds, throughput, peak memory, bubble.
 
-    ``pflops`` counts a training step as the paper does: FLOPs of the forward and both backward passes, recomputation
-    not among them. ``bubble`` is the share of device time in which devices wait. Several stages on one mesh
-    (interleaving) fill the pipeline with chunks of a stage.
+    ``pflops`` counts a training step as the paper does: the FLOPs of the forward pass and of both backward passes,
+    without recomputation. ``bubble`` is the share of device time in which devices wait. With several stages on one mesh
+    (interleaving), the pipeline fills with chunks of a stage.
     """
     micro = [s.forward_s + s.backward_input_s + s.backward_weight_s for s in stages]
     once = [s.reduce_s + s.update_s for s in stages]

@@ -1,9 +1,9 @@
-"""`cluster_operators`: neighbouring operators become layers (Alpa §5.2, Eq. 6).
+"""`cluster_operators`: merge neighbouring operators into layers (Alpa §5.2, Eq. 6).
 
-G(k, r), the least over all clusterings of o_1…o_k into r layers of the most bytes that a layer receives, with no
-layer above (1 + δ) times the average FLOPs, takes O(K²L). Among the clusterings that reach the optimum the one with
-the least variance of FLOPs is taken. That needs a pass of its own: the most bytes of a prefix and its variance cannot
-be minimised together, since a prefix that receives more costs nothing where a later layer receives more still.
+Take all clusterings of the operators o_1…o_k into r layers in which no layer has more than (1 + δ) times the average
+FLOPs. G(k, r) is the least, over these clusterings, of the most bytes that a layer receives; the programme takes
+O(K²L). Among the optimal clusterings, the one with the least variance of FLOPs is taken. That needs a second pass. One
+pass cannot minimise both, because a prefix that receives more costs nothing if a later layer receives more still.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 VARIANTS = ("dp", "equal_operator")
 MOST_LAYERS = 16
-"""Layers that the planner asks for by default at most, as the paper does for 64 GPUs."""
+"""Most layers that the planner asks for by default: the paper uses 16 for 64 GPUs (Table 5)."""
 
 
 def cluster_operators(
@@ -43,8 +43,8 @@ def cluster_operators(
     n_layers : int
         L, the number of layers.
     delta : float
-        δ: a layer has at most (1 + δ) · total/L training FLOPs. Where no clustering keeps that (an operator is never
-        cut), the bound is the least that one does keep.
+        δ: a layer has at most (1 + δ) · total/L training FLOPs. If no clustering can keep that, because an operator is
+        never cut, the least bound that some clustering keeps is used.
     variant : {"dp", "equal_operator"}
         Eq. 6, or the baseline of §8.3: the same number of operators in every layer.
 
@@ -73,6 +73,7 @@ def cluster_operators(
     flops = training_flops(graph)
     received = received_bytes(graph)
     sums = _interval_sums(flops)
+    # The margin keeps clusterings that reach the bound exactly, whose sums may have been rounded up.
     bound = max((1 + delta) * float(flops.sum()) / n_layers, _least_largest(sums, n_layers)) * (1 + 1e-12)
     allowed = np.triu(sums <= bound)
     best = _least_most(np.where(allowed, received, np.inf), n_layers)
@@ -81,10 +82,11 @@ def cluster_operators(
 
 
 def default_layers(graph: Graph, n_devices: int) -> int:
-    """L where none is given: from the number of devices, the repeated blocks of the model and its heavy operators.
+    """The default L, from the number of devices, the repeated blocks of the model and its heavy operators.
 
-    A divisor of the number of repeated blocks if there is one from the number of devices (8 at least, 16 at most) up
-    to 16, so that layers hold whole blocks; else 16, or the number of heavy operators where there are fewer.
+    It is a divisor of the number of repeated blocks if there is one between the number of devices (at least 8) and 16,
+    so that layers hold whole blocks. Otherwise it is 16, or the number of heavy operators if there are fewer. With
+    fewer than 8 layers stages could hardly be balanced; that 8 is a guess.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""`stage_dp_epsilon`: the enumeration of longest stage times as Algorithm 1 has it, at most B · ε from the optimum.
+"""`stage_dp_epsilon`: Algorithm 1's enumeration of longest stage times, at most B · ε from the optimum.
 
-The paper skips a threshold that is less than ε above the last one tried. That alone promises nothing: the one tried
-next may lie far above the skipped ones, and its plan with it. Here thresholds within ε of the smallest one that is not
-yet covered form a group, and the largest of the group is tried: whichever the optimum needs, it is allowed for, and no
-plan found is charged more than ε too much for each of the B − 1 microbatches.
+The paper skips a threshold that is less than ε above the last one tried. That alone guarantees nothing: the next one
+tried may lie far above the skipped ones, and so may its plan. Here the thresholds within ε of the smallest uncovered
+one form a group, and the largest of the group is tried. Whichever of them the optimum needs, it is allowed under that
+one, and the result is charged at most ε too much for each of the B − 1 microbatches.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def least_memory(fits: Callable[[float], bool], given: float, most: float = 2.0*
     low, high = given, given
     while not fits(high):
         low, high = high, high * 2
-    while high > low * 1.01:
+    while high > low * 1.01:  # a message needs no more than 1 %, and each try is a whole search
         middle = (low * high) ** 0.5
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high

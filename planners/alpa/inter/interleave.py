@@ -5,7 +5,8 @@ takes B·v·t + (p − 1)·t: B − 1 more microbatches of v stages, and a pipel
 programme minimises Σ t + (w − 1)·max t over p·v stages; Σ t is p·v·t, so w = B·v + p − p·v makes the two agree, and
 unequal stages are charged for the longest, as in Eq. 2.
 
-A mesh holds the states and activations of v stages. Each may use 1/v of its memory, so that any v of them fit.
+A mesh holds the states and activations of v stages. Each stage may use 1/v of the mesh's memory, so that any v of them
+fit together, whichever they are.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def interleaved_stages(
 def _later(
     table: StageTable, mesh: slice, most_held: npt.NDArray[np.int64], memory_bytes: float
 ) -> npt.NDArray[np.int64]:
-    """Stages that may follow: the s-th from the end holds `most_held[s − 1]` at most, which never falls with s."""
+    """How many stages may follow each one: the s-th from the end holds at most `most_held[s − 1]`, which never
+    falls."""
     room = memory_bytes - table.state[:, :, mesh] - table.work[:, :, mesh]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         may_hold = np.nan_to_num(np.where(room >= 0, room / table.activation[:, :, mesh], -1.0), nan=-1.0)

@@ -1,9 +1,9 @@
 """`linked_stages`: the stage programme with transfers between stages, and with several kinds of devices.
 
-The paper leaves the communication between stages out (§7: "would require enumerating exponentially more intra-op passes
-and DP states"). Half of that is right: sharding specs at the cut are the intra-operator pass's, and stay so. But the
-bytes that cross a cut are known, and the links depend on the two submeshes only; with the submesh before a stage in the
-state, K times as many states give the exact optimum of
+The paper leaves out the communication between stages (§7: it "would require enumerating exponentially more intra-op
+passes and DP states"). That is half right. The sharding specs at a cut are decided by the intra-operator pass, and this
+stays so. But the bytes that cross a cut are known, and the links depend only on the two submeshes. With the submesh of
+the stage before as part of the state, K times as many states give the exact optimum of
 
 .. math:: \\sum_i t_i + (B - 1) \\max_j t_j, \\quad t_i = c_i + x(p_i, m_i)
 

@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 SCHEDULES = ("1f1b", "gpipe", "interleaved_1f1b", "zb_h1")
 """Schedules that the planner knows the memory of."""
 
-_ALWAYS = 2**20
+_ALWAYS = 2**20  # more stages than any plan has
 
 
 def in_flight(schedule: str, later: int, microbatches: int) -> int:
@@ -46,6 +46,7 @@ def later_stages(
     """
     room = memory_bytes - state - work
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # The margin is a few rounding errors: an exact fit must not lose a microbatch to a quotient of 2.9999….
         held = np.where(room >= 0, np.floor(room / activation * (1 + 1e-12)), -1.0)
     held = np.where((activation <= 0) & (room >= 0), _ALWAYS, held)
     held = np.nan_to_num(held, nan=-1.0, posinf=_ALWAYS)

@@ -1,4 +1,4 @@
-"""`Search`: the number of microbatches by enumeration, pruned by bounds (§7 of the paper leaves it to its user)."""
+"""`Search`: try numbers of microbatches, pruned by lower bounds (§7 of the paper leaves the choice to the user)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Found", "Search"]
 
 UNLIMITED = 2.0**60
-"""Bytes that are as good as no limit."""
+"""Bytes that are as good as no limit (10^18), and small enough that products with them stay finite."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,7 +58,8 @@ class Search:
     def best(self, counts: Sequence[int]) -> Found | None:
         """The plan with the least seconds over these numbers of microbatches; None if none fits.
 
-        Numbers are tried by rising lower bound; none is tried whose bound reaches the best found.
+        Numbers are tried in ascending order of a lower bound of their seconds. A number whose bound is no better than
+        the best plan so far is not tried.
         """
         bounds = {count: self.pricer.least_seconds(self._graph(count)) * count / self.cluster.n_devices
                   for count in counts} if len(counts) > 1 else dict.fromkeys(counts, 0.0)  # fmt: skip

@@ -17,8 +17,9 @@ Shape = tuple[int, int]
 def submesh_shapes(cluster: Cluster, which: Literal["all", "power_of_two"] = "all") -> tuple[Shape, ...]:
     """Shapes (hosts, devices per host) that a stage may run on, smallest first.
 
-    With N nodes of M devices: (1, 2^k) below M, and (n, M) for every n up to N, or for powers of two and N alone. Where
-    M is no power of two parts of a node could not always be put together (Theorem 1), and only whole nodes are left.
+    With N nodes of M devices these are (1, 2^k) with 2^k < M, and (n, M) for every n up to N (or only for powers of two
+    and N). If M is not a power of two, parts of nodes could not always be put together (Theorem 1), so only whole nodes
+    are left.
 
     Parameters
     ----------
@@ -42,8 +43,8 @@ def submesh_shapes(cluster: Cluster, which: Literal["all", "power_of_two"] = "al
 def logical_shapes(mesh: Mesh, given: Sequence[Shape] | None = None, axes_alike: bool = True) -> tuple[Shape, ...]:
     """Two-dimensional views of a submesh: all that differ, or those of them that are given.
 
-    (a, b) and (b, a) are one view with its axes renamed where the links along the axes are the same, as within a node;
-    the one with the smaller first size stands for both.
+    If the links along both axes are the same, as within a node, (a, b) and (b, a) differ only in the names of the axes.
+    The one with the smaller first size then stands for both.
 
     Parameters
     ----------

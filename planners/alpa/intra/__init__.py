@@ -1,4 +1,9 @@
-"""Alpa's intra-operator pass: sharding specs, parallel algorithms, the ILP (§4)."""
+"""Alpa's intra-operator pass (§4): how the operators of one stage are sharded over its logical mesh.
+
+Begin with `solve` (`solve_stage`). `algorithms` derives the parallel algorithms of an operator, `pricing` their seconds
+and bytes, `stage_model` and `problem` the ILP of a stage, and `plan` the result (`IntraPlan`). The room `sharding`
+holds sharding specs and resharding; the room `runs` solves every run of layers at once.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,16 @@
 """`derive`: the parallel algorithms of an operator, from its loops (Alpa §4.1, Table 3).
 
-Each mesh axis is mapped to a loop. That fixes how operands and result are cut, and what must be summed: the result
-along axes whose loop it lacks, in the forward pass; the gradient of an operand along axes whose loop it lacks, in the
-backward pass, or once an iteration if it is a parameter; the sums of a norm along its statistic loops, in both. A
-loss needs its statistics forward only; fused attention adds up its result along the keys besides.
+Each mesh axis is mapped to one loop of the operator. That decides how operands and result are cut, and what must be
+summed over devices:
 
-Data parallelism maps an axis to the batch, Megatron's column- and row-parallel matmuls to the output's and the reduced
-loop, a vocabulary-parallel embedding to the table's rows, expert parallelism to the experts.
+- the result, along axes whose loop it does not have, in the forward pass;
+- the gradient of an operand, along axes whose loop the operand does not have, in the backward pass (or once an
+  iteration if it is a parameter);
+- the sums of a norm, along its statistic loops, in both passes. A loss needs its statistics in the forward pass only.
+  Fused attention also adds up its result along the keys.
+
+Data parallelism maps an axis to the batch. Megatron's column- and row-parallel products map it to the output loop and
+to the reduced loop, a vocabulary-parallel embedding to the rows of the table, and expert parallelism to the experts.
 """
 
 from __future__ import annotations
@@ -99,8 +103,8 @@ class Algorithm:
 def derive(op: Operator, mesh: LogicalMesh, scatter: bool = False, repeat: bool = False) -> tuple[Algorithm, ...]:
     """All parallel algorithms of an operator on a mesh.
 
-    Every axis of more than one device is mapped to a loop; only where no mapping divides evenly do the axes that do not
-    fit repeat the work.
+    Every axis of more than one device is mapped to a loop. Only if no mapping divides evenly, the axes that do not fit
+    repeat the work.
 
     Parameters
     ----------
@@ -117,7 +121,7 @@ def derive(op: Operator, mesh: LogicalMesh, scatter: bool = False, repeat: bool 
 
 
 def follow(op: Operator, operand: int, spec: ShardingSpec, mesh: LogicalMesh) -> Algorithm:
-    """How an operator runs that takes one operand as it is cut, as far as its loops can be."""
+    """The algorithm of an operator that takes over the cut of one operand, as far as its loops allow."""
     return _follow(op.kind, op.formula, op.cuttable, _shape_key(op), operand, spec, mesh.shape)
 
 

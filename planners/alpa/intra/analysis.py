@@ -1,4 +1,7 @@
-"""`Analysis`: what holds for a graph on any mesh: who follows whom, what has a gradient, what is kept or made again."""
+"""`Analysis`: facts about a graph that hold on any mesh.
+
+Which operators follow others, which have a gradient, and what is kept or recomputed for the backward pass.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +53,10 @@ class Analysis:
 
     @cached_property
     def guides(self) -> tuple[int, ...]:
-        """For every operator the operand whose cut it takes over (§4.2: the deepest); −1: it chooses its own.
+        """For every operator, the operand whose cut it takes over (§4.2: the deepest one); −1: it chooses its own.
 
-        Heavy operators choose, and trivial ones that read no other operator. Operands that follow a heavy operator come
-        before others, as in `profiles.graph.leaders`.
+        Heavy operators choose their own cut, and so do trivial ones that read no other operator. Operands that follow a
+        heavy operator take precedence, as in `profiles.graph.leaders`.
         """
         graph, depth, lead = self.graph, depths(self.graph), leaders(self.graph)
         found: list[int] = []
@@ -66,10 +69,10 @@ class Analysis:
 
     @cached_property
     def twins(self) -> tuple[int, ...]:
-        """For every heavy operator the first that reads the same value by the same formula, such as q of q, k and v.
+        """For every heavy operator, the first one that reads the same value by the same formula (such as q of q, k, v).
 
-        Both share one copy of the value: it is brought to their spec once, and the gradients that they make of it are
-        added before they are summed over devices. On a mesh they run alike if they have the same algorithms.
+        They share one copy of the value: it is resharded once, and the gradients that they make of it are added before
+        they are summed over devices. On a mesh they run alike if they have the same algorithms.
         """
         seen: dict[tuple[str, str, str], int] = {}
         found: list[int] = []

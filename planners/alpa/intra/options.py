@@ -1,4 +1,4 @@
-"""`IntraOptions`: what the intra-operator pass is asked for beside the graph and the mesh."""
+"""`IntraOptions`: the options of the intra-operator pass."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class IntraOptions:
         which turns the all-reduce of its gradient into a reduce-scatter and an all-gather of the new weights (§4.2,
         post-ILP rewriting). 3: the weights are kept cut as well and gathered where they are used.
     reduce_every_microbatch : bool
-        Whether gradients are summed after each microbatch. If not, they are added up as the operators make them, whole
-        where the weight is whole, and summed once.
+        Whether gradients are summed over devices after each microbatch. If not, each device accumulates them as its
+        operators make them (whole if the weight is whole), and they are summed once an iteration.
     recompute : {"none", "selective", "full"}
         What the backward pass computes again: nothing, attention cores (two products of activations and the softmax
         between them), or every repeated layer.
@@ -40,8 +40,8 @@ class IntraOptions:
         Sums may be reduce-scattered into any dimension of the result instead of all-reduced; norms and the like between
         two tensor-parallel regions then work on parts.
     overlap : bool
-        Gradient reduction runs beside the backward pass of the last microbatch: the plan's `reduce_s` is what sticks
-        out. The objective counts all of it.
+        Whether the gradient reduction overlaps with the backward pass of the last microbatch. The plan's `reduce_s` is
+        then only the rest that it cannot hide; the objective still counts all of it.
     compute : {"model", "zero"}
         Whether the objective counts computation (by the cost model), or only communication as in the paper.
     optimizer : {"adam", "sgd", "momentum", "adafactor"}

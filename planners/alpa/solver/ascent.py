@@ -1,10 +1,12 @@
-r"""Dual ascent for graphs too wide for elimination: costs are moved between nodes and tables so that a bound rises.
+r"""Dual ascent, for graphs that are too wide for elimination: costs move between nodes and tables so that a bound
+rises.
 
-Adding a vector over v's strategies to v and taking it from a pair table of v changes no choice's cost. The sum of the
-least of every node and table bounds all choices, and sweeps that collect what the tables hold for a node and spread it
-evenly over those that come next never lower it (sequential reweighted message passing; Kolmogorov 2006 and 2015). It
-approaches the bound of the linear relaxation at a small part of its price. What exceeds the least of its node or table
-by more than the distance from the bound to a known solution cannot be in a better one.
+Adding a vector over v's strategies to node v, and subtracting it from a pair table of v, changes the cost of no choice.
+The sum of the least entries of all nodes and tables is a lower bound. Each sweep collects at every node what its tables
+hold for it, and spreads that evenly over the tables that come next; this never lowers the bound (sequential reweighted
+message passing; Kolmogorov 2006 and 2015). The bound approaches that of the linear relaxation at a small part of its
+price. An entry that exceeds the least of its node or table by more than the distance between the bound and a known
+solution cannot be part of a better one.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ def ascend(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float
                 cost = cost + least
                 _set(model, v, u, table - least[:, None])
             later = [u for u in near if (place[u] > place[v]) == forward]
+            # A choice is read off in two of eight sweeps (one each way): reading and repairing one costs as much as a
+            # sweep. The eight is a guess.
             if sweep % 8 < 2:
                 told = cost
                 for u in near:
@@ -63,6 +67,8 @@ def ascend(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: float
         risen = simple_bound(model)
         if len(choice) == len(order) and time.monotonic() < deadline:
             _offer(model, rows, incumbent, choice, deadline)
+        # A sweep back and forth that closes less than 1/10,000 of the gap is not worth another; a guess that costs no
+        # correctness, for the bound holds at any time.
         if not forward and (risen - bound <= 1e-4 * abs(incumbent.value - risen) or incumbent.closed(risen)):
             return max(bound, risen)
         bound = max(bound, risen) if forward else risen

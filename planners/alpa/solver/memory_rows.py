@@ -1,6 +1,7 @@
-"""`MemoryRows`: the time steps of an instance. Few of them ever bind, so a model gets those that are violated.
+"""`MemoryRows`: the memory constraints of an instance, one for each time step.
 
-All are checked, always: a choice counts as a solution only when every time step holds it.
+Few of them ever bind, so a model only gets those that have been violated. But all are checked every time: a choice
+counts as a solution only if it fits at every time step.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class MemoryRows:
         for v, leader in enumerate(self.leader):
             self.members.setdefault(leader, []).append(v)
         live = problem.live if problem.memory_bytes > 0 else ()
-        self.bound = problem.memory_bytes * (1 + 1e-12)
+        self.bound = problem.memory_bytes * (1 + 1e-12)  # sums of some thousand sizes: rounding alone must not refuse
         columns = [v for nodes in live for v in nodes]
         ends = np.cumsum([0, *(len(nodes) for nodes in live)])
         self._live: Any = np.zeros((0, problem.n_nodes))

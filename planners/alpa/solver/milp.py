@@ -28,11 +28,12 @@ from .search import Incumbent
 __all__ = ["solve_milp"]
 
 GAP = 1e-10
-"""Relative gap at which the solver stops."""
+"""Relative gap at which the solver stops: below `search.CLOSED`, so that what it calls optimal counts as closed."""
 RANGE = 1e4
-"""Largest cost that the solver is given, where a solution is known: its tolerances are absolute."""
+"""Largest cost that the solver is given, once a solution is known. Its tolerances are absolute (1e-6), so costs are
+scaled down to this range: large enough to tell costs apart, small enough that its arithmetic stays exact. A guess."""
 TOLERANCE = 1e-6
-"""By so much, or less, the solver's objective and rows may be off."""
+"""How much the solver's objective and rows may be off: the default of HiGHS' `mip_feasibility_tolerance`."""
 INFEASIBLE, UNDECIDED = 2, 4  # statuses of scipy.optimize.milp; the second, too, when presolve cannot tell them apart
 
 
@@ -62,6 +63,7 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
     if not model.unary:
         full_choice = model.expand({})
         incumbent.offer(full_choice, rows)
+        # Eight rows at a time, here and below: enough to converge in few rounds, few enough to keep the ILP small.
         new = [step for step in rows.worst(rows.usage(full_choice), 8).tolist() if step not in model.steps]
         return Proven(model.constant if new or rows.fits(full_choice) else math.inf), new
     offset: dict[int, int] = {}
@@ -80,6 +82,7 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
         for at, room in enumerate(model.room):
             columns = [offset[v] + i for v, needs in model.memory.items() for i in np.flatnonzero(needs[at]).tolist()]
             values = [x for needs in model.memory.values() for x in needs[at][needs[at] > 0].tolist()]
+            # bytes of 1e10 beside costs of 1 would defeat its tolerances
             unit = max([abs(float(room)), *values]) or 1.0
             full.add(columns, [x / unit for x in values], -math.inf, float(room) / unit)
         for columns, high in cuts:

@@ -24,7 +24,8 @@ from .search import Incumbent, improve, repair
 __all__ = ["Prices", "best_prices", "paid_back", "priced"]
 
 ROUNDING = 1e-12
-"""What is paid for memory and given back differs by at most this share of it: sums of some thousand terms."""
+"""The price paid for memory and the price given back differ by at most this share of it, through rounding in sums of
+some thousand terms. It is subtracted, so that a bound stays a bound."""
 
 
 @dataclass(eq=False, slots=True)
@@ -85,6 +86,8 @@ def best_prices(
         costs.append(model.value(choice))
         usages.append(usage)
         if bound > best:
+            # The usual trust-region rule: widen the box if at least half of the predicted rise came true, else halve
+            # it.
             if np.isfinite(best) and bound - best > 0.5 * (predicted - best):
                 radius *= 2
             best, price = bound, trial
@@ -126,6 +129,7 @@ def best_prices(
             break
         predicted = float(result.x[0]) * _scale(costs)
         trial = np.maximum(result.x[1:] * unit, 0.0)
+        # Nothing more to gain within the box, and the best point is inside it: then it is the best of all (concave).
         if predicted - best <= 1e-10 * abs(best) and (np.abs(trial - price) < 0.999 * radius).all():
             break
     return Prices(best, price)
@@ -136,7 +140,7 @@ def _scale(costs: list[float]) -> float:
 
 
 def paid_back(model: Model, price: Floats) -> float:
-    """What is added to the least priced cost of the nodes left, so that it bounds what fits: never too much."""
+    """The constant to add to the least priced cost of the nodes left, so that the sum is a bound of all that fits."""
     return model.constant - float(price @ model.room) - ROUNDING * float(price @ np.abs(model.room))
 
 

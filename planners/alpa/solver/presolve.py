@@ -103,6 +103,7 @@ def _drop_dominated(model: Model, node: int) -> None:
         beaten &= (needs[:, :, None] >= needs[:, None, :]).all(axis=0)
     np.fill_diagonal(beaten, False)
     kept = np.ones(size, bool)
+    # The dearest first, and only strategies that are still kept may beat: of two equal ones exactly one stays.
     for strategy in np.argsort(-cost, kind="stable"):
         kept[strategy] = not (beaten[strategy] & kept).any()
     prune(model, node, kept)

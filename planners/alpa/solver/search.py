@@ -1,4 +1,7 @@
-"""Solutions found by hand: an incumbent, a repair of choices that overfill memory, and single-node improvements."""
+"""Heuristics that find solutions: an incumbent, repair of choices that overfill memory, and single-node improvements.
+
+They prove nothing; a good incumbent only lets the exact steps drop more.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def repair(
     Rows that come up are added to the model. None if no single change frees anything more.
     """
     now = dict(choice)
-    for _ in range(50):
+    for _ in range(50):  # a guess: a choice that needs more changes is rarely a good solution
         usage = rows.usage(model.expand(now))
         worst = rows.worst(usage, 8)
         if not len(worst):
@@ -122,7 +125,7 @@ def improve(model: Model, rows: MemoryRows, choice: Mapping[int, int], deadline:
     used = np.zeros(len(model.room))
     for node, needs in model.memory.items():
         used += needs[:, now[node]]
-    for _ in range(20):
+    for _ in range(20):  # rounds over all nodes; it nearly always ends after a few, when nothing improves
         changed = False
         for node in model.unary:
             if len(model.unary[node]) == 1:

@@ -43,7 +43,7 @@ class SequentialOptions(Shown):
     Raises
     ------
     InputError
-        On a value that an option does not have.
+        If an option has a value that it may not have.
     """
 
     granularity: Granularity = "layer"
@@ -77,6 +77,6 @@ class SequentialOptions(Shown):
         Raises
         ------
         InputError
-            On an unknown name; the nearest one is named.
+            If a name is unknown; the message suggests the nearest known one.
         """
         return options_from(cls, options, "options")

@@ -54,7 +54,7 @@ class IntraPricer:
 
     @property
     def source(self) -> str:
-        """What the times rest on."""
+        """Where the seconds come from."""
         return self.costs.source
 
     def least_seconds(self, graph: Graph) -> float:

@@ -62,7 +62,7 @@ class Pricer(Protocol):
 
     @property
     def source(self) -> str:
-        """What the times rest on."""
+        """Where the seconds come from."""
         ...
 
     def least_seconds(self, graph: Graph) -> float:
@@ -141,7 +141,7 @@ def price_stages(
     how : Pricing, optional
         Logical views to consider, and processes.
     progress : callable, optional
-        Told what is being priced.
+        Called with a line of text for each submesh that is priced.
     """
     chosen = how or Pricing()
     tasks: list[tuple[tuple[int, int], tuple[int, int], Recompute]] = [

@@ -1,9 +1,9 @@
 """`solve_chosen`: the sharding of a chosen stage under its memory bound, with a proven gap, however large the stage.
 
-The stage's ILP with its memory row is solved to optimality where it is small. Large ones go the way of their prices of
-memory: with a price λ per byte of state and held · λ per byte of one microbatch's activations the best sharding is
-found exactly (`interval_costs`), and objective + λ · (bytes − memory) bounds the ILP from below for every λ. The
-smallest price whose sharding fits is bisected; what is left between it and the best bound is the duality gap.
+If the stage is small, its ILP with the memory row is solved to optimality. A large stage is solved through prices of
+memory. With a price λ per byte of state and held · λ per byte of one microbatch's activations, the best sharding is
+found exactly (`interval_costs`), and for every λ objective + λ · (bytes − memory) is a lower bound of the ILP. The
+smallest price whose sharding fits is searched; the rest between its objective and the best bound is the duality gap.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from ..clustering import Layer
 __all__ = ["SMALL", "solve_chosen"]
 
 SMALL = 48
-"""Operators up to which the ILP with its memory row is solved as it stands."""
+"""Most operators for which the ILP with its memory row is solved directly: a few blocks of a transformer, seconds. A
+guess at where prices become the quicker way."""
 NEAR = 1e-6
-"""Gap that counts as closed."""
+"""Relative gap that counts as closed: far below what any cost model is worth, far above rounding errors."""
 
 
 def solve_chosen(
@@ -118,11 +119,13 @@ def _priced(
     fits, unit = tried([0.0])
     if fits[0]:
         return best, bound
+    # Prices from 1/1024 to 256 times the stage's own seconds per byte: a wide guess, as all are solved in one pass.
     grid = [unit * 4.0**k for k in range(-5, 5)]
     fits, _ = tried(grid)
     if any(fits):
         k = fits.index(True)
         low = grid[k - 1] if k else grid[0] / 4
+        # Eight prices evenly between the last that does not fit and the first that does: one further pass.
         tried([low * (grid[k] / low) ** (x / 9) for x in range(1, 9)])
     return best, bound
 

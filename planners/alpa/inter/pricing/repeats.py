@@ -1,4 +1,4 @@
-"""`interval_keys`: runs of layers that are built alike, so that each kind is priced once."""
+"""`interval_keys`: find runs of layers that are built alike, so that each kind is priced only once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["interval_keys"]
 
 
 def interval_keys(graph: Graph, layers: Sequence[Layer]) -> dict[tuple[int, int], Hashable]:
-    """For every run of layers i…j inclusive a key; runs with the same key have the same operators, wired alike.
+    """A key for every run of layers i…j (inclusive). Runs with the same key have the same operators, wired alike.
 
-    What names are called does not matter: results of the run are known by how far back they are made, values and
-    parameters from outside by the order in which they are first read, their shape and type.
+    Names do not matter. A result of the run is identified by how far back it is made; a value or parameter from outside
+    by the order in which it is first read, its shape and its type.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`StageTable`: what every run of layers takes on every submesh, in every configuration (Algorithm 1, lines 8–24)."""
+"""`StageTable`: costs of every run of layers on every submesh, in every configuration (Algorithm 1, lines 8–24)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from .segments import Segments
 __all__ = ["Chain"]
 
 MOST_STATES = 40_000
-"""Ways in which a cut may be crossed; a chain of more is not for this algorithm."""
+"""Most combinations of specs with which a cut may be crossed. Tables grow with it; with more, each run is solved by an
+ILP instead (`intervals`). The number is a guess."""
 
 
 class Chain:

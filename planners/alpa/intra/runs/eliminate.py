@@ -17,7 +17,7 @@ from ...solver.problem import Floats
 __all__ = ["Eliminated", "TooWideError", "eliminate"]
 
 MOST_ENTRIES = 30_000_000
-"""Entries of the largest table: 240 MB."""
+"""Most entries of one table, which is 240 MB: a guess at what a workstation can spare for each worker."""
 
 Factor = tuple[tuple[int, ...], Floats]
 """Nodes, and costs of their strategies together: [price (or 1), node, node, …]."""

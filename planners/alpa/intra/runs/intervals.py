@@ -1,9 +1,9 @@
-"""`interval_costs`: what every run of layers takes on one logical mesh, for several prices of memory, at once.
+"""`interval_costs`: the costs of every run of layers on one logical mesh, for several prices of memory at once.
 
-A price λ is added to the objective for each byte of state and of activations. At λ = 0 the result is that of the
-stage's ILP without a memory bound. With a price, it is the least cost among all choices that need no more memory than
-it does, and cost + λ·(memory − M) bounds the ILP with memory M from below: the Lagrangian bound. Several prices give a
-front of time against memory, the configurations of the stage DP.
+The objective has a price λ for each byte of state and of activations. With λ = 0 the result is that of the stage's ILP
+without a memory bound. With λ > 0 no other choice that needs at most as much memory is cheaper, and
+cost + λ·(memory − M) is a lower bound of the ILP with memory M (the Lagrangian bound). Several prices give a front of
+time against memory: the configurations of the stage programme.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from .segments import Segments
 __all__ = ["IntervalTable", "interval_costs"]
 
 FACTORS = ((0, 1), (1 / 16, 1), (1 / 4, 1), (1, 1), (4, 1), (64, 1), (1 / 16, 8), (1 / 2, 8))
-"""Default prices: per byte of state, in units of the layers' seconds per byte of state; of activations, over that."""
+"""Default prices, as pairs: price per byte of state, in units of the layers' own seconds per byte of state; and price
+per byte of activations, relative to the first. The steps are guesses that spread the front; a price of 8 for
+activations stands for stages that hold eight microbatches."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,8 +1,9 @@
-"""`Segments`: layers cut further where little crosses, what crosses, and which segments are the same.
+"""`Segments`: layers cut further where few values cross; what crosses each cut, and which segments are the same.
 
-Between two segments the best plans of both sides meet in the specs of the values that cross, and in how parameters are
-stored that both sides read. These are the chain's variables. A value that only the next segment reads crosses in a
-bundle with the others of its kind; one that is read later, or such a parameter, is a variable of its own.
+The best plans of two neighbouring segments only interact through the specs of the values that cross between them, and
+through the storage of parameters that both read. These are the variables of the chain. Values that only the next
+segment reads cross together in a bundle. A value that is read later still, or a shared parameter, is a variable of its
+own.
 """
 
 from __future__ import annotations

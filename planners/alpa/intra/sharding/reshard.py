@@ -26,7 +26,7 @@ from .specs import Axes, ShardingSpec, spec_set
 __all__ = ["Resharding", "Step", "check_links", "collective_seconds", "gradient_costs", "reshard", "reshard_costs"]
 
 _NOTHING = 1e-9
-"""Bytes that cost as good as only the fixed cost of a message."""
+"""Bytes of a message whose time is, in effect, only its fixed cost; links refuse messages of no bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +223,7 @@ def _closure(
 
 def _path(moves: Moves, seconds: list[float], start: int, goal: int, n_bytes: float) -> tuple[Step, ...]:
     """Shortest path, the same one every time: of those that differ by rounding only, one with the fewest steps."""
+    # Each step costs a little more than it does, so that of two paths that differ by rounding the shorter one wins.
     step = 1e-10 * max(seconds, default=0.0)
     leaving: dict[int, list[int]] = {}
     for e, (i, *_) in enumerate(moves.edges):
