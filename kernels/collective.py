@@ -1,4 +1,4 @@
-"""All-reduce as a stage uses it: the callable that `build_stage` takes, over a torch.distributed group."""
+"""All-reduce for pipeline stages: the callable that `build_stage` takes, over a torch.distributed group."""
 
 from __future__ import annotations
 

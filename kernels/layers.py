@@ -1,8 +1,7 @@
-"""The layers of a Transformer, each able to hold one shard of itself (Megatron-LM's split), forward only.
+"""The layers of a Transformer, forward only. Each can hold one shard of itself (Megatron-LM's split).
 
-A layer that is split over ``shard.size`` devices does its share of the work and then adds the shares up with
-one `all_reduce`: after attention, after the feed-forward block, in the embedding (vocabulary-parallel) and in
-the head.
+A layer that is split over ``shard.size`` devices computes its share and then sums the shares with one `all_reduce`:
+after attention, after the feed-forward block, in the embedding (vocabulary-parallel) and in the head.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ AllReduce = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Which share of each operator this device holds.
+    """The share of each operator that this device holds.
 
     Parameters
     ----------
@@ -89,7 +88,7 @@ class Weights:
         else:
             digest = hashlib.sha256(f"{self.seed}/{self.layer}/{name}".encode()).digest()
             stream = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-            bound = math.sqrt(3.0) * std
+            bound = math.sqrt(3.0) * std  # the standard deviation of a uniform law on ±bound is bound / √3
             full = torch.empty(shape, dtype=torch.float32).uniform_(-bound, bound, generator=stream)
         kept = full[cut] if cut else full
         return nn.Parameter(kept.to(self.device, self.dtype).contiguous().clone(), requires_grad=False)

@@ -1,4 +1,4 @@
-"""What a layer moves and holds, from its shape: bytes handed on, bytes all-reduced, working memory."""
+"""Sizes of a layer, from its shape: bytes passed on, bytes all-reduced, working memory."""
 
 from __future__ import annotations
 

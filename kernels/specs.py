@@ -1,4 +1,4 @@
-"""`ModelSpec`: the shape of a Transformer or MoE model, and the ones that ship. Needs no torch."""
+"""`ModelSpec`: the shape of a Transformer or MoE model, and the shipped ones (`SPECS`). Needs no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing of callables on a device: warm-up, repeats within a time budget, median; CUDA events on CUDA."""
+"""Time callables on a device: warm-up, repeats within a time budget, median. On CUDA by events."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ class Lap(NamedTuple):
 def time_chain(layers: Sequence[Callable[[Any], Any]], x: Any, device: str = "cpu") -> list[Lap]:
     """Run `layers` one after another on `x` and time each in its place.
 
-    In its place means with the caches as the layer before left them and its weights as cold as in a real forward
-    pass; a layer that is timed over and over by itself looks faster than it is.
+    "In its place" means: with the caches as the layer before left them, and weights as cold as in a real forward pass.
+    A layer that is timed over and over by itself looks faster than it is.
 
     Returns
     -------

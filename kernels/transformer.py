@@ -1,4 +1,5 @@
-"""Real models as lists of layers, and the pipeline stages made of them: what is timed and what runs."""
+"""Real models as lists of layers, and pipeline stages made of them. These are what is timed, and what the runtime
+runs."""
 
 from __future__ import annotations
 

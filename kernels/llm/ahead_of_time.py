@@ -1,7 +1,7 @@
-"""The Triton kernels compiled for an architecture, without a device of it: what the compiler made of them.
+"""Compile the Triton kernels for an architecture without having such a device, and report what the compiler made.
 
 ``python -m meshwright.kernels.llm.ahead_of_time [80 90 100]`` prints a line per kernel: shared memory, registers, stack
-(spilled registers), and matrix instructions by kind. A kernel that computes products elementwise shows none.
+(spilled registers), and matrix instructions by kind. A kernel that computes products element by element shows none.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Specialisation:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What came out.
+    """A compiled kernel.
 
     Parameters
     ----------
     name : str
-        As of the `Specialisation`.
+        Name of its `Specialisation`.
     capability : int
         80, 90, 100, …
     cubin : bytes
@@ -114,7 +114,7 @@ def specialisations(capability: int, dtype: str = "bf16") -> list[Specialisation
     precision = "ieee" if dtype == "fp32" else "tf32"
     qkv = {"q": data, "k": data, "v": data}
     found: list[Specialisation] = []
-    for group, width in ((8, 128), (1, 64)):
+    for group, width in ((8, 128), (1, 64)):  # Llama-3-70B's attention, and OPT-125M's
         tiles = decode_tiles(group, width, size)
         strides = ("q_row", "q_head", "kv_block", "kv_token", "kv_head", "table_row", "splits", "least_blocks")
         found.append(

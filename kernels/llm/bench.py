@@ -1,4 +1,4 @@
-"""How fast the LLM kernels are on the present device: ``python -m meshwright.kernels.llm.bench [--json] [--sweep]``.
+"""Measure the LLM kernels on the present device: ``python -m meshwright.kernels.llm.bench [--json] [--sweep]``.
 
 On a GPU: the Triton kernels against measured copy bandwidth and matrix rate, with their targets, and paged against
 contiguous decode beside the paper's 20 to 26 % (vLLM thesis, Fig. 5.18a). Elsewhere: the torch reference on the
@@ -29,7 +29,7 @@ __all__ = ["Provenance", "measure_cpu", "provenance"]
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What was measured on what, with which versions, and when.
+    """The device, versions and date of a measurement.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Provenance:
 
 
 def provenance(device: str) -> Provenance:
-    """Of a measurement on `device`, now."""
+    """The provenance of a measurement that is taken on `device` now."""
     gpu = device.startswith("cuda")
     name = torch.cuda.get_device_name(device) if gpu else platform.processor() or platform.machine()
     return Provenance(

@@ -1,8 +1,8 @@
-"""The Triton kernels timed on a GPU: bandwidth, matrix rate, what paging costs. Times are of CUDA graph replays.
+"""Time the Triton kernels on a GPU: bandwidth, matrix rate, the cost of paging. Times are of CUDA graph replays.
 
-Kernels are timed by the median, what the device gives by the best of its calls: ratios are on the strict side. Every
-measurement goes in turn over several sets of data that together are far larger than the L2, and data are random, since
-products of constants run faster.
+A kernel is timed by the median of its calls, the device by the best of its calls, so the ratios are on the strict side.
+Every measurement cycles over several sets of data that together are far larger than the L2. The data are random,
+because products of constants run faster (they use less power).
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ SETS_BYTES = 600e6
 """Data of all sets together: ten times the L2 of an H100 (50 MB)."""
 
 DECODE_TARGET, PREFILL_TARGET = 0.8, 0.5
+"""Least shares of copy bandwidth (decode) and of torch's matrix rate (prefill) that are asked for; docs/llm-kernels.md
+lists them. They are our own targets, set before the first measurement, not figures of a paper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """A decode step: OPT-13B has 40 heads of 128, Llama-3-8B 32 over 8 KV heads."""
+    """A decode step that is measured. OPT-13B has 40 heads of width 128; Llama-3-8B has 32 heads over 8 KV heads."""
 
     heads: int
     kv_heads: int
@@ -152,7 +154,7 @@ def _decode(case: Decode, device: str, best: float, budget_s: float) -> list[Mea
     sets = [_paged(case, device) for _ in range(_sets(case))]
     timing = _replayed([_call(paged_decode, s) for s in sets], device, budget_s)
     del sets
-    target = DECODE_TARGET if case.kv_bytes >= 64e6 else None
+    target = DECODE_TARGET if case.kv_bytes >= 64e6 else None  # with less, launch and ragged ends decide, not bandwidth
     measured = _bytes("paged decode", str(case), timing, case.kv_bytes, best, target)
     rows = [_contiguous(case, device) for _ in range(_sets(case))]
     baseline = _replayed([_call(contiguous_decode, s) for s in rows], device, budget_s)

@@ -1,8 +1,9 @@
 """Decode attention where every sequence's keys and values are spread over processes (cache parallelism, thesis ch. 4).
 
-Each process attends to the tokens it holds and gives, per query head, its normalised output o, the largest score m and
-the sum of exponentials s. These are exchanged, not keys and values, and merged. Attention does not ask in what order
-keys come: any way to spread tokens gives the same result, an empty share included. `Share` spreads them evenly.
+Each process attends to the tokens that it holds. For each query head it computes its normalised output o, the largest
+score m and the sum of exponentials s. Only these are exchanged and merged, not keys and values. Attention does not
+depend on the order of keys, so any way to spread the tokens gives the same result, even if a share is empty. `Share`
+spreads them evenly.
 
 Two exchanges:
 

@@ -127,4 +127,5 @@ def splits_for(programs: int, tokens: int, processors: int) -> int:
         At least 1; no piece of the longest context is below 256 tokens.
     """
     wanted = -(-WAVES * processors // max(1, programs))
+    # At most 64: the kernel that merges the pieces holds all of them at once.
     return max(1, min(wanted, tokens // LEAST_PIECE, 64))

@@ -1,4 +1,8 @@
-"""Torch modules that are trained: what graphs are traced from and the runtime is checked against."""
+"""Torch modules for training. Training graphs are traced from them, and the training runtime is checked against them.
+
+`transformer` (GPT), `experts` (GShard's mixture of experts) and `vision` (Wide-ResNet, a perceptron) are the models,
+`parts` their layers, and `functions` the element-wise functions by the names that training graphs use.
+"""
 
 from __future__ import annotations
 

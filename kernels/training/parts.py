@@ -12,7 +12,7 @@ __all__ = ["Conv", "Projection", "Table", "at_least_float32"]
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Half precision made float32, as losses are computed; other types as they are."""
+    """Convert half precision to float32, in which losses are computed; other types stay as they are."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
@@ -56,7 +56,7 @@ class Table(nn.Module):
 
     def __init__(self, rows: int, hidden: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(rows, hidden) * 0.02)
+        self.weight = nn.Parameter(torch.randn(rows, hidden) * 0.02)  # GPT-2's initialisation
 
     def forward(self, ids: Tensor) -> Tensor:
         """The rows of these indices."""

@@ -1,1 +1,2 @@
-"""The LLM kernels in plain torch: what Triton's are held to."""
+"""The LLM kernels in plain torch. Their docstrings define the kernels, and the Triton kernels are tested against
+them."""

@@ -29,7 +29,11 @@ def lengths(where: str, context_lens: Tensor, block_tables: Tensor, block_size: 
 
 
 def similar(lens: Sequence[int], block_size: int, tokens: int) -> Iterator[tuple[list[int], int, bool]]:
-    """Sequences to be gathered together: their rows, the longest, and whether they differ. Empty ones are left out."""
+    """Groups of sequences to gather together: their rows, the longest length, and whether lengths differ.
+
+    Empty sequences are left out.
+    """
+    # Longest first: neighbours in this order are similar, and the first of a group decides how much is gathered.
     order = sorted((row for row, length in enumerate(lens) if length), key=lambda row: -lens[row])
     first = 0
     while first < len(order):

@@ -79,6 +79,7 @@ def decode_kernel(
     result = (row.to(tl.int64) * (tl.num_programs(0) // HEAD_BLOCKS * GROUP) + head) * splits + split
     tl.store(out + result[:, None] * D + dim[None, :], found.to(out.dtype.element_ty), mask=used)
     if PARTIAL:
+        # ln 2: scores are in units of log 2 here, since exp2 is the GPU's own instruction; outside they are natural.
         tl.store(out_m + result, top * 0.6931471805599453, mask=real)
         tl.store(out_s + result, total, mask=real)
 
