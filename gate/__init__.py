@@ -1,8 +1,8 @@
-"""The gate: a suite of planning cases of any world, planned and scored, held against a baseline.
+"""The gate: plan and score a suite of planning cases of any world, and compare the scores with a baseline.
 
-`regress` does it; `load_suite` and `read_baseline` read what it needs; `text`, `markdown`, `junit` and
-`github_annotations` write what it says. ``meshwright regress`` is the same on the command line; docs/gate.md says how
-it decides.
+Begin with `regress`, which does all of that. `load_suite` and `read_baseline` read its inputs; `text`, `markdown`,
+`junit` and `github_annotations` write its report. ``meshwright regress`` is the same on the command line, and
+docs/gate.md explains how it decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Baseline`: the plans that planners are held against, their scores, and why they were taken; as a JSON file."""
+"""`Baseline`: a JSON file of the plans that planners are compared with, their scores, and why each was accepted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Entry(Shown, BaseModel):
 
 
 class BaselineCase(Entry):
-    """What is kept of a case.
+    """What a baseline keeps of one case.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Update(Entry):
 
 
 class Baseline(Entry):
-    """A baseline."""
+    """A baseline: its cases, and the history of its updates."""
 
     format: Literal["meshwright-baseline"] = FORMAT
     version: Literal[2] = VERSION
@@ -149,7 +149,7 @@ def _parse(text: str, where: str) -> Baseline:
 
 
 def _check_decision(entry: BaselineCase, where: str, mend: str) -> None:
-    """Refuse a decision that its world cannot read; of a world that is not here any more the suite has no case."""
+    """Refuse a decision that its world cannot read. Worlds that are no longer installed have no case in the suite."""
     name = entry.problem.get("world")
     if entry.decision is None or name not in names():
         return
@@ -162,7 +162,7 @@ def _check_decision(entry: BaselineCase, where: str, mend: str) -> None:
 
 
 class _TwiceError(Exception):
-    """A key stands twice; JSON readers keep one of the two in silence."""
+    """A key stands twice. JSON readers silently keep one of the two, so a bad merge would go unnoticed."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Change:
-    """How an entry of a baseline comes about."""
+    """A change of one entry of a baseline."""
 
     old: BaselineCase | None
     new: BaselineCase
@@ -187,7 +187,7 @@ class _Change:
 
 
 def updated(old: Baseline | None, suite: Suite, runs: Sequence[CaseRun], reason: str, whole: bool = True) -> Baseline:
-    """The baseline that holds what was planned now.
+    """The baseline with the plans and scores of this run.
 
     Parameters
     ----------
@@ -249,11 +249,11 @@ def _plain_data(value: Any) -> Any:
 
 
 LINE = 160
-"""Characters up to which a list or object without measured values stands on one line."""
+"""Most characters of a list or object that is written on one line: about what a review tool shows without wrapping."""
 
 
 def layout(value: Any, indent: str) -> str:
-    """JSON that version control shows well: a line for each smallest part that a reviewer would name."""
+    """JSON whose changes read well in version control: one line for each smallest part that a reviewer would name."""
     inner = indent + " "
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)

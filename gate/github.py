@@ -1,4 +1,4 @@
-"""GitHub's workflow commands: a line on the pull request for each case that fails or got better."""
+"""GitHub's workflow commands: a line on the pull request for each case that fails or has improved."""
 
 from __future__ import annotations
 

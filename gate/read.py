@@ -1,4 +1,5 @@
-"""A suite file read: defaults written into every case, each case checked by its world, every error with its line."""
+"""Read a suite file: write its defaults into every case, let each case's world check it, name the line of every
+error."""
 
 from __future__ import annotations
 

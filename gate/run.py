@@ -1,4 +1,4 @@
-"""`regress`: a suite planned, scored, and held against its baseline."""
+"""`regress`: plan and score a suite, and compare it with its baseline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .verdict import UPDATE, CaseReport, Finding, judge
 __all__ = ["Report", "default_baseline", "held_against", "regress", "run_suite"]
 
 Job = tuple[SuiteCase, Kept | None]
-"""A case, and what the baseline has of it."""
+"""A case, and its entry in the baseline."""
 
 OnCase = Callable[[int, int, str], None]
 """Called with how many cases are done, how many there are, and the name of the last one."""
@@ -31,7 +31,7 @@ OnCase = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, repr=False)
 class Report(Shown):
-    """What the gate says.
+    """The report of the gate.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def regress(
     only: Sequence[str] = (),
     progress: OnCase | None = None,
 ) -> Report:
-    """Plan all cases of a suite and hold the plans against a baseline.
+    """Plan all cases of a suite, and compare the plans with a baseline.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def _placed(suite: Suite, what: str, names: Sequence[str]) -> str:
 
 
 def held_against(suite: Suite, runs: Sequence[CaseRun], baseline: Baseline, only: Sequence[str] = ()) -> Report:
-    """Judge what came of the cases; a case of the baseline that the suite has no more is a finding too."""
+    """Judge the runs of the cases. A case that is in the baseline but no longer in the suite is a finding too."""
     cases = {case.name: case for case in suite.cases}
     reports = [judge(cases[run.case], run, baseline.cases.get(run.case)) for run in runs]
     for name, entry in baseline.cases.items():

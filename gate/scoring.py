@@ -1,4 +1,4 @@
-"""One case of a suite planned, and its plan scored on what the planner has not seen."""
+"""Plan one case of a suite, and score its plan on traffic that the planner has not seen."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class CaseRun(Shown):
 def run_case(shared: Shared, case: SuiteCase, kept: Kept | None) -> CaseRun:
     """Plan a case, score the plan, and score the baseline's plan under the same seeds.
 
-    A pure function of its arguments. Whatever goes wrong in planning is an answer, not an error.
+    It is a pure function of its arguments. Whatever goes wrong in planning is part of the result, not an error.
     """
     data, guard = shared.data[case.world], case.guard
     done = CaseRun(case.name, case.planner, digests=_digests(shared, case))

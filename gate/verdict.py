@@ -1,4 +1,4 @@
-"""What the gate says of a case: held against its baseline, pair by pair on common random numbers."""
+"""Judge a case against its baseline: pairs of scores under common random numbers, with an interval."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Status = Literal["same", "equal", "better", "failed"]
 Kind = Literal["worse", "evaluations", "infeasible", "invalid", "error", "moved", "missing", "changed"]
 
 MOVED = 1e-9
-"""Largest relative difference of a score that two machines may give the same plan."""
+"""Largest relative difference between two machines' scores of the same plan: libm and BLAS round differently, and sums
+of many seconds multiply that. Anything beyond means that the simulator or its inputs have changed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -79,7 +80,7 @@ class Finding(Shown):
 
 @dataclass(frozen=True, repr=False)
 class CaseReport(Shown):
-    """What the gate says of a case.
+    """The gate's report on one case.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ UPDATE = 'keep it with --update --reason "why"'
 
 
 def judge(case: SuiteCase, run: CaseRun, entry: BaselineCase | None) -> CaseReport:
-    """Hold what came of a case against its baseline."""
+    """Compare the run of a case with its baseline."""
     if entry is None:
         failed = () if run.failure in (None, "infeasible") else (_failure(run, None),)
         found = Finding("missing", f"the baseline has no such case; {UPDATE}")
@@ -191,7 +192,7 @@ def _differences(case: SuiteCase, before: Scores, now: Scores) -> tuple[tuple[Di
         mean = sum(a) / len(a)
         allowed = case.tolerance * (1.0 if measure.share else abs(mean))
         change = paired_difference(b, a, case.confidence)
-        if len(pairs) == 1:  # nothing was drawn: the difference is what it is
+        if len(pairs) == 1:  # nothing was drawn, so the difference is exact
             change = replace(change, half_width=0.0)
         found.append(Difference(metric, mean, sum(b) / len(b), change, allowed, measure))
     return tuple(found), tuple(unknown)
