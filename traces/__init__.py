@@ -1,4 +1,9 @@
-"""Traces: request logs, and job logs of shared GPU clusters. Readers, generators, fitting and resampling."""
+"""Traces: request logs, and job logs of shared GPU clusters.
+
+Begin with `Trace` (an immutable log of requests), `read` (CSV, Parquet, the Azure Functions traces) and `gamma`
+(generated arrivals). `fit_gamma` fits a trace, so that it can be scaled and resampled; `report` describes one. The
+rooms: `azure` for the Azure Functions traces, `clusters` for job logs of GPU clusters, `files` for file formats.
+"""
 
 from .azure.fetch import fetch
 from .azure.laws import Bursts, Drift

@@ -1,4 +1,4 @@
-"""Checks of the columns of a `Trace`: one cheap pass when all is well, a precise message when it is not."""
+"""Check the columns of a `Trace`: one cheap pass if all is well, and a precise message if not."""
 
 from __future__ import annotations
 

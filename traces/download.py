@@ -1,4 +1,4 @@
-"""`download`: a file over HTTPS, whole or not at all, not larger than said, and held against a checksum."""
+"""`download`: fetch a file over HTTPS, completely or not at all, with a size limit and a checksum."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..files import whole_file
 
 __all__ = ["LARGEST_BYTES", "WrongChecksumError", "check_digest", "digest_of", "download"]
 
-BLOCK = 1 << 20
+BLOCK = 1 << 20  # bytes read at a time: often enough for a progress line, seldom enough to cost nothing
 LARGEST_BYTES = 8 * 2**30
-"""A public trace is packed into less."""
+"""Most bytes of a download. Every public trace is smaller when packed; more is a wrong address or an attack."""
 
 
 class WrongChecksumError(MeshwrightError):

@@ -20,6 +20,7 @@ from .windows import EMPTY, MODEL, POISSON, WINDOW, ByteArray, GammaWindows
 __all__ = ["fit_gamma"]
 
 MAX_CELLS = 50_000_000
+"""Most windows × models that are fitted: 400 MB for each array. Beyond it the window is probably a slip."""
 MIN_CV = 0.01
 """Floor of a fitted CV: perfectly even arrivals have 0, which no Gamma process has."""
 

@@ -19,9 +19,9 @@ from .trace import Trace
 __all__ = ["gamma", "model_rates", "poisson"]
 
 MAX_REQUESTS = 100_000_000
-"""More expected requests than this (20 GB of columns) are taken for a slip of the keyboard."""
+"""More expected requests than this (2 GB of columns, at 20 bytes each) are taken for a slip of the keyboard."""
 MAX_CV = 1000.0
-"""Above this, gaps underflow to 0 so often that drawing them takes for ever."""
+"""Largest CV. Above it, gaps of shape 1/CV² underflow to 0 so often that drawing them takes for ever."""
 
 
 def poisson(

@@ -1,6 +1,6 @@
-"""Prompt and output lengths of the vLLM paper's two data sets, as distributions: the sets themselves are not shipped.
+"""Distributions of prompt and output lengths like those of the vLLM paper's two data sets, which are not shipped.
 
-What is known of them, and from where:
+What is known about these, and from where:
 
 - means: ShareGPT 161.31 prompt and 337.99 output tokens, Alpaca 19.31 and 58.45, as printed in Fig. 11 of Kwon et al.
   (SOSP 2023); the thesis' text keeps their ratios, "8.4× longer input prompts and 5.8× longer outputs" (§5.6.1);
@@ -30,11 +30,14 @@ from .columns import FloatArray, LongArray
 __all__ = ["ALPACA", "LENGTHS", "SHAREGPT", "LengthProfile", "Lengths", "length_profile"]
 
 LONGEST = 2048
+"""Tokens of the longest sequence, prompt and output together: OPT's context (thesis §5.3)."""
 IMPLIED_CV = math.sqrt(2 * 0.133 * 15728 / 7 / 337.99 - 1)
 """Coefficient of variation of ShareGPT's outputs, by Fig. 5.2's 13.3 % (see above): 0.877."""
 
 ROUNDS = 500
+"""Most steps of the fixed point. It takes some tens; a profile that needs more has no solution."""
 CLOSE = 1e-10
+"""Relative error at which the moments count as met: far below what any sample can show."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

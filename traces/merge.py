@@ -1,4 +1,4 @@
-"""Merging: several sorted streams of requests into one trace, ties in the order of the streams."""
+"""Merge several sorted streams of requests into one trace; ties keep the order of the streams."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def merge(*traces: Trace) -> Trace:
         [np.array([position[m] for m in trace.models], dtype=np.int32)[trace.model] for trace in traces]
     )
     arrival = np.concatenate([trace.arrival for trace in traces])
-    order = np.argsort(arrival, kind="stable")
+    order = np.argsort(arrival, kind="stable")  # stable: at one instant the first trace's requests stay first
     extra = {name: _joined(traces, name, order) for name in ("prompt_tokens", "output_tokens", "prefix")}
     slo = np.concatenate([trace.slo for trace in traces])[order]
     model: IntArray = index[order]

@@ -1,4 +1,4 @@
-"""What a trace is like: requests, rates, CVs and burstiness; first the figures' data, then a drawing of it."""
+"""`report` and `rates`: describe a trace by its requests, rates, CVs and burstiness; `draw_rates` draws the rates."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["draw_rates", "rates", "report"]
 
 ALL = "(all)"
-DRAWN = 8
-MAX_WINDOWS = 10_000_000
+DRAWN = 8  # models that are drawn by name: more colours cannot be told apart
+MAX_WINDOWS = 10_000_000  # a table of more is a slip of the window: it takes 80 MB for each model
 
 
 def report(trace: Trace, window: float = 60.0) -> pd.DataFrame:

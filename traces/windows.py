@@ -48,7 +48,7 @@ class GammaWindows(Shown):
     cv : ndarray of float, shape (w, m)
         Coefficient of variation of the gaps; 1 where nothing arrives.
     source : ndarray of int8, shape (w, m)
-        Index into `SOURCES`: how the CV was come by.
+        Index into `SOURCES`: where the CV comes from.
     slo : ndarray of float, shape (m,)
         SLO of each model's requests in resampled traces, seconds.
     """
@@ -123,7 +123,7 @@ class GammaWindows(Shown):
         Raises
         ------
         InputError
-            If a CV is above 1000, more than a billion requests are expected, or none arrives.
+            If a CV is above 1000, more than 100 million requests are expected, or none arrives.
         """
         if float(self.cv.max()) > MAX_CV:
             raise InputError(f"GammaWindows.resample: CV {self.cv.max():g} is above {MAX_CV:g}; scale it down")

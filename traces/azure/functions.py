@@ -1,4 +1,4 @@
-"""Dealing serverless functions to models: the Azure traces know functions, and there are more of them than models."""
+"""`Dealer`: assign the serverless functions of the Azure traces to models. There are more functions than models."""
 
 from __future__ import annotations
 

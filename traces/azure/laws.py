@@ -1,4 +1,8 @@
-"""`Drift` and `Bursts`: how the functions of synthetic traffic share it, and how their rates change over time."""
+"""`Drift` and `Bursts`: how the functions of synthetic traffic share it, and how their rates change over time.
+
+AlpaServe describes both characters in words only (§1, §6.2), so the default values are guesses that give such traffic;
+only Bursts' peak of 50 times the mean is the paper's.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ CHUNK = 6_000
 MAX_CELLS = 50_000_000
 """Calls per model and minute that are held at a time: 400 MB."""
 MAX_REQUESTS = 500_000_000
-"""Requests of one trace: each takes 20 bytes (arrival, model, SLO), so 10 GB."""
+"""Most requests of one trace: each takes 20 bytes (arrival, model, SLO), so 10 GB; a guess at what is still useful."""
 SPREADS = ("random", "even")
 PATTERN = "invocations_per_function_md.anon.d*.csv*"
 

@@ -29,7 +29,7 @@ from .functions import Dealer
 __all__ = ["read_azure2021"]
 
 COLUMNS = ("app", "func", "end_timestamp", "duration")
-CHUNK = 200_000
+CHUNK = 200_000  # rows read at a time: some tens of megabytes, and large enough that pandas' overhead does not count
 
 
 def read_azure2021(

@@ -1,4 +1,4 @@
-"""The very arrivals behind AlpaServe's published figures, for reproducing them; for anything else take `gamma`."""
+"""The exact arrivals behind AlpaServe's published figures, to reproduce them. For anything else, use `gamma`."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ def _arrivals(rate: float, cv: float, duration: float, seed: int) -> FloatArray:
     legacy = np.random.RandomState(seed)
     gaps = np.empty(0)
     while True:
+        # A fifth more than expected, as a rule in one draw; how many are drawn at once does not change the stream.
         more = legacy.gamma(1.0 / (cv * cv), cv * cv / rate, size=max(int(rate * duration * 1.2), 1))
         gaps = np.concatenate([gaps, more])
         times = np.cumsum(gaps)  # adds from left to right, as their loop does

@@ -28,7 +28,7 @@ from .laws import Bursts, Drift
 __all__ = ["burst_profile", "drift_profile", "maf1_like", "maf2_like"]
 
 MAX_FUNCTIONS, MAX_CELLS = 1_000_000, 50_000_000
-"""Of one trace: functions, and windows of all functions together."""
+"""Most functions of one trace, and most windows of all functions together (400 MB of rates): guesses at a slip."""
 
 
 def maf1_like(
@@ -139,7 +139,7 @@ def burst_profile(
     `burst_windows`; bursts are so frequent that they hold `burst_share` of the requests on average, and never more.
     """
     n = len(edges) - 1
-    low = max(1.0, peak / 10.0)
+    low = max(1.0, peak / 10.0)  # a decade of heights: spikes differ, as in the paper's figures of MAF2; a guess
     mean_height = (peak - low) / math.log(peak / low)
     length = max(1.0, burst_windows)
     starts = np.flatnonzero(rng.random(n) < burst_share / mean_height / length)

@@ -1,1 +1,4 @@
-"""Job logs of shared GPU clusters: Philly, Helios, Alibaba."""
+"""Job logs of shared GPU clusters: Microsoft's Philly, SenseTime's Helios, Alibaba's PAI.
+
+Each reader gives a `jobs.ClusterLog`, plain records of jobs that no longer depend on the log's format.
+"""

@@ -73,6 +73,7 @@ def read_alibaba(jobs: str | Path, tasks: str | Path, instances: str | Path | No
         elif submit is None or task.gpu_s == 0:
             left_out["jobs without times"] += 1
         else:
+            # The margin: a sum of shares that should be whole may be a hair above it, and must not cost one more GPU.
             gpus = max(1, math.ceil(task.gpus - 1e-9))
             made.append(ClusterJob(name, user, "", ENDED[status], submit, task.start, gpus, task.gpu_s))
     return collected(Path(jobs), made, left_out)

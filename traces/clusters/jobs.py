@@ -1,4 +1,4 @@
-"""`ClusterLog`: what a log of a shared GPU cluster says, whoever wrote it: plain records of jobs."""
+"""`ClusterLog`: the jobs of a shared GPU cluster as plain records, independent of the log's format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ClusterJob", "ClusterLog", "Ended", "Problems", "collected", "second
 
 Ended = Literal["done", "failed", "killed"]
 EPOCH = datetime(1970, 1, 1)
-SHOWN = 20
+SHOWN = 20  # problems of a file that are listed: a screenful
 
 
 @dataclass(frozen=True, slots=True, repr=False)

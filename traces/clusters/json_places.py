@@ -1,4 +1,4 @@
-"""Where in a JSON text a value stands: json.loads tells no lines."""
+"""Find the line and column of values in a JSON text, because `json.loads` does not keep them."""
 
 from __future__ import annotations
 

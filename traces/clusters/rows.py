@@ -1,4 +1,4 @@
-"""Rows of a cluster's CSV tables, with or without a header, cell by cell with line and column to complain of."""
+"""Rows of a cluster's CSV tables, with or without a header. Each cell knows its line and column, for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a cell of a trace file may hold: one rule for whole columns (fast) and for one cell (to complain of)."""
+"""`Kind`: what a cell of a trace file may hold. Each kind has a fast rule for whole columns and one for a single
+cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slow path: go through a file that is known to be wrong and say what is wrong, line by line."""
+"""The slow path: go through a file that is known to be wrong, line by line, and say what is wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .text import Header, text_lines
 
 __all__ = ["complaints", "lines_where", "listed"]
 
-SHOWN = 5
+SHOWN = 5  # lines that are listed: one slip repeats on every line, and five show its pattern
 
 
 def _rows(path: Path, header: Header) -> Iterator[tuple[int, list[str]]]:

@@ -24,7 +24,7 @@ from .text import Header, read_header, require_columns
 
 __all__ = ["read_csv", "write_csv"]
 
-CHUNK = 200_000
+CHUNK = 200_000  # rows read at a time: some tens of megabytes, and large enough that pandas' overhead does not count
 MODELS_COMMENT = "meshwright models:"
 
 
@@ -79,6 +79,8 @@ def write_csv(trace: Trace, path: str | Path) -> Path:
     appearing = [trace.models[trace.model[i]] for i in np.sort(first)]
     with whole_file(target) as temporary, open(temporary, "wb") as raw:
         if target.name.endswith(".gz"):
+            # No name and no time in the header: the same trace gives the same bytes. Level 9 takes far longer for
+            # little.
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:
                 _write_rows(trace, cast(BinaryIO, packed), appearing)
         else:

@@ -22,7 +22,7 @@ from .text import translated_errors
 
 __all__ = ["read_parquet", "write_parquet"]
 
-CHUNK = 1_000_000
+CHUNK = 1_000_000  # rows read at a time: columns are binary here, so that is again some tens of megabytes
 MODELS_KEY = b"meshwright.models"
 
 
