@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..worlds.world import OpenWorld
 
 __all__ = ["listed", "new"]
 
@@ -38,6 +41,26 @@ def _examples(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in (_files(world) if world else ()) if name.startswith(incomplete)]
 
 
+def _forms(ctx: typer.Context, incomplete: str) -> list[str]:
+    from ..worlds.registry import open_world
+
+    world = ctx.params.get("world")
+    forms = getattr(open_world(world), "schemas", dict)() if world else {}
+    return [name for name in forms if name.startswith(incomplete)]
+
+
+def _schema_of(world: OpenWorld, option: str) -> Mapping[str, Any]:
+    """The JSON Schema of the files that an option takes."""
+    from ..wording import nearest
+
+    forms = getattr(world, "schemas", dict)()
+    if option not in forms:
+        near = nearest(option, forms)
+        hint = f"did you mean {near!r}?" if near else f"those of {world.name}: {', '.join(forms) or 'none'}"
+        raise InputError(f"--schema-of: no option {option!r} takes files that have a schema; {hint}")
+    return forms[option]
+
+
 def _written(world: str, name: str) -> str:
     """The text of an example of a world."""
     from ..wording import nearest
@@ -63,6 +86,15 @@ def new(
     plan_schema: Annotated[
         bool, typer.Option("--plan-schema", help="Print the JSON Schema of its plan files instead.")
     ] = False,
+    schema_of: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-of",
+            metavar="OPTION",
+            autocompletion=_forms,
+            help="Print the JSON Schema of the files that an option of its doors takes instead.",
+        ),
+    ] = None,
 ) -> None:
     """Write a case to start from: every field with what it is, commented out where its default holds."""
     from ..worlds.cases import example
@@ -72,6 +104,9 @@ def new(
         typer.echo("\n".join(listed()))
         return
     found = open_world(world)
+    if schema_of is not None:
+        typer.echo(json.dumps(_schema_of(found, schema_of), indent=2, ensure_ascii=False))
+        return
     if plan_schema:
         said = getattr(found, "plan_schema", dict)()
         if not said:

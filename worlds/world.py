@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..reprs import Shown
 from .door import Door, DoorName
+from .limits import MAX_SEED
 from .outcome import Outcome
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class Case(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    seed: Annotated[int, CIRCUMSTANCE] = Field(default=0, description="of all that is drawn, a whole number >= 0")
+    seed: Annotated[int, CIRCUMSTANCE] = Field(
+        default=0, ge=0, le=MAX_SEED, description="of all that is drawn, a whole number"
+    )
 
     def plan(self, *, folder: str | Path = ".", **options: Any) -> Planned:
         """Plan this case: `meshwright.worlds.faces.plan`."""
@@ -186,6 +189,10 @@ class OpenWorld(World, Protocol):
 
     def plan_schema(self) -> Mapping[str, Any]:
         """The JSON Schema of this world's plan files; empty if it has none. May be left out."""
+        return {}
+
+    def schemas(self) -> Mapping[str, Mapping[str, Any]]:
+        """Option of a door that takes a file of a form of its own -> the JSON Schema of such files. May be left out."""
         return {}
 
     def needs(self) -> Sequence[Need]:

@@ -12,6 +12,7 @@ from ...reprs import Shown
 from ...worlds import WORLDS
 from ...worlds.file.errors import Location, explain
 from ...worlds.file.units import parse_fraction
+from ...worlds.limits import MAX_SEED
 from ..questions.kinds import Question
 
 __all__ = ["VERSION", "LatinHypercubeEntry", "RangeEntry", "StudyDocument", "read_form"]
@@ -76,7 +77,9 @@ class StudyDocument(Shown, BaseModel):
     question: Question | None = Field(default=None, description="what is asked")
     questions: tuple[Question, ...] = Field(default=(), description="what is asked, several")
     replications: int = Field(default=1, ge=1, description="draws of every point; intervals need two or more")
-    seed: int = Field(default=0, ge=0, description="seed of the first replication; the others count up from it")
+    seed: int = Field(
+        default=0, ge=0, le=MAX_SEED, description="seed of the first replication; the others count up from it"
+    )
     confidence: Annotated[float, BeforeValidator(parse_fraction), Field(gt=0, lt=1)] = Field(
         default=0.95, description="coverage of intervals: 0.95, or 95 %"
     )

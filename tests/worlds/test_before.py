@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,16 @@ def test_files_that_cannot_be_written_are_refused_first(
             assert run([verb, file, *words]) == 2
             assert said in capsys.readouterr().err
     assert planned == []
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("seed", ["-1", "9223372036854775808", "0.5", "nan"])
+def test_seeds_are_bounded_alike(world: str, seed: str, planned: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", case_file(world), f"--seed={seed}"]) == 2
+    err = capsys.readouterr().err
+    assert re.search(
+        r"seed: (should be greater than or equal to 0|should be a whole number|expected a whole number)", err
+    ), err
 
 
 @pytest.mark.parametrize(("world", "verb"), BY_PLANS)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,7 +17,7 @@ from .build import cluster_of
 from .case import SharedClusterCase
 from .part import Part, Some
 
-__all__ = ["BidCase", "BidsFile", "OneAuctionCase", "RowCase", "load_bids", "schema_text"]
+__all__ = ["BidCase", "BidsFile", "OneAuctionCase", "RowCase", "load_bids", "bids_schema"]
 
 UNBOUNDED = "unbounded"
 PLACES = {"anywhere": Place.ANYWHERE, "machines": Place.MACHINES, "rack": Place.RACK}
@@ -96,14 +95,14 @@ class BidsFile(Part):
         return [Bid(number, tuple(row.row() for row in bid.rows)) for number, bid in enumerate(self.bids)]
 
 
-def schema_text() -> str:
-    """The JSON Schema of files of bids, for editors: the text of docs/schema/sharing-bids-1.schema.json."""
+def bids_schema() -> dict[str, Any]:
+    """The JSON Schema of files of bids, for editors: ``meshwright new sharing --schema-of bids`` prints it."""
     said = proper(BidsFile.model_json_schema(schema_generator=Generate))
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:meshwright:schema:sharing-bids:1",
     }
-    return json.dumps({**head, **said}, indent=2, ensure_ascii=False) + "\n"
+    return {**head, **said}
 
 
 def load_bids(path: str | Path) -> BidsFile:

@@ -322,9 +322,6 @@ class SharingCase(Case):
         default=None, description="when an app that has not ended is called endless, seconds"
     )
     planner: PolicyCase = PolicyCase()
-    seed: Annotated[int, CIRCUMSTANCE] = Field(
-        default=0, ge=0, lt=1 << 63, description="of all that is drawn, a whole number >= 0"
-    )
 
     @model_validator(mode="after")
     def _one_source(self) -> SharingCase:

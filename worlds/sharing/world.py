@@ -88,6 +88,12 @@ class SharingStudyWorld(OpenWorld):
 
         return SharingPlan.json_schema()
 
+    def schemas(self) -> Mapping[str, Mapping[str, Any]]:
+        """The JSON Schema of files of bids."""
+        from .bids import bids_schema
+
+        return {"bids": bids_schema()}
+
     def load(self, path: Path) -> PlanFile:
         """Read a sharing plan."""
         from .plan import SharingPlan

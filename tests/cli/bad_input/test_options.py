@@ -39,6 +39,7 @@ ENGINE = (
     "unknown engine 'compild'; expected one of compiled, simpy",
     "engine: should be 'compiled' or 'simpy' (got 'compild')",
 )
+SEED = ("seed: expected an integer >= 0 (got -1)", "seed: should be greater than or equal to 0 (got -1)")
 BATCH = "serving.max_batch: should be greater than 0 (got "
 
 PLANNING: dict[str, tuple[dict[str, Any], str, Parts]] = {
@@ -51,7 +52,7 @@ PLANNING: dict[str, tuple[dict[str, Any], str, Parts]] = {
     "selection": ({"selection": "fats"}, "-o selection=fats", "selection: expected one of fast, greedy (got 'fats')"),
     "memory": ({"memory": "x"}, "-o memory=x", "memory: unknown rule 'x'; expected one of per_stage, max_stage"),
     "threshold": ({"bucket_threshold": -1}, "-o bucket_threshold=-1", "bucket_threshold: expected a fraction"),
-    "seed": ({"seed": -1}, "--seed=-1", "seed: expected an integer >= 0 (got -1)"),
+    "seed": ({"seed": -1}, "--seed=-1", SEED),
 }
 
 
@@ -178,9 +179,7 @@ def test_export(world: Any, raises: Callable[..., str], refused: Callable[..., s
     refused("export plan.json --to k8 --out o", "unknown target 'k8'; did you mean 'k8s'?")
     refused("export plan.json --to k8s", "export: --out is missing")
     refused("export plan.json --to torchrun --out o --port 80", "export: port: expected 1024")
-    refused(
-        "export plan.json --to torchrun --out o --port 99999999", "port: should be less than or equal to 65535"
-    )
+    refused("export plan.json --to torchrun --out o --port 99999999", "port: should be less than or equal to 65535")
 
 
 UNWRITABLE = {

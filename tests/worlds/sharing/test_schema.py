@@ -14,13 +14,13 @@ from meshwright.errors import InputError
 from meshwright.worlds.cases import CaseFile, build
 from meshwright.worlds.file.case_schema import json_schema
 from meshwright.worlds.file.yaml import parse, validate
-from meshwright.worlds.sharing.bids import BidsFile, schema_text
+from meshwright.worlds.sharing.bids import BidsFile, bids_schema
 from meshwright.worlds.sharing.world import WORLD
 
 ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = ROOT / "docs/schema"
 CHECK = jsonschema.Draft202012Validator(json_schema(WORLD))
-BIDS = jsonschema.Draft202012Validator(json.loads(schema_text()))
+BIDS = jsonschema.Draft202012Validator(bids_schema())
 TEXTS = [
     block
     for page in ("sharing", "sharing-workloads", "sharing-run")
@@ -36,9 +36,22 @@ def test_the_published_files_are_current(capsys: pytest.CaptureFixture[str]) -> 
     committed = (PUBLISHED / "sharing-case-1.schema.json").read_text(encoding="utf-8")
     assert said == committed, "run: meshwright new sharing --schema > that file"
     bids = (PUBLISHED / "sharing-bids-1.schema.json").read_text(encoding="utf-8")
-    assert bids == schema_text(), "write worlds.sharing.bids.schema_text() to that file"
+    assert run(["new", "sharing", "--schema-of", "bids"]) == 0
+    assert capsys.readouterr().out == bids, "run: meshwright new sharing --schema-of bids > that file"
     for text in (said, bids):
         jsonschema.Draft202012Validator.check_schema(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("new sharing --schema-of bid", "no option 'bid' takes files that have a schema; did you mean 'bids'?"),
+        ("new llm --schema-of bids", "no option 'bids' takes files that have a schema; those of llm: none"),
+    ],
+)
+def test_of_other_files_there_is_none(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words.split()) == 2
+    assert capsys.readouterr().err == f"meshwright: --schema-of: {said}\n"
 
 
 def _check(file: dict[str, Any]) -> Any:
