@@ -1,4 +1,4 @@
-"""`assemble`: whole arrays from the shards that ranks left."""
+"""`assemble`: puts whole gradients and weights together from the shards that ranks saved."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ __all__ = ["assemble"]
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 AGREE = 1e-6
-"""Replicas of a shard come from the same sums in the same order; only the order of a group's ring may differ."""
+"""Largest difference between replicas of a shard, relative to the shard's largest element. Replicas add up the same
+terms; only the order within a collective's ring may differ, which is some roundings of float32 (1.2e-7 each)."""
 
 
 def assemble(paths: Sequence[str]) -> tuple[Arrays, Arrays]:
-    """Gradients and weights, whole.
+    """Put gradients and weights together; each by name, each as a whole array.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        Files of the ranks, as `job.run_job` saves them.
 
     Raises
     ------

@@ -19,7 +19,9 @@ __all__ = ["Difference", "difference"]
 GRAPH = "the graph on one device"
 
 NOTHING = 1e-6
-"""A gradient that is smaller than this part of the model's largest is zero but for rounding."""
+"""A gradient whose largest element is at most this part of the model's largest gradient element counts as zero: what is
+left is rounding, which has no relative error worth stating. Well above float64's rounding, in which runs are compared,
+and far below real gradients."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,15 +33,16 @@ class Difference(Shown):
     loss : float
         Largest relative difference of an iteration's loss.
     gradient : float
-        Largest difference of a gradient's element, over the largest element of that gradient. Gradients that are zero
-        but for rounding (of a key's bias, on which no softmax depends) are held against the largest of the model.
+        Largest difference of a gradient's element, relative to the largest element of that gradient. Gradients that are
+        zero but for rounding (that of a key's bias, since softmax does not depend on it) are compared relative to the
+        largest gradient element of the model.
     worst : str
-        Parameter of that gradient.
+        Parameter with that largest difference.
     weight : float
-        The same of the weights after the last step, where elements of the gradient are none of those: Adam makes steps
-        of rounding.
+        The same for the weights after the last step. Elements whose gradient is zero but for rounding are left out:
+        Adam divides a gradient by its own size, and makes full steps of rounding.
     against : str
-        What the run was held against.
+        The reference, in words.
     """
 
     loss: float
@@ -58,7 +61,7 @@ def difference(
     losses: Sequence[float], found: Mapping[str, Any], weights: Mapping[str, Any], single: SingleRun,
     against: str = GRAPH,
 ) -> Difference:  # fmt: skip
-    """How far losses, and gradients and weights by name, are from those of a single device."""
+    """How far a run's losses, and its gradients and weights by name, are from those of a single device."""
     sizes = {name: float(g.abs().max()) if g.numel() else 0.0 for name, g in single.gradients.items()}
     largest = max(sizes.values(), default=0.0)
     real = {name for name, size in sizes.items() if size > NOTHING * largest}

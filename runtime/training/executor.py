@@ -1,4 +1,8 @@
-"""`Executor`: runs the actions of one mesh's program on one of its ranks."""
+"""`Executor`: runs the actions of one mesh's program on one of its ranks.
+
+Each action is given to the stage's `StageRunner` (computing) or to the rank's `Mailbox` (messages); in between, the
+executor holds what was received until it is read, and what was made until it is sent.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,26 @@ if TYPE_CHECKING:
 __all__ = ["Executor", "Span"]
 
 AHEAD = 4
-"""Receives that are posted before their turn, so that messages travel while this rank computes."""
+"""Receives that are posted before their turn, so that messages travel while this rank computes. A guess: more of them
+hide more delays, and each holds a buffer."""
 
 
 class Span(NamedTuple):
-    """One action as it ran: seconds from the start of its iteration, and the thread's own time."""
+    """One action as it ran on one rank.
+
+    Parameters
+    ----------
+    op : str
+        Kind of the action, one of `Op`.
+    stage, microbatch, slice : int
+        Which.
+    start, end : float
+        Seconds since the start of its iteration.
+    cpu : float
+        CPU seconds of its thread: less than `end` − `start` where it waited or another process had its core.
+    collective : float
+        Seconds that it spent in collectives.
+    """
 
     op: str
     stage: int
@@ -35,22 +54,23 @@ class Span(NamedTuple):
 
 
 class Executor:
-    """One rank's share of a program.
+    """Runs one rank's part of a program.
 
     Parameters
     ----------
     runners : mapping
-        Stage of this mesh -> its runner.
+        Stage of this rank's mesh -> its runner.
     actions : sequence of Action
-        Of this mesh.
+        This mesh's actions, in order.
     edges, tied : sequence of Edge
-        What crosses between stages, all of them, in the order that all ranks have.
+        All tensors that cross between stages, and gradients of parameters that several stages share. All ranks have
+        them in the same order, since an edge's position gives its messages their tags.
     plan : TrainingPlan
         What is run.
     rank : int
         This rank.
     mailbox : Mailbox
-        Its messages.
+        Sends and receives its messages.
     itemsize : int
         Bytes of an element that is sent.
     """
@@ -65,6 +85,7 @@ class Executor:
         self.forward: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
         self.backward: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
         self.tied: dict[tuple[int, int], list[tuple[str, Parcel]]] = {}
+        # Both ends must number a parcel alike: even numbers carry values, odd ones their gradients, tied ones follow.
         for number, edge in enumerate(edges):
             if edge.source in runners or edge.target in runners:
                 key = edge.source, edge.target
@@ -87,17 +108,17 @@ class Executor:
         self._token: Any = mailbox.token()
 
     def _parcel(self, number: int, edge: Edge, *, back: bool = False) -> Parcel:
-        """What brings the value of an edge there, or its gradient back."""
+        """The parcel that brings an edge's value to its reader or, if `back`, the gradient to the value's maker."""
         here, there = (edge.read, edge.made) if back else (edge.made, edge.read)
         ways = crossing(self.plan, edge, self.itemsize, back=back)
         return Parcel(number, edge.full, here, there, self.rank, ways)
 
     def _turn(self, action: Action) -> int:
-        """Number of an action's microbatch, by which runners and messages know it."""
+        """Number under which runners and messages know an action's microbatch; subclasses number slices instead."""
         return action.microbatch
 
     def run(self, iteration: int, clock: Callable[[], float] = time.perf_counter) -> list[Span]:
-        """Run an iteration; every action's times are returned."""
+        """Run one iteration and return the times of every action."""
         self._settled = False
         for store in (self._values, self._made, self._gradients, self._returned, self._others):
             store.clear()
@@ -132,7 +153,7 @@ class Executor:
         return self.runners[stage].comm.seconds
 
     def _parcels(self, action: Action) -> tuple[list[tuple[str, Parcel]], int]:
-        """What a transfer carries, and its turn."""
+        """Parcels (by the names of their tensors) that a transfer moves, and the turn that it belongs to."""
         sends = action.op in (Op.SEND_F, Op.SEND_B)
         key = (action.stage, action.peer) if sends else (action.peer, action.stage)
         if action.microbatch < 0:
@@ -154,7 +175,7 @@ class Executor:
             self._near_send(action, self.forward, self._made)
         elif action.op == Op.B:
             self._near_receive(action, self.backward, self._gradients)
-            self._made.pop(key, None)
+            self._made.pop(key, None)  # sent by now
             gradients = self._gradients.pop(key, {})
             self._returned[key] = runner.backward(turn, gradients, weights=key not in self._split)
             self._near_send(action, self.backward, self._returned)
@@ -186,7 +207,7 @@ class Executor:
             self._keep(action, name, turn, self.mailbox.receive(parcel, turn))
 
     def _keep(self, action: Action, name: str, turn: int, x: Tensor) -> None:
-        """Put what a transfer brought where it is read."""
+        """Store a received tensor where the action that reads it looks for it."""
         if action.microbatch < 0:
             self._others.setdefault((name, action.stage), {})[action.peer] = x
         elif name == SIGNAL:
@@ -200,7 +221,8 @@ class Executor:
     def _add(store: dict[str, Tensor], name: str, x: Tensor) -> None:
         store[name] = store[name] + x if name in store else x
 
-    # Stages of one mesh hand each other what programs do not say.
+    # Programs have no transfers between stages of one mesh; the executor makes them, before and after a pass. Pairs of
+    # stages are sorted so that all ranks of the mesh send and receive in one order.
 
     def _near_send(
         self, action: Action, table: Mapping[tuple[int, int], list[tuple[str, Parcel]]],
@@ -224,7 +246,11 @@ class Executor:
                     self._add(store.setdefault((b, turn), {}), name, x)
 
     def _settle_tied(self) -> None:
-        """Add up the gradients of parameters that several stages keep, in the order of stages, so that all agree."""
+        """Add up the gradients of parameters that several stages share (tied embeddings).
+
+        Every stage adds in the order of stages: sums of floats depend on the order, and copies of a weight must stay
+        bit for bit the same.
+        """
         if self._settled:
             return
         self._settled = True

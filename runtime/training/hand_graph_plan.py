@@ -1,4 +1,4 @@
-"""`stage_graph_plan`: a plan of a graph of stages by hand; `branch_stages`: the operators of each branch of a graph."""
+"""`stage_graph_plan`: a plan with given stages, which may form a graph; `branch_stages`: the branches of a model."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def stage_graph_plan(
     orders: Sequence[str] = (),
     **options: Any,
 ) -> TrainingPlan:
-    """A plan whose stages are given. Its times are 0: see `calibrate`.
+    """Make a plan from given stages. Its times are 0 until `measure.calibrate` measures them.
 
     Parameters
     ----------
     graph : Graph
-        What to train, in its own order.
+        What to train, with operators in the graph's own order.
     stages : sequence of sequence of int
         Operators of each stage, by position, in a topological order of the stages.
     meshes : sequence of (int, int)
@@ -56,11 +56,11 @@ def stage_graph_plan(
     global_batch : int
         Samples of an iteration.
     samples : sequence of int
-        Of one microbatch of each stage.
+        Samples of a microbatch, for each stage.
     schedule : str
-        ``kfkb`` and ``explicit`` take stages that differ; any other where none does.
+        ``gpipe``, ``kfkb`` or ``explicit`` where microbatch sizes differ; any schedule where they are the same.
     k, warmup, orders : sequence, optional
-        Of each stage, as `StageEntry` has them.
+        For each stage, the field of that name of `StageEntry`.
     **options
         As in `hand_plan`: ``rule``, ``zero``, ``recompute``, ``optimizer``, ``cluster``.
 
@@ -77,6 +77,7 @@ def stage_graph_plan(
     unit = math.gcd(*samples)
     plan = hand_plan(
         reordered(graph, order), meshes=meshes, microbatches=global_batch // unit, global_batch=global_batch,
+        # These two read fields of stages that are set below; without orders, ``explicit`` would be refused here.
         schedule="gpipe" if schedule in ("kfkb", "explicit") else schedule, cuts=cuts, **options,
     )  # fmt: skip
     entries = list(plan.stages)

@@ -1,4 +1,4 @@
-"""`hand_plan`: a training plan by simple rules, for measuring and for tests that must not rest on planners."""
+"""`hand_plan`: makes a training plan by simple rules, for measurements and for tests that must not rest on planners."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from .wires.layout import Layout, natural
 __all__ = ["RULES", "HandOptions", "Rule", "data_parallel", "hand_plan", "tensor_parallel"]
 
 Rule = Callable[[Operator], tuple[str, str]]
-"""Operator -> the loop that each mesh axis cuts; empty: none."""
+"""Operator -> the loop that each of the two mesh axes cuts, or "" where an axis cuts none."""
 
 MEGATRON = ("e", "n", "f", "v", "k")
 """Loops that tensor parallelism cuts, by the names that the zoo's graphs give them: experts, heads, hidden loop of
-MLPs, vocabulary, channels."""
+MLPs, vocabulary, channels. The first that an operator has is cut: an expert's hidden loop stays whole."""
 
 
 def data_parallel(op: Operator) -> tuple[str, str]:
@@ -40,7 +40,7 @@ def data_parallel(op: Operator) -> tuple[str, str]:
 
 
 def tensor_parallel(op: Operator) -> tuple[str, str]:
-    """Axis 0 cuts the samples, axis 1 what Megatron cuts."""
+    """Axis 0 cuts the samples, axis 1 the loop that Megatron's tensor parallelism cuts."""
     return _batch(op), next((x for x in MEGATRON if x in op.cuttable), "")
 
 
@@ -54,18 +54,18 @@ RULES: Mapping[str, Rule] = MappingProxyType({"dp": data_parallel, "tp": tensor_
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HandOptions(Shown):
-    """What a plan by hand may have beyond its stages and its schedule.
+    """The rarer options of `hand_plan`.
 
     Parameters
     ----------
     stages_per_mesh : int
-        Above 1 for interleaved schedules.
+        Stages on each mesh; above 1 for interleaved schedules.
     zero : {0, 2, 3}
-        Whether gradients and states (2) and weights too (3) are cut over axis 0.
+        Stage of ZeRO: axis 0 shards gradients and optimiser states (2), and weights too (3).
     recompute, optimizer : str
-        Of the plan.
+        Recomputation and optimiser of the plan.
     cluster : Cluster, optional
-        Whose links to reckon with; a node of V100s for each mesh by default.
+        The cluster that the plan is for; by default a node of V100s for each mesh.
     """
 
     stages_per_mesh: int = 1
@@ -87,22 +87,23 @@ def hand_plan(
     slices: Sequence[SliceEntry] = (),
     **options: Any,
 ) -> TrainingPlan:
-    """A plan whose stages are equally many operators each. Its times are 0: see `calibrate`.
+    """Make a plan whose stages have equally many operators. Its times are 0 until `measure.calibrate` measures them.
 
     Parameters
     ----------
     graph : Graph
         What to train.
     meshes : sequence of (int, int)
-        Logical shapes; each mesh is a row of devices of a node of its own.
+        Logical shape of each mesh; a mesh's devices are all in one node, and each mesh has a node of its own.
     rule : str or callable
-        One of `RULES`, or what each mesh axis cuts; where that does not divide, the axis repeats the work.
+        A name of `RULES`, or a function that says which loop each mesh axis cuts. Where a loop is not divisible, the
+        axis repeats the work instead.
     microbatches, global_batch, schedule
-        Of the plan.
+        Microbatches and samples of an iteration, and the plan's schedule.
     cuts : sequence of int, optional
-        First operator of each stage, and the number of operators, instead of equal parts.
+        First operator of each stage, then the number of operators; by default stages are equally long.
     slices : sequence of SliceEntry, optional
-        Token slices of the microbatches, which say `microbatches` and `global_batch` then.
+        Token slices of the microbatches; `microbatches` and `global_batch` then follow from them.
     **options
         Fields of `HandOptions`.
 
@@ -118,7 +119,7 @@ def hand_plan(
         microbatches, global_batch = sum(x.count for x in slices), sum(x.samples * x.count for x in slices)
     if not slices and global_batch % microbatches:
         raise InputError(f"plan: {microbatches} microbatches do not divide a global batch of {global_batch}")
-    # What divides the samples of every microbatch may cut them; bytes are of a mean one.
+    # Microbatches may differ in size: cuts must divide all of them, hence the gcd; bytes are those of a mean one.
     small = graph.with_batch(math.gcd(*(x.samples for x in slices)) if slices else global_batch // microbatches)
     mean = global_batch / microbatches / small.batch
     count = len(small.operators)
@@ -194,9 +195,9 @@ class _Stage:
 
 
 def _transfers(graph: Graph, stages: Sequence[StageEntry], samples: float) -> tuple[TransferEntry, ...]:
-    """Values, in the spec of the first operator that reads them, and parameters that several stages keep.
+    """Transfers of values, in the spec of the first operator that reads them, and of parameters that stages share.
 
-    Values are of `samples` times the graph's samples.
+    The bytes of values are for `samples` times the graph's samples.
     """
     found: list[TransferEntry] = []
     owner: dict[str, int] = {}
@@ -235,7 +236,7 @@ def _text(layout: Layout) -> str:
 
 
 def _dividing(op: Operator, axes: tuple[str, str], shape: tuple[int, int]) -> tuple[str, str]:
-    """The axes' loops where they divide."""
+    """The axes' loops, where these are divisible by the devices of the axes; "" elsewhere."""
     sizes = op.sizes
     kept = ["", ""]
     for axis in (0, 1):
@@ -247,7 +248,7 @@ def _dividing(op: Operator, axes: tuple[str, str], shape: tuple[int, int]) -> tu
 
 
 def _more(layout: Layout, full: tuple[int, ...], shape: tuple[int, int]) -> Layout:
-    """Axis 0 cuts the first dimension that it can, where it cuts none."""
+    """ZeRO's sharding: axis 0 cuts the first dimension that is whole and divisible, unless it cuts one already."""
     if shape[0] == 1 or any(0 in cut for cut in layout):
         return layout
     for d, cut in enumerate(layout):

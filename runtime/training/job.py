@@ -1,4 +1,4 @@
-"""`run_job`: what one rank does for one plan."""
+"""`run_job`: what one rank of a training run does: build its stages, run the iterations, save its arrays."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ __all__ = ["run_job"]
 
 @dataclass(eq=False)
 class _Inputs:
-    """Inputs of one iteration at a time, made before it starts."""
+    """Inputs of one iteration at a time, made before it starts, so that drawing them is not timed."""
 
     graph: Graph
     seed: int
     dtype: str
     samples: tuple[int, ...]
-    """Of each microbatch."""
+    """Samples of each microbatch."""
 
     def __post_init__(self) -> None:
         self._graphs = {n: self.graph.with_batch(n) for n in set(self.samples)}
         self._made: dict[tuple[str, int], Tensor] = {}
 
     def prepare(self, iteration: int, names: set[str]) -> None:
-        """Make those that are read here."""
+        """Make the named inputs for all microbatches of an iteration."""
         self._made = {
             (name, m): make_input(self._graphs[n], name, self.seed, iteration, m, self.dtype)
             for name in names
@@ -68,9 +68,9 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     Parameters
     ----------
     job : dict
-        As `run.training_job` makes it.
+        The fields that `run.training_job` sets.
     rank : int
-        This one; ranks beyond the plan's devices only help to make process groups.
+        This rank; ranks beyond the plan's devices only take part in making process groups.
     timeout : timedelta
         Longest wait for another rank.
 
@@ -86,6 +86,7 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     graph = from_json(job["graph"]).with_batch(plan.microbatch)
     ranks = mesh_ranks(plan)
     optimizer = Optimizer(**job["optimizer"])
+    # torch.distributed wants every rank to make every group, in one order, whether or not the rank is in it.
     every = [MeshComm.create(ranks[s.mesh], s.logical, rank, timeout) for s in plan.stages]
     comms = {number: comm for number, comm in enumerate(every) if comm is not None}
     inputs: Any = _Inputs(graph, job["seed"], job["dtype"], microbatch_samples(plan))
@@ -121,7 +122,7 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
         if name in {x.name for x in graph.inputs}
     }  # fmt: skip
     gc.collect()
-    gc.disable()
+    gc.disable()  # a collection would count as the time of the action that it interrupts
     for iteration in range(job["iterations"]):
         inputs.prepare(iteration, names)
         dist.barrier(everyone)
@@ -152,7 +153,7 @@ def _stages(
     plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], inputs: _Inputs,
     parameter: Callable[[str], Tensor], optimizer: Optimizer,
 ) -> dict[int, StageRunner]:  # fmt: skip
-    """Runners of this rank's stages."""
+    """Make the runners of this rank's stages."""
     made: dict[int, StageRunner] = {}
     for number, comm in comms.items():
         layout = StageLayout.of(plan, graph, number, comm)
@@ -164,7 +165,7 @@ def _stages(
 
 
 def _save(folder: Path, rank: int, runners: Mapping[int, StageRunner]) -> str:
-    """Gradients and weights of this rank, each with its place in the whole."""
+    """Save this rank's shards of gradients and weights, each with its place in the whole array."""
     import numpy as np
 
     from .wires.messages import Place, region

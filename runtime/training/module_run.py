@@ -1,4 +1,7 @@
-"""Reference: a user's own module, on one device, with the parameters and data that a seed gives."""
+"""`module_run`: the user's own PyTorch module on one device, as a reference that a run is compared with.
+
+Parameters and data are drawn from the run's seed, as its ranks draw them.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +25,22 @@ def module_run(
     module: ModuleLoss, graph: Graph, *, seed: int, samples: Sequence[int], optimizer: Optimizer,
     values: Mapping[str, Tensor],
 ) -> SingleRun:  # fmt: skip
-    """One iteration of the module, in float64.
+    """Run one iteration of the module, in float64.
 
     Parameters
     ----------
     module : ModuleLoss
-        What the graph was traced from.
+        The module that the graph was traced from.
     graph : Graph
-        For one microbatch: its parameters' and inputs' names, and what a seed gives for them.
+        The graph for one microbatch: it names the parameters and inputs that are drawn from the seed.
     seed : int
         Of parameters and data.
     samples : sequence of int
-        Of each microbatch: it counts as much as its samples.
+        Samples of each microbatch; its loss and gradients are weighted by them.
     optimizer : Optimizer
-        Of the one step.
+        Makes the one step.
     values : mapping
-        Buffers that ranks have from the module and not from the seed.
+        Buffers that ranks take from the module instead of drawing them.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""What a module says that no seed gives: its buffers (tables, masks, indices), for all ranks."""
+"""Buffers of a traced module (tables, masks, indices), which ranks must have from the module itself.
+
+Parameters may be drawn from a seed, since any values train; buffers mean something, and come from the module.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ __all__ = ["load_values", "module_values", "save_values"]
 
 
 def module_values(module: ModuleLoss, graph: Graph) -> dict[str, Tensor]:
-    """The module's buffers that the graph reads, and tensors that the module makes of numbers.
+    """The module's buffers that the graph reads, and constant tensors that its forward pass makes from numbers.
 
     Raises
     ------
     InputError
-        If the graph has a parameter that the module has not.
+        If the graph has a parameter that the module does not have, or has in another shape.
     """
     buffers = module.buffers()
     found = {t.name: buffers[t.name] for t in graph.parameters if t.name in buffers}
@@ -45,7 +48,7 @@ def module_values(module: ModuleLoss, graph: Graph) -> dict[str, Tensor]:
 
 
 def save_values(values: Mapping[str, Tensor], folder: Path) -> str:
-    """Write them where ranks find them."""
+    """Write the values into a folder that ranks can read; returns the file's path."""
     import numpy as np
 
     path = folder / "values.npz"
@@ -54,7 +57,7 @@ def save_values(values: Mapping[str, Tensor], folder: Path) -> str:
 
 
 def load_values(path: str, dtype: str) -> dict[str, Tensor]:
-    """Read them; floating ones in the run's dtype."""
+    """Read saved values; floating-point ones in the run's dtype."""
     import numpy as np
     import torch
 

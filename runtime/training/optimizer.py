@@ -1,6 +1,7 @@
-"""`Optimizer`: Adam, SGD, SGD with momentum and Adafactor on shards.
+"""`Optimizer`: Adam, SGD, SGD with momentum and Adafactor on shards of parameters.
 
-Only Adafactor's step of an element needs other elements: row and column means, and two norms.
+All but Adafactor work element by element, so that a shard needs nothing of the others. Adafactor needs means over rows
+and columns and two norms of the whole parameter; `Shard.add` sums them over the devices that hold it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Optimizer", "Shard"]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Of what a parameter's shard is a part.
+    """Tells the optimiser of which whole parameter a shard is a part.
 
     Parameters
     ----------
@@ -39,21 +40,23 @@ class Shard:
 class Optimizer:
     """Adam (Kingma & Ba, Algorithm 1), SGD without or with momentum, Adafactor (Shazeer & Stern); no weight decay.
 
-    Adafactor is torch's reading of the paper: no first moment, the last two dimensions are the factored matrix, `rate`
-    bounds the relative step, and ε₁ is the type's own.
+    Defaults are those of the papers: Adam's `rate`, `betas` and `eps` of Algorithm 1, Adafactor's `decay`,
+    `least_scale` and `clip`; `momentum` is the customary value. Adafactor is torch's reading of the paper: no first
+    moment, the last two dimensions are the factored matrix, `rate` bounds the relative step (the paper has 1e-2 there),
+    and ε₁ is the machine epsilon of the number format.
 
     Parameters
     ----------
     name : {"adam", "sgd", "momentum", "adafactor"}
-        Which.
+        Which optimiser.
     rate : float
-        Learning rate; Adafactor: the largest relative step.
+        Learning rate; for Adafactor the largest relative step.
     betas : (float, float)
         Adam's decay of the moments.
     eps : float
         Adam: added to the root of the second moment.
     momentum : float
-        Of "momentum": how much of the last step's direction is kept.
+        For "momentum": how much of the last step's direction is kept.
     decay : float
         Adafactor: its second moments keep 1 − t^decay of themselves in step t.
     least_scale : float
@@ -76,7 +79,7 @@ class Optimizer:
             raise InputError(f"optimizer: expected one of {', '.join(OPTIMIZERS)} (got {self.name!r})")
 
     def state(self, value: Tensor) -> list[Tensor]:
-        """First state for a parameter or a shard of one; Adafactor's matrices: row values, column values."""
+        """Initial state for a parameter or a shard of it; for Adafactor's matrices, row and column values."""
         import torch
 
         if self.name == "adafactor" and value.dim() > 1:
@@ -87,18 +90,18 @@ class Optimizer:
     def apply(
         self, value: Tensor, gradient: Tensor, state: list[Tensor], iteration: int, shard: Shard | None = None
     ) -> None:
-        """One step, in place.
+        """Make one step in place.
 
         Parameters
         ----------
         value, gradient : Tensor
-            Of one shape.
+            Weights and their gradient, of the same shape.
         state : list of Tensor
-            As `state` made it, brought forward.
+            What `state` returned; updated in place.
         iteration : int
             From 0.
         shard : Shard, optional
-            Of what `value` is a part; by default it is whole.
+            The parameter of which `value` is a shard; by default `value` is the whole.
         """
         if self.name == "sgd":
             value.sub_(gradient, alpha=self.rate)
@@ -135,6 +138,7 @@ class Optimizer:
         else:
             state[0].lerp_(squares, new)
             second = state[0].clone()
+        # ε₁² under the root is ε₁ beside it, as torch has it: no division by zero where a row had no gradient.
         update = second.clamp_(min=eps * eps).rsqrt_().mul_(gradient)
         norms = shard.add(torch.stack([value.square().sum(), update.square().sum()]), tuple(range(dims)))
         weight, change = (norms / max(1, math.prod(shard.full))).sqrt().tolist()

@@ -16,24 +16,25 @@ __all__ = ["RunOptions"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunOptions(Shown):
-    """How `run_training` starts processes, what it keeps, and how it learns.
+    """The rarer options of `run_training`: its processes, what it returns, the learning rate.
 
     Parameters
     ----------
     processes : int, optional
-        At most so many; as many as the plan has devices if left out.
+        At most so many processes; by default as many as the plan has devices.
     timeout_s : float
-        Longest wait of a rank for another, seconds.
+        How long a rank waits for another at most, seconds. The default is a guess: far above any iteration of the small
+        models that run on CPU cores.
     silence_s : float
-        A rank that gives no sign of life for so long (it is stopped, or hangs) is ended, and named, seconds.
+        A rank that gives no sign of life for so many seconds (it is stopped, or hangs) is ended; the error names it.
     against : str
-        What the module is called that the run is held against.
+        Name of the module with which the run is compared, for messages.
     keep : bool
-        Whether to bring gradients and weights back (a comparison does).
+        Whether to return gradients and weights. A comparison returns them in any case.
     audit : bool
-        Whether torch's CommDebugMode counts collectives too; slow.
+        Whether torch's CommDebugMode counts the collectives as well; it is slow.
     learning_rate : float
-        Of the plan's optimiser.
+        Of the plan's optimiser; the default is Adam's.
 
     Raises
     ------

@@ -45,28 +45,28 @@ __all__ = ["Difference", "TrainingRun", "program_of", "rank_names", "run_trainin
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingRun(Shown):
-    """What a run of a plan did.
+    """Times, losses and, where asked for, arrays of a real run of a plan.
 
     Parameters
     ----------
     seconds : tuple of float
-        Of each iteration: the last rank's end since all started together.
+        For each iteration, the time from the common start until the last rank ends.
     losses : tuple of float
         Mean loss of each iteration's microbatches.
     spans : tuple of tuple of tuple of Span
-        Every action's times: for each iteration, for each rank.
+        Times of every action: for each iteration, for each rank.
     mesh_of_rank : tuple of int
         Mesh of each rank.
     collectives : mapping
-        Stage -> '<pass>.<collective>' -> number on its first rank, all iterations together.
+        Stage -> '<pass>.<collective>' -> number of calls on the stage's first rank, over all iterations.
     microbatches : tuple of int
-        Of an iteration, for each stage.
+        Microbatches of an iteration, for each stage.
     gradients, weights : mapping
         Parameter -> whole array, of the last iteration; empty if they were not asked for.
     difference : Difference, optional
-        From the single-device run, if it was asked for.
+        How far the run is from the single-device run, if that was asked for.
     heard : mapping
-        Rank -> operator of torch.distributed -> number, by torch's own CommDebugMode, if it was asked for.
+        Rank -> operator of torch.distributed -> number of calls that torch's CommDebugMode counted, if asked for.
     """
 
     seconds: tuple[float, ...]
@@ -82,7 +82,7 @@ class TrainingRun(Shown):
 
     @property
     def median_s(self) -> float:
-        """Median seconds of an iteration, the first left out where there are others: it meets cold code."""
+        """Median seconds of an iteration. The first includes warm-up and is left out, unless it is the only one."""
         return float(np.median(self.seconds[1:] or self.seconds))
 
     def summary(self) -> Summary:
@@ -151,30 +151,31 @@ def run_training(
     session: TrainingSession | None = None,
     options: RunOptions | None = None,
 ) -> TrainingRun:
-    """Train by a plan: one process for each of its devices, each on a core of its own where there are enough.
+    """Train by a plan on this machine: one process for each device, on a core of its own where there are enough.
 
     Parameters
     ----------
     plan : TrainingPlan
         What to run.
     graph : Graph
-        What was planned; any batch size.
+        The graph that was planned, with any batch size.
     seed : int
         Of parameters and data.
     iterations : int
-        How many.
+        Number of iterations.
     dtype : {"float32", "float64"}
-        Of everything that is no index, whatever the graph says: a CPU computes in these.
+        Number format of everything but indices, whatever the graph says: CPUs compute in these two.
     compare : bool
-        Also run on a single device, and say how far the two are apart. In float64: losses of all iterations, gradients
-        of the last one and weights after it, against the graph; else, and wherever there is a module, the first
-        iteration is run once more in float64: what five steps of Adam make of float32's rounding says nothing.
+        Whether to run on a single device as well, and to report how far the two are apart. With float64 and no module,
+        it compares the losses of all iterations, the gradients of the last one, and the weights after it. Otherwise
+        ranks run the first iteration once more in float64, and that one is compared: after several steps of Adam,
+        differences in float32 are amplified rounding.
     module : ModuleLoss, optional
-        What the graph was traced from: the run is held against it, not against the graph.
+        The module that the graph was traced from. The run is then compared with it instead of with the graph.
     session : TrainingSession, optional
-        Processes that are up already; they stay so.
+        Processes that are already running; they are left running.
     options : RunOptions, optional
-        Processes and their patience, what is brought back, the learning rate.
+        Processes and their time-outs, what is returned, and the learning rate.
 
     Raises
     ------
@@ -239,12 +240,12 @@ def run_training(
 
 
 def program_of(plan: TrainingPlan, graph: Graph) -> Program:
-    """The program that the simulator times: that of the plan's schedule on its stages and meshes.
+    """The program that is run, which is the one that the simulator times: by the plan's schedule, stages and meshes.
 
     Raises
     ------
     InputError
-        If the plan's transfers leave out what crosses.
+        If the plan has transfers, and they leave out a tensor that crosses between stages.
     """
     if not plan.transfers and len(plan.stages) > 1:
         return _derived(plan, graph)
@@ -263,7 +264,7 @@ def program_of(plan: TrainingPlan, graph: Graph) -> Program:
 
 
 def _derived(plan: TrainingPlan, graph: Graph) -> Program:
-    """For a plan that names no transfers: what crosses by the graph."""
+    """The program of a plan that names no transfers: they follow from what stages read in the graph."""
     pairs: dict[tuple[int, int], bool] = {}
     for edge in edges_of(plan, graph):
         key = edge.source, edge.target
@@ -288,7 +289,7 @@ def training_job(
     plan: TrainingPlan, graph: Graph, program: Program, *, seed: int, iterations: int, dtype: str, keep: bool,
     optimizer: Optimizer, audit: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """What `job.run_job` reads."""
+    """The job that every rank is sent, in the form that `job.run_job` reads."""
     return {
         "kind": "run",
         "plan": plan.to_json(),
@@ -304,7 +305,7 @@ def training_job(
 
 
 def rank_names(plan: TrainingPlan) -> dict[int, str]:
-    """What each rank is, for messages."""
+    """For each rank its stages and its device, in words, for error messages."""
     names: dict[int, str] = {}
     for mesh, ranks in enumerate(mesh_ranks(plan)):
         stages = [str(s) for s, stage in enumerate(plan.stages) if stage.mesh == mesh]

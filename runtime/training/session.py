@@ -1,4 +1,8 @@
-"""`TrainingSession`: processes on this machine that train plans one after another, pinned, awaited and surely ended."""
+"""`TrainingSession`: worker processes on this machine that run plans one after another.
+
+It starts and pins them, sends every rank its job, waits for all answers, names the rank that failed first, and leaves
+no process behind.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,9 @@ from ..serving.protocol import receive_json, send_json
 __all__ = ["RankFailure", "TrainingSession"]
 
 GRACE_S = 0.5
-"""After the first sign of trouble, how long others may still say what they saw: a rank that dies makes its neighbours
-fail too, and the message should name the rank that died."""
+"""After the first failure, how long to wait for further reports: a rank that dies makes its neighbours fail too, often
+first, and the message should name the rank that died. The value is a guess: reports follow within milliseconds, and
+users wait for it at every failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +37,13 @@ class RankFailure:
     Parameters
     ----------
     rank : int
-        Where.
+        The rank.
     text : str
-        What.
+        The reason.
     gone : bool
         Whether the process ended.
     secondary : bool
-        Whether it only noticed that another did not answer.
+        Whether the rank only noticed that another one did not answer.
     """
 
     rank: int
@@ -48,21 +53,21 @@ class RankFailure:
 
 
 class TrainingSession:
-    """Worker processes; a context manager that leaves none behind.
+    """Worker processes that run training jobs; a context manager that leaves no process behind.
 
-    Each has one torch thread and, where there are as many cores as ranks, a core of its own. A worker also ends by
-    itself when this process is gone (see `runtime.lifeline.die_with_parent`).
+    Each worker has one torch thread and, where there are as many cores as ranks, a core of its own. A worker also ends
+    by itself when this process is gone (see `runtime.lifeline.die_with_parent`).
 
     Parameters
     ----------
     processes : int
-        Ranks.
+        Number of ranks.
     timeout_s : float
-        Longest wait of a rank for another, and longest start-up (a minute at least), seconds.
+        How long a rank waits for another at most, seconds; start-up may take as long, but a minute at least.
     cores : sequence of int, optional
-        For each rank its core, counted among those of this process; several ranks may share one.
+        Core of each rank, as a position among the cores that this process may use; several ranks may share one.
     silence_s : float
-        A rank that gives no sign of life for so long (it is stopped, or hangs) is ended, and named, seconds.
+        A rank that gives no sign of life for so many seconds (it is stopped, or hangs) is ended; the error names it.
 
     Raises
     ------
@@ -92,7 +97,7 @@ class TrainingSession:
 
     @property
     def folder(self) -> Path:
-        """Where ranks leave arrays; gone when the session ends."""
+        """Folder in which ranks save arrays; it is deleted when the session ends."""
         return self._children.folder
 
     def __enter__(self) -> TrainingSession:
@@ -122,16 +127,16 @@ class TrainingSession:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process of each rank."""
+        """Process id of each rank."""
         return tuple(rank.popen.pid for rank in self._ranks)
 
     def run(self, job: Mapping[str, Any], names: Mapping[int, str] | None = None) -> list[dict[str, Any]]:
-        """Give every rank a job, and wait for all answers, in order of rank.
+        """Send every rank a job and wait for all answers; they are returned in order of rank.
 
         Parameters
         ----------
         job : mapping
-            As `worker` reads it; the session adds where arrays go.
+            The job, in the form that `worker` reads; the session adds the folder for arrays.
         names : mapping, optional
             Rank -> what it does, for messages.
 
@@ -156,6 +161,8 @@ class TrainingSession:
         waiting = {rank.pipe: number for number, rank in enumerate(self._ranks)}
         answers: dict[int, dict[str, Any]] = {}
         failures: list[RankFailure] = []
+        # However short the time-out, start-up has a minute (a guess): loading torch from a slow disk takes long. A run
+        # has no limit of its own: ranks time out waiting for each other, and `Children` ends those that fall silent.
         give_up = time.monotonic() + max(60.0, self.timeout_s) if during == "start-up" else math.inf
         while waiting:
             left = None if math.isinf(give_up) else max(0.0, give_up - time.monotonic())
@@ -187,14 +194,14 @@ class TrainingSession:
         self.close()
 
     def close(self) -> None:
-        """End every worker, at once, and wait until it is gone."""
+        """End all workers at once, and wait until they are gone."""
         self._ranks = []
         self.broken = True
         self._children.close()
 
 
 def _blame(failures: list[RankFailure], silent: list[int], names: Mapping[int, str], during: str) -> str:
-    """One line that names the rank that failed first: one that is gone before one that raised, before bystanders."""
+    """One line that blames one rank: one that died rather than one that raised, and that rather than a bystander."""
     if not failures:
         return f"run: no answer from rank {silent[0]} in time, during {during}"
     worst = min(failures, key=lambda failure: (not failure.gone, failure.secondary, failure.rank))
@@ -204,10 +211,11 @@ def _blame(failures: list[RankFailure], silent: list[int], names: Mapping[int, s
 
 
 def _cores(processes: int, asked: Sequence[int] | None = None) -> list[int | None]:
-    """A core for each rank: those asked for, or one each where there are enough; else the system shares them out."""
+    """A core for each rank: the given ones, or one each where there are enough; else None, and the system schedules."""
     if not hasattr(os, "sched_getaffinity"):
         return [None] * processes
     mine = sorted(os.sched_getaffinity(0))
     if asked is not None:
+        # Round again where there are fewer cores: a comparison that pins ranks still runs, if slower.
         return [mine[core % len(mine)] for core in asked]
     return [mine[rank] if processes <= len(mine) else None for rank in range(processes)]

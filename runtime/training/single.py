@@ -1,4 +1,7 @@
-"""Reference: a graph run on one device by plain autograd, with parameters and data that a seed gives."""
+"""`single_device`: a graph trained on one device by plain autograd, as the reference that a run is compared with.
+
+Parameters and data are drawn from the run's seed, as its ranks draw them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ __all__ = ["SingleRun", "evaluate", "make_input", "make_parameter", "single_devi
 
 @dataclass(frozen=True, eq=False)
 class SingleRun:
-    """What the reference found.
+    """Losses, gradients and weights of a reference on one device.
 
     Parameters
     ----------
@@ -39,22 +42,22 @@ def single_device(
     graph: Graph, *, seed: int, microbatches: int, iterations: int = 1, dtype: str = "float32",
     optimizer: Optimizer | None = None, samples: Sequence[int] = (),
 ) -> SingleRun:  # fmt: skip
-    """Train on one device.
+    """Train a graph on one device.
 
     Parameters
     ----------
     graph : Graph
-        For one microbatch.
+        The graph for one microbatch.
     seed : int
         Of parameters and data.
     microbatches, iterations : int
         Gradients are the mean over an iteration's microbatches.
     dtype : str
-        Of everything that is no index, whatever the graph says.
+        Number format of everything but indices, whatever the graph says.
     optimizer : Optimizer, optional
         Adam by default.
     samples : sequence of int, optional
-        Of each microbatch where they differ: it counts as much as its samples.
+        Samples of each microbatch, where they differ; its loss and gradients are weighted by them.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""A training worker: one process, one rank. Started by `session.TrainingSession`; runs jobs until its pipe closes."""
+"""A training worker, the process of one rank: started by `session.TrainingSession`, runs jobs until its pipe closes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from ..serving.protocol import receive_json, send_json
 __all__ = ["main"]
 
 BYSTANDER = ("Connection closed by peer", "Connection reset", "Timed out", "timed out", "timeout", "Broken pipe")
-"""What a rank says that only noticed another's failure."""
+"""Parts of gloo's error texts by which a rank is known to have only noticed another's failure. gloo has no error codes,
+so these texts are matched; a version that words them otherwise makes the blame less exact, no more."""
 
 
 def main(arguments: list[str]) -> None:
-    """Become a worker: descriptor of the pipe, of the lifeline, and the parent's process id."""
+    """Run as a worker. Arguments: descriptors of the pipe and of the lifeline, and the parent's process id."""
     descriptor, lifeline, parent = (int(a) for a in arguments)
     die_with_parent(lifeline, parent)
     pipe = socket.socket(fileno=descriptor)
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{hello['store']}", rank=hello["rank"], world_size=hello["world"], timeout=timeout
     )
-    gc.freeze()
+    gc.freeze()  # collections before each run need not walk through all that torch has loaded
     send_json(pipe, {"ready": True})
     while True:
         try:

@@ -1,10 +1,10 @@
 """`graph_plans`: two branches trained one after another and at once, to be run and compared with the simulation.
 
-``python -m meshwright.runtime.training.compare --graph`` measures a small model of two transformer branches (MMT), by a
-pipeline in one line on two processes, by both branches at once on the same two (interleaved, what follows them on
-either), and by a graph of three stages whose third, what follows the branches, computes next to nothing and shares a
-core with the second; that once more with larger microbatches of its own. It says whether the simulated iteration time
-is within 10 % for each and in the right order.
+``python -m meshwright.runtime.training.compare --graph`` trains a small model of two transformer branches (MMT) by four
+plans: as a linear pipeline on two processes; with both branches at once on the same two (interleaved: what follows the
+branches is on either); as a graph of three stages; and as that graph with larger microbatches for the third stage. The
+third stage holds what follows the branches. It computes next to nothing and shares a core with the second. The command
+says whether each simulated iteration time is within 10 % of the measured one, and whether the order is right.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .plans import WITHIN, compare_training
 __all__ = ["graph_plans", "main"]
 
 CORES = (0, 1, 1)
-"""The third stage shares a core."""
+"""Core of each stage's process. The third stage computes next to nothing: sharing a core, it needs no third one, and a
+machine of two cores can compare all plans."""
 
 
 def graph_plans(graph: Graph, *, global_batch: int, samples: int) -> dict[str, TrainingPlan]:

@@ -1,4 +1,4 @@
-"""`compare_training`: plans really run, beside what the simulator says of them."""
+"""`compare_training`: runs plans and holds the measured iteration times against the simulated ones."""
 
 from __future__ import annotations
 
@@ -25,12 +25,17 @@ __all__ = ["Compared", "TrainingComparison", "compare_training", "example_plans"
 
 COMPUTE = (Op.F, Op.B, Op.W, Op.UPDATE)
 WITHIN = 0.10
+"""Difference up to which a simulated iteration time counts as right. Our own bar: measured differences on a quiet
+machine are up to 7 % (docs/training-run.md)."""
+
 UNDISTURBED = 0.98
+"""Share of an iteration's computing time in which ranks must have had their cores for it to count. A guess: on a quiet
+machine ranks have them for 98.3 to 99.5 % of it (docs/training-run.md); what is below was disturbed by others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One plan.
+    """Simulated and measured iteration time of one plan.
 
     Parameters
     ----------
@@ -39,11 +44,11 @@ class Compared:
     simulated_s, measured_s : float
         Seconds of an iteration.
     own : float
-        Share of the computing time of the iterations that counted in which ranks had their cores.
+        Share of the computing time in which ranks had their cores, over the iterations that counted.
     counted : int
-        How many iterations that were.
+        Number of iterations that counted.
     collective : float
-        Share of a stage's calibrated time that goes into collectives.
+        Share of the stages' calibrated time that goes into collectives.
     scatter_s : float
         Standard error of the measured median, seconds.
     """
@@ -133,7 +138,9 @@ def compare_training(
     cores: Sequence[int] | None = None,
     session: TrainingSession | None = None,
 ) -> TrainingComparison:
-    """Calibrate, simulate and run plans in turn, so that a machine that gets slower or faster does so for all alike.
+    """Calibrate, simulate and run each plan in every round; compare the medians over the rounds.
+
+    Plans take turns within a round, so that a machine that gets slower or faster does so for all of them.
 
     Parameters
     ----------
@@ -142,9 +149,9 @@ def compare_training(
     graph : Graph
         What they train.
     rounds : int
-        How often each plan is calibrated and run; the medians of what counts are compared.
+        How often each plan is calibrated and run.
     iterations : int
-        Of a run; the first does not count.
+        Of a run; the first does not count, since it includes warm-up.
     seed : int
         Of parameters and data.
     progress : callable, optional
@@ -186,13 +193,14 @@ def _silent(line: str) -> None:
 
 
 def _row(name: str, simulated: list[float], runs: list[TrainingRun], calibration: Calibration) -> Compared:
-    """Of all iterations those count in which ranks had their cores; the least disturbed three if they are too few."""
+    """Iterations count in which ranks had their cores; if these are fewer than three, the three least disturbed."""
     every = [(own, s) for run in runs for own, s in list(zip(own_shares(run), run.seconds, strict=True))[1:]]
     every.sort(reverse=True)
     kept = [x for x in every if x[0] >= UNDISTURBED]
     if len(kept) < 3:
         kept = every[:3]
     compute, collective = sum(calibration.compute_s), sum(calibration.collective_s)
+    # 1.2533 = sqrt(pi / 2): the standard error of a median of normal values, relative to that of their mean.
     scatter = 1.2533 * float(np.std([s for _, s in kept])) / math.sqrt(len(kept))
     return Compared(
         name,

@@ -1,8 +1,8 @@
 """`slice_plans`: a pipeline by equal token slices and by those of TeraPipe's dynamic programme, to be run and compared.
 
-``python -m meshwright.runtime.training.compare --slices`` measures slices of a small GPT's two stages, fits Eq. 2.9,
-lets the dynamic programme slice, and says whether the simulated iteration time is within 10 % of the measured one for
-each slicing, and in the right order.
+``python -m meshwright.runtime.training.compare --slices`` measures slices of a small GPT's two stages, fits TeraPipe's
+latency model (Eq. 2.9) to them, and lets the dynamic programme choose slices with that model. It says whether each
+simulated iteration time is within 10 % of the measured one, and whether the order of the slicings is right.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["StageModels", "fit_stages", "pipeline_plan", "slice_plans"]
 
 UNITS = 32
-"""Units of a sequence that the dynamic programme cuts it in."""
+"""Slices are whole multiples of a sequence's 32nd part. A guess between precision and time: the dynamic programme tries
+all pairs of length and context in these units. The paper's are 8 tokens."""
 
 PAPER_ERROR = 0.02
 """§2.3.3: "< 2% relative prediction error compared to the actual overhead"."""
@@ -44,9 +45,9 @@ class StageModels:
     Parameters
     ----------
     forward, backward : tuple of SliceLatency
-        Of each stage.
+        For each stage, the seconds of a slice by its length and its context.
     measured : SliceMeasurements
-        What they were fitted to.
+        Measurements to which they were fitted.
     tokens : int
         Of a sequence.
     """
@@ -57,12 +58,12 @@ class StageModels:
     tokens: int
 
     def table(self, unit: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        """Seconds of a slice on the slowest stage, forward and backward together, as `slice_tokens` takes them."""
+        """Seconds of a slice on the slowest stage, forward plus backward, in the form that `slice_tokens` takes."""
         stages = zip(self.forward, self.backward, strict=True)
         return np.max([f.table(self.tokens, unit, (1,)) + b.table(self.tokens, unit, (1,)) for f, b in stages], axis=0)
 
     def timed(self, plan: TrainingPlan) -> TrainingPlan:
-        """A plan with what the models say of its slices; their stages' other times are the plan's."""
+        """A copy of the plan with the models' times for its slices; other times of its stages stay."""
         stages = list(plan.stages)
         for number in range(len(stages)):
             ways = [
@@ -93,7 +94,7 @@ class StageModels:
 
 
 def stage_bounds(graph: Graph, stages: int) -> list[int]:
-    """First operator of each stage, and their number: equally many repeated blocks each.
+    """First operator of each stage, then the number of operators; every stage gets equally many repeated blocks.
 
     Raises
     ------
@@ -118,6 +119,7 @@ def fit_stages(
     bounds = stage_bounds(graph, stages)
     tokens = int(graph.items_per_sample)
     unit = max(1, tokens // UNITS)
+    # Denser where slices are short: there the time per token changes most, by overheads that do not shrink with it.
     lengths = sorted({unit * n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if unit * n <= tokens})
     contexts = sorted({unit * n for n in (0, 4, 8, 16, 24) if unit * n < tokens})
     parts = {f"stage {s}": (bounds[s], bounds[s + 1]) for s in range(stages)}
@@ -209,7 +211,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _by_models(models: StageModels, plans: dict[str, TrainingPlan], result: TrainingComparison) -> str:
-    """What the fitted models alone predict of a plan's passes, beside the runs."""
+    """How far simulations with the fitted models' times, instead of each plan's measured ones, are from the runs."""
     measured = {row.name: row.measured_s for row in result.rows}
     said = {name: simulate_training(models.timed(plan)).seconds for name, plan in plans.items()}
     each = ", ".join(f"{name} {said[name] / measured[name] - 1.0:+.1%}" for name in plans)

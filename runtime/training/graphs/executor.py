@@ -36,11 +36,12 @@ class GraphExecutor(Executor):
     ) -> None:  # fmt: skip
         self.graphs = graphs
         sizes = [graph.batch for graph in graphs]
-        self._apart = max(sizes) // min(sizes)  # at most so many parts has an edge
+        # An edge has at most so many parts; so many numbers are kept free for each, so that parts' tags differ.
+        self._apart = max(sizes) // min(sizes)
         super().__init__(runners, actions, edges, tied, plan, rank, mailbox, itemsize)
 
     def _parcel(self, number: int, edge: Edge, *, back: bool = False) -> Parcel:
-        """What brings the value of an edge there, or its gradient back; a message is of its sender's microbatch."""
+        """The parcel of an edge's value or, if `back`, of its gradient; it carries the sender's microbatches."""
         first = number * self._apart
         if edge.name == SIGNAL or edge.name not in self.graphs[0].index:  # of no microbatch's size
             return super()._parcel(first, edge, back=back)
@@ -69,6 +70,7 @@ class GraphExecutor(Executor):
                 continue
             for piece in parcel.pieces(turn):
                 x = self.mailbox.receive(piece.parcel, turn)
+                # A reader's microbatch is complete when all of its messages are added into zeros: parts do not overlap.
                 values = store.setdefault((action.stage, piece.turn), {})
                 if x.shape == parcel.whole:
                     self._add(values, name, x)

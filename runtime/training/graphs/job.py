@@ -1,4 +1,4 @@
-"""What a rank sets up where stages have microbatches of their own: runners, executor, samples in any sizes."""
+"""What a rank sets up where stages have microbatches of different sizes: inputs, stage runners and the executor."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = ["SampleInputs", "graph_executor", "graph_stages", "stage_graphs"]
 
 
 def stage_graphs(plan: TrainingPlan, graph: Graph) -> list[Graph]:
-    """For each stage, the graph at its microbatch."""
+    """For each stage, the graph with the stage's microbatch as its batch size."""
     made = {b: graph.with_batch(b) for b in {plan.microbatch_of(s) for s in range(len(plan.stages))}}
     return [made[plan.microbatch_of(s)] for s in range(len(plan.stages))]
 
 
 class SampleInputs:
-    """Inputs of one iteration at a time, in microbatches of several sizes, made before it starts.
+    """Inputs of one iteration at a time, in microbatches of several sizes, made before the iteration starts.
 
-    Samples are drawn in the smallest pieces that every stage's microbatches are made of, so that all stages, and a
-    single device, have the same.
+    Samples are drawn in pieces of the size that divides every stage's microbatch, and joined. All stages, and the
+    reference on a single device, so see the same samples.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ class SampleInputs:
         self._made: dict[tuple[str, int, int], Tensor] = {}
 
     def prepare(self, iteration: int, names: set[str]) -> None:
-        """Make those that are read here.
+        """Make the named inputs for an iteration, in all sizes of this rank.
 
         Raises
         ------
         InputError
-            If one does not grow with the samples.
+            If an input does not grow with the samples in exactly one dimension.
         """
         import torch
 
@@ -84,14 +84,14 @@ def graph_stages(
     plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], *, inputs: SampleInputs,
     parameter: Callable[[str], Tensor], optimizer: Optimizer,
 ) -> dict[int, StageRunner]:  # fmt: skip
-    """Runners of this rank's stages.
+    """Make the runners of this rank's stages.
 
     Parameters
     ----------
     plan, graph : TrainingPlan, Graph
         What is run.
     comms : mapping
-        Stage of this rank -> its mesh.
+        Stage of this rank -> the collectives of its mesh.
     inputs, parameter, optimizer
         As in `StageRunner`.
     """
@@ -111,7 +111,7 @@ def graph_executor(
     plan: TrainingPlan, graph: Graph, runners: Mapping[int, StageRunner], actions: Sequence[Action], rank: int,
     dtype: Any,
 ) -> GraphExecutor:  # fmt: skip
-    """What runs them."""
+    """Make the executor that runs this rank's actions on those runners."""
     edges = [*edges_of(plan, graph), *signals_of(plan, graph)]
     mailbox = GraphMailbox(dtype, max(plan.microbatches_of))
     return GraphExecutor(

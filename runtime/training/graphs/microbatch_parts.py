@@ -1,8 +1,8 @@
-"""Stages with microbatches of their own: which rows of a stage's message belong to which microbatch of another.
+"""Which rows of a stage's message belong to which microbatch of another stage, where microbatch sizes differ.
 
-A message is of the microbatch of the stage that makes it. Where the reader's are larger, it gathers several messages
-into one of its own; where they are smaller, it slices one message into several of its own. What grows with the samples
-is one dimension of the tensor; samples lie one after another in it.
+A message carries one microbatch of the stage that sends it. A reader with larger microbatches gathers several messages
+into one of its own; a reader with smaller ones slices a message into several. Exactly one dimension of the tensor grows
+with the samples, and samples lie one after another in it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["Part", "check_separable", "is_uneven", "moved", "parts_of", "referen
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a message has of one microbatch of its reader.
+    """The overlap of a message with one microbatch of its reader.
 
     Parameters
     ----------
     turn : int
         The reader's microbatch.
     ahead : int
-        Samples by which the sender's microbatch starts behind the reader's: an index of the message's tensor plus this
-        is one of the reader's.
+        Samples by which the sender's microbatch starts after the reader's: a sample's index in the message plus `ahead`
+        is its index in the reader's microbatch. Negative where the reader's starts later.
     """
 
     turn: int
@@ -37,14 +37,14 @@ class Part:
 
 
 def parts_of(turn: int, samples: int, of_reader: int) -> Iterator[Part]:
-    """Microbatches of a reader that a message has samples of.
+    """Yield the overlap of a message with each of the reader's microbatches.
 
     Parameters
     ----------
     turn : int
         The sender's microbatch.
     samples, of_reader : int
-        Of a microbatch of the sender and of the reader; one divides the other.
+        Samples of a microbatch of the sender, and of the reader; one divides the other.
     """
     first = turn * samples
     for mine in range(first // of_reader, (first + samples - 1) // of_reader + 1):
@@ -52,9 +52,9 @@ def parts_of(turn: int, samples: int, of_reader: int) -> Iterator[Part]:
 
 
 def moved(region: Region, dim: int, rows: int, size: int) -> Region:
-    """A region in the coordinates of a tensor that starts `rows` further on in one dimension and has `size` of them.
+    """Translate a region into another tensor, which starts `rows` later in dimension `dim` and is `size` long there.
 
-    It is empty, as the dimension's (0, 0), where the two do not meet.
+    Where the region does not meet that tensor, the dimension becomes (0, 0): empty.
     """
     a, b = region[dim]
     a, b = max(0, a - rows), min(size, b - rows)
@@ -62,12 +62,12 @@ def moved(region: Region, dim: int, rows: int, size: int) -> Region:
 
 
 def rows_of(op: Operator, where: str) -> int:
-    """The dimension of a result that grows with the samples.
+    """The dimension of an operator's result that grows with the samples.
 
     Raises
     ------
     InputError
-        If there is none, several, or samples do not lie one after another in it.
+        If there is no such dimension, there are several, or samples do not lie one after another in it.
     """
     grows = {x.name for x in op.loops if x.batch}
     dims = [d for d, group in enumerate(op.parsed.result) if grows & set(group)]
@@ -79,7 +79,7 @@ def rows_of(op: Operator, where: str) -> int:
 
 
 def is_uneven(plan: TrainingPlan) -> bool:
-    """Whether some stage has other microbatches than the plan's."""
+    """Whether some stage has another microbatch size than the plan's."""
     return any(plan.microbatch_of(s) != plan.microbatch for s in range(len(plan.stages)))
 
 
@@ -89,22 +89,23 @@ def unit_samples(plan: TrainingPlan) -> int:
 
 
 def reference_samples(plan: TrainingPlan) -> tuple[int, ...]:
-    """Microbatches in which one device runs the same iteration: what every stage's are made of."""
+    """Microbatch sizes with which a single device runs the same iteration: pieces that divide every stage's."""
     unit = unit_samples(plan)
     return (unit,) * (plan.global_batch // unit)
 
 
 def check_separable(graph: Graph) -> None:
-    """Refuse a graph whose samples see each other: microbatches of another size would make it another computation.
+    """Refuse a graph whose samples interact (batch norm): with another microbatch size it computes something else.
 
     Raises
     ------
     InputError
-        Names the operator.
+        If an operator combines samples; the message names it.
     """
     for op in graph.operators:
         grows = {x.name: x.split for x in op.loops if x.batch}
         seen = set(grows) & set(op.parsed.reduced) or any(split != "free" for split in grows.values())
+        # A mean loss may combine samples: each microbatch's counts by its share of the samples, so the sum stays.
         mean = op is graph.operators[-1] and op.kind == "loss" and op.attributes.get("reduction", "mean") == "mean"
         if seen and not mean:
             raise InputError(

@@ -1,4 +1,4 @@
-"""`GraphParcel`: what crosses between stages whose microbatches differ, message by message."""
+"""`GraphParcel`: messages between stages whose microbatch sizes differ, sent part by part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["GraphMailbox", "GraphParcel", "Piece", "Sized"]
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """One side of an edge: samples of its stage's microbatches, and a whole tensor of one."""
+    """One side of an edge: samples of a microbatch of its stage, and the shape of the whole tensor for one of them."""
 
     samples: int
     full: tuple[int, ...]
@@ -27,16 +27,16 @@ class Sized:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a message, and where the reader lays it.
+    """A part of a message, and where the reader puts it.
 
     Parameters
     ----------
     parcel : Parcel
-        What brings it.
+        The parcel that brings this part.
     turn : int
         The reader's microbatch.
     where : tuple of slice
-        In this rank's shard of the reader's microbatch.
+        Its place in this rank's shard of the reader's microbatch.
     """
 
     parcel: Parcel
@@ -45,7 +45,7 @@ class Piece:
 
 
 class _PartParcel(Parcel):
-    """A part of a tensor: each reader gets what its shard of the part's microbatch needs of it."""
+    """The part of a tensor that falls into one of the reader's microbatches; ranks get what their shards need of it."""
 
     def __init__(self, number: int, edge: Edge, source: Sized, dim: int, rows: int, target: Sized, rank: int) -> None:
         here, there = edge.made, edge.read
@@ -71,16 +71,16 @@ class _PartParcel(Parcel):
 
 
 class GraphParcel(Parcel):
-    """The messages of an edge, of the microbatches of the stage that makes it.
+    """The messages of an edge; each carries one microbatch of the sending stage, cut by the reader's microbatches.
 
     Parameters
     ----------
     number : int
-        Of its first part; one more for each further one.
+        Parcel number of the first part; the others follow.
     edge : Edge
         What crosses, from where to where; turned round for a gradient.
     source, target : Sized
-        Its two sides.
+        The sending and the receiving side.
     dim : int
         Dimension that grows with the samples.
     rank : int
@@ -95,6 +95,7 @@ class GraphParcel(Parcel):
         every = sorted({part.ahead for turn in range(turns) for part in self._parts(turn)})
         for k, ahead in enumerate(every):
             self.parts[ahead] = _PartParcel(number + k, edge, source, dim, ahead * per_sample, target, rank)
+        # The base class's fields are those of the first part, but for `where`, which only a part has.
         first = next(iter(self.parts.values()))
         vars(self).update({key: value for key, value in vars(first).items() if key != "where"})
         there = edge.read
@@ -104,7 +105,7 @@ class GraphParcel(Parcel):
         return list(parts_of(turn, self.source.samples, self.target.samples))
 
     def pieces(self, turn: int) -> list[Piece]:
-        """Parts of one message."""
+        """Parts of the message of one of the sender's microbatches."""
         found: list[Piece] = []
         for part in self._parts(turn):
             parcel = self.parts[part.ahead]
@@ -113,7 +114,7 @@ class GraphParcel(Parcel):
 
 
 class GraphMailbox(Mailbox):
-    """Sends and receives of one rank; a message goes part by part."""
+    """Sends and receives messages of one rank; a `GraphParcel` goes part by part."""
 
     def send(self, parcel: Parcel, turn: int, x: Tensor) -> None:
         """Send this rank's parts, without waiting."""
@@ -124,7 +125,7 @@ class GraphMailbox(Mailbox):
             super().send(piece.parcel, turn, x)
 
     def post(self, parcel: Parcel, turn: int) -> None:
-        """Make ready to receive; once is enough."""
+        """Post the receives of a message's parts, so that they travel while this rank computes; repeats do nothing."""
         if not isinstance(parcel, GraphParcel):
             super().post(parcel, turn)
             return

@@ -1,4 +1,4 @@
-"""`calibrate_training`: a training plan with the times that its stages really take on this machine."""
+"""`calibrate_training`: puts the times that a plan's stages really take on this machine into the plan."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ..wires.edges import mesh_ranks
 __all__ = ["Calibration", "calibrate_training", "measured_link", "typical"]
 
 OWN = 0.98
-"""Share of a measurement in which its thread must have had its core, or waited in a collective, for it to count. What
-other processes take is no property of the model."""
+"""Share of a measurement in which its thread must have had its core, or waited in a collective, for it to count: time
+that other processes take says nothing about the model. The value is a guess, as `compare.plans.UNDISTURBED` is."""
 
 MICROBATCH = ("forward", "backward", "weights")
 
@@ -33,14 +33,15 @@ Times = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What was measured.
+    """A plan with measured times, and what they consist of.
 
     Parameters
     ----------
     plan : TrainingPlan
         The plan with measured times in its stages and measured links in its cluster.
     compute_s, collective_s : tuple of float
-        Per stage: computing of one microbatch, forward and backward; what its collectives add.
+        For each stage, seconds that one microbatch computes, forward and backward, and seconds that its collectives
+        add.
     own : float
         Share of the measuring time in which ranks had their cores.
     """
@@ -57,9 +58,10 @@ def calibrate_training(
 ) -> Calibration:  # fmt: skip
     """Measure a plan's stages, collectives and transfers on processes of this machine.
 
-    Each stage's passes are run on every rank of its mesh, all meshes at once, as Alpa profiles its stages. Where other
-    processes disturb too many of them, a pass takes the CPU time that it computes without collectives, plus these, each
-    timed by itself. Messages are timed between two ranks.
+    Every rank of a mesh runs the passes of its stages, as Alpa profiles stages; all meshes do so at once, since cores
+    share caches and memory. Where other processes disturb too many repeats of a pass, its time is put together instead:
+    the CPU time of the pass without collectives, plus each of its collectives timed by itself. Messages are timed
+    between two ranks.
 
     Parameters
     ----------
@@ -103,16 +105,17 @@ def calibrate_training(
 
 
 def typical(ranks: Sequence[Times]) -> float | None:
-    """Median seconds of a pass: the slowest rank's, of the repeats that nobody held up; None if these are too few.
+    """Median seconds of a pass on its slowest rank, over the undisturbed repeats; None if these are fewer than three.
 
     Parameters
     ----------
     ranks : sequence of sequence
-        For each rank of a mesh its measurements, repeat by repeat.
+        For each rank of a mesh its measurements, one for each repeat.
     """
     every = np.array([[list(t) for t in times] for times in ranks])  # rank, repeat, (wall, CPU, collective)
     wall, had = every[:, :, 0], every[:, :, 1] + every[:, :, 2]
-    own = np.all(had >= OWN * wall, axis=0) | (wall.max(axis=0) < 1e-3)  # clocks are too coarse for the smallest
+    # Below a millisecond the thread's CPU clock is too coarse to tell whether it had its core: such repeats count.
+    own = np.all(had >= OWN * wall, axis=0) | (wall.max(axis=0) < 1e-3)
     return float(np.median(wall.max(axis=0)[own])) if own.sum() >= min(3, wall.shape[1]) else None
 
 
@@ -134,7 +137,8 @@ def _put_together(plan: TrainingPlan, answers: list[dict[str, Any]]) -> Calibrat
         along: dict[str, float] = {}
         for phase, kind, axes, n_bytes, count in mine[0]["calls"]:
             key = stage.mesh, tuple(stage.logical), kind, tuple(axes), n_bytes
-            # A collective has no CPU time to go by; the lower quartile leaves out what others held up.
+            # A waiting collective uses no CPU time by which disturbed repeats could be told. Disturbances only make it
+            # longer, so the lower quartile leaves most of them out.
             along[phase] = along.get(phase, 0.0) + count * float(np.percentile(collectives[key], 25))
         found, alone = dict[str, float](), dict[str, float]()
         for name in mine[0]["times"]:
@@ -142,6 +146,7 @@ def _put_together(plan: TrainingPlan, answers: list[dict[str, Any]]) -> Calibrat
             whole = typical([m["times"][name] for m in mine])
             found[name] = alone[name] + along.get(name, 0.0) if whole is None else whole
         every = np.array([t for m in mine for times in m["times"].values() for t in times])
+        # The two clocks are read one after the other, so that CPU seconds may be a little more than seconds.
         shares.append(float(min(1.0, every[:, 1:].sum() / every[:, 0].sum())))
         compute.append(sum(alone[name] for name in MICROBATCH if name in alone))
         collective.append(max(0.0, sum(found[name] for name in MICROBATCH if name in found) - compute[-1]))
@@ -164,7 +169,7 @@ def _put_together(plan: TrainingPlan, answers: list[dict[str, Any]]) -> Calibrat
 
 
 def measured_link(plan: TrainingPlan, transfers: list[list[Any]]) -> ClusterEntry:
-    """The plan's cluster with links as messages between ranks were found to be."""
+    """The plan's cluster with the bandwidth and latency of messages measured between ranks."""
     link = _link(transfers)
     device = plan.cluster.device.model_copy(
         update={"name": "this-machine", "intra_node": link, "inter_node": link, "source": "measured"}
@@ -173,6 +178,7 @@ def measured_link(plan: TrainingPlan, transfers: list[list[Any]]) -> ClusterEntr
 
 
 def _link(transfers: list[list[Any]]) -> tuple[float, float]:
-    """Bytes per second and fixed seconds of a message, from a small and a large one."""
+    """Bytes per second and fixed seconds of a message, from times of a small and a large one."""
+    # Lower quartiles, as for collectives; noise could make the large message the faster one.
     (small, few), (large, many) = ((n, float(np.percentile(seconds, 25))) for n, seconds in transfers)
     return (large - small) / max(many - few, 1e-9), few

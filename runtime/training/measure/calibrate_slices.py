@@ -1,4 +1,4 @@
-"""`calibrate_slices`: a sliced training plan with the times that its stages' slices really take on this machine."""
+"""`calibrate_slices`: puts the times that a plan's token slices really take on this machine into the plan."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def calibrate_slices(
 ) -> Calibration:  # fmt: skip
     """Measure the slices of a plan's stages and its messages on processes of this machine.
 
-    The slices of one microbatch of each entry of `plan.slices` are run as the program runs them, forward first to last
-    and backward last to first, on all meshes at once.
+    For each entry of `plan.slices`, the slices of one microbatch are run as the program runs them: forward from first
+    to last, backward from last to first. All meshes run at once.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def calibrate_slices(
         shares.append(float(min(1.0, every[:, 1:].sum() / every[:, 0].sum())))
         once = {name: _seconds([m[name[:-2]] for m in mine]) for name in ("reduce_s", "update_s")}
         stage = with_slice_times(plan, number, forward, backward).model_copy(update=once)
-        # One microbatch of each entry was run; what is said is of an average one.
+        # Each entry was run once, however many microbatches it stands for; the stage's times are of an average one.
         whole = stage.forward_s + stage.backward_input_s
         share = whole / (sum(map(sum, forward)) + sum(map(sum, backward)))
         collective.append(float(every[:, 2].sum() / len(mine) / repeats) * share)
@@ -98,7 +98,7 @@ def calibrate_slices(
 def with_slice_times(
     plan: TrainingPlan, number: int, forward: Sequence[Sequence[float]], backward: Sequence[Sequence[float]]
 ) -> Any:
-    """A stage of a plan with seconds of its slices, and those of an average microbatch."""
+    """A copy of a stage with the seconds of its slices, and with those of an average microbatch."""
     counts = [entry.count for entry in plan.slices]
 
     def mean(times: Sequence[Sequence[float]]) -> float:
@@ -116,9 +116,9 @@ def with_slice_times(
 
 
 def slice_seconds(plan: TrainingPlan, run: TrainingRun, stage: int, op: str) -> tuple[tuple[float, ...], ...]:
-    """Median seconds of a stage's passes in a run, for each entry of a plan's slices and each of its slices.
+    """Median seconds of a stage's passes in a run, for each entry of `plan.slices` and each of the entry's slices.
 
-    The first iteration does not count where there are others.
+    The first iteration includes warm-up and does not count, unless it is the only one.
     """
     entry_of = {t.microbatch: t.entry for t in turns_of(plan)}
     found: dict[tuple[int, int], list[float]] = {}
@@ -131,7 +131,7 @@ def slice_seconds(plan: TrainingPlan, run: TrainingRun, stage: int, op: str) -> 
 
 
 def _seconds(ranks: Sequence[Times]) -> float:
-    """Median seconds of a pass on the slowest rank; where others held too many up, what ranks had of their cores."""
+    """Median seconds of a pass on its slowest rank; where too many repeats were disturbed, the time it had its core."""
     found = typical(ranks)
     if found is not None:
         return found

@@ -1,6 +1,7 @@
-"""`measure_job`: what one rank measures of a plan: its stages' passes, with their collectives and without, and these.
+"""`measure_job`: what one rank measures of a plan.
 
-All ranks compute at the same time, as they do in a run: cores share caches and memory.
+It times the passes of its stages with their collectives, the same passes without collectives, each collective by
+itself, and messages. All ranks compute at the same time, as they do in a run: cores share caches and memory.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["measure_job", "transfer_seconds"]
 
 COLLECTIVE_REPEATS = 8
+"""How often each collective is timed; the first does not count. A guess: enough for a lower quartile."""
+
 TRANSFER_BYTES = (4096, 1 << 20)
-"""A message whose fixed cost shows, and one whose bytes do."""
+"""A message so small that its time is the fixed cost, and one so large that its time is that of its bytes."""
 
 
 def measure_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def measure_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[s
                 muted, _ = _stage(plan, own, stage, mute, job, everyone)
                 listed = [[*call, n] for call, n in sorted(calls[stage].items())]
                 answer["stages"][str(stage)] = {"times": times, "muted": muted, "calls": listed}
-            else:
+            else:  # others measure a further stage: take part in the barriers of their two rounds of repeats
                 for _ in range(2 * job["repeats"]):
                     dist.barrier(everyone)
         dist.barrier(everyone)
@@ -87,7 +90,7 @@ def measure_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[s
 def _stage(
     plan: TrainingPlan, graph: Graph, number: int, comm: MeshComm, job: dict[str, Any], everyone: Any
 ) -> tuple[dict[str, list[tuple[float, float, float]]], Counter[Call]]:
-    """Times of every pass of a stage, and the collectives of one round of passes."""
+    """Times of every pass of a stage, repeat by repeat, and the collectives that one repeat of all passes makes."""
     import torch
     import torch.distributed as dist
 
@@ -114,6 +117,7 @@ def _stage(
 
     received = {name: shard(name) for name in layout.received}
     returned = {e.name for e in edges_of(plan, graph) if e.source == number and e.gradient}
+    # Small, as gradients are, so that weights keep their size over all repeats; times do not depend on the values.
     gradients = {name: 1e-3 * shard(name) for name in returned}
     passes: list[tuple[str, Callable[[], object]]] = [
         ("forward", lambda: runner.forward(0, received)),
@@ -124,9 +128,9 @@ def _stage(
     passes += [("reduce", runner.reduce), ("update", lambda: runner.update(0))]
     times: dict[str, list[tuple[float, float, float]]] = {name: [] for name, _ in passes}
     gc.collect()
-    gc.disable()
+    gc.disable()  # a collection would count as the time of the pass that it interrupts
     for repeat in range(job["repeats"] + 1):
-        if repeat == 1:  # the first one meets cold code
+        if repeat == 1:  # the first repeat only warms up
             comm.calls.clear()
         if repeat:
             dist.barrier(everyone)
@@ -143,7 +147,10 @@ def _stage(
 
 
 def _collectives(plan: TrainingPlan, comms: list[MeshComm | None], calls: dict[int, Counter[Call]]) -> list[list[Any]]:
-    """Every collective of this rank's stages by itself; all ranks of a mesh find the same list."""
+    """Time every collective of this rank's stages by itself.
+
+    They are taken in sorted order: all ranks of a mesh must call the same collectives in the same order.
+    """
     import torch
 
     found: list[list[Any]] = []
@@ -157,6 +164,7 @@ def _collectives(plan: TrainingPlan, comms: list[MeshComm | None], calls: dict[i
                 continue
             done.add(key)
             n = comm.size(axes)
+            # float32 elements, rounded up so that both dimensions of x, (n, items / n), can be cut n ways.
             items = max(n * n, -(-n_bytes // 4 // (n * n)) * n * n)
             x = torch.zeros((n, items // n))
             run = {
@@ -175,7 +183,7 @@ def _collectives(plan: TrainingPlan, comms: list[MeshComm | None], calls: dict[i
 
 
 def transfer_seconds(rank: int, repeats: int) -> list[list[Any]]:
-    """Half of what a message from rank 0 to rank 1 and back takes."""
+    """Seconds of messages between ranks 0 and 1: half of a round trip, so that one rank's clock is enough."""
     import torch
     import torch.distributed as dist
 
@@ -183,7 +191,7 @@ def transfer_seconds(rank: int, repeats: int) -> list[list[Any]]:
     for n_bytes in TRANSFER_BYTES:
         x = torch.zeros(n_bytes // 4)
         seconds: list[float] = []
-        for _ in range(4 * repeats):
+        for _ in range(4 * repeats):  # messages are short and vary more than passes do: more repeats
             start = time.perf_counter()
             if rank == 0:
                 dist.send(x, 1)

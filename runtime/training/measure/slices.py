@@ -1,6 +1,6 @@
 """`measure_slices`: seconds of token slices of parts of a model on this machine's cores, by length and context.
 
-What TeraPipe's latency model (Eq. 2.9) is fitted to, `planners.terapipe.fit_latency`.
+`planners.terapipe.fit_latency` fits TeraPipe's latency model (Eq. 2.9) to these measurements.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..session import TrainingSession
 __all__ = ["SliceGrid", "SliceMeasurements", "SliceTimes", "measure_slices", "undisturbed"]
 
 OWN = 0.98
-"""Share of a measurement in which its thread must have had its core for it to count."""
+"""Share of a measurement in which its thread must have had its core for it to count; a guess, as in `calibrate`."""
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -28,14 +28,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class SliceGrid:
-    """Slices that are measured: all lengths and contexts that fit the sequence together, with each number of samples.
+    """Slices to measure: every length after every context, where both fit the sequence, with every number of samples.
 
     Parameters
     ----------
     lengths, contexts : sequence of int
-        Tokens of a slice, and tokens before it.
+        Tokens of a slice, and tokens before it in the sequence.
     samples : sequence of int
-        Sequences that go together.
+        Numbers of sequences in a microbatch.
 
     Raises
     ------
@@ -52,7 +52,7 @@ class SliceGrid:
             raise InputError(f"measure: samples: expected integers >= 1 (got {list(self.samples)})")
 
     def slices(self, tokens: int) -> list[tuple[int, int, int]]:
-        """Samples, length and context of each slice that a sequence of so many tokens has.
+        """Samples, length and context of each slice of the grid that fits a sequence of so many tokens.
 
         Raises
         ------
@@ -70,14 +70,14 @@ class SliceGrid:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SliceTimes(Shown):
-    """Slices of one part of a model on one device.
+    """Times of m slices of one part of a model on one device.
 
     Parameters
     ----------
     samples, lengths, contexts : ndarray of int64, shape (m,)
-        Sequences that went together, tokens of the slice in each, and tokens before it.
+        Sequences in the microbatch, tokens of the slice in each, and tokens before it.
     forward_s, backward_s : ndarray of float64, shape (m,)
-        Medians; backward is to inputs and weights.
+        Median seconds; the backward pass gives gradients of inputs and of weights.
     """
 
     samples: Integers
@@ -89,16 +89,16 @@ class SliceTimes(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SliceMeasurements(Shown):
-    """What was measured.
+    """Times of slices, for each part of a model.
 
     Parameters
     ----------
     parts : mapping
-        Name of each part -> its slices.
+        Name of each part -> times of its slices.
     own : float
         Share of the measuring time in which processes had their cores.
     processes, repeats : int
-        How many measured at once, and how often each.
+        Number of processes that measured at once, and how often each measured a slice.
     dtype : str
         Number format.
     """
@@ -122,27 +122,28 @@ def measure_slices(
     together: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> SliceMeasurements:
-    """Time slices forward and backward, as a stage of a pipeline runs them.
+    """Time the forward and backward passes of token slices, as a stage of a pipeline runs them.
 
-    Every process measures at the same time, as the stages of a pipeline compute at the same time: cores share caches
-    and memory. Keys and values of the context are there, as earlier slices left them.
+    All processes measure at the same time, as the stages of a pipeline compute at the same time: cores share caches and
+    memory. Keys and values of the context are in memory, as earlier slices would have left them.
 
     Parameters
     ----------
     graph : Graph
         A causal language model.
     parts : mapping
-        Name -> first operator and one past the last, as a stage has them.
+        Name of a part -> its first operator and one past its last, as a stage has them.
     grid : SliceGrid
         The slices.
     repeats : int
-        How often each slice is timed; the medians of what nobody disturbed count.
+        How often each slice is timed; the result is the median of the undisturbed repeats.
     seed, dtype
         As in `run_training`.
     session : TrainingSession, optional
-        Processes, which all measure at once; without it one, for this call.
+        Processes, which all measure at once; without it, one process is started for this call.
     together : bool
-        Whether each process measures a part of its own, all parts at once; else all measure the same, part after part.
+        True: each process measures a part of its own, all parts at once. False: all processes measure the same part,
+        one part after another.
     progress : callable, optional
         Called with a line that says what is being done.
 
@@ -197,13 +198,13 @@ def measure_slices(
 
 
 def undisturbed(times: Floats) -> float:
-    """Median seconds of what nobody held up; if that is too little, of the CPU time.
+    """Median seconds of the undisturbed measurements; if these are fewer than three, median CPU seconds of all.
 
     Parameters
     ----------
     times : ndarray, shape (ranks, repeats, 2 or more)
-        Wall and CPU seconds of the same work, which waits for nobody.
+        Wall and CPU seconds of the same work. The work must not wait for others: waiting would look like disturbance.
     """
     wall, cpu = times[..., 0].ravel(), times[..., 1].ravel()
-    own = (cpu >= OWN * wall) | (wall < 1e-3)  # clocks are too coarse for the smallest
+    own = (cpu >= OWN * wall) | (wall < 1e-3)  # below a millisecond the CPU clock is too coarse to tell
     return float(np.median(wall[own]) if own.sum() >= min(3, wall.size) else np.median(cpu))

@@ -1,4 +1,8 @@
-"""`measure_slices_job`, `measure_sliced_job`: what one rank measures of slices: any of a part, or those of a plan."""
+"""What one rank measures of token slices.
+
+`measure_slices_job` times slices of any length and context of a part of a model; `measure_sliced_job` times the slices
+of a plan's stages.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +50,7 @@ def measure_slices_job(job: dict[str, Any], *, rank: int, timeout: timedelta) ->
     first, last = job["parts"][rank % len(job["parts"])]
     cuts = sorted({0, first, last, len(graph.operators)})
     plan = hand_plan(graph, meshes=[(1, 1)] * (len(cuts) - 1), cuts=cuts, global_batch=1, microbatches=1)
+    # Each slice poses as the only one of a microbatch of its own, so that none depends on another.
     turns = [
         Turn(number, 0, number, samples, context, length, 1.0, True)
         for number, (samples, length, context) in enumerate(cases)
@@ -61,14 +66,14 @@ def measure_slices_job(job: dict[str, Any], *, rank: int, timeout: timedelta) ->
         for turn in range(len(turns)):
             probe.recall(turn)
             mine.append([probe.timed(probe.forward(turn)), probe.timed(probe.backward(turn))])
-        if repeat:  # the first one meets cold code
+        if repeat:  # the first repeat only warms up
             times.append(mine)
     gc.enable()
     return {"times": times}
 
 
 def measure_sliced_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, Any]:
-    """Measure the stages of a sliced plan on this rank: the slices of one microbatch of each entry, there and back.
+    """Measure the stages of a sliced plan on this rank: for each entry, one microbatch's slices forward and backward.
 
     Returns
     -------
@@ -94,7 +99,7 @@ def measure_sliced_job(job: dict[str, Any], *, rank: int, timeout: timedelta) ->
             for repeat in range(job["repeats"] + 1):
                 dist.barrier(everyone)
                 if probe is not None:
-                    probe.iteration(keep=repeat > 0)  # the first one meets cold code
+                    probe.iteration(keep=repeat > 0)  # the first repeat only warms up
             if probe is not None:
                 answer["stages"][str(mine[number])] = probe.times
         dist.barrier(everyone)
@@ -110,12 +115,12 @@ def measure_sliced_job(job: dict[str, Any], *, rank: int, timeout: timedelta) ->
 
 def _one_of_each(plan: TrainingPlan) -> list[Turn]:
     """The slices of the first microbatch of each entry."""
-    first = {t.entry: t.microbatch for t in reversed(turns_of(plan))}
+    first = {t.entry: t.microbatch for t in reversed(turns_of(plan))}  # reversed: what is written last stays
     return [replace(t, microbatch=t.entry) for t in turns_of(plan) if t.microbatch == first[t.entry]]
 
 
 class _Probe:
-    """A stage that is run alone: what comes from others is made up."""
+    """A stage that runs alone, on random values in place of what other stages would send it."""
 
     def __init__(
         self, plan: TrainingPlan, graph: Graph, number: int, comm: MeshComm, turns: Sequence[Turn], job: dict[str, Any]
@@ -149,7 +154,7 @@ class _Probe:
         }  # fmt: skip
 
     def _random(self, name: str, turn: Turn, *, whole: bool = False) -> Tensor:
-        """A value of a slice, or of the whole sequence."""
+        """Random values in this rank's shape of a tensor, for one slice or for the whole sequence."""
         import torch
 
         graph = self.graph.with_batch(turn.samples)
@@ -161,7 +166,7 @@ class _Probe:
         return torch.randn(shape, generator=self.random, dtype=self.dtype)
 
     def recall(self, turn: int) -> None:
-        """Put keys and values of the whole sequence in their place, as if earlier slices had run."""
+        """Put random keys and values of the whole sequence where a slice reads them, as if earlier slices had run."""
         stage = self.slices.stages[self.turns[turn].samples]
         names = self.tokens.carried & set(stage.values)
         self.stage.recall(turn, {name: self._random(name, self.turns[turn], whole=True) for name in sorted(names)})
@@ -172,19 +177,20 @@ class _Probe:
         return lambda: self.stage.forward(turn, received)
 
     def backward(self, turn: int) -> Callable[[], object]:
-        """Its backward pass."""
+        """The backward pass of a slice, ready to run."""
+        # Small, as gradients are, so that weights keep their size over all repeats; times do not depend on the values.
         gradients = {name: 1e-3 * self._random(name, self.turns[turn]) for name in self.back}
         return lambda: self.stage.backward(turn, gradients)
 
     def timed(self, work: Callable[[], object]) -> tuple[float, float, float]:
-        """Seconds, CPU seconds, seconds in collectives."""
+        """Run some work; returns its seconds, CPU seconds, and seconds in collectives."""
         start, cpu, within = time.perf_counter(), time.thread_time(), self.comm.seconds
         work()
         end = time.perf_counter()
         return end - start, time.thread_time() - cpu, self.comm.seconds - within
 
     def iteration(self, *, keep: bool) -> None:
-        """All slices forward, all back, and what is once an iteration."""
+        """Time all slices forward, all backward, then the gradient reduction and the update of an iteration."""
         found: list[tuple[str, Turn | None, tuple[float, float, float]]] = []
         gc.collect()
         gc.disable()

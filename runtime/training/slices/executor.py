@@ -25,14 +25,14 @@ Shape = tuple[int, ...]
 
 
 class SliceParcel(Parcel):
-    """A tensor of which every slice has its own shape.
+    """A tensor that crosses slice by slice, each slice in a shape of its own.
 
     Parameters
     ----------
     whole : Parcel
-        Of whole sequences.
+        The parcel for whole sequences; its fields become this one's.
     of_turn : tuple of Parcel
-        For each turn.
+        The parcel of each slice, by its turn.
     """
 
     def __init__(self, whole: Parcel, of_turn: tuple[Parcel, ...]) -> None:
@@ -41,18 +41,18 @@ class SliceParcel(Parcel):
 
 
 class SliceMailbox(Mailbox):
-    """Sends and receives of one rank; what is sent is of the shape of its turn."""
+    """Sends and receives messages of one rank; a `SliceParcel` goes in the shape of the slice whose turn it is."""
 
     def send(self, parcel: Parcel, turn: int, x: Tensor) -> None:
         """Send this rank's part, without waiting."""
         super().send(_now(parcel, turn), turn, x)
 
     def post(self, parcel: Parcel, turn: int) -> None:
-        """Make ready to receive, so that messages travel while this rank computes; once is enough."""
+        """Post receives, so that messages travel while this rank computes; repeats do nothing."""
         super().post(_now(parcel, turn), turn)
 
     def receive(self, parcel: Parcel, turn: int) -> Tensor:
-        """This rank's shard at the target, when all of it is there."""
+        """Wait for all messages of a slice; returns this rank's shard at the target."""
         return super().receive(_now(parcel, turn), turn)
 
 
@@ -61,24 +61,24 @@ def _now(parcel: Parcel, turn: int) -> Parcel:
 
 
 class SliceExecutor(Executor):
-    """One rank's share of a sliced program.
+    """Runs one rank's part of a sliced program.
 
     Parameters
     ----------
     runners : mapping
-        Stage of this mesh -> its runner.
+        Stage of this rank's mesh -> its runner.
     actions : sequence of Action
-        Of this mesh.
+        This mesh's actions, in order.
     plan, graph : TrainingPlan, Graph
         What is run.
     tokens : TokenFlow
-        Of the graph.
+        Which tensors of the graph have tokens, and in which dimension.
     turns : sequence of Turn
         All slices of an iteration.
     rank : int
         This rank.
     dtype : torch.dtype
-        Of what is sent.
+        Number format of messages.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SliceExecutor(Executor):
         whole = super()._parcel(number, edge, back=back)
         if (self._turns[0].samples, edge.name) not in self._shapes:
             return whole  # a tied parameter
-        made: dict[Shape, Parcel] = {}
+        made: dict[Shape, Parcel] = {}  # slices of one shape share a parcel; the turn in the tag keeps messages apart
         every: list[Parcel] = []
         for turn in self._turns:
             full = self._shapes[turn.samples, edge.name]

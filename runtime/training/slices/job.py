@@ -1,4 +1,4 @@
-"""What a rank of a sliced plan sets up: runners of its stages by slices, and their executor."""
+"""What a rank of a sliced plan sets up: the runners of its stages, which work slice by slice, and their executor."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def slice_stages(
     plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], *, inputs: Callable[[str, int], Tensor],
     parameter: Callable[[str], Tensor], optimizer: Optimizer,
 ) -> dict[int, SliceStage]:  # fmt: skip
-    """Runners of this rank's stages.
+    """Make the runners of this rank's stages.
 
     Parameters
     ----------
     plan, graph : TrainingPlan, Graph
         What is run.
     comms : mapping
-        Stage of this rank -> its mesh.
+        Stage of this rank -> the collectives of its mesh.
     inputs, parameter, optimizer
         As in `SliceStage`.
 
@@ -72,5 +72,5 @@ def slice_executor(
     plan: TrainingPlan, graph: Graph, runners: Mapping[int, SliceStage], actions: Sequence[Action], rank: int,
     dtype: Any,
 ) -> SliceExecutor:  # fmt: skip
-    """What runs them."""
+    """Make the executor that runs this rank's actions on those runners."""
     return SliceExecutor(runners, actions, plan, graph, checked_tokens(plan, graph), turns_of(plan), rank, dtype)

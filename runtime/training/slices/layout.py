@@ -1,4 +1,4 @@
-"""`SliceLayout`: a stage's operators with their token loops cut to a slice, for every slice that a plan names."""
+"""`SliceLayout`: a stage's operators with their loops over tokens cut to one slice, for every slice of a plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["SliceLayout", "token_dims"]
 
 
 def token_dims(dims: Dims, roles: Mapping[str, Role]) -> dict[int, Role]:
-    """The dimensions of a tensor that an operator's token loops run over."""
+    """Dimensions of a tensor over which an operator's loops over tokens run, each with the loop's role."""
     return {d: roles[group[0]] for d, group in enumerate(dims) if group and group[0] in roles}
 
 
@@ -30,9 +30,9 @@ class SliceLayout:
     Parameters
     ----------
     stages : mapping
-        Samples of a microbatch -> the stage as it runs whole sequences of them.
+        Samples of a microbatch -> the stage as it runs whole sequences of so many samples.
     tokens : TokenFlow
-        Of the graph.
+        Which tensors of the graph have tokens, and in which dimension.
     """
 
     stages: Mapping[int, StageLayout]
@@ -61,11 +61,11 @@ class SliceLayout:
 
     @property
     def any(self) -> StageLayout:
-        """The stage for one of the numbers of samples: parameters and values lie alike in all."""
+        """The stage for any of the microbatch sizes: shardings of parameters and values are the same for all."""
         return next(iter(self.stages.values()))
 
     def operators(self, turn: Turn) -> tuple[OperatorRun, ...]:
-        """The stage's operators on a slice."""
+        """The stage's operators, cut to a slice."""
         key = turn.samples, turn.offset, turn.length
         if key not in self._made:
             self._made[key] = tuple(self._cut(run, turn) for run in self.stages[turn.samples].operators)
@@ -77,6 +77,7 @@ class SliceLayout:
             return run
         local = run.local
         sizes, start = dict(local.sizes), dict(local.start)
+        # Causal attention: queries are the slice's own tokens, keys are those and all before.
         for loop, role in roles.items():
             sizes[loop] = turn.length if role == "query" else turn.offset + turn.length
             start[loop] = turn.offset if role == "query" else 0
@@ -87,7 +88,7 @@ class SliceLayout:
 
 
 def _check(number: int, run: OperatorRun, tokens: TokenFlow) -> None:
-    """Refuse devices that cut the tokens of a slice among them, or move tensors about by their tokens."""
+    """Refuse plans in which devices share a slice's tokens among them, or redistribute tensors along the tokens."""
     roles = tokens.loops.get(run.op.name, {})
     loop = next((x for x in roles if x in run.local.cut), "")
     ways = [(run.result, run.op.parsed.result)]

@@ -1,8 +1,8 @@
-"""`SliceStage`: a stage that runs microbatches a slice of their tokens at a time.
+"""`SliceStage`: a stage that runs microbatches one slice of their tokens at a time.
 
-Forward, slices go first to last: keys and values of a slice are kept beside those of earlier ones, and attention reads
-all of them. Backward, they go last to first: what a slice finds of the gradients of earlier slices' keys and values is
-added up until it is their turn.
+Forward, slices run from first to last: the keys and values of a slice are kept beside those of earlier slices, and
+attention reads all of them. Backward, they run from last to first: what a slice contributes to the gradients of earlier
+slices' keys and values is added up until those slices run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["SliceStage"]
 
 
 class SliceStage(StageRunner):
-    """The shards of one stage and what is done with them; microbatches of the base class are turns here.
+    """Runs one stage by token slices. Where the base class counts microbatches, this class counts slices (turns).
 
     Parameters
     ----------
     slices : SliceLayout
-        What runs where.
+        The stage's operators, by slice.
     turns : sequence of Turn
         All slices of an iteration.
     comm, parameter, optimizer, loss, redo
@@ -62,7 +62,11 @@ class SliceStage(StageRunner):
         return self.slices.operators(self.turns[microbatch])[i]
 
     def weight(self, microbatch: int) -> float:
-        """Share of a slice's loss in the iteration's: the slice's is a part of a sum already."""
+        """Weight of a slice's loss in the iteration's.
+
+        Where labels may be ignored, a slice's loss is a sum over its labels, to be divided by the labels that count in
+        the whole sequence; else it is already divided by all tokens of the sequence.
+        """
         turn = self.turns[microbatch]
         loss = self.layout.operators[self._at_loss].op
         if self._at_loss < 0 or "ignore_index" not in loss.attributes or loss.attributes.get("reduction") == "sum":
@@ -76,7 +80,7 @@ class SliceStage(StageRunner):
     # Forward: what later slices read is kept beside that of earlier ones.
 
     def forward(self, microbatch: int, received: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run a slice; what other stages read is returned.
+        """Run a slice; returns the values that other stages read.
 
         Raises
         ------
@@ -95,7 +99,7 @@ class SliceStage(StageRunner):
         return super().forward(microbatch, received)
 
     def recall(self, microbatch: int, values: Mapping[str, Tensor]) -> None:
-        """Take values of whole sequences for those that earlier slices left: to run a slice alone."""
+        """Set keys and values of whole sequences, as if earlier slices had run: for measuring a slice alone."""
         for name, x in values.items():
             key = self.turns[microbatch].microbatch, name
             self._carried[key], self._due[key] = x, x.new_zeros(x.shape)
@@ -115,12 +119,13 @@ class SliceStage(StageRunner):
         self._carried[key].narrow(d, turn.offset, turn.length).copy_(x)
 
     def _read(self, kept: Passing, run: OperatorRun, k: int, microbatch: int) -> Tensor:
-        """An operand of a slice: its own tokens, or these and all before, as the operator's loops say."""
+        """An operand of a slice: the slice's tokens or, where attention reads keys and values, all up to its end."""
         turn, name = self.turns[microbatch], run.op.inputs[k]
         cut = token_dims(run.op.parsed.operands[k], self.tokens.loops.get(run.op.name, {}))
         if self._looks_back(run, k):
             (d,) = cut
-            # An alias that counts no changes: those after it are to later tokens, which nobody has read.
+            # `.data` shares the memory but not autograd's count of changes, which would refuse the backward pass: the
+            # buffer changes later, but only where later slices put their tokens, which this slice does not read.
             every = self._carried[turn.microbatch, name].data
             return run.operands[k].run(self.comm, every.narrow(d, 0, turn.offset + turn.length))
         x = self._value(kept, name, microbatch)
@@ -130,7 +135,7 @@ class SliceStage(StageRunner):
         return x if name in self.tokens.values else _narrow(x, cut, turn)
 
     def _looks_back(self, run: OperatorRun, k: int) -> bool:
-        """Whether an operand is of this slice and of all before it."""
+        """Whether an operand covers this slice and all before it (keys and values do)."""
         name = run.op.inputs[k]
         cut = token_dims(run.op.parsed.operands[k], self.tokens.loops.get(run.op.name, {}))
         return name in self.tokens.carried and list(cut.values()) == ["key"]
@@ -138,12 +143,12 @@ class SliceStage(StageRunner):
     # Backward: what is found for earlier slices waits for them.
 
     def backward(self, microbatch: int, gradients: Mapping[str, Tensor], *, weights: bool = True) -> dict[str, Tensor]:
-        """Bring a slice's gradients back; those of received values are returned.
+        """Run a slice's backward pass; returns the gradients of the values that were received.
 
         Raises
         ------
         RunError
-            If a later slice of its microbatch has not been brought back.
+            If a later slice of its microbatch has not run its backward pass yet.
         """
         turn = self.turns[microbatch]
         if not turn.last and microbatch + 1 in self._running:
@@ -162,7 +167,7 @@ class SliceStage(StageRunner):
         return found
 
     def _late(self, name: str, turn: Turn) -> Tensor | None:
-        """What later slices, and this one, found of the gradient of a slice's keys or values."""
+        """What later slices and this one contributed to the gradient of this slice's keys or values."""
         due = self._due.get((turn.microbatch, name))
         if due is None:
             return None
@@ -191,7 +196,7 @@ class SliceStage(StageRunner):
         super()._keep(run, k, self._widened(run, k, gradient, self.turns[microbatch]), microbatch)
 
     def _widened(self, run: OperatorRun, k: int, gradient: Tensor, turn: Turn) -> Tensor:
-        """The gradient of a tensor without tokens of which a slice read some rows: 0 in the others."""
+        """Pad the gradient of a tensor of which a slice read some rows (position embeddings) with zeros elsewhere."""
         dims = run.op.parsed.operands[k]
         cut = token_dims(dims, self.tokens.loops.get(run.op.name, {}))
         if not cut:
@@ -203,7 +208,7 @@ class SliceStage(StageRunner):
 
 
 def _narrow(x: Tensor, cut: Mapping[int, str], turn: Turn) -> Tensor:
-    """The rows of a slice, and all before where keys are read."""
+    """The rows of a slice; where the dimension is one of keys, all rows up to the slice's end."""
     for d, role in cut.items():
         x = x.narrow(d, turn.offset, turn.length) if role == "query" else x.narrow(d, 0, turn.offset + turn.length)
     return x

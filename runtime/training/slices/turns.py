@@ -1,4 +1,4 @@
-"""`Turn`: one token slice of one microbatch, as a plan's `slices` say; turns are numbered in the order of feeding."""
+"""`Turn`: one token slice of one microbatch of a plan; turns are numbered in the order in which they enter stage 0."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["Turn", "checked_tokens", "first_turns", "microbatch_samples", "turns
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One slice.
+    """One token slice of one microbatch.
 
     Parameters
     ----------
     microbatch, slice : int
-        Which.
+        Number of the microbatch, and of the slice in it.
     entry : int
-        Of the plan's `slices`.
+        The entry of the plan's `slices` that describes the microbatch.
     samples : int
-        Of its microbatch.
+        Samples of the microbatch.
     offset, length : int
-        Tokens before it in the sequence, and its own.
+        Tokens before the slice in the sequence, and tokens of the slice.
     share : float
-        Of its microbatch in the samples of an iteration.
+        The microbatch's share of the samples of an iteration.
     last : bool
-        Whether its microbatch has no further slice.
+        Whether it is the last slice of its microbatch.
     """
 
     microbatch: int
@@ -43,7 +43,7 @@ class Turn:
 
 
 def turns_of(plan: TrainingPlan) -> tuple[Turn, ...]:
-    """All slices of an iteration."""
+    """All slices of an iteration, in order."""
     found: list[Turn] = []
     microbatch = 0
     for number, entry in enumerate(plan.slices):
@@ -64,19 +64,19 @@ def first_turns(turns: tuple[Turn, ...]) -> tuple[int, ...]:
 
 
 def microbatch_samples(plan: TrainingPlan) -> tuple[int, ...]:
-    """Samples of every microbatch of an iteration, in the order of feeding."""
+    """Samples of every microbatch of an iteration, in the order in which they enter the pipeline."""
     if not plan.slices:
         return (plan.microbatch,) * plan.microbatches
     return tuple(entry.samples for entry in plan.slices for _ in range(entry.count))
 
 
 def checked_tokens(plan: TrainingPlan, graph: Graph) -> TokenFlow:
-    """The tokens of a graph that a plan slices.
+    """How tokens flow through a graph, after checking that the plan's slices fit it.
 
     Raises
     ------
     InputError
-        If tokens of the graph need later ones, or slices do not sum to its sequence.
+        If a token's result depends on later tokens, or an entry's slices do not add up to the sequence.
     """
     tokens = token_flow(graph)
     for number, entry in enumerate(plan.slices):

@@ -1,4 +1,4 @@
-"""`StageLayout`: everything about one stage that is known before it runs: layouts, routes, who needs a gradient."""
+"""`StageLayout`: all that is known of a stage before it runs: layouts, routes between them, who needs a gradient."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ class OperatorRun:
     Parameters
     ----------
     local : Local
-        Its loops here.
+        The operator's loops as cut on this device.
     operands : tuple of Route
-        From where each operand lies to how the operator reads it.
+        For each operand, the collectives from the layout in which it is stored to the one in which it is read.
     layouts : tuple of Layout
-        How each operand is read.
+        Layout in which each operand is read.
     back : tuple of Route
-        The way of each operand's gradient, which is a part of a sum along axes that cut loops that the operand lacks.
+        For each operand, the collectives that its gradient takes back to where the operand is stored. Before them, a
+        device's gradient is a partial sum along the axes `lacks`.
     lacks : tuple of tuple of int
-        Those axes, for each operand.
+        For each operand, the axes that cut loops which the operand does not have.
     result : Route
-        From what the loops make to the planned spec.
+        The collectives from what the loops compute to the planned sharding spec.
     wants : tuple of bool
         Whether each operand gets a gradient.
     again : tuple of bool
-        Whether each operand's copy is larger than what it is made of and needed by the backward pass: it is not kept
-        but made again.
+        For each operand, whether the copy that the operator reads is larger than the stored shard (it was gathered) and
+        needed in the backward pass. Such a copy is not kept; the backward pass gathers it again.
     twin : int
-        Operator before it, by position in the stage, that reads the same first operand alike (as q does for k and v):
-        they share one copy, and the gradients that they make of it are added before they are summed over devices.
+        Position in the stage of an earlier operator that reads the same first operand in the same layout (as q does for
+        k and v), or -1. They share one gathered copy, and their gradients of it are added before they are summed over
+        devices, which saves collectives.
     """
 
     local: Local
@@ -68,13 +70,13 @@ class ParameterRun:
     Parameters
     ----------
     name : str
-        Of the parameter.
+        Name of the parameter.
     full : tuple of int
-        Whole shape.
+        Shape of the whole parameter.
     itemsize : int
         Bytes of an element, as planned.
     storage, state : Layout
-        Of the weights between iterations; of gradient and optimiser state.
+        Layout of the weights between iterations, and that of gradient and optimiser state.
     """
 
     name: str
@@ -114,7 +116,7 @@ _CONSTANT = frozenset(
         "argmax",
     }
 )
-"""Functions whose gradient is nothing."""
+"""Functions whose results are constant almost everywhere, or are no numbers with a gradient (indices, truth values)."""
 
 
 @dataclass(frozen=True)
@@ -124,19 +126,19 @@ class StageLayout:
     Parameters
     ----------
     number : int
-        Of the stage.
+        Number of the stage.
     operators : tuple of OperatorRun
-        In order.
+        The stage's operators, in order.
     values : mapping
-        Name of a result or a received value -> how it lies here.
+        Name of a result or a received value -> its layout here.
     received : mapping
         Value of an earlier stage that is read here -> stage that makes it.
     sent : mapping
         Value that is made here -> later stages that read it.
     parameters : mapping
-        Name -> where it lives.
+        Name of a parameter -> its layouts.
     mesh : LogicalMesh
-        Whose links routes reckon with.
+        The mesh by whose links the cheapest routes are chosen.
     """
 
     number: int
@@ -149,12 +151,12 @@ class StageLayout:
 
     @classmethod
     def of(cls, plan: TrainingPlan, graph: Graph, number: int, comm: MeshComm) -> StageLayout:
-        """Read a stage of a plan.
+        """Work a stage's layout out from a plan.
 
         Raises
         ------
         InputError
-            If it cannot be run so: a loop that cannot be cut, specs that do not follow from the loops.
+            If the stage cannot be run as planned: a loop cannot be cut, or specs do not follow from the cut loops.
         """
         entry, shape = plan.stages[number], comm.shape
         mesh = plan.mesh(number).view(entry.logical)
@@ -232,7 +234,11 @@ class StageLayout:
 def _back(
     layout: Layout, have: Layout, full: tuple[int, ...], itemsize: int, mesh: LogicalMesh, parts: Axes, scatter: bool
 ) -> Route:
-    """The way of an operand's gradient: added up first, unless sums may be scattered on the way."""
+    """The route of an operand's gradient.
+
+    Without sequence parallelism, plans count an all-reduce of the gradient before anything else, and the run makes the
+    same collectives; with it (`scatter`), a reduce-scatter may sum and cut at once.
+    """
     if scatter:
         return route(layout, have, full, itemsize, mesh, parts)
     sums = (Hop("all_reduce", parts),) if parts else ()
@@ -243,13 +249,14 @@ def _finish(
     local: Local, how: OperatorEntry | None, axes: tuple[str, str], values: dict[str, Layout], mesh: LogicalMesh,
     where: str,
 ) -> Route:  # fmt: skip
-    """The route of an operator's result; notes its layout."""
+    """The route of an operator's result to its planned layout, which is entered into `values`."""
     op = local.op
     dims = op.parsed.result
     made = natural(dims, axes, mesh.shape)
     local_shape(op.shape, made, mesh.shape, where)
     target = parse_layout(how.result, len(dims), mesh.shape, where) if how is not None else made
-    # What a statistic loop reduces is added up inside; fused attention's values are a sum over the keys besides.
+    # Statistics (of norms and softmax) are summed inside the operator itself; only results of freely cut loops are
+    # partial sums here. Fused attention is both: a softmax inside, and a sum of values over the cut keys.
     reduced = [loop for loop in op.parsed.reduced if op.loop(loop).split == "free" or op.kind == "attention"]
     values[op.name] = target
     return finish(made, local.axes_of(reduced), target, op.shape, DTYPE_BYTES[op.dtype], mesh)

@@ -1,4 +1,4 @@
-"""`redone`: which results of a stage are not kept for the backward pass but made again in it."""
+"""`redone`: which results of a stage are recomputed in the backward pass instead of being kept for it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["redone"]
 
 
 def redone(layout: StageLayout, recompute: str) -> tuple[tuple[int, ...], ...]:
-    """Groups of operators, by position in the stage, each made again as a whole.
+    """Groups of operators, by position in the stage; each group is recomputed as a whole.
 
     Parameters
     ----------
     layout : StageLayout
         The stage.
     recompute : {"none", "selective", "full"}
-        Nothing; attention cores (two products of activations and the softmax between them); every repeated layer, so
-        that only what enters it stays.
+        "none": nothing. "selective": attention cores, that is two products of activations and the softmax between them
+        (Korthikanti et al., §5). "full": every repeated layer, so that only its inputs are kept.
     """
     operators = [run.op for run in layout.operators]
     if recompute == "full":
@@ -38,12 +38,15 @@ def redone(layout: StageLayout, recompute: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _product(op: Operator, by_name: Mapping[str, int]) -> bool:
-    """A product of two activations that this stage makes."""
+    """Whether an operator is a product of two activations that this stage makes."""
     return op.kind == "contraction" and sum(name in by_name for name in op.inputs) == 2
 
 
 def _above(operators: Sequence[Operator], by_name: Mapping[str, int], last: int) -> tuple[set[int], bool]:
-    """Trivial operators above a product up to the products that they are made of; whether a softmax is among them."""
+    """Light operators that lead from earlier products of activations to this one, and whether a softmax is among them.
+
+    Only branches that reach such a product through a softmax count: of the context product, the scores but not V.
+    """
     chain, softmax = set[int](), False
     waiting = [by_name[name] for name in operators[last].inputs if name in by_name]
     for i in waiting:

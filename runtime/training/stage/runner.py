@@ -1,4 +1,7 @@
-"""`StageRunner`: one stage on one device: forward, backward by its two halves, gradient reduction and update."""
+"""`StageRunner`: runs one stage on one device: forward pass, backward pass, gradient reduction and update.
+
+The backward pass can be run in two halves, to the inputs and to the weights, as zero-bubble schedules need.
+"""
 
 from __future__ import annotations
 
@@ -22,31 +25,31 @@ __all__ = ["StageRunner"]
 
 
 Slot = tuple[str, str, Layout, Axes]
-"""Parameter, operator, how it reads it, axes over which its gradients are parts of a sum."""
+"""One use of a parameter: its name, the operator, the layout in which that reads it, and the axes along which gradients
+of this use are partial sums. Gradients of one slot can be added up before they are summed over devices."""
 
 
 class StageRunner:
-    """The shards of one stage and what is done with them.
+    """Holds one device's shards of a stage, and computes with them.
 
     Parameters
     ----------
     layout : StageLayout
-        What runs where.
+        The stage's operators, layouts and routes.
     comm : MeshComm
-        The stage's mesh.
+        The collectives of the stage's mesh.
     inputs : callable
         (name, microbatch) -> the whole input.
     parameter : callable
-        Name -> the whole parameter's first value.
+        Name -> the whole parameter's initial value.
     optimizer : Optimizer
-        What steps.
+        Makes the steps.
     microbatches : int
-        Of an iteration; gradients are their mean.
+        Microbatches of an iteration; gradients are their mean.
     loss : str
         Name of the graph's loss.
     redo : sequence of sequence of int, optional
-        Operators, by position in the stage, whose results are not kept but made again in the backward pass, group by
-        group.
+        Groups of operators, by position in the stage, whose results are recomputed in the backward pass.
     """
 
     def __init__(
@@ -74,17 +77,17 @@ class StageRunner:
         self._firsts = {run.twin for run in layout.operators if run.twin >= 0}
         self._hidden = hidden_results(layout, redo) - {loss}
 
-    # A microbatch's life: forward, backward (both halves, or inputs first), weights.
+    # A microbatch's life: `forward`, then `backward`, which does both halves or leaves one to `backward_weights`.
 
     def forward(self, microbatch: int, received: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run a microbatch; what other stages read is returned.
+        """Run a microbatch's forward pass; returns the values that other stages read.
 
         Parameters
         ----------
         microbatch : int
-            Which.
+            Number of the microbatch.
         received : mapping
-            Values of other stages -> shards as they lie here.
+            Name of a value of another stage -> this device's shard of it.
         """
         self.comm.phase = "forward"
         kept = self._running[microbatch] = Passing(dict(received))
@@ -99,7 +102,11 @@ class StageRunner:
         return out
 
     def _operate(self, kept: Passing, i: int, microbatch: int, *, tape: bool, again: bool = False) -> None:
-        """Run an operator; `again`: for the second time, so that nothing needs to be made a third time."""
+        """Run an operator and, if `tape`, keep what its backward pass needs.
+
+        Gathered operands are dropped, to be gathered again, but not where the operator itself is being recomputed
+        (`again`): its backward pass follows at once.
+        """
         import torch
 
         run = self.run_of(microbatch, i)
@@ -121,7 +128,7 @@ class StageRunner:
         kept.values[run.op.name] = run.result.run(self.comm, made.detach())
 
     def _operand(self, kept: Passing, i: int, k: int, microbatch: int) -> Tensor:
-        """An operand as the operator reads it, a tensor of its own."""
+        """An operand in the layout in which the operator reads it, detached: a leaf of the operator's own graph."""
         run = self.run_of(microbatch, i)
         first = run.twin if run.twin >= 0 else i
         if k == 0 and first in kept.copies:
@@ -136,11 +143,11 @@ class StageRunner:
         return self.layout.operators[i]
 
     def weight(self, microbatch: int) -> float:
-        """Share of a microbatch's loss in the iteration's."""
+        """Weight of a microbatch's loss in the iteration's mean."""
         return 1.0 / self.microbatches
 
     def _read(self, kept: Passing, run: OperatorRun, k: int, microbatch: int) -> Tensor:
-        """An operand, brought to how the operator reads it."""
+        """An operand, brought to the layout in which the operator reads it."""
         return run.operands[k].run(self.comm, self._value(kept, run.op.inputs[k], microbatch))
 
     def _value(self, kept: Passing, name: str, microbatch: int) -> Tensor:
@@ -152,16 +159,16 @@ class StageRunner:
         return kept.values[name]
 
     def backward(self, microbatch: int, gradients: Mapping[str, Tensor], *, weights: bool = True) -> dict[str, Tensor]:
-        """Bring a microbatch's gradients back; those of received values are returned.
+        """Run a microbatch's backward pass; returns the gradients of the values that were received.
 
         Parameters
         ----------
         microbatch : int
-            Which.
+            Number of the microbatch.
         gradients : mapping
-            Of values that other stages read, as they lie here.
+            Name of a value that other stages read -> this device's shard of its gradient.
         weights : bool
-            Whether to do the weights' half too, or leave it to `backward_weights`.
+            Whether to compute the weights' gradients too, or to leave them to `backward_weights`.
         """
         import torch
 
@@ -180,9 +187,10 @@ class StageRunner:
             taped = kept.tape.pop(i, None)
             if gradient is not None and taped is not None:
                 self._back(kept, i, taped, run.result.back(self.comm, gradient), found, weights, microbatch)
-            if i in kept.shared:  # what operators that share the copy made of it, this one among them
+            if i in kept.shared:  # backward, the first of the operators that share a copy is the last to add to it
                 self._hand_back(run, 0, kept.shared.pop(i), found, microbatch)
             kept.copies.pop(i, None)
+        # A sender waits for a gradient of everything that it sent, also where the loss does not depend on it.
         unread = [name for name in self.layout.received if name not in found]
         found |= {name: torch.zeros_like(kept.values[name]) for name in unread}
         if weights:
@@ -216,11 +224,11 @@ class StageRunner:
                 self._hand_back(run, k, g, found, microbatch)
 
     def _gradient_of(self, name: str, found: dict[str, Tensor], microbatch: int) -> Tensor | None:
-        """The gradient of a result, now that all that read it have had their turn."""
+        """The gradient of a result; complete, since all operators that read the result have run backward."""
         return found.pop(name, None)
 
     def _hand_back(self, run: OperatorRun, k: int, gradient: Tensor, found: dict[str, Tensor], microbatch: int) -> None:
-        """Bring an operand's gradient to how its value lies, and add it to what was found of it."""
+        """Bring an operand's gradient to the layout in which the operand is stored, and add it to what is there."""
         self._found(found, run.op.inputs[k], run.back[k].run(self.comm, gradient))
 
     @staticmethod
@@ -228,12 +236,13 @@ class StageRunner:
         found[name] = found[name] + gradient if name in found else gradient
 
     def _gradients(self, taped: Taped, operands: list[int], gradient: Tensor, split: bool) -> list[tuple[int, Tensor]]:
-        """Gradients of some operands, as this device finds them."""
+        """This device's gradients of some operands, before any sum over devices."""
         import torch
 
         if not operands:
             return []
         run = taped.run
+        # Gradients of products need the operands only: without a taped result, computing it again would be wasted.
         if taped.made is None and run.op.kind in ("contraction", "dispatch"):
             xs = [x for x in taped.operands if x is not None]
             return [(k, contraction_gradient(run.local, xs, k, gradient)) for k in operands]
@@ -254,7 +263,7 @@ class StageRunner:
         return list(zip(operands, back, strict=True))
 
     def backward_weights(self, microbatch: int) -> None:
-        """The weights' half of a microbatch whose inputs' half is done."""
+        """Compute the weights' gradients of a microbatch whose `backward` left them out."""
         self.comm.phase = "backward"
         for taped, gradient in self._running.pop(microbatch).weights:
             run = taped.run
@@ -263,7 +272,7 @@ class StageRunner:
                 self._keep(run, k, g, microbatch)
 
     def _keep(self, run: OperatorRun, k: int, gradient: Tensor, microbatch: int) -> None:
-        """Add to what was found of a weight's gradient."""
+        """Add a microbatch's gradient of a weight to those of earlier microbatches."""
         slot = (run.op.inputs[k], run.op.name, run.layouts[k], run.lacks[k])
         if slot in self._parts:
             self._parts[slot].add_(gradient)
@@ -273,7 +282,7 @@ class StageRunner:
     # Once an iteration.
 
     def reduce(self) -> None:
-        """Add up the weights' gradients over devices, as each parameter's state lies."""
+        """Sum the weights' gradients over devices, into the layout of each parameter's optimiser state."""
         if self._running:
             raise RunError(f"stage {self.layout.number}: microbatches {sorted(self._running)} have no backward pass")
         self.comm.phase = "reduce"
@@ -285,7 +294,7 @@ class StageRunner:
         self._parts = {}
 
     def update(self, iteration: int) -> None:
-        """Step every parameter that has a gradient, and gather what is stored less cut than its state."""
+        """Step every parameter that has a gradient; gather weights whose state is sharded further than they are."""
         self.comm.phase = "update"
         for name, gradient in self.gradients.items():
             mine = self._to_state[name].run(self.comm, self.weights[name])

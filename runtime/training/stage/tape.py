@@ -1,4 +1,4 @@
-"""What a stage keeps of a microbatch between its forward and its backward pass."""
+"""`Passing`: what a stage keeps of a microbatch between its forward pass and its backward pass."""
 
 from __future__ import annotations
 
@@ -15,30 +15,34 @@ __all__ = ["Passing", "Taped", "hidden_results"]
 
 @dataclass(eq=False)
 class Taped:
-    """One operator of one microbatch: what it read (leaves; None where that is made again) and what it made."""
+    """One operator of one microbatch: what it read and what it made.
+
+    Operands are leaves of autograd, or None where a copy is gathered again; `made` is None where the operator is
+    computed again.
+    """
 
     run: OperatorRun
     operands: list[Tensor | None]
     made: Tensor | None
     statistics: list[Tensor] = field(default_factory=list)
-    """Sums over devices that its forward pass found, where it is computed again."""
+    """Sums over devices in its forward pass (of norms, softmax), so that computing it again needs no communication."""
 
 
 @dataclass(eq=False)
 class Passing:
-    """What a microbatch keeps until its backward pass."""
+    """What is kept of a microbatch until its backward pass: values, what operators read and made, weights' halves."""
 
     values: dict[str, Tensor] = field(default_factory=dict)
     tape: dict[int, Taped] = field(default_factory=dict)
     weights: list[tuple[Taped, Tensor]] = field(default_factory=list)
     copies: dict[int, Tensor] = field(default_factory=dict)
-    """First operands that later operators share, by the position of the first that reads them so."""
+    """Copies of first operands that several operators share, by the position of the first of these operators."""
     shared: dict[int, Tensor] = field(default_factory=dict)
-    """Gradients that those operators made of them."""
+    """Sums of the gradients of those copies, by the same position."""
 
 
 def hidden_results(layout: StageLayout, redo: tuple[tuple[int, ...], ...]) -> set[str]:
-    """Results of groups that are made again which nobody outside their group reads."""
+    """Results that only operators of their own recomputed group read: they need not be kept after the forward pass."""
     hidden: set[str] = set()
     for group in redo:
         mine = {layout.operators[i].op.name for i in group}

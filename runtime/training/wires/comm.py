@@ -1,4 +1,4 @@
-"""`MeshComm`: one rank's collectives along the axes of its stage's logical mesh, each counted where it is called."""
+"""`MeshComm`: one rank's collectives along the axes of its stage's logical mesh, each counted and timed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Axes = tuple[int, ...]
 """Axes of a logical mesh: (), (0,), (1,) or (0, 1)."""
 
 Call = tuple[str, str, Axes, int]
-"""A collective: pass, kind, axes, bytes of a device's larger side."""
+"""A collective: pass, kind, axes, and bytes on one device, of its input or its output, whichever is larger."""
 
 
 def axis_groups(ranks: tuple[int, ...], shape: tuple[int, int]) -> dict[Axes, list[list[int]]]:
@@ -27,7 +27,7 @@ def axis_groups(ranks: tuple[int, ...], shape: tuple[int, int]) -> dict[Axes, li
     Parameters
     ----------
     ranks : tuple of int
-        Ranks of the mesh; they fill it row by row.
+        Ranks of the mesh, row by row.
     shape : (int, int)
         Of the logical mesh.
     """
@@ -37,7 +37,7 @@ def axis_groups(ranks: tuple[int, ...], shape: tuple[int, int]) -> dict[Axes, li
 
 
 class MeshComm:
-    """Collectives of one rank on one logical mesh; groups of one device do nothing and count as nothing.
+    """Collectives of one rank on one logical mesh. In a group of one device they do nothing and are not counted.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ class MeshComm:
         self.replay: list[Tensor] | None = None
 
     def statistic(self, x: Tensor, axes: Axes) -> Tensor:
-        """Sum of a statistic in a forward pass: kept in `record`, or taken from `replay` where that is set.
+        """Sum of a statistic (of a norm or softmax) over devices: kept in `record`, or taken from `replay` if set.
 
-        An operator that is computed again needs no second exchange of what it found the first time.
+        An operator that is computed again in the backward pass replays its sums instead of communicating again.
         """
         if self.replay is not None:
             return self.replay.pop(0)
@@ -77,7 +77,10 @@ class MeshComm:
 
     @classmethod
     def create(cls, ranks: tuple[int, ...], shape: tuple[int, int], rank: int, timeout: timedelta) -> MeshComm | None:
-        """Make the process groups of a mesh. Every rank of the world must call it; None where it is not of the mesh."""
+        """Make the process groups of a mesh; returns None on ranks that are not in it.
+
+        Every rank of the world must call it: torch.distributed makes a group on all ranks together.
+        """
         import torch.distributed as dist
 
         mine: dict[Axes, Any] = {}
@@ -90,7 +93,7 @@ class MeshComm:
         return cls(ranks, shape, rank, mine) if rank in ranks else None
 
     def destroy(self) -> None:
-        """Give the process groups back."""
+        """Destroy the process groups."""
         import torch.distributed as dist
 
         for group in self.groups.values():
@@ -109,7 +112,7 @@ class MeshComm:
         return position
 
     def present(self, axes: Iterable[int]) -> Axes:
-        """Those of the axes along which there are several devices."""
+        """Those of the given axes along which there are several devices, sorted."""
         return tuple(sorted(axis for axis in set(axes) if self.shape[axis] > 1))
 
     def _note(self, collective: str, axes: Axes, n_bytes: int, start: float) -> None:
@@ -121,7 +124,7 @@ class MeshComm:
         collective(*tensors, group=self.groups[group])
 
     def all_reduce(self, x: Tensor, axes: Axes) -> Tensor:
-        """Sum over a group; returns a new tensor."""
+        """Sum over a group; returns a new tensor, or `x` itself in a group of one."""
         import torch.distributed as dist
 
         axes = self.present(axes)
@@ -134,7 +137,7 @@ class MeshComm:
         return total
 
     def all_gather(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
-        """Join the shards of a dimension."""
+        """Concatenate the group's shards along a dimension."""
         import torch
         import torch.distributed as dist
 
@@ -150,7 +153,7 @@ class MeshComm:
         return _merge(whole, dim)
 
     def reduce_scatter(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
-        """Sum over a group and keep this rank's part of a dimension."""
+        """Sum over a group, and keep this rank's part of a dimension."""
         import torch
         import torch.distributed as dist
 
@@ -165,7 +168,7 @@ class MeshComm:
         return mine
 
     def all_to_all(self, x: Tensor, axes: Axes, gather: int, split: int) -> Tensor:
-        """Make dimension `gather` whole and cut dimension `split` instead."""
+        """Gather dimension `gather`, and shard dimension `split` instead."""
         import torch
         import torch.distributed as dist
 
@@ -180,7 +183,7 @@ class MeshComm:
         return _merge(got, gather)
 
     def slice(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
-        """This rank's part of a dimension that it has whole; moves nothing."""
+        """This rank's part of a dimension that it has whole; no communication."""
         axes = self.present(axes)
         if not axes:
             return x
@@ -189,7 +192,7 @@ class MeshComm:
 
 
 class MuteComm(MeshComm):
-    """The same on one rank alone, for measuring what it computes: others' shards are taken to be like its own."""
+    """Collectives that do not communicate, for measuring what a rank computes: others' shards are copies of its own."""
 
     def _send(self, collective: Callable[..., object], *tensors: Tensor, group: Axes) -> None:
         if len(tensors) == 2:
@@ -201,7 +204,7 @@ class MuteComm(MeshComm):
 
 
 def _split(x: Tensor, n: int, dim: int) -> Tensor:
-    """The n parts of a dimension, stacked in front; contiguous."""
+    """The n parts of a dimension, stacked along a new first one; contiguous, as collectives on one buffer need it."""
     shape = x.shape
     apart = x.reshape(*shape[:dim], n, shape[dim] // n, *shape[dim + 1 :])
     return apart.movedim(dim, 0).contiguous()

@@ -1,4 +1,4 @@
-"""What crosses between stages: values, their gradients, and gradients of parameters that several stages keep."""
+"""What crosses between stages: values, their gradients, and gradients of parameters that several stages share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .messages import Message, Place, messages
 __all__ = ["SIGNAL", "Edge", "crossing", "edges_of", "mesh_ranks", "signals_of", "tied_edges", "tied_groups"]
 
 SIGNAL = ""
-"""Name of an edge that carries no tensor of the graph: its reader only waits."""
+"""Name of an edge that carries no tensor of the graph: its reader only waits for its sender."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Edge:
     Parameters
     ----------
     source, target : int
-        Stages.
+        The stage that makes it, and the stage that reads it.
     name : str
-        Of the value or parameter.
+        Name of the value or parameter.
     full : tuple of int
-        Whole shape.
+        Shape of the whole tensor.
     made, read : Place
-        How it lies at the source and at the target.
+        How it is sharded at the source and at the target.
     gradient : bool
         Whether a gradient comes back.
     """
@@ -50,10 +50,10 @@ class Edge:
 def crossing(
     plan: TrainingPlan, edge: Edge, itemsize: int, *, back: bool = False
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """The messages of an edge (of its gradient, if `back`), as the simulator plans them, and those that follow inside
-    the receiving mesh where it gathers.
+    """The messages of an edge (of its gradient, if `back`), as the simulator plans them.
 
-    Stages that share a mesh hand over what each device lacks.
+    Returns those between the two meshes, and those that follow inside the receiving mesh, where its devices gather
+    what each was sent. Where the two stages share a mesh, each device is sent what it lacks.
     """
     a, b = (edge.target, edge.source) if back else (edge.source, edge.target)
     here, there = (edge.read, edge.made) if back else (edge.made, edge.read)
@@ -79,7 +79,7 @@ def crossing(
 
 
 def mesh_ranks(plan: TrainingPlan) -> tuple[tuple[int, ...], ...]:
-    """Ranks of every mesh, row by row: meshes in the plan's order, one rank a device."""
+    """Ranks of every mesh, row by row; one rank per device, counted through the meshes in the plan's order."""
     found: list[tuple[int, ...]] = []
     first = 0
     for mesh in plan.meshes:
@@ -90,7 +90,10 @@ def mesh_ranks(plan: TrainingPlan) -> tuple[tuple[int, ...], ...]:
 
 
 def edges_of(plan: TrainingPlan, graph: Graph) -> tuple[Edge, ...]:
-    """Every value that crosses, by source, target and the order in which it is made."""
+    """Every value that crosses between stages, sorted by source, target and position in the graph.
+
+    All ranks have this order, and number their messages by it.
+    """
     planned = {(t.source, t.target, t.value): t for t in plan.transfers}
     wants = differentiable(graph)
     stage_of = {op.name: s for s, stage in enumerate(plan.stages) for op in graph.operators[stage.first : stage.last]}
@@ -122,7 +125,10 @@ def edges_of(plan: TrainingPlan, graph: Graph) -> tuple[Edge, ...]:
 
 
 def signals_of(plan: TrainingPlan, graph: Graph) -> tuple[Edge, ...]:
-    """Edges of a plan's transfers between stages of which one reads nothing of the other: a pipeline in one line."""
+    """Edges of a plan's transfers between stages of which neither reads the other's results.
+
+    They make the second stage wait for the first, as in a linear pipeline of a graph that has branches.
+    """
     tied = {name for name, _ in tied_groups(plan, graph)}
     have = {(e.source, e.target) for e in edges_of(plan, graph)}
     pairs: dict[tuple[int, int], bool] = {}
@@ -150,7 +156,7 @@ def _place(plan: TrainingPlan, stage: int, layout: Layout) -> Place:
 
 
 def tied_groups(plan: TrainingPlan, graph: Graph) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Trainable parameters that several stages read, and those stages."""
+    """Trainable parameters that several stages read (tied embeddings), and those stages."""
     reads = [{name for op in graph.operators[stage.first : stage.last] for name in op.inputs} for stage in plan.stages]
     found: list[tuple[str, tuple[int, ...]]] = []
     for p in graph.parameters:
@@ -161,7 +167,7 @@ def tied_groups(plan: TrainingPlan, graph: Graph) -> tuple[tuple[str, tuple[int,
 
 
 def tied_edges(plan: TrainingPlan, graph: Graph) -> tuple[Edge, ...]:
-    """For each such parameter the way of its gradient from every stage to every other."""
+    """For each such parameter an edge from every stage to every other: each adds up all gradients by itself."""
     found: list[Edge] = []
     for name, stages in tied_groups(plan, graph):
         full = graph.tensors[name].shape

@@ -1,4 +1,4 @@
-"""`Layout`: how a tensor lies on a logical mesh."""
+"""`Layout`: how a tensor is sharded on a logical mesh."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CUTS = {"R": (), "S0": (0,), "S1": (1,), "S01": (0, 1)}
 
 
 def parse_layout(text: str, dims: int, shape: tuple[int, int], where: str) -> Layout:
-    """Read a sharding spec such as ``S0RS1``; axes of one device cut nothing.
+    """Read a sharding spec such as ``S0RS1``; axes of one device are left out, since they cut nothing.
 
     Raises
     ------
     InputError
-        If it is none, has another number of dimensions, or uses an axis twice.
+        If the text is no spec, has another number of dimensions, or uses an axis twice.
     """
     parts = _DIM.findall(text)
     axes = [axis for part in parts for axis in _CUTS[part]]
@@ -33,24 +33,27 @@ def parse_layout(text: str, dims: int, shape: tuple[int, int], where: str) -> La
 
 
 def whole(dims: int) -> Layout:
-    """Nothing cut."""
+    """The layout of a replicated tensor: no dimension is cut."""
     return ((),) * dims
 
 
 def natural(dims: Dims, axes: tuple[str, str], shape: tuple[int, int]) -> Layout:
-    """How a tensor with these loops lies when each mesh axis cuts the loop of its name; both may cut one."""
+    """The layout of a tensor whose dimensions are these loops, when each mesh axis cuts the loop that `axes` names.
+
+    Both axes may cut the same loop.
+    """
     return tuple(
         tuple(axis for axis in (0, 1) if shape[axis] > 1 and group and axes[axis] == group[0]) for group in dims
     )
 
 
 def pieces(cut: tuple[int, ...], shape: tuple[int, int]) -> int:
-    """Into how many pieces these axes cut."""
+    """Number of pieces into which a dimension is cut by these axes."""
     return math.prod(shape[axis] for axis in cut)
 
 
 def pieces_of(layout: Layout, shape: tuple[int, int]) -> int:
-    """Into how many pieces a whole tensor is cut."""
+    """Number of different shards of a tensor."""
     return math.prod(pieces(cut, shape) for cut in layout)
 
 
@@ -60,7 +63,7 @@ def local_shape(full: tuple[int, ...], layout: Layout, shape: tuple[int, int], w
     Raises
     ------
     InputError
-        If a dimension does not divide.
+        If a dimension is not divisible by the devices that share it.
     """
     for size, cut in zip(full, layout, strict=True):
         if size % pieces(cut, shape):

@@ -1,4 +1,4 @@
-"""`Mailbox`: a rank's messages to and from other meshes, under way while it computes."""
+"""`Mailbox`: a rank's messages to and from ranks of other stages, which travel while it computes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ if TYPE_CHECKING:
 __all__ = ["Mailbox", "Parcel"]
 
 KEPT = 64
-"""Sends whose buffers are kept before the oldest is waited for."""
+"""Sends whose buffers are kept before the oldest is waited for. A guess: it bounds memory, and is far above what a
+pipeline has under way, so that sending hardly ever waits."""
 
 
 class Parcel:
-    """A tensor that goes from one place to another, again and again: who sends what is worked out once.
+    """A tensor that goes from one stage to another for every microbatch: who sends what is worked out once.
 
     Parameters
     ----------
     number : int
-        The same on both sides, and no other parcel's.
+        Number of the parcel; both sides must use the same, and no other parcel may have it.
     full : tuple of int
-        Whole shape.
+        Shape of the whole tensor.
     source, target : Place
-        From where to where.
+        How the tensor is sharded where it comes from and where it goes.
     rank : int
         This rank.
     ways : (sequence of Message, sequence of Message), optional
-        What is sent, and what the receiving ranks then hand each other; by default each is sent all that it needs.
+        Messages between the two meshes, and messages by which the receiving ranks then gather. By default every
+        receiving rank is sent all that it needs, and none gathers.
     """
 
     def __init__(
@@ -51,19 +53,23 @@ class Parcel:
         self.shape = local_shape(full, target.layout, target.shape, "parcel") if rank in target.ranks else ()
 
     def tag(self, turn: int, message: int, turns: int) -> int:
-        """Names a message among all that may be under way."""
+        """Tag of a message, by which a receive finds it among all that are under way.
+
+        Messages of a parcel that differ by 64 share a tag. That is safe: between two ranks, gloo matches messages of
+        one tag in order, and both sides go through them in the same order.
+        """
         return (self.number * turns + turn) * 64 + message % 64
 
     def cut(self, x: Tensor, message: Message) -> Tensor:
-        """What a message takes from this rank's shard at the source."""
+        """The part of this rank's shard at the source that a message carries."""
         return x[_inside(message.part, self.mine)]
 
     def own(self, x: Tensor, message: Message) -> Tensor:
-        """A part of this rank's shard at the target."""
+        """The part of this rank's shard at the target that a message carries on to others."""
         return x[_inside(message.part, self.theirs)]
 
     def put(self, x: Tensor, message: Message, part: Tensor) -> None:
-        """Lay a message into this rank's shard at the target."""
+        """Copy a received message into its place in this rank's shard at the target."""
         x[_inside(message.part, self.theirs)] = part
 
 
@@ -72,14 +78,14 @@ def _inside(part: Region, holder: Region) -> tuple[slice, ...]:
 
 
 class Mailbox:
-    """Sends and receives of one rank.
+    """Sends and receives messages of one rank.
 
     Parameters
     ----------
     dtype : torch.dtype
-        Of everything that is sent.
+        Number format of everything that is sent.
     turns : int
-        Microbatches of an iteration.
+        Microbatches of an iteration (slices, where these are sent).
     """
 
     def __init__(self, dtype: Any, turns: int) -> None:
@@ -91,13 +97,13 @@ class Mailbox:
         self.counts: Iterator[int] = itertools.count()
 
     def token(self) -> Tensor:
-        """What is sent where one stage only waits for another."""
+        """The single number that is sent where one stage only waits for another."""
         import torch
 
         return torch.zeros(1, dtype=self.dtype)
 
     def send(self, parcel: Parcel, turn: int, x: Tensor) -> None:
-        """Send this rank's part, without waiting."""
+        """Send this rank's part of a parcel, without waiting for its arrival."""
         import torch.distributed as dist
 
         for i, message in parcel.outgoing:
@@ -111,7 +117,7 @@ class Mailbox:
             self._sent.append((dist.isend(part, message.target, tag=parcel.tag(turn, i, self.turns)), part))
 
     def post(self, parcel: Parcel, turn: int) -> None:
-        """Make ready to receive, so that messages travel while this rank computes; once is enough."""
+        """Post receives, so that messages travel while this rank computes; repeats do nothing."""
         import torch
         import torch.distributed as dist
 
@@ -126,13 +132,13 @@ class Mailbox:
         self._posted[parcel.number, turn] = posted
 
     def receive(self, parcel: Parcel, turn: int) -> Tensor:
-        """This rank's shard at the target, when all of it is there."""
+        """Wait for all messages of a parcel; returns this rank's shard at the target."""
         import torch
 
         self.post(parcel, turn)
         posted = self._posted.pop((parcel.number, turn))
         if len(posted) == 1 and len(parcel.incoming) == 1 and not (parcel.taken or parcel.handed):
-            posted[0][2].wait()
+            posted[0][2].wait()  # one message is the whole shard: its buffer needs no copy
             return posted[0][1]
         x = torch.empty(parcel.shape, dtype=self.dtype)
         for message, part in self._kept.pop((parcel.number, turn), []):
@@ -144,7 +150,11 @@ class Mailbox:
         return x
 
     def _gather(self, parcel: Parcel, turn: int, x: Tensor) -> None:
-        """Ranks of the receiving mesh hand each other their parts. No two of them met in the messages before."""
+        """Gather: ranks of the receiving mesh send each other their parts.
+
+        Tags may be those of the first messages: these came from ranks of the other mesh.
+        """
+        # All send before any waits, or two ranks could wait for each other.
         import torch
         import torch.distributed as dist
 
@@ -161,6 +171,6 @@ class Mailbox:
             parcel.put(x, message, buffer)
 
     def settle(self) -> None:
-        """Wait until everything that was sent has gone."""
+        """Wait until everything that was sent has gone out, so that no buffer is freed too early."""
         while self._sent:
             self._sent.popleft()[0].wait()

@@ -1,4 +1,4 @@
-"""Messages between the devices of two meshes: who sends which part of a tensor to whom."""
+"""`messages`: who sends which part of a tensor to whom, between the devices of two meshes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Region = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How a tensor lies on the ranks of a logical mesh.
+    """How a tensor is sharded over the ranks of a logical mesh.
 
     Parameters
     ----------
     ranks : tuple of int
-        Row by row.
+        Ranks of the mesh, row by row.
     shape : (int, int)
-        Of the logical mesh.
+        Shape of the logical mesh.
     layout : Layout
-        Of the tensor.
+        Layout of the tensor on it.
     """
 
     ranks: tuple[int, ...]
@@ -40,9 +40,9 @@ class Message:
     Parameters
     ----------
     source, target : int
-        Ranks.
+        The sending and the receiving rank.
     part : Region
-        Of the whole tensor.
+        The part, in indices of the whole tensor.
     """
 
     source: int
@@ -64,17 +64,20 @@ def region(full: tuple[int, ...], place: Place, device: int) -> Region:
 
 
 def messages(full: tuple[int, ...], source: Place, target: Place) -> tuple[Message, ...]:
-    """Every device of the target gets what it holds from devices of the source; replicas take turns to send."""
+    """Messages by which every device of the target gets its shard from devices of the source.
+
+    Where several devices of the source hold the same shard, they take turns to send it.
+    """
     return messages_to(full, source, {rank: region(full, target, device) for device, rank in enumerate(target.ranks)})
 
 
 def messages_to(full: tuple[int, ...], source: Place, wants: Mapping[int, Region]) -> tuple[Message, ...]:
-    """Every rank gets the part that it wants from devices of the source; replicas take turns to send."""
+    """Messages by which every rank gets the part that it wants from devices of the source; replicas take turns."""
     holders: dict[Region, list[int]] = {}
     for device, rank in enumerate(source.ranks):
         holders.setdefault(region(full, source, device), []).append(rank)
     found: list[Message] = []
-    turn = itertools.count()
+    turn = itertools.count()  # one count for the whole tensor, so that its replicas send about equally much
     for rank, want in wants.items():
         for have, ranks in holders.items():
             part = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(want, have, strict=True))

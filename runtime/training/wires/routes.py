@@ -1,7 +1,7 @@
 """`Route`: the collectives that bring a tensor from one layout to another, the cheapest by the cluster's links.
 
-A tensor of which devices along some axes hold parts of a sum is added up on the way. An axis joins or leaves a
-dimension as its minor-most cut, so that slices stay contiguous: S01 is gathered along axis 1, or along both at once.
+If devices along some axes hold partial sums of the tensor, it is summed on the way. An axis joins or leaves a dimension
+only as its minor-most cut, so that each shard stays contiguous: S01 is gathered along axis 1, or along both at once.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = ["Hop", "Route", "finish", "route"]
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One step.
+    """One step of a route: a collective, or a slice, which moves nothing.
 
     Parameters
     ----------
     kind : {"slice", "all_gather", "all_to_all", "all_reduce", "reduce_scatter"}
-        What.
+        Kind of the step.
     axes : tuple of int
-        Along which.
+        Mesh axes along which it works.
     dim : int
-        Dimension that is cut before (all_gather, all_to_all) or after it (slice, reduce_scatter).
+        Dimension that is cut before the step (all_gather, all_to_all) or after it (slice, reduce_scatter).
     other : int
         Dimension that an all-to-all cuts instead.
     """
@@ -46,7 +46,7 @@ class Hop:
     other: int = -1
 
     def run(self, comm: MeshComm, x: Tensor) -> Tensor:
-        """Do it."""
+        """Run the step on this rank's shard; returns the new shard."""
         if self.kind == "slice":
             return comm.slice(x, self.axes, self.dim)
         if self.kind == "all_gather":
@@ -65,13 +65,16 @@ class Route:
     hops: tuple[Hop, ...] = ()
 
     def run(self, comm: MeshComm, x: Tensor) -> Tensor:
-        """Bring a tensor along."""
+        """Run all steps on this rank's shard; returns the shard in the target layout."""
         for hop in self.hops:
             x = hop.run(comm, x)
         return x
 
     def back(self, comm: MeshComm, gradient: Tensor) -> Tensor:
-        """Bring the gradient of what came along back the same way; it is no part of a sum."""
+        """Bring the gradient of a tensor that came along this route back; the gradient is whole, not a partial sum.
+
+        So an all-reduce needs no step back: every device already has the gradient of its own summand.
+        """
         for hop in reversed(self.hops):
             if hop.kind in ("slice", "reduce_scatter"):
                 gradient = comm.all_gather(gradient, hop.axes, hop.dim)
@@ -90,27 +93,29 @@ def route(
     source: Layout, target: Layout, full: tuple[int, ...], itemsize: int, mesh: LogicalMesh, parts: Axes = (),
     fused: bool = False,
 ) -> Route:  # fmt: skip
-    """The cheapest way; the fewest hops of equals.
+    """The cheapest route by Dijkstra's algorithm; of equally cheap ones the one with the fewest hops.
 
     Parameters
     ----------
     source, target : Layout
-        From and to.
+        Layouts before and after.
     full : tuple of int
-        Whole shape.
+        Shape of the whole tensor.
     itemsize : int
         Bytes of an element.
     mesh : LogicalMesh
-        Whose links carry it.
+        The mesh whose links carry it.
     parts : tuple of int
-        Axes along which the source is still to be summed.
+        Axes along which the source holds partial sums.
     fused : bool
-        Whether it is reckoned as one of many that travel in one message, as plans reckon with weights and their
-        gradients: without the fixed cost of a message.
+        Whether the tensor is taken as one of many in a message, without a message's fixed cost. Plans count weights and
+        their gradients so.
     """
-    # Ways that take equally long but for rounding: the one with fewer hops.
+    # Every hop costs a millionth of an all-gather besides: far above rounding, so that of routes that are equally cheap
+    # but for rounding the one with fewer hops wins, and far below real differences.
     least = 1e-6 * _seconds(mesh, Hop("all_gather", (0, 1)), float(math.prod(full) * itemsize), fused)
     start: _State = (source, tuple(sorted(a for a in set(parts) if mesh.shape[a] > 1)))
+    # `order` breaks the last ties, so that all ranks, each for itself, choose the same route.
     heap: list[tuple[float, int, tuple[int, ...], _State, tuple[Hop, ...]]] = [(0.0, 0, (), start, ())]
     done: set[_State] = set()
     while heap:
@@ -129,6 +134,7 @@ def route(
 
 def _seconds(mesh: LogicalMesh, hop: Hop, n_bytes: float, fused: bool) -> float:
     kind = cast("Collective", hop.kind)
+    # A fixed cost is what hardly any bytes take; with no bytes, `LogicalMesh.seconds` is 0.
     seconds = mesh.seconds(kind, n_bytes, hop.axes)
     return max(0.0, seconds - mesh.seconds(kind, 1e-9, hop.axes)) if fused else seconds
 
@@ -136,7 +142,10 @@ def _seconds(mesh: LogicalMesh, hop: Hop, n_bytes: float, fused: bool) -> float:
 def _hops(
     layout: Layout, parts: Axes, full: tuple[int, ...], itemsize: int, shape: tuple[int, int]
 ) -> Iterator[tuple[Hop, _State, float]]:
-    """Every step from a state: what, where to, and the larger side of a device, bytes."""
+    """Every step from a state: the hop, the state that it leads to, and bytes on a device (of the larger side).
+
+    A state is a layout and the axes along which the tensor is still to be summed.
+    """
     live = tuple(a for a in (0, 1) if shape[a] > 1)
     own = math.prod(full) * itemsize / math.prod(pieces(cut, shape) for cut in layout)
     for axes in [*((a,) for a in live), *([live] if len(live) == 2 else [])]:
@@ -175,9 +184,10 @@ def _put(layout: Layout, axes: Axes, source: int, target: int) -> Layout:
 
 
 def finish(made: Layout, parts: Axes, target: Layout, full: tuple[int, ...], itemsize: int, mesh: LogicalMesh) -> Route:
-    """Add up an operator's result, of which devices along some axes hold parts, and bring it to its planned layout.
+    """The route that sums an operator's result, where devices hold partial sums, and brings it to its planned layout.
 
-    Where the target cuts a dimension by axes of the sum, a reduce-scatter does both; the rest is all-reduced.
+    Where the target cuts a dimension by axes of the sum, a reduce-scatter sums and cuts at once; along other axes an
+    all-reduce sums.
     """
     parts = tuple(axis for axis in parts if mesh.shape[axis] > 1)
     hops: list[Hop] = []
@@ -189,5 +199,5 @@ def finish(made: Layout, parts: Axes, target: Layout, full: tuple[int, ...], ite
             layout[d] = want
             parts = tuple(axis for axis in parts if axis not in more)
     if parts:
-        hops.append(Hop("all_reduce", parts))  # of what is left: the smaller part
+        hops.append(Hop("all_reduce", parts))  # after the reduce-scatters, which leave less to be summed
     return Route((*hops, *route(tuple(layout), target, full, itemsize, mesh).hops))
