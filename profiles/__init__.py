@@ -1,4 +1,10 @@
-"""Profiles: what models cost on devices: hardware, measured and cited latencies and memory, cost models."""
+"""Profiles: the costs of models on devices, measured or cited.
+
+Begin with `load` (a shipped set of profiles, or a file), `ModelProfile` (latency and memory of one model, per parallel
+configuration) and `DeviceSpec` (a device). `LayerTable`, `CommModel` and `compose` make profiles from layers, and the
+room `measure` measures them here. The room `llm` holds the costs of token-by-token serving, the room `graph` training
+graphs and their cost model, and the room `alpaserve` the origin of the shipped V100 profiles.
+"""
 
 from .alpaserve.shipped import model_set
 from .autoparallel import Partition, auto_partition, computation_partition, equal_layers

@@ -1,4 +1,4 @@
-"""Where to cut a model into stages: AlpaServe's dynamic programme (§4.1) and the manual partition."""
+"""Cut a model into stages: AlpaServe's dynamic programme (§4.1), and the manual partition that it is compared with."""
 
 from __future__ import annotations
 
@@ -80,13 +80,12 @@ class Partition(Shown):
 def auto_partition(
     table: LayerTable, config: ParallelConfig, comm: CommModel | None = None, batch: int = 1
 ) -> Partition:
-    """The partition with the least slowest stage (AlpaServe §4.1), over layers, embedding and head alike.
+    """The partition whose slowest stage is the fastest (AlpaServe §4.1). Embedding and head count as layers.
 
     Solves F(s, k) = min over i of max(F(s−1, i−1), latency(i, k)) exactly, where latency(i, k) is the sum of
     layers i to k, their all-reduces and, if the transfer occupies a stage, sending the last one's output on.
-    Among the partitions that reach the optimum the most even one is taken (least sum of squared stage
-    latencies), then the one whose last stages begin earliest, so the answer is unique. Without `comm` the layers
-    alone count.
+    Among the optimal partitions the most even one is taken (least sum of squared stage latencies), and among those the
+    one whose last stages begin earliest, so the answer is unique. Without `comm` only the layers count.
 
     Raises
     ------
@@ -133,10 +132,10 @@ def equal_layers(table: LayerTable, config: ParallelConfig, comm: CommModel | No
 def computation_partition(
     table: LayerTable, config: ParallelConfig, comm: CommModel | None = None, batch: int = 1
 ) -> Partition:
-    """The partition that balances computation alone, the paper's formula to the letter; `comm` is paid all the same.
+    """The partition that balances only computation, as the paper's formula says. Its latencies still include `comm`.
 
-    Where transfers are dear (stages on different nodes) `auto_partition` gives the stages that send less more layers,
-    which evens latency and unevens memory; this one keeps both near even.
+    If transfers are expensive (stages on different nodes), `auto_partition` gives more layers to the stages that send
+    less. That evens out latency, but not memory. This one keeps both nearly even.
     """
     return partition_at(table, config, auto_partition(table, config, None, batch).starts, comm, batch)
 

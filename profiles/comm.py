@@ -1,4 +1,4 @@
-"""`CommModel`: what moving activations between devices costs, as latency-bandwidth lines."""
+"""`CommModel`: the costs of moving activations between devices, as latency-bandwidth lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device specifications: what one device is, can hold and can move."""
+"""`DeviceSpec`: a device's memory, rates and links, and the shipped ones (`DEVICES`)."""
 
 from __future__ import annotations
 

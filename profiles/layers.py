@@ -1,4 +1,4 @@
-"""`LayerTable`: what each layer of a model costs by itself; profiles are composed from it."""
+"""`LayerTable`: the costs of each layer of a model by itself. Profiles are composed from it."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ __all__ = [
 
 SEQUENCE = 2048  # tokens of a query: Table 1's caption
 HALF = 2  # bytes of a half-precision number
-BATCHES = (1, 2, 4, 8, 16)
-OPS = (1, 2, 4, 8, 16)
+BATCHES = (1, 2, 4, 8, 16)  # those of Fig. 15, and of the authors' profiles
+OPS = (1, 2, 4, 8, 16)  # powers of two up to two nodes
 DEVICES_PER_NODE = 8  # p3.16xlarge
 LARGEST_S = 4.6  # Table 1: BERT-104B "using a minimal degree of inter-op parallelism"
 

@@ -1,4 +1,10 @@
-"""Training graphs: models as operators described by their loops."""
+"""Training graphs: models as operators that are described by their loops.
+
+Begin with `Graph` and `Operator`, and with `zoo_graph` (known models) or `from_torch` (a module of one's own).
+`notation` explains the formulas of operators. The rooms: `models` builds the known graphs, `trace` makes graphs from
+torch modules, `costs` prices operators (`roofline`), and `compute` runs them. `structure` and `series_parallel` answer
+planners' questions.
+"""
 
 from __future__ import annotations
 

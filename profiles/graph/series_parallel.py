@@ -48,6 +48,8 @@ class Parallel(Shown):
 
 SPTree = Leaf | Series | Parallel
 LARGE = 256
+"""Parts with more units than this are cut only within their middle half. Cuts near an end could take as many rounds as
+there are units; the number is a guess."""
 
 
 def leaves(tree: SPTree) -> Iterator[Leaf]:

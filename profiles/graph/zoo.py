@@ -105,7 +105,7 @@ BRANCHES: tuple[str, ...] = tuple(name for name, spec in _SPECS.items() if "bran
 """Names of the graphs whose number of branches can be asked for: ``mmt-8`` has eight."""
 
 _COUNTED = re.compile(rf"({'|'.join(map(re.escape, BRANCHES))})-(\d+)")
-MOST_BRANCHES = 16
+MOST_BRANCHES = 16  # the most that GraphPipe's figures have (Fig. 3.7)
 
 PAPER_PARAMS: Mapping[str, float] = MappingProxyType(
     {

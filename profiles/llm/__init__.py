@@ -1,4 +1,10 @@
-"""What token-by-token LLM serving costs: shapes of decoder models, their KV memory, and the time of one iteration."""
+"""Costs of token-by-token LLM serving: shapes of decoder models, their KV memory, and the time of one iteration.
+
+Begin with `decoder` (`DecoderSpec`), `kv_capacity` (how many KV blocks fit) and `iteration_cost` (seconds of one
+iteration). The rooms: `checkpoint` reads config.json files, `tables` measured kernels, `cost` turns these into seconds,
+and `parallel` counts what several GPUs communicate. `measured` and its neighbours measure a model on the present
+device.
+"""
 
 from .capacity import CapacityOptions, KVCapacity, kv_capacity
 from .cost.fitted import FittedCost, load_fits

@@ -1,4 +1,8 @@
-"""What models, messages and devices take on this machine."""
+"""Measure models, messages and devices on this machine.
+
+Begin with `models` (`measure`). `pool` starts one worker process for each device, `worker` is what each does, `comm`
+times messages, `compose` makes a profile of the samples, and `record` describes the result.
+"""
 
 from __future__ import annotations
 

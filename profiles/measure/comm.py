@@ -23,8 +23,8 @@ __all__ = ["LinkSamples", "Span", "allreduce_laps", "fit_comm", "p2p_spans"]
 Span = tuple[float, float]
 """When one end of a message was ready and when it was done, on the clock that all workers share, seconds."""
 
-P2P_REPEATS = 3
-ALLREDUCE_REPEATS = 8
+P2P_REPEATS = 3  # in each round, and there are several: medians are over all of them
+ALLREDUCE_REPEATS = 8  # more, because an all-reduce waits for the slowest worker and so varies more
 CALM = 0.98
 """A lap counts as undisturbed if its worker had this share of its core."""
 AT_LEAST = 3

@@ -29,8 +29,10 @@ Progress = Callable[[float, str], None]
 """Called with the share of the work that is done, 0 to 1, and what comes next."""
 
 SECONDS = 15.0
+"""Seconds for each model, and fewer for a first look: guesses at what a user will wait for."""
 FAST_SECONDS = 5.0
 ROUNDS = 4
+"""Rounds that the time is cut into, so that a machine that slows down for a while slows all figures alike."""
 FAST_ROUNDS = 2
 FITS = 0.8
 """Share of the free memory that the weights of a model may take to be timed as a whole."""

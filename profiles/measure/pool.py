@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker", "WorkerPool", "device_count", "usable_cores"]
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 120.0  # a guess: importing torch in all workers at once takes long on a busy machine
 
 
 def usable_cores() -> tuple[int, ...]:

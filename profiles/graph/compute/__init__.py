@@ -1,7 +1,8 @@
-"""What operators of training graphs compute, in torch: on all of their loops, or on one device's part of them.
+"""Compute the operators of training graphs in torch: whole, or one device's part of their loops.
 
-`runtime.training` runs plans with it, `from_torch` holds a traced graph against its module with it. It imports torch:
-`profiles.graph` imports it only where something is computed.
+Begin with `operators` (`compute`) and `loops` (`Local`: an operator as one device runs it). The training runtime runs
+plans with this room, and `from_torch` checks a traced graph against its module. It needs torch, so `profiles.graph`
+imports it only when something is computed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Seconds of an operator on one device."""
+"""Seconds of an operator on one device. Begin with `model` (`CostModel`, `roofline`); `rates` cites its constants."""

@@ -1,4 +1,4 @@
-"""`CostModel`: seconds of an operator on one device, forward and backward; `roofline` is the one that is shipped."""
+"""`CostModel`: seconds of an operator on one device, forward and backward. `roofline` is the shipped model."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ NOTHING = OperatorTimes(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Roofline:
-    """The slower of products and bytes, kernel by kernel; see `roofline`."""
+    """A roofline: each kernel takes the longer of its products and its bytes; see `roofline`."""
 
     device: DeviceSpec
     rates: Rates
@@ -152,6 +152,7 @@ class Roofline:
         peak = peak_flops(self.device, op.dtype) * seq / (seq + r.flash_half_seq)
         moved = (sum(on.operand_bytes) + on.result_bytes) / self.stream
         forward = r.kernel_s + max(flops / (peak * r.flash_forward), moved)
+        # 2.5 times: the backward pass has five products where the forward pass has two (it computes the scores again).
         return OperatorTimes(forward, r.kernel_s + max(2.5 * flops / (peak * r.flash_backward), 2 * moved), 0.0)
 
     def _streams(self, on: Local) -> OperatorTimes:

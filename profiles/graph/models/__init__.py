@@ -1,1 +1,1 @@
-"""Training graphs written operator by operator."""
+"""Training graphs of known models, written operator by operator with `builder.Builder`."""

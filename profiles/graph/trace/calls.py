@@ -25,9 +25,10 @@ LARGEST = 1 << 24
 """Elements of a tensor of a call, and products of a contraction, that are computed for a check."""
 
 SMALL = (6, 4, 5, 3, 7, 8)
-"""What sizes beyond `KEPT` become, in turn."""
+"""The sizes that take the place of sizes above `KEPT`, in turn: small, and different, so that a mixed-up axis shows."""
 
 KEPT = 8
+"""Sizes up to this stay as they are: they are kernels, groups and the like, and cheap anyway."""
 
 
 @dataclass(frozen=True, eq=False)

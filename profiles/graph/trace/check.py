@@ -26,9 +26,11 @@ NOTHING = 1e-6
 
 FLOPS = 3e9
 BYTES = 2 << 30
-"""What the whole module may take, forward and in float64, to be run; else its calls are checked one by one."""
+"""Most FLOPs and bytes (forward, in float64) of a module that is run as a whole: some seconds, and what a laptop can
+spare. The calls of a larger one are checked one by one. Both numbers are guesses."""
 
 SEEDS = 3
+"""Draws of random values that are tried until the loss is finite and some gradient is not zero."""
 
 
 @dataclass(frozen=True, eq=False)

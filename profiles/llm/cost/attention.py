@@ -21,7 +21,8 @@ Tables = Mapping[tuple[str, int, int], Grid]
 PREFILL_EFFICIENCY = 0.5
 """Share of the peak that the roofline alone assumes for prefill attention: what H100 tables reach at 2048 tokens."""
 LONGEST_PROMPT, LONGEST_CONTEXT, MOST = 2.0**14, 2.0**17, 4096.0
-"""Ends of the surfaces where nothing was measured; beyond them the same roofline goes on."""
+"""Ends of the surfaces (tokens of a prompt, of a context, and sequences) where nothing was measured. They only set
+where points are laid: beyond them the same roofline goes on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,5 @@
-"""Kernels measured on one type of device: readers of two public formats, and grids between their points."""
+"""Kernels measured on one type of device. Begin with `kernels` (`KernelTables.load`).
+
+`operators` and `layers` read the two public formats, `checks` refuses wrong tables, and `grid` reads between measured
+points.
+"""

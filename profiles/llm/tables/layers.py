@@ -140,6 +140,8 @@ def _moe(at: Path, folder: Path) -> dict[int, Grid]:
         frame["ep"] = 1
 
     def ideal(tokens: Any, experts: Any) -> Any:
+        # An expert's bf16 weights take as long to read as some 250 tokens take to compute (250 FLOP a byte); a token
+        # goes to about eight experts: 250 / 8 ≈ 32.
         return experts + tokens / 32
 
     columns = ("tokens", "activated_experts")
