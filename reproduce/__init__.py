@@ -1,5 +1,8 @@
 """Reproductions: one module per figure or table of a paper, each with its data, its picture and its verdicts.
 
+Begin with `catalogue` (which figures there are) and `claims` (how a claim is judged); every figure's module has the
+same parts: ``EXPECTED`` (claims and their rules), a function that computes the data, and one that draws it.
+
 ``meshwright reproduce vllm/fig12`` or ``python -m meshwright.reproduce.vllm.fig12``.
 """
 

@@ -1,1 +1,2 @@
-"""AlpaServe (OSDI '23): its figures and tables."""
+"""AlpaServe (OSDI '23): its figures and tables, by the paper's numbers. What they share is in the room
+`experiments`."""

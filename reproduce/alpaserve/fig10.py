@@ -20,7 +20,7 @@ from ..style import BLUE, VERMILLION, canvas
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LATENCY_S = 0.4
+LATENCY_S = 0.4  # of one request on one device; the frontier is in λD, so that its value cancels
 CHECKED = (0.5, 1.0, 1.5)
 """Total utilizations λD at which the frontier is held against simulation."""
 

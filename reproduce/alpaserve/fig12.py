@@ -140,6 +140,8 @@ class Effort:
     max_splits: int
 
 
+# What a figure may cost decides these, not the paper. A window of MAF1 is replayed whole (60 s, §6.2), but of MAF2's
+# 5,400 s only a part.
 FULL = Effort({"MAF1": 10, "MAF2": 16}, {"MAF1": 60.0, "MAF2": 40.0}, 8, 20)
 FAST = Effort({"MAF1": 2, "MAF2": 4}, {"MAF1": 30.0, "MAF2": 15.0}, 3, 20)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DEVICES = 64
+"""§6.3: the whole testbed for the four largest models (S4)."""
 RATE, CV, SPLIT = 8.0, 4.0, {"power_law": 0.5}
 """§6.3: 8 requests/s, CV 4, a power law with exponent 0.5."""
 SLO_SCALE = 2.0

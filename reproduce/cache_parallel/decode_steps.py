@@ -52,7 +52,9 @@ BLOCK_S, SLOTS = 2e-6, 128
 ENTRY_S = 10e-9
 """Host time per entry of a block table: built, made a tensor, copied. Assumed; `break_even` says what it decides."""
 PCIE_BYTES_PER_S = 24e9
+"""What PCIe 4.0 x16 carries in one direction: 31.5 GB/s less protocol; a round figure, not a measurement."""
 BLOCK_SIZE = 16
+"""Tokens in a block: vLLM's default (thesis §5.7.2)."""
 MODEL = decoder("Llama-7b")
 TOKEN_BYTES = 2 * MODEL.hidden * 2
 """Keys and values of one token in one layer, 16-bit."""

@@ -24,7 +24,7 @@ SHAPES: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
 )
 """Which stage hands which other one something. The last: the second chain's last stage holds the concatenation."""
 
-_FORWARD_S, _BACKWARD_S = 1 / 3, 2 / 3
+_FORWARD_S, _BACKWARD_S = 1 / 3, 2 / 3  # a backward pass has twice the products of a forward pass; a round is 1
 
 
 def ideal_rounds(*edges: tuple[int, int]) -> float:

@@ -44,8 +44,8 @@ SUMMIT = DeviceSpec(
     "Summit: V100 SXM2 16 GB, two NVLinks of 25 GB/s between two of a socket, EDR InfiniBand of 100 Gb/s per node",
 )
 """§3.7: four V100s of each node, NVLink inside, one EDR adapter for all four."""
-GPUS_PER_NODE = 4
-GPUS = (4, 8, 16, 32)
+GPUS_PER_NODE = 4  # §3.7
+GPUS = (4, 8, 16, 32)  # those of Fig. 3.6 and Table 3.1
 
 OPTIONS: Mapping[str, Any] = MappingProxyType({"optimizer": "sgd"})
 """Every system is planned with: plain SGD, as FlexFlow's programs of these models train them."""

@@ -1,1 +1,1 @@
-"""TeraPipe (ICML '21): its figures and tables."""
+"""TeraPipe (ICML '21): its figures and tables, by the paper's numbers."""

@@ -51,6 +51,7 @@ LIMIT = 0.25
 TIMES = (0.6, 0.85, 1.0, 1.15, 1.4, 1.8, 2.5, 4.0, 8.0)
 """Rates of a curve, as multiples of what the system finishes while requests always wait."""
 BLOCK = 16
+"""Tokens in a block: vLLM's default (§5.7.2)."""
 HOST_BLOCKS = 4096
 """Blocks that vLLM may swap to the host: enough for all that it ever swaps."""
 

@@ -29,6 +29,8 @@ PAPER = {
 printed in the figure (Kwon et al. 2023, Fig. 2)."""
 
 POINTS = 3.0
+"""Percentage points by which a share may differ and still hold; twice that, partly. Chosen before the first run: the
+paper's trace of lengths is not public, only its means are."""
 
 
 def _effective(system: str) -> Expectation:

@@ -20,6 +20,7 @@ WORKLOADS: dict[str, LengthProfile] = {"ShareGPT": SHAREGPT, "Alpaca": ALPACA}
 LIMIT = 0.5
 """Seconds per token up to which a rate counts as sustained; the paper says "similar latencies"."""
 LIMITS = (0.25, LIMIT, 1.0)
+"""Half and twice the limit as well, to show how much a rate depends on that choice."""
 APART = "Orca (Oracle), prompts apart"
 """A variant that the paper does not have: prompts take iterations of their own, as in vLLM 0.2."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 MEDIUM = (16, 32, 64)
+"""The "medium" sizes at which the paper finds both ways comparable: 16 to 64 (§5.7.3)."""
 TOKENS = 1024
 """Of the sequence in the microbenchmark; the paper does not say. Both times are nearly proportional to it."""
 RATE = 2.0

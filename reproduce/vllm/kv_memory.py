@@ -42,6 +42,7 @@ SLOTS = KV_GIB * GIB // MODEL.kv_bytes_per_token()
 BANDWIDTH = 1.555e12
 """Memory bandwidth of an A100 40 GB, bytes/s (NVIDIA's data sheet)."""
 BLOCK = 16
+"""Tokens in a block: vLLM's default (§5.7.2)."""
 
 SYSTEMS = {
     "Orca (Max)": ("orca-max", {"num_slots": SLOTS}),

@@ -37,6 +37,7 @@ __all__ = [
 
 GIB = 2**30
 BLOCK = 16
+"""Tokens in a block: vLLM's default (§5.7.2)."""
 BATCH = 30.42
 """Requests that vLLM batches on ShareGPT at 2 requests/s with OPT-13B (Fig. 13a)."""
 TIMES = (0.4, 0.7, 0.85, 1.0, 1.15, 1.3, 1.6, 2.0, 3.0)

@@ -1,1 +1,1 @@
-"""What AlpaServe's figures share: set-ups, systems, and points of a sweep that are kept."""
+"""What AlpaServe's figures share: set-ups, systems, and the points of a sweep, which are kept between runs."""

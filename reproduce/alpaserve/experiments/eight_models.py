@@ -39,6 +39,7 @@ MODELS = tuple(f"bert-2.6b-{i}" for i in range(8))
 """Eight Transformer models with 2.6 B parameters (§3.2)."""
 
 DEVICES = 8
+"""GPUs, one for each model (§3.2)."""
 SIZE_GB = 5.2
 """Weights of one model, GB (§3.2)."""
 

@@ -119,6 +119,8 @@ class Traffic:
 
 
 WINDOW_S = {"MAF1": 60.0, "MAF2": 5400.0}
+"""Seconds of the windows in which traces are fitted, as §6.2 prints them. (The authors' artifact re-plans Clockwork++
+on MAF2 every 21,600 s.)"""
 
 
 def placement(

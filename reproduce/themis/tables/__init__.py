@@ -1,1 +1,1 @@
-"""Themis' tables."""
+"""Themis' tables, by the paper's numbers."""
