@@ -13,13 +13,10 @@ from ...simulator.cluster import Cluster
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from .evaluator import Evaluator, State, canonical
-from .fast import fast_selection
 from .finish import finish
-from .greedy import greedy_selection
 from .instance import Instance, build_instance
 from .options import ReplicationOptions, SelectionOptions
-from .selection import Room
-from .spare import fill_spare_memory
+from .selection import Room, fast_selection, fill_spare_memory, greedy_selection
 
 __all__ = [
     "check_room",

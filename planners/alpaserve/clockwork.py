@@ -22,7 +22,7 @@ from .evaluator import Evaluator
 from .finish import predict
 from .instance import Instance, build_instance
 from .options import ClockworkOptions
-from .spare import fill_spare_memory
+from .selection import fill_spare_memory
 
 __all__ = ["ScheduledPlan", "clockwork_pp"]
 

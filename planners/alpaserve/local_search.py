@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ...errors import InputError
 from ...seeds import generator
 from .evaluator import Evaluator, Score, State
-from .fast import fast_selection
 from .moves import REPLICA_MOVES, SHAPE_MOVES, Board
+from .selection import fast_selection
 
 __all__ = ["Found", "local_search"]
 

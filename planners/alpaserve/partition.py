@@ -11,10 +11,8 @@ from ...reprs import Shown
 from .bound import attainable
 from .enumeration import coarsest_buckets, device_buckets, discrepancy, layouts, model_buckets
 from .evaluator import Evaluator, State, canonical
-from .fast import fast_selection
-from .greedy import greedy_selection
 from .options import PartitionOptions
-from .selection import Selection
+from .selection import Selection, fast_selection, greedy_selection
 
 __all__ = ["PartitionOptions", "Search"]
 

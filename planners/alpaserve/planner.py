@@ -18,7 +18,7 @@ from .local_search import local_search
 from .options import PlanOptions
 from .partition import Search
 from .robust import Scenarios, concatenate, resampled
-from .spare import fill_spare_memory
+from .selection import fill_spare_memory
 
 __all__ = ["plan"]
 

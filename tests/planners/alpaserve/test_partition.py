@@ -6,9 +6,9 @@ import pytest
 from meshwright.planners import alpaserve
 from meshwright.planners.alpaserve.enumeration import coarsest_buckets, device_buckets, discrepancy, layouts
 from meshwright.planners.alpaserve.evaluator import Evaluator, canonical
-from meshwright.planners.alpaserve.fast import fast_selection
 from meshwright.planners.alpaserve.instance import build_instance
 from meshwright.planners.alpaserve.partition import PartitionOptions, Search
+from meshwright.planners.alpaserve.selection import fast_selection
 from meshwright.simulator import Cluster
 from small_problems import device, fits, problem
 

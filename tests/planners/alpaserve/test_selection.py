@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 from meshwright.planners.alpaserve.evaluator import Evaluator, canonical
-from meshwright.planners.alpaserve.fast import fast_selection
-from meshwright.planners.alpaserve.greedy import greedy_selection
 from meshwright.planners.alpaserve.instance import build_instance
 from meshwright.planners.alpaserve.partition import PartitionOptions, Search
-from meshwright.planners.alpaserve.selection import by_demand
+from meshwright.planners.alpaserve.selection import fast_selection, greedy_selection
+from meshwright.planners.alpaserve.selection.room import by_demand
 from small_problems import best_selection, fits, problem
 
 GROUPS = {"pairs": ("op1pp2", "op1pp2"), "mixed": ("op2pp1", "op1pp1", "op1pp1"), "single": ("op1pp1",) * 3}

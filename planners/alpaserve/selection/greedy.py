@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .evaluator import Evaluator, GroupState, State, canonical, components
-from .selection import Room, Selection, by_demand
+from ..evaluator import Evaluator, GroupState, State, canonical, components
+from .room import Room, Selection, by_demand
 
 __all__ = ["greedy_selection"]
 

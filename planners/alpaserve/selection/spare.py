@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .evaluator import Evaluator, State, canonical
-from .selection import Room
+from ..evaluator import Evaluator, State, canonical
+from .room import Room
 
 __all__ = ["fill_spare_memory"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .evaluator import Evaluator, State, canonical
-from .selection import Room, Selection, by_demand
+from ..evaluator import Evaluator, State, canonical
+from .room import Room, Selection, by_demand
 
 __all__ = ["fast_selection"]
 

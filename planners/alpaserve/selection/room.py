@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .evaluator import Evaluator, GroupState, State, members
-from .instance import Instance
+from ..evaluator import Evaluator, GroupState, State, members
+from ..instance import Instance
 
 __all__ = ["Room", "Selection"]
 
