@@ -226,6 +226,7 @@ def _moved(case: SuiteCase, run: CaseRun, entry: BaselineCase) -> tuple[tuple[Fi
             findings.append(Finding("moved", f"the baseline's plan has no {metric} to pair any more{cause}; {UPDATE}"))
             continue
         pairs = [(a, b) for a, b in zip(old, new, strict=True) if a is not None and b is not None]
+        # the least float but for denormals: a score of 0 that has become anything else is infinitely far
         far = max((abs(b - a) / max(abs(a), 1e-300) for a, b in pairs), default=0.0)
         if far <= MOVED:
             continue

@@ -140,6 +140,7 @@ def _cuda_once(fn: Callable[[], object], device: str) -> float:
         fn()
         end.record()
         end.synchronize()
+    # CUDA events count milliseconds
     return start.elapsed_time(end) * 1e-3
 
 

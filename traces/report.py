@@ -54,7 +54,7 @@ def report(trace: Trace, window: float = 60.0) -> pd.DataFrame:
         (name, len(times), *_character(times, trace.duration, window, n), _median(slo))
         for name, times, slo in zip(trace.models, streams, slos, strict=True)
     ]
-    rows.sort(key=lambda row: -row[1])
+    rows.sort(key=lambda row: -row[1])  # busiest first; stable, so that ties keep the trace's order
     rows.append((ALL, len(trace), *_character(trace.arrival, trace.duration, window, n), _median(trace.slo)))
     columns = ["model", "requests", "rate", "cv", "peak_rate", "peak_to_mean", "median_slo"]
     frame = pd.DataFrame(rows, columns=columns)

@@ -118,6 +118,7 @@ def heuristic(graph: Graph, mesh: Shape) -> Axes:
         for name, dims in zip(op.inputs, op.parsed.operands, strict=True):
             if name in cut and dims[cut[name]]:
                 votes.append((graph.bytes_of(name), dims[cut[name]][0]))
+        # A stable sort: of operands of equal size, the first decides, as GSPMD's propagation visits them in order.
         loop = next((x for _, x in sorted(votes, key=lambda v: -v[0]) if _cuts(op, x, n)), "")
         if not loop and op.heavy:
             fitting = [x for x in op.cuttable if _cuts(op, x, n)]

@@ -98,7 +98,7 @@ class Downsets:
             If there are more than `MOST_PAIRS`.
         """
         held = self.members.astype(np.float64)
-        heads = np.unique(self.representative)[1:]
+        heads = np.unique(self.representative)[1:]  # without the empty state
         low, high = stage_pairs(
             self.start, self.smaller, heads, held @ seconds, held @ work, np.array(degrees, np.int64),
             threshold * (1 + 1e-9), n_devices, MOST_PAIRS,

@@ -36,7 +36,7 @@ def stage_pairs(start, smaller, heads, seconds, work, degrees, threshold, n_devi
     all_work = work[n_states - 1]
     seen = np.full(n_states, -1, np.int64)
     stack = np.empty(n_states, np.int64)
-    room = max(1024, 4 * n_states)
+    room = max(1024, 4 * n_states)  # a guess; it doubles when it is full
     low, high, count = np.empty(room, np.int64), np.empty(room, np.int64), 0
     for head in heads:
         stack[0], depth = head, 1
@@ -51,6 +51,8 @@ def stage_pairs(start, smaller, heads, seconds, work, degrees, threshold, n_devi
                         break
                 if needed == 0:
                     continue  # what has more nodes takes longer still
+                # The margin, here and in the caller's threshold: rounding must not strike out a stage of the best
+                # pipeline.
                 rest = (all_work - work[head] + work[state]) / threshold * (1 - 1e-9)
                 if needed + rest <= n_devices:
                     if count == room:

@@ -165,6 +165,7 @@ def _fewest_dropped(cluster: SharedCluster, gpus: Sequence[int], keep: int) -> t
     mine = list(gpus)
     while len(mine) > keep:
         counts = Counter(cluster.machine_of[mine].tolist())
+        # ties: the machine, and then the GPU, with the highest number, as in the compiled kernel
         machine = min(counts, key=lambda m: (counts[m], -m))
         mine.remove(max(g for g in mine if cluster.machine_of[g] == machine))
     return tuple(sorted(mine))

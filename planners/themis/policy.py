@@ -104,6 +104,8 @@ class Themis(Shown):
         wanting = [v for v in apps if v.wanted > 0]
         if not wanting:
             return {}
+        # Lowest log 1/ρ is the worst; of apps that all stand still (ρ = ∞), the one that has waited longest for its
+        # size.
         ranked = sorted(wanting, key=lambda v: (self._visible(cluster, v), -self._waiting(v), v.index))
         # The margin undoes rounding errors: (1 − 0.7) · 10 is 3.0000000000000004, and must not be rounded up to 4.
         n = max(1, math.ceil((1 - self.fairness) * len(apps) - 1e-9))

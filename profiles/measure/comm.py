@@ -182,6 +182,7 @@ def _waits(allreduce: Sequence[dict[tuple[int, int], list[Lap]]], op: int, n_byt
         for base in range(0, len(allreduce) - op + 1, op)
         for laps in zip(*(allreduce[base + r][op, n_bytes] for r in range(op)), strict=True)
     ]
+    # A round is as disturbed as its most disturbed worker, for whom all others wait.
     best = sorted(rounds, key=lambda laps: -min(lap.share for lap in laps))
     kept = [laps for i, laps in enumerate(best) if i < AT_LEAST or min(lap.share for lap in laps) >= CALM]
     return [lap.seconds for laps in kept for lap in laps]

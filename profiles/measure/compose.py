@@ -100,6 +100,7 @@ def measure_one(
             idle=idle,
             seconds=share * seconds,
             min_rounds=rounds,
+            # only a worker that hangs takes so long: loading a large model takes minutes
             timeout_s=600.0 + 10.0 * seconds,
         )
 

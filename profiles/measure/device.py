@@ -79,7 +79,7 @@ def _memory() -> tuple[int, int]:
 
 
 def cited_spec(facts: DeviceFacts, kind: str) -> DeviceSpec:
-    """The shipped spec of the device: by name for a known GPU, else the nearest one that fits its memory."""
+    """The shipped spec of the device: by name for a known GPU, else the one whose memory is nearest."""
     if kind == "cpu":
         return device("cpu-core")
     words = facts.name.lower().replace("-", " ").split()

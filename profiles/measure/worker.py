@@ -185,6 +185,8 @@ def measure_model(
         while True:
             late = time.perf_counter() - start > seconds
             due = [b for b in batches if not late or rounds[b] < min_rounds]
+            # Batch sizes that lack rounds first, then the one that has had the least time: large batches get fewer
+            # rounds.
             pick = min(due, key=lambda b: (rounds[b] >= min_rounds, spent[b])) if due else 0
             batch = worker.agree(pick)
             if batch == 0:

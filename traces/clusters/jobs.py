@@ -88,7 +88,7 @@ def collected(source: Path, jobs: list[ClusterJob], left_out: Counter[str]) -> C
     first = min(j.submit_s for j in jobs)
     made = sorted(
         (replace(j, submit_s=j.submit_s - first, start_s=j.start_s - first) for j in jobs),
-        key=lambda j: (j.submit_s, j.name),
+        key=lambda j: (j.submit_s, j.name),  # by name at one instant: logs list such jobs in any order
     )
     return ClusterLog(str(source), tuple(made), MappingProxyType(dict(left_out)))
 

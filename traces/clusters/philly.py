@@ -153,6 +153,7 @@ def _time(value: Any, at: Path_, faults: list[Fault]) -> float | None:
 
 def _raise(file: Path, text: str, faults: list[Fault]) -> None:
     problems = Problems()
+    # finding a place is slow, and few of them are shown
     known = places(text, {at for at, _, _ in faults[:100]})
     for at, what, got in faults:
         line, column = known.get(at) or known.get(at[:1]) or line_and_column(text, 0)

@@ -113,4 +113,5 @@ def _later(
     room = memory_bytes - table.state[:, :, mesh] - table.work[:, :, mesh]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         may_hold = np.nan_to_num(np.where(room >= 0, room / table.activation[:, :, mesh], -1.0), nan=-1.0)
+    # The margin is a few rounding errors: an exact fit must not lose a stage to a quotient of 2.9999….
     return np.searchsorted(most_held, may_hold * (1 + 1e-12), side="right") - 1

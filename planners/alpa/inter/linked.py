@@ -183,6 +183,7 @@ def submesh_link(
     if neighbours:
         near = one.spec.intra_node
         return near.bandwidth_bytes_per_s * min(devices, to_devices), near.latency_s
+    # Two clusters are joined by the slower one's network: nothing goes faster than its receiver takes it.
     far = min((one.spec.inter_node, other.spec.inter_node), key=lambda link: link.bandwidth_bytes_per_s)
     adapters = min(hosts * one.adapters(devices), to_hosts * other.adapters(to_devices))
     return far.bandwidth_bytes_per_s * adapters, far.latency_s

@@ -97,6 +97,8 @@ def solve_milp(model: Model, rows: MemoryRows, incumbent: Incumbent, deadline: f
         usage = rows.usage(expanded)
         broken = rows.worst(usage, 8).tolist()
         new = [step for step in broken if step not in model.steps]
+        # A solution far below the largest cost lets many variables be dropped and the rest scaled up: worth another
+        # run only if the scale falls to a tenth.
         if not broken and incumbent.value - shift < 0.1 * RANGE * scale:
             before = scale
             cost, matrix, shift, scale = _scaled(model, incumbent, offset, size)

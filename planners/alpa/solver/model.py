@@ -80,6 +80,7 @@ class Model:
         most = [float(np.where(np.isfinite(t), t, -np.inf).max()) for t in (*self.unary.values(), *tables)]
         if -math.inf in most:
             return Proven(-math.inf)
+        # The margin keeps it a bound whatever the order in which a choice's costs are added up.
         return Proven(self.constant + sum(most) + 1e-9 * (abs(self.constant) + sum(map(abs, most))))
 
     def add_pair(self, v: int, u: int, table: Floats) -> None:

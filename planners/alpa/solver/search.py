@@ -105,7 +105,7 @@ def _best_release(model: Model, now: Mapping[int, int], excess: Floats) -> tuple
     for node, needs in model.memory.items():
         left = np.maximum(excess[:, None] + needs - needs[:, now[node], None], 0.0).sum(axis=0)
         gain = over - left
-        if gain.max() <= 1e-12 * over:
+        if gain.max() <= 1e-12 * over:  # less is rounding, and a repair by rounding never ends
             continue
         cost = costs_now(model, node, now)
         usable = (gain > 1e-12 * over) & np.isfinite(cost)

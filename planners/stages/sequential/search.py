@@ -118,6 +118,7 @@ def least_bottleneck(
 
     each = costs.seconds.sum(axis=0)[:, [costs.column(microbatch, d) for d in degrees]] / microbatch
     least = float((each * np.array(degrees, float)).min(axis=1).sum()) / n_devices  # all devices busy, nothing else
+    # The margin keeps a bottleneck that equals the bound, which was summed in another order.
     values = np.unique(seconds[usable & (seconds >= least * (1 - 1e-9))])
     if not values.size or not feasible(values[-1]):
         return None

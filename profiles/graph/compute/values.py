@@ -47,6 +47,8 @@ def make_parameter(graph: Graph, name: str, seed: int, dtype: str) -> Tensor:
             terms = max(terms, entry.shape[-1])
         elif op.kind == "norm" and k == 1:
             centre = 1.0
+    # A tenth is large enough that no gradient vanishes by symmetry, and small enough that norms stay well
+    # conditioned.
     values = values / math.sqrt(terms) if terms else centre + 0.1 * values
     return torch.from_numpy(np.asarray(values)).to(getattr(torch, dtype))
 

@@ -134,10 +134,12 @@ class Roofline:
         for rows, columns, share in TILES:
             tiles = p.batch * math.ceil(p.m / rows) * math.ceil(p.n / columns)
             for splits in SPLITS:
+                # Splitting pays only while tiles do not fill the device: libraries stop at about two waves.
                 if splits > 1 and (p.k < splits * LEAST_K or tiles * splits >= 2 * r.multiprocessors):
                     break
                 waves = math.ceil(tiles * splits / r.multiprocessors)
                 wave = 2.0 * rows * columns * p.k / splits * r.multiprocessors / (speed * share) + store
+                # Each part's float32 result is written and read again.
                 added = 2 * splits * 4 * p.batch * p.m * p.n / self.stream + r.kernel_s if splits > 1 else 0.0
                 best = min(best, waves * wave + added)
         return r.kernel_s + max(best, moved_s)

@@ -95,6 +95,7 @@ def _small(graph: Graph) -> Graph:
 
 def _bytes(graph: Graph) -> int:
     parameters = sum(t.elements for t in graph.parameters)
+    # In float64: parameters as the module's, ours, both gradients and two copies; results on both sides.
     return 8 * (6 * parameters + 2 * sum(_elements(op) for op in graph.operators))
 
 

@@ -214,7 +214,7 @@ def _decomposed(program: Any, known: Collection[str]) -> Any:
     """The program with operators that are not known written as those that are, where torch knows how."""
     import torch
 
-    for _ in range(3):
+    for _ in range(3):  # what an operator decomposes into may decompose again; no known one takes more rounds
         graphs = [part.graph for part in program.graph_module.modules() if hasattr(part, "graph")]
         calls = [node for graph in graphs for node in graph.nodes if node.op == "call_function"]
         strange = {node.target for node in calls if not _known(node, known)}

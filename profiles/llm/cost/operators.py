@@ -154,6 +154,7 @@ class OperatorKernels:
         run = np.maximum(outputs, 1)
         found = [
             self._gemm("output head", run, model.vocab / tp, model.hidden, "bfloat16", layers=1),
+            # fp32 logits, read twice: for the largest and for the sum
             self._moved("sampling", run * model.vocab * 8, 1, SAMPLER_KERNELS),
         ]
         if tp > 1:
@@ -183,8 +184,9 @@ class OperatorKernels:
         """Bandwidth-bound kernels, the bytes that each moves per token, and the layers that have it."""
         model, tp, layers = self.model, self.tp, self.model.layers
         q, kv, hidden = model.heads * model.head_dim / tp, self.kv_heads * model.head_dim, model.hidden
+        # Bytes a token, 16 bits each: read one or two halves of the up projection, write one.
         act = 2 * model.ffn / tp * (2 + model.gated)
-        norm = 4 * hidden * 2
+        norm = 4 * hidden * 2  # input and residual, each read and written
         found = [
             ("norm before attention", norm, layers),
             ("rotation" if not model.learned_positions else "positions", 4 * (q + kv), layers),
@@ -194,6 +196,7 @@ class OperatorKernels:
         if layers > model.moe_layers:
             found.append(("activation", act, layers - model.moe_layers))
         if self._quantised and self.overheads.fused:
+            # 16 bits read, 8 bits written
             found.append(("quantisation of attention's output", 3 * q, layers))
         return found
 

@@ -202,6 +202,7 @@ def _lattice(path: Path, chunk: Any, before: Any, decodes: Any, context: Any, se
     paired = np.unique(np.stack(columns, axis=1)[inside & (decodes > 0)], axis=0)
     if not len(paired):
         raise InputError(f"{path}: expected rows of prefill chunks beside decodes")
+    # the smallest call: by chunk first, then by the context before it, and so on
     base = paired[np.lexsort(paired.T[::-1])[0]]
     axes: list[Any] = []
     for i in range(4):

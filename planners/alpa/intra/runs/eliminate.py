@@ -94,6 +94,8 @@ def eliminate(
     if prices * math.prod(sizes[v] for v in kept) > MOST_ENTRIES:
         raise TooWideError
     while left:
+        # The node with the smallest table goes first (the min-weight heuristic of tree decompositions); ties by
+        # number, so that the order is the same in every run.
         v = min(left, key=lambda x: (weight[x], x))
         if prices * weight[v] > MOST_ENTRIES:
             raise TooWideError
