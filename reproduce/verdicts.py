@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -39,6 +40,9 @@ class Kept:
         Seed of the run, >= 0.
     holds, partly, fails : int
         Claims that hold, hold partly and do not hold, >= 0.
+    source : str
+        Where the numbers are from: ``run``, with the commit that ran where there was a checkout; or a page that told of
+        a run, with the commit that wrote it.
     cpu_s : float or None
         Processor seconds of the run and its workers, compilation included where nothing was cached; None where they
         were not measured.
@@ -50,12 +54,15 @@ class Kept:
     holds: int
     partly: int
     fails: int
+    source: str
     cpu_s: float | None = None
 
     def __post_init__(self) -> None:
         date.fromisoformat(self.date)
         if min(self.seed, self.holds, self.partly, self.fails) < 0 or (self.cpu_s is not None and not self.cpu_s >= 0):
             raise ValueError(f"numbers of a verdict are >= 0 (got {self})")
+        if not self.source:
+            raise ValueError("a verdict says where it is from: run, or a page")
 
     def __str__(self) -> str:
         total = self.holds + self.partly + self.fails
@@ -86,7 +93,8 @@ def remember(reports: Iterable[Report], path: Path = KEPT) -> Path:
     for report in reports:
         counts = [report.count(verdict) for verdict in ("holds", "partly", "does not hold")]
         mode = "fast" if report.fast else "full"
-        kept = Kept(date.today().isoformat(), __version__, report.seed, *counts, cpu_s=round(report.cpu_s, 1))
+        today = date.today().isoformat()
+        kept = Kept(today, __version__, report.seed, *counts, source=_here(), cpu_s=round(report.cpu_s, 1))
         found.setdefault(report.name, {})[mode] = kept
     ordered = {
         name: {mode: asdict(found[name][mode]) for mode in MODES if mode in found[name]}
@@ -94,6 +102,17 @@ def remember(reports: Iterable[Report], path: Path = KEPT) -> Path:
         if name in found
     }
     return write_text(path, json.dumps(ordered, indent=1) + "\n")
+
+
+def _here() -> str:
+    """What ran: the commit of a checkout; of a package that was installed the version alone is known, and said."""
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        return "run"
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True, check=False
+    )
+    return f"run at {asked.stdout.strip()}" if asked.returncode == 0 else "run"
 
 
 def last(runs: Mapping[str, Kept]) -> tuple[str, Kept] | None:
@@ -126,7 +145,8 @@ class Listed:
     fast, full : str
         What either version costs, as `cost` says it.
     verdict : str
-        How many claims held the last time, in which version of the figure, on which day, with which meshwright.
+        How many claims held the last time, in which version of the figure, on which day, with which meshwright; and
+        where that is from: a run, or a page that told of one.
     """
 
     name: str
@@ -145,9 +165,10 @@ def listed(names: Iterable[str]) -> tuple[Listed, ...]:
     for name in names:
         figure, runs = FIGURES[name], kept.get(name, {})
         latest = last(runs)
-        verdict = (
-            "not run" if latest is None else f"{latest[1]} ({latest[0]}, {latest[1].date}, {latest[1].meshwright})"
-        )
+        verdict = "not run"
+        if latest is not None:
+            mode, found = latest
+            verdict = f"{found} ({mode}, {found.date}, {found.meshwright}; {found.source})"
         costs = cost(figure, "fast", runs), cost(figure, "full", runs)
         rows.append(Listed(name, PAPERS[figure.paper].title, figure.alias, figure.title, *costs, verdict))
     return tuple(rows)

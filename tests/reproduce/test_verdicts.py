@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,7 +15,8 @@ from meshwright.errors import InputError
 from meshwright.reproduce import FIGURES, verdicts
 from meshwright.reproduce.verdicts import KEPT, Kept, cost, last, load
 
-ONE = Kept("2026-11-01", "0.1.0", 0, 5, 1, 2, 12.4)
+ROOT = Path(__file__).parents[2]
+ONE = Kept("2026-11-01", "0.1.0", 0, 5, 1, 2, "run", 12.4)
 
 
 @pytest.fixture
@@ -32,6 +34,36 @@ def test_what_is_shipped_is_of_figures_that_there_are() -> None:
     assert all(one.holds + one.partly + one.fails > 0 for runs in found.values() for one in runs.values())
 
 
+def claims_on(page: Path) -> dict[str, list[str]]:
+    """Figure -> verdicts of its claims, of the tables of a page."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else [""]
+        named = re.match(r"`(\w+/\w+)`", cells[0])
+        name = named[1] if named else name if line.startswith("|") else ""
+        verdict = cells[-1].strip("*")
+        if name and verdict in ("holds", "partly", "does not hold"):
+            found.setdefault(name, []).append(verdict)
+    return found
+
+
+def test_what_is_from_a_page_stands_there() -> None:
+    """Commits are of the history of this file's own repository: the page may tell of a later run by now."""
+    checked = 0
+    for name, runs in load(KEPT).items():
+        for one in runs.values():
+            where, _, commit = one.source.partition(" at ")
+            assert re.fullmatch("[0-9a-f]{7,}", commit), (name, one)
+            if where == "run":
+                continue
+            checked += 1
+            said = claims_on(ROOT / where)[name]
+            counts = [said.count(word) for word in ("holds", "partly", "does not hold")]
+            assert counts == [one.holds, one.partly, one.fails], (name, one)
+    assert checked > 0
+
+
 def test_a_run_is_remembered_and_listed(kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "alpaserve/fig01", "--list"]) == 0
     assert "not run" in capsys.readouterr().out
@@ -44,7 +76,8 @@ def test_a_run_is_remembered_and_listed(kept: Path, tmp_path: Path, capsys: pyte
     capsys.readouterr()
     assert run(["reproduce", "alpaserve/fig01", "--list", "--json"]) == 0
     [row] = json.loads(capsys.readouterr().out)
-    assert row["verdict"] == f"2 of 2 hold (fast, {found.date}, {__version__})"
+    assert row["verdict"] == f"2 of 2 hold (fast, {found.date}, {__version__}; {found.source})"
+    assert re.fullmatch("run( at [0-9a-f]{7,})?", found.source)
     assert row["fast"].endswith(" s")
     assert (row["name"], row["thesis"], row["full"]) == ("alpaserve/fig01", "alpaserve/4.1", "seconds")
 
@@ -71,9 +104,11 @@ def test_a_broken_file_is_one_line(kept: Path, capsys: pytest.CaptureFixture[str
         load(kept)
 
 
-@pytest.mark.parametrize("bad", [{"holds": -1}, {"cpu_s": float("nan")}, {"cpu_s": -1.0}, {"date": "today"}])
+@pytest.mark.parametrize(
+    "bad", [{"holds": -1}, {"source": ""}, {"cpu_s": float("nan")}, {"cpu_s": -1.0}, {"date": "today"}]
+)
 def test_a_record_is_checked(bad: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r">= 0|isoformat"):
+    with pytest.raises(ValueError, match=r">= 0|isoformat|says where it is from"):
         replace(ONE, **bad)
 
 
