@@ -75,7 +75,7 @@ class TeraPipeOptions(Shown):
     Raises
     ------
     InputError
-        On a value that an option does not have.
+        If an option has a value that it may not have.
     """
 
     data: int | None = None
@@ -126,7 +126,7 @@ class TeraPipeOptions(Shown):
         Raises
         ------
         InputError
-            On an unknown name; the nearest one is named.
+            If a name is unknown; the message suggests the nearest known one.
         """
         return options_from(cls, options, "terapipe")
 

@@ -55,7 +55,7 @@ def plan(
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the cluster's devices.
     planner : str
-        Name that the plan records.
+        Name of the planner, as the plan records it.
     progress : callable, optional
         Called with a line of text at each step.
 
