@@ -155,6 +155,7 @@ def busy_while_waiting(result: SimulationResult) -> float:
     waits = np.flatnonzero(result.start > result.trace.arrival + 1e-9)
     if not len(waits):
         return float("nan")
+    # Four points in each service: devices begin and end services no more often than that.
     grid = np.arange(0.0, result.trace.duration, LATENCY_S / 4)
     began, ended = np.sort(result.trace.arrival[waits]), np.sort(result.start[waits])
     waiting = np.searchsorted(began, grid, "right") > np.searchsorted(ended, grid, "right")

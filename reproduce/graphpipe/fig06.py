@@ -56,6 +56,7 @@ def judged(frame: Frame) -> list[Claim]:
     gaps = {m: {s: over(frame[frame.model == m], "GraphPipe", s) for s in SYSTEMS if s != "GraphPipe"} for m in MODELS}
     every = {(m, s, n): x for m, by in gaps.items() for s, found in by.items() for n, x in found.items()}
     most = max(every, key=every.__getitem__)
+    # Plans of equal quality differ by less than 1 %: microbatches come in powers of two.
     slower = [k for k, x in every.items() if x < 0.99]
     first, last = int(frame.gpus.min()), int(frame.gpus.max())
     wider = [m for m, by in gaps.items() if by["PipeDream"].get(last, 0.0) > by["PipeDream"].get(first, float("inf"))]

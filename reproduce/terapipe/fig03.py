@@ -39,6 +39,7 @@ def curve() -> Frame:
     """Seconds of the layer's forward pass."""
     import pandas as pd
 
+    # Powers of two, and steps of 32 between them, so that the bend at 256 tokens shows.
     tokens = np.unique(np.concatenate([2 ** np.arange(12), np.arange(32, 2049, 32)]))
     seconds = np.array([V100Cell(LAYER, int(n)).layer(n)[0] for n in tokens])
     return pd.DataFrame({"tokens": tokens, "milliseconds": seconds * 1e3, "tokens_per_ms": tokens / seconds / 1e3})

@@ -64,6 +64,8 @@ def calibrate(rows: Sequence[Row] = ROWS, start: V100Rates = CALIBRATED) -> V100
         return weights * np.log([predicted_s(r, rates) / r.seconds for r in rows])
 
     low, high = (np.log(astuple(b)) for b in BOUNDS)
+    # Logarithms, since rates must be positive and errors are relative. The soft loss lets one latency that is off by
+    # more than 5 % (a guess at the model's own error) not drag all rates with it.
     found = least_squares(errors, np.log(astuple(start)), bounds=(low, high), loss="soft_l1", f_scale=0.05, ftol=1e-7)
     return V100Rates(*map(float, np.exp(found.x)))
 

@@ -183,6 +183,7 @@ def capacity(run: Run, at: At, seconds: float) -> float:
         if np.isnan(finish).any():
             break
         n *= 4
+    # The first third is left out: batches fill up there, and no long request has finished yet. The share is a guess.
     return int(((finish > seconds / 3) & (finish <= seconds)).sum()) / (2 / 3 * seconds)
 
 

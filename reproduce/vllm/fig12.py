@@ -201,7 +201,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
 def _suddenness(found: Curve) -> float:
     """Steepest slope of the last third of the rates, over the mean slope of those before."""
-    third = len(found.rate) * 2 // 3
+    third = len(found.rate) * 2 // 3  # the paper says "suddenly" without a figure; thirds are our reading
     before = (found.latency[third] - found.latency[0]) / (found.rate[third] - found.rate[0])
     after = (found.latency[-1] - found.latency[third]) / (found.rate[-1] - found.rate[third])
     return float(after / before)

@@ -69,6 +69,7 @@ def batch(
         A trace for each; all systems see the same ones.
     """
     lengths, rate = WORKLOADS[workload]
+    # without the first sixth, in which batches fill up; the share is a guess
     window = (duration / 6, duration)
     runs = [setup.serve(system, setup.poisson(lengths, rate, duration, s), cost, window) for s in seeds]
     return (

@@ -234,6 +234,7 @@ def calibrated_share(seed: int, duration: float = 3600.0) -> float:
     def off(share: float) -> float:
         result = served("vLLM", server, trace, server.cost(share))
         end = duration
+        # The first sixth is left out, as in Fig. 13: batches fill up there. The share is a guess.
         inside = np.clip(result.iterations.end, end / 6, end) - np.clip(result.iterations.start, end / 6, end)
         return float((result.iterations.running * inside).sum()) / (end - end / 6) / BATCH - 1
 
