@@ -4,8 +4,12 @@ from .export import export
 from .serving.calibrate import Calibration, calibrate
 from .serving.compare import Comparison, compare
 from .serving.controller import Failure
+from .serving.options import CompareOptions, RunOptions
 from .serving.result import RunResult
 from .serving.run import run
 from .serving.session import Session
 
-__all__ = ["Calibration", "Comparison", "Failure", "RunResult", "Session", "calibrate", "compare", "export", "run"]
+__all__ = [
+    "Calibration", "CompareOptions", "Comparison", "Failure", "RunOptions", "RunResult", "Session", "calibrate",
+    "compare", "export", "run",
+]  # fmt: skip

@@ -19,6 +19,7 @@ from ...simulator.serving.simulate import simulate
 from ...traces.trace import Trace
 from .attribution import Attribution, attribute, stage_ratios
 from .calibrate import Calibration, calibrate
+from .options import CompareOptions
 from .result import RunResult
 from .session import Session
 
@@ -166,10 +167,7 @@ def compare(
     device: str = "auto",
     dispatch: str = "shortest_queue",
     admission: bool = True,
-    max_batch: int = 1,
-    calibrated: bool = True,
-    retries: int = 0,
-    startup_timeout_s: float = 180.0,
+    options: CompareOptions | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Run plans for real at several SLO scales, and simulate the same.
@@ -184,15 +182,12 @@ def compare(
         Profiles of the models; the SLO of scale 1 is their single-device latency.
     slo_scales : sequence of float
         The scales.
-    device, startup_timeout_s
+    device : {"auto", "cpu", "cuda"}
         As in `meshwright.runtime.serving.run`.
-    dispatch, admission, max_batch
+    dispatch, admission
         How both worlds serve.
-    calibrated : bool
-        Measure each placement once it runs (`calibrate`), and let simulation and admission use that; else `profiles`.
-    retries : int
-        How often to run a cell again if others took the workers' cores meanwhile (their threads had less than 99 % of
-        their stages' time; on a CPU). Of all attempts the least disturbed counts, whatever it attained.
+    options : CompareOptions, optional
+        Batches, whether placements are measured first, and how often disturbed cells are run again.
     progress : callable, optional
         Called with a line that says what is being done.
 
@@ -209,42 +204,40 @@ def compare(
         raise InputError(
             f"compare: expected at least one plan and positive SLO scales (got {len(plans)}, {list(slo_scales)})"
         )
-    tell = progress or _silent
+    tell, asked = progress or _silent, options or CompareOptions()
     cells: list[Cell] = []
     found: dict[str, Calibration] = {}
     curves: list[dict[str, object]] = []
     grid = np.geomspace(min(slo_scales), max(slo_scales), 40) if len(slo_scales) > 1 else np.array(slo_scales)
-    batching = max_batch if max_batch > 1 else None
+    batching = asked.max_batch if asked.max_batch > 1 else None
     for name, plan in plans.items():
         tell(f"{name}: starting workers")
-        with Session(
-            plan, trace.models, profiles, device=device, batching=batching, startup_timeout_s=startup_timeout_s
-        ) as session:
+        with Session(plan, trace.models, profiles, device=device, batching=batching) as session:
             known = profiles
-            if calibrated:
+            if asked.calibrated:
                 tell(f"{name}: calibrating")
                 found[name] = calibrate(session, load=_load(session, trace, profiles, dispatch))
                 known = found[name].profiles
             overhead = float(getattr(known, "overhead_s", 0.0))
-            options: dict[str, Any] = {"dispatch": dispatch, "admission": admission, "overhead": overhead}
+            serving: dict[str, Any] = {"dispatch": dispatch, "admission": admission, "overhead": overhead}
             for scale in slo_scales:
-                asked = trace.with_slo_scale(scale, profiles)
+                traffic = trace.with_slo_scale(scale, profiles)
                 attempts: list[RunResult] = []
-                while not attempts or (len(attempts) <= retries and _undisturbed(attempts[-1]) < UNDISTURBED):
+                while not attempts or (len(attempts) <= asked.retries and _undisturbed(attempts[-1]) < UNDISTURBED):
                     again = f", attempt {len(attempts) + 1}" if attempts else ""
                     tell(f"{name}: serving {len(trace)} requests at SLO scale {scale:g}{again}")
-                    attempts.append(session.run(asked, profiles=known, **options))
+                    attempts.append(session.run(traffic, profiles=known, **serving))
                     attempts[-1].raise_failures()
                 result = max(attempts, key=_undisturbed)
-                parts = attribute(result, known, admission=admission, max_batch=max_batch)
+                parts = attribute(result, known, admission=admission, max_batch=asked.max_batch)
                 cells.append(Cell(name, float(scale), parts, result, len(attempts)))
                 tell(
                     f"{name}: SLO scale {scale:g}: simulated {parts.simulated:.1%}, real {parts.real:.1%}, cores ours "
                     f"{_undisturbed(result):.1%}"
                 )
             for scale in grid:
-                asked = trace.with_slo_scale(float(scale), profiles)
-                simulated = simulate(session.placement, asked, known, batching=batching, **options)
+                traffic = trace.with_slo_scale(float(scale), profiles)
+                simulated = simulate(session.placement, traffic, known, batching=batching, **serving)
                 curves.append({"plan": name, "slo_scale": float(scale), "simulated": simulated.attainment})
     return Comparison(tuple(cells), found, pd.DataFrame(curves))
 

@@ -12,8 +12,8 @@ from ...simulator.placement import Placement
 from ...simulator.serving.batching import Batching
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
-from ..children import SILENCE_S
 from .controller import Progress
+from .options import RunOptions
 from .result import RunResult
 from .session import Session
 
@@ -29,11 +29,7 @@ def run(
     dispatch: str | None = None,
     batching: Batching | int | None = None,
     admission: bool | None = None,
-    overhead: float | None = None,
-    correct_clocks: bool = True,
-    startup_timeout_s: float = 180.0,
-    silence_s: float = SILENCE_S,
-    answer_s: float | None = None,
+    options: RunOptions | None = None,
     progress: Progress | None = None,
 ) -> RunResult:
     """Serve a trace with a placement, for real: a process per device, requests at their arrival times.
@@ -50,13 +46,8 @@ def run(
         What a device is: a core of this machine, or a GPU. ``auto``: by the plan's device type, else cores.
     dispatch, batching, admission
         As in `simulator.simulate`.
-    overhead : float, optional
-        Seconds that the controller expects on top of every prediction; the plan's or else the profile set's if left
-        out. What really comes on top, comes.
-    correct_clocks : bool
-        Whether predictions follow real finishes (see `dispatcher.Dispatcher`).
-    startup_timeout_s, silence_s, answer_s : float
-        How long workers may take to start, to give a sign of life, and to answer; see `Session`.
+    options : RunOptions, optional
+        How long workers may take to start, to give a sign of life, and to answer; how the controller predicts.
     progress : callable, optional
         Called about once a second with: seconds into the run, requests decided, requests in all.
 
@@ -79,12 +70,7 @@ def run(
     """
     if not isinstance(trace, Trace):
         raise InputError(f"run: trace: expected a Trace (got {type(trace).__name__})")
-    session = Session(
-        plan, trace.models, profiles, device=device, batching=batching, startup_timeout_s=startup_timeout_s,
-        silence_s=silence_s, answer_s=answer_s,
-    )  # fmt: skip
-    dispatcher = session.prepare(
-        trace, dispatch=dispatch, admission=admission, overhead=overhead, correct_clocks=correct_clocks
-    )
+    session = Session(plan, trace.models, profiles, device=device, batching=batching, options=options)
+    dispatcher = session.prepare(trace, dispatch=dispatch, admission=admission)
     with session:
         return session.execute(dispatcher, progress)

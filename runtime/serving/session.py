@@ -22,10 +22,10 @@ from ...simulator.serving.plan.file import Plan
 from ...simulator.serving.policy import check_dispatch
 from ...simulator.serving.tables import build_tables
 from ...traces.trace import Trace
-from ..children import SILENCE_S
 from .assignment import assign, device_kind
 from .controller import Controller, Decisions, Progress
 from .dispatcher import Dispatcher
+from .options import RunOptions
 from .probe import Probe, ProbeJob
 from .processes import Fleet
 from .result import RunResult, collect
@@ -82,14 +82,8 @@ class Session:
         What a device is: a core of this machine, or a GPU. ``auto``: by the plan's device type, else cores.
     batching : Batching or int, optional
         Largest batch that will be asked for; the plan's if left out.
-    startup_timeout_s : float
-        Longest time for the workers to build their models, and for each one's first jobs, seconds.
-    silence_s : float
-        A worker that gives no sign of life for so long (it is stopped, or hangs) is ended, and its group is lost,
-        seconds.
-    answer_s : float, optional
-        A group that has work, and says nothing of it for so long, hangs; by default half a minute, or `SLOWER` times
-        as long as its slowest job took when the workers were warmed up, seconds.
+    options : RunOptions, optional
+        How long is waited for workers, and how the controller predicts.
 
     Raises
     ------
@@ -107,9 +101,7 @@ class Session:
         *,
         device: str = "auto",
         batching: Batching | int | None = None,
-        startup_timeout_s: float = 180.0,
-        silence_s: float = SILENCE_S,
-        answer_s: float | None = None,
+        options: RunOptions | None = None,
     ) -> None:
         if importlib.util.find_spec("torch") is None:
             raise InputError(f"run: torch is not installed; running needs it: {install_hint('torch')}")
@@ -117,10 +109,7 @@ class Session:
         placement = plan.placement if isinstance(plan, Plan) else plan
         if not isinstance(placement, Placement):
             raise InputError(f"run: plan: expected a Plan or a Placement (got {type(plan).__name__})")
-        if not startup_timeout_s > 0:
-            raise InputError(f"run: startup_timeout_s: expected > 0 seconds (got {startup_timeout_s})")
-        if answer_s is not None and not answer_s > 0:
-            raise InputError(f"run: answer_s: expected > 0 seconds (got {answer_s})")
+        self.options = options or RunOptions()
         self.placement, self.models = placement, tuple(models)
         self.profiles = _profiles(self.plan, profiles)
         self.batching = self._batching(batching)
@@ -130,10 +119,9 @@ class Session:
         self._pp = [group.config.pp for group in placement.groups]
         self.tasks = assign(
             placement, self.models, self.profiles, self.plan, kind=device_kind(self.plan, device),
-            batches=self.batches, report_free=self.batching is not None, timeout_s=startup_timeout_s,
+            batches=self.batches, report_free=self.batching is not None, timeout_s=self.options.startup_timeout_s,
         )  # fmt: skip
-        self._answer_s = answer_s
-        self.fleet = Fleet(self.tasks, startup_timeout_s, silence_s)
+        self.fleet = Fleet(self.tasks, self.options.startup_timeout_s, self.options.silence_s)
 
     def _batching(self, given: Batching | int | None) -> Batching | None:
         if given is None and self.plan and self.plan.serving.max_batch > 1:
@@ -169,7 +157,7 @@ class Session:
                 self.fleet.close()
                 raise RunError(f"run: warm-up: {served.controller.failures[0]}")
             longest_s = max((float(s.seconds.max(initial=0.0)) for s in served.spans), default=0.0) * max(self._pp)
-            self.fleet.answer_s = self._answer_s or max(ANSWER_S, SLOWER * longest_s)
+            self.fleet.answer_s = self.options.answer_s or max(ANSWER_S, SLOWER * longest_s)
 
     def serve(self, arrival: list[float], decisions: Decisions, progress: Progress | None = None) -> Served:
         """Send requests at their arrival times (seconds, ascending) and wait for all of them."""
@@ -199,9 +187,11 @@ class Session:
         dispatch: str | None = None,
         admission: bool | None = None,
         overhead: float | None = None,
-        correct_clocks: bool = True,
     ) -> Dispatcher:
-        """Check the arguments of a run, and make what will decide in it. Needs no worker. See `run`."""
+        """Check the arguments of a run, and make what will decide in it. Needs no worker.
+
+        `profiles` and `overhead` stand in for the session's; all else is as in `run`.
+        """
         if trace.models != self.models:
             raise InputError(f"run: the trace's models are {trace.models}, the session was started for {self.models}")
         serving = self.plan.serving if self.plan else None
@@ -210,10 +200,11 @@ class Session:
         if admission is None:
             admission = serving.admission if serving else True
         known = self.profiles if profiles is None else profiles
+        overhead = self.options.overhead if overhead is None else overhead
         return Dispatcher(
             trace, build_tables(self.placement, self.models, known, self.batches[-1]), dispatch=dispatch,
             admission=admission, overhead=_overhead(self.plan, known, overhead), batching=self.batching is not None,
-            correct=correct_clocks,
+            correct=self.options.correct_clocks,
         )  # fmt: skip
 
     def run(self, trace: Trace, *, progress: Progress | None = None, **options: Any) -> RunResult:
@@ -225,7 +216,7 @@ class Session:
             Its models are the session's.
         profiles : Mapping[str, ModelProfile], optional
             Others than the session's to predict with.
-        dispatch, admission, overhead, correct_clocks, progress
+        dispatch, admission, overhead, progress
             As in `meshwright.runtime.serving.run`.
         """
         return self.execute(self.prepare(trace, **options), progress)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
+from ...reprs import Shown
 from ...seeds import generator
 from ..columns import FloatArray, LongArray, slo_column
 from ..files.cells import COUNT, TEXT
@@ -41,8 +42,8 @@ SPREADS = ("random", "even")
 PATTERN = "invocations_per_function_md.anon.d*.csv*"
 
 
-@dataclass(frozen=True)
-class Azure2019Options:
+@dataclass(frozen=True, repr=False)
+class Azure2019Options(Shown):
     """How calls that were counted by the minute become requests.
 
     Parameters

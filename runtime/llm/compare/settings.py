@@ -10,6 +10,7 @@ import numpy as np
 
 from ....errors import InputError
 from ....profiles.llm.cost.iteration import TableCost
+from ....reprs import Shown
 from ....seeds import generator
 from ....simulator.llm import LLMTrace, simulate_llm
 from ..measure.job import engine_options
@@ -98,8 +99,8 @@ def draw_requests(lengths: Lengths, n: int, seed: int) -> tuple[Any, Any, Any]:
     return prompt, output, stream.exponential(size=n)
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+@dataclass(frozen=True, slots=True, repr=False)
+class Traffic(Shown):
     """What is served.
 
     Parameters

@@ -19,6 +19,7 @@ from ....profiles.llm.measured import LayerMeasurement
 from ....profiles.measure.device import DeviceFacts, device_facts
 from ....profiles.measure.pool import WorkerPool, device_count
 from ....profiles.profile import Provenance
+from ....reprs import Shown
 from .forward import layers_timed
 from .job import Measured, measure_job
 from .tables import Plan, layer_measurement
@@ -50,8 +51,8 @@ DEFAULTS = {"cpu": Limits(256, 16, 512, "float32"), "cuda": Limits(8192, 256, 81
 """By kind of device: what is measured where nobody says."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureOptions:
+@dataclass(frozen=True, slots=True, repr=False)
+class MeasureOptions(Shown):
     """What is measured of a model, where, and how often.
 
     Parameters

@@ -26,8 +26,8 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class SliceGrid:
+@dataclass(frozen=True, slots=True, repr=False)
+class SliceGrid(Shown):
     """Slices to measure: every length after every context, where both fit the sequence, with every number of samples.
 
     Parameters

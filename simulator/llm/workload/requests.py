@@ -6,6 +6,7 @@ from __future__ import annotations
 # pyright: reportMissingTypeStubs=false
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -80,33 +81,26 @@ class LLMTrace(Shown):
         prompt_tokens: npt.ArrayLike,
         output_tokens: npt.ArrayLike,
         *,
-        best_of: npt.ArrayLike | None = None,
-        beam: npt.ArrayLike | None = None,
-        priority: npt.ArrayLike | None = None,
-        after: npt.ArrayLike | None = None,
-        think_s: npt.ArrayLike | None = None,
         prefix_ids: Sequence[Sequence[int]] | None = None,
         prefix_block: int = 512,
-        shared_prefix: npt.ArrayLike | None = None,
+        **columns: npt.ArrayLike | None,
     ) -> None:
+        unknown = next((name for name in columns if name not in OPTIONAL), None)
+        if unknown is not None:
+            raise InputError(f"LLMTrace: has no column {unknown!r}; it may have {', '.join(OPTIONAL)}")
         times = _column(arrival, "arrival", float)
         n = len(times)
         if not n:
             raise InputError("LLMTrace: no request at all; expected at least one")
         _refuse("arrival", times, ~(np.isfinite(times) & (times >= 0)), "times must be finite and >= 0 seconds")
         _refuse("arrival", times, np.diff(times, prepend=times[0]) < 0, "times must not decrease; sort them")
-        columns: dict[str, Any] = {
+        made: dict[str, Any] = {
             "arrival": times,
             "prompt_tokens": _counts(prompt_tokens, "prompt_tokens", n, 1),
             "output_tokens": _counts(output_tokens, "output_tokens", n, 1),
-            "best_of": _counts(best_of, "best_of", n, 1),
-            "beam": _flags(beam, "beam", n),
-            "priority": _counts(priority, "priority", n, None),
-            "after": _counts(after, "after", n, -1),
-            "shared_prefix": _counts(shared_prefix, "shared_prefix", n, -1),
-            "think_s": None if think_s is None else _column(think_s, "think_s", float, n),
+            **{name: of(columns.get(name), name, n) for name, of in OPTIONAL.items()},
         }
-        follows, think = columns["after"], columns["think_s"]
+        follows, think = made["after"], made["think_s"]
         if follows is not None:
             _refuse("after", follows, follows >= np.arange(n), "a request may follow only an earlier row")
         if think is not None:
@@ -114,12 +108,12 @@ class LLMTrace(Shown):
         if prefix_ids is not None:
             if isinstance(prefix_block, bool) or prefix_block < 1:
                 raise InputError(f"LLMTrace.prefix_block: expected an integer >= 1 (got {prefix_block!r})")
-            need = -(-columns["prompt_tokens"] // prefix_block)
+            need = -(-made["prompt_tokens"] // prefix_block)
             have = np.array([len(ids) for ids in prefix_ids], dtype=np.int64)
             if have.shape != (n,):
                 raise InputError(f"LLMTrace.prefix_ids: expected {n} entries, one per arrival (got {len(have)})")
             _refuse("prefix_ids", have, have != need, f"expected one id for each {prefix_block} prompt tokens")
-        for name, column in columns.items():
+        for name, column in made.items():
             if column is not None:
                 column.flags.writeable = False
             object.__setattr__(self, name, column)
@@ -234,23 +228,21 @@ class LLMTrace(Shown):
             self.arrival[kept],
             self.prompt_tokens[kept],
             self.output_tokens[kept],
-            best_of=None if self.best_of is None else self.best_of[kept],
-            beam=None if self.beam is None else self.beam[kept],
-            priority=None if self.priority is None else self.priority[kept],
-            after=after,
-            think_s=None if self.think_s is None else self.think_s[kept],
             prefix_ids=None if ids is None else [ids[int(i)] for i in kept],
             prefix_block=self.prefix_block,
-            shared_prefix=None if self.shared_prefix is None else self.shared_prefix[kept],
+            **{name: column[kept] for name, column in self._further().items()} | {"after": after},
         )
 
     def to_frame(self) -> pd.DataFrame:
         """One row per request, one column for each that is there (prefix ids aside)."""
         import pandas as pd
 
-        names = ("arrival", "prompt_tokens", "output_tokens", "best_of", "beam", "priority", "after", "think_s")
-        names += ("shared_prefix",)
-        return pd.DataFrame({name: getattr(self, name) for name in names if getattr(self, name) is not None})
+        always = {name: getattr(self, name) for name in ("arrival", "prompt_tokens", "output_tokens")}
+        return pd.DataFrame(always | self._further())
+
+    def _further(self) -> dict[str, npt.NDArray[Any]]:
+        """The optional columns that are there."""
+        return {name: getattr(self, name) for name in OPTIONAL if getattr(self, name) is not None}
 
 
 def _column(values: Any, name: str, kind: type, n: int | None = None) -> npt.NDArray[Any]:
@@ -267,13 +259,17 @@ def _column(values: Any, name: str, kind: type, n: int | None = None) -> npt.NDA
     return column
 
 
-def _counts(values: Any, name: str, n: int, least: int | None) -> IntColumn | None:
+def _counts(values: Any, name: str, n: int, least: int | None = None) -> IntColumn | None:
     if values is None:
         return None
     column = _column(values, name, int, n)
     if least is not None:
         _refuse(name, column, column < least, f"expected integers >= {least}")
     return column
+
+
+def _seconds(values: Any, name: str, n: int) -> FloatColumn | None:
+    return None if values is None else _column(values, name, float, n)
 
 
 def _flags(values: Any, name: str, n: int) -> npt.NDArray[np.bool_] | None:
@@ -290,3 +286,14 @@ def _refuse(name: str, column: npt.NDArray[Any], bad: npt.NDArray[np.bool_], why
         row = int(np.argmax(bad))
         more = f" and {int(bad.sum()) - 1} more" if bad.sum() > 1 else ""
         raise InputError(f"LLMTrace.{name}: {why} (row {row}{more}, got {column[row]:g})")
+
+
+OPTIONAL = {
+    "best_of": partial(_counts, least=1),
+    "beam": _flags,
+    "priority": _counts,
+    "after": partial(_counts, least=-1),
+    "think_s": _seconds,
+    "shared_prefix": partial(_counts, least=-1),
+}
+"""Columns that a trace may have, and how each is read and checked."""

@@ -10,7 +10,7 @@ import pytest
 from forked import fork_server
 from meshwright.errors import InputError, RunError
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.runtime import Session, calibrate, compare, run
+from meshwright.runtime import RunOptions, Session, calibrate, compare, run
 from meshwright.simulator import Group, Placement
 from meshwright.traces import Trace
 
@@ -188,7 +188,7 @@ def test_replica_elsewhere_takes_over():
 
 def test_too_short_startup_says_so_and_leaves_nobody():
     with pytest.raises(RunError, match=r"not ready after 0.05 s: worker of group 0, stage 0"):
-        run(PLACEMENTS["pipeline"][0], trace(2), profiles=PROFILES, startup_timeout_s=0.05)
+        run(PLACEMENTS["pipeline"][0], trace(2), profiles=PROFILES, options=RunOptions(startup_timeout_s=0.05))
     time.sleep(0.1)
     assert children() == []
 
@@ -213,8 +213,6 @@ def test_more_devices_than_cores_warns():
     ("change", "message"),
     [
         ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda' .got 'tpu'"),
-        ({"startup_timeout_s": 0.0}, "startup_timeout_s: expected > 0"),
-        ({"overhead": float("nan")}, "overhead: expected finite seconds"),
         ({"dispatch": "fastest"}, "dispatch: unknown policy 'fastest'"),
         ({"profiles": None}, "a placement carries no costs"),
         ({"batching": 0}, "max_batch: expected a positive integer"),
@@ -224,6 +222,19 @@ def test_bad_arguments_are_refused_before_anything_starts(change, message, monke
     monkeypatch.setattr("meshwright.runtime.serving.processes.Fleet.__enter__", lambda self: pytest.fail("started"))
     with pytest.raises(InputError, match=message):
         run(PLACEMENTS["simple"][0], trace(2), **{"profiles": PROFILES, **change})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startup_timeout_s": 0.0}, "startup_timeout_s: expected > 0"),
+        ({"answer_s": 0.0}, "answer_s: expected > 0"),
+        ({"overhead": float("nan")}, "overhead: expected finite seconds"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        RunOptions(**options)
 
 
 def test_unknown_architecture_is_named():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from .... import runtime
 from ....errors import InputError
 from ....files import write_text
-from ....runtime import compare
 from ....runtime.serving.chart import save_png
 from ....simulator import Plan
 from ...door import Answer, Asked
@@ -43,10 +43,10 @@ def compared(asked: Asked) -> Answer:
     check_real_time(traffic.arrival)
     base = single_device(plans[first], case.profile if "profile" in case.model_fields_set else None, asked.folder)
     served = plans[first].serving
-    found = compare(
+    found = runtime.compare(
         dict(plans), traffic, base, list(options.slo_scales), device=options.on, dispatch=served.dispatch,
-        admission=served.admission, max_batch=case.serving.max_batch, calibrated=options.calibrate,
-        retries=options.retries, progress=asked.progress,
+        admission=served.admission, progress=asked.progress,
+        options=runtime.CompareOptions(case.serving.max_batch, options.calibrate, options.retries),
     )  # fmt: skip
     if options.csv is not None:
         write_text(options.csv, found.to_frame().to_csv(index=False))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from .... import runtime
 from ....files import write_text
-from ....runtime import run
 from ....runtime.serving.attribution import stage_ratios
 from ....simulator import Plan
 from ...door import Answer, Asked
@@ -36,9 +36,10 @@ def ran(asked: Asked) -> Answer:
     check_real_time(traffic.arrival)
     asked.progress("starting the workers")
     said = case.serving.model_fields_set
-    result = run(
+    result = runtime.run(
         plan, traffic, profiles=costs_of(plan, name, case, asked.folder), device=options.on,
-        batching=case.serving.max_batch if "max_batch" in said else None, startup_timeout_s=options.startup_timeout,
+        batching=case.serving.max_batch if "max_batch" in said else None,
+        options=runtime.RunOptions(startup_timeout_s=options.startup_timeout),
         progress=lambda now, done, n: asked.progress(
             f"{done} of {n} requests, {now:.0f} of {traffic.duration:.0f} s"
         ),
