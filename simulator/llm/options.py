@@ -29,28 +29,29 @@ class SimulateOptions(Shown):
     Parameters
     ----------
     swap : SwapCost, optional
-        What moving blocks to the host and back costs; needed where a policy may swap.
+        Cost of moving KV blocks to the host and back; needed if the policy may swap.
     concurrency : int, optional
-        Closed loop: so many requests (or conversations) at a time, the next one when one finishes; arrivals are not
-        looked at.
+        Closed loop with so many requests (or conversations) in flight: when one finishes, the next is sent. Arrival
+        times are ignored.
     until : float, optional
-        Stop at this time, seconds; what is under way stays unfinished.
+        Stop at this time, seconds; requests in flight stay unfinished.
     too_long : {"error", "ignore"}
-        What becomes of requests that cannot run to their end: an error before anything runs, or what the engine does:
-        prompts that do not fit are ignored, outputs end at ``max_model_len``.
+        What happens to requests that cannot run to their end. ``"error"``: an error before anything runs. ``"ignore"``:
+        what the engine does, which ignores prompts that do not fit and ends outputs at ``max_model_len``.
     padded : bool
         Whether the padding of a prompt batch counts as computed (vLLM 0.2 pads prompts).
     survivors : Survivors, optional
         Which beams of a beam search survive, under policies that share blocks (``"vllm-0.2"``). Without it `Genealogy`
         draws them from the simulation's seed, the same for every policy and rate.
     pools : Pools, optional
-        Prompts on some engines, decodes on others, with transfers between them; `engines` is then left at 1.
+        Disaggregated serving: prompts on some engines, decodes on others, with transfers between them. `engines` is
+        then left at 1.
     faults : Faults, optional
-        Engines that die; their requests are tried again elsewhere.
+        Engines that fail; their requests are tried again elsewhere.
     scaling : Autoscaling or sequence of them, optional
-        Engines that are added and taken away; of pools one for each role.
+        Engines that are added and removed; with pools, one for each role.
     speculative : Speculative, optional
-        Drafts that the model verifies (policy ``"vllm-v1"``); the seed draws which of them it keeps.
+        Speculative decoding (policy ``"vllm-v1"``); the seed decides which draft tokens are accepted.
 
     Raises
     ------

@@ -38,22 +38,23 @@ __all__ = ["SharedEngine", "simulate_shared"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SharedEngine(Shown):
-    """An engine that computes on a group of devices, perhaps with others.
+    """An engine on a group of devices, which it may share with other engines.
 
     Parameters
     ----------
     model : str
-        What it serves: the name of a workload.
+        Name of the workload that it serves.
     group : hashable
-        Its devices: engines with equal groups take turns.
+        Identifies its devices: engines with equal groups take turns on them.
     policy : str
-        Its scheduler: a name of `POLICIES`.
+        Its scheduling policy, a name of `POLICIES`.
     config : mapping or dataclass
-        The policy's options, those of each of its batches in flight.
+        Options of the policy; each batch in flight has a scheduler with these options.
     cost : IterationCost
-        Seconds of an iteration through all stages; if it has a method `interval`, those of the slowest stage.
+        Seconds of an iteration through all stages. Its method `interval`, if it has one, gives those of the slowest
+        stage.
     stages : int
-        Stages of its pipeline: as many batches are in flight.
+        Pipeline stages; as many batches are in flight.
 
     Raises
     ------
@@ -205,18 +206,18 @@ def simulate_shared(
     too_long: str = "error",
     seed: int = 0,
 ) -> dict[str, LLMResult]:
-    """Serve several models by engines that share devices. SimPy; there is no compiled form.
+    """Simulate several models on engines that share devices, in SimPy; there is no compiled form.
 
-    An engine alone on its group, without a pipeline, does what `simulate_llm` says of it, to the last bit.
+    An engine that has its devices alone and no pipeline gives the same result as `simulate_llm`, to the last bit.
 
     Parameters
     ----------
     requests : mapping of str to LLMTrace
-        Model -> what arrives.
+        Model -> its requests.
     engines : sequence of SharedEngine
-        Who serves; at least one for each model.
+        The engines; at least one for each model.
     router : str
-        Who gets a request, among the batches in flight of its model's engines: a name of `ROUTERS`.
+        How one of the batches in flight of a model's engines is chosen for a request: a name of `ROUTERS`.
     until : float, optional
         Stop at this time, seconds.
     too_long : {"error", "ignore"}
@@ -227,7 +228,7 @@ def simulate_shared(
     Returns
     -------
     dict of str to LLMResult
-        Model -> what became of its requests; its engines are numbered in their order here, batch by batch.
+        Model -> the outcome of its requests. Engines are numbered in the order of `engines`, batch by batch.
 
     Raises
     ------

@@ -47,33 +47,34 @@ def simulate_llm(
     engine: str = "auto",
     options: SimulateOptions | None = None,
 ) -> LLMResult:
-    """Serve requests to a language model, token by token.
+    """Simulate how engines serve requests to a language model, token by token.
 
-    At the end of every iteration the policy decides the next one with the requests that have arrived by then; `cost`
-    says how long it takes; the tokens that it generates appear when it ends.
+    At the end of every iteration the policy decides the next one, knowing the requests that have arrived by then.
+    `cost` says how long the iteration takes; the tokens that it generates appear when it ends.
 
     Parameters
     ----------
     requests : LLMTrace, Trace or iterable of LLMRequest
-        What arrives; a `Trace` needs token columns.
+        The requests; a `Trace` needs token columns.
     policy : str
-        A scheduler of `POLICIES`: ``"vllm-v1"``, today's, or ``"vllm-0.2"``, the paper's, …
+        A scheduling policy of `POLICIES`: ``"vllm-v1"`` (today's vLLM), ``"vllm-0.2"`` (that of the paper), …
     config : mapping or dataclass
         The policy's options, by vLLM's own names.
     cost : IterationCost
         Seconds of an iteration.
     engines : int
-        Engines that serve the same model, each with memory and a scheduler of its own.
+        Number of engines that serve the model, each with a KV memory and a scheduler of its own.
     router : str
-        Who gets a request: a name of `ROUTERS`.
+        How an engine is chosen for a request: a name of `ROUTERS`.
     seed : int
-        Seed of the streams of router, beams, faults and drafts.
+        Seed of the random streams of router, beams, faults and draft tokens.
     engine : {"auto", "fast", "compiled", "simpy"}
-        Who computes it, with the same answers: the compiled engine where it can and a simulation is long enough to be
-        worth loading it, else the reference; the same for one of many simulations, however short; the compiled one or
-        an error that says why not; the reference in SimPy. The result says who did: `LLMResult.made_by`.
+        Which simulation engine computes the result; all give the same. ``"compiled"``: the compiled one, or an error
+        that says why it cannot. ``"simpy"``: the readable reference. ``"fast"``: the compiled one where it can, else
+        the reference; for one of many simulations. ``"auto"``: the same, but short simulations use the reference, since
+        the compiled engine takes a while to load. `LLMResult.made_by` says which one it was.
     options : SimulateOptions, optional
-        Swapping, a closed loop, an end, long requests, beams, pools, faults, autoscaling, drafts.
+        Rarer options: swapping, closed loop, early end, long requests, beams, pools, faults, autoscaling, drafts.
 
     Returns
     -------

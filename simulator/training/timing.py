@@ -25,17 +25,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Link(Shown):
-    """What one message between two stages takes.
+    """Times of a message between two stages, and what it occupies.
 
     Parameters
     ----------
     seconds : float or array_like, shape (n_microbatches, n_slices)
-        From when the link is free to when the last byte has arrived; of each message, where they differ.
+        Seconds from when the link is free until the last byte has arrived; one number, or one for each message.
     gather_s : float or array_like
-        What the receiving mesh then does to have its shards (the local all-gather), seconds; likewise.
+        Seconds of the all-gather in the receiving mesh that follows; one number, or one for each message.
     resources : tuple
-        What the message occupies meanwhile, by any names: a mesh's ports, a node's network adapters. Messages that
-        share one go one after the other, first asked first served.
+        What the message occupies meanwhile, under any names: a mesh's ports, a node's network adapters. Messages that
+        share a resource go one after another, in the order in which they were requested.
     """
 
     seconds: float | Floats = 0.0

@@ -34,20 +34,21 @@ __all__ = ["Speculative", "SpeculativeCost", "SpeculativeIteration", "Speculativ
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Speculative(Shown):
-    """How drafts are made and how often they are right.
+    """Speculative decoding: how draft tokens are made, and how often they are accepted.
 
     Parameters
     ----------
     tokens : int
-        Drafts per sequence and step (``num_speculative_tokens``).
+        Draft tokens per sequence and step (``num_speculative_tokens``).
     acceptance : float or tuple of float
-        Chance that a draft is kept, given that all before it were: one for every position, or one for each.
+        Probability that a draft token is accepted, given that all before it were: one for all positions, or one for
+        each.
     draft : IterationCost, optional
-        The draft model on the same device: it takes one decode step per draft, and computes the prompts too.
+        The draft model on the same device: it takes one decode step per draft token, and computes the prompts too.
     draft_s : float
-        Seconds of a step's proposals besides, whatever the batch: a head, or a search of n-grams on the host.
+        Further seconds per step for making drafts, whatever the batch: a draft head, or an n-gram search on the host.
     lookahead : bool
-        Whether slots are kept for the drafts to come, as for drafts with a cache of their own.
+        Whether KV slots are reserved for the next drafts, as for draft models with a KV cache of their own.
     """
 
     tokens: int

@@ -21,11 +21,11 @@ class Fault(Shown):
     Parameters
     ----------
     engine : int
-        Its number.
+        Number of the engine.
     at_s : float
-        When, seconds, > 0. Nothing happens if it is not there at that time.
+        Time of the failure, seconds, > 0. Nothing happens if the engine is not there at that time.
     repair_s : float
-        Seconds until it is repaired; infinite: never.
+        Seconds until it is repaired; infinite if never.
 
     Raises
     ------
@@ -57,19 +57,19 @@ class Faults(Shown):
     Parameters
     ----------
     events : tuple of Fault
-        Known deaths.
+        Failures at known times.
     mtbf_s, mttr_s : float, optional
-        Means of exponential times from the moment when an engine serves until it dies, and until it is repaired; each
-        engine draws from a stream of its own. Both or none.
+        Mean time between failures, from the moment when an engine serves, and mean time to repair, both exponential;
+        each engine draws from a random stream of its own. Give both or none.
     load_s : float
-        Seconds from the repair until it serves: loading the model.
+        Seconds from the repair until the engine serves again: loading the model.
     tokens : {"lose", "keep"}
-        What becomes of tokens that a request had: ``"lose"``: it begins anew, its first token is the one of the last
-        try; ``"keep"``: they become part of the prompt (the client, or a gateway, has them).
+        What becomes of the tokens that a request had. ``"lose"``: it starts again, and its first token is that of the
+        last try. ``"keep"``: they become part of the prompt, since the client or a gateway has them.
     max_retries : int
-        A request that is hit more often fails.
+        A request that is hit by more failures than this fails.
     retry_s : float
-        Seconds from the death until its requests are sent elsewhere: how long it takes to notice.
+        Seconds from a failure until its requests are sent elsewhere: how long it takes to notice.
 
     Raises
     ------
@@ -108,7 +108,7 @@ class Faults(Shown):
             raise InputError(f"faults: max_retries: expected an integer >= 0 (got {most!r})")
 
     def lives(self, engine: int, seed: int) -> Iterator[tuple[float, float]]:
-        """Of one engine: how long it serves, and how long its repair then takes; again and again."""
+        """Yield, for one engine, seconds until it fails and seconds of the repair, again and again."""
         if self.mtbf_s is None or self.mttr_s is None:
             return
         rng = generator(seed, "llm", "faults", engine)

@@ -57,32 +57,33 @@ class TargetTracking:
 class Autoscaling(Shown):
     """A fleet that follows its load.
 
-    Every `interval_s` a fresh `Scaler` (by default `TargetTracking`) says how many engines there should be. One that is
-    added serves after `start_s`; engines that are being drained are taken back first. One that is taken away (those
-    that start first, then those with the fewest requests) gets no more requests and goes when it has none.
+    Every `interval_s` a `Scaler` (by default `TargetTracking`) says how many engines there should be. If more are
+    needed, engines that are being drained are taken back first; new ones serve after `start_s`. If fewer are needed,
+    engines that still start are removed first, then those with the fewest requests: such an engine is drained, that is,
+    it gets no more requests and is gone when it has none.
 
     Parameters
     ----------
     min_engines, max_engines : int
-        Bounds of those that serve or start; drained ones come on top. The simulation begins with `engines` (of a pool:
-        its number), all serving.
+        Bounds of the number of engines that serve or start; drained ones come on top. The simulation begins with
+        `engines` (or the pool's number), all serving.
     target : float
-        Load of an engine that is aimed at, in terms of `metric`.
+        Load of an engine to aim at, in terms of `metric`.
     metric : str
         A name of `METRICS`: ``"outstanding"`` (requests), ``"outstanding_tokens"`` (their prompts' tokens),
         ``"waiting"``, ``"running"``, ``"kv_use"`` (share of the KV memory).
     interval_s : float
         Seconds between evaluations; the first is one interval after the beginning.
     start_s : float
-        Seconds until an engine that is added serves: a node, the image, the model, CUDA graphs.
+        Seconds until an added engine serves: getting a node, pulling the image, loading the model, CUDA graphs.
     tolerance : float
-        Relative deviation of the mean load that changes nothing.
+        Relative deviation of the mean load from `target` below which nothing changes.
     patience : int
-        Evaluations whose largest answer is the least engines to keep: 1 takes engines away at once.
+        The fleet shrinks only to the largest number wanted by this many last evaluations; 1 removes engines at once.
     role : {"both", "prefill", "decode"}
-        Which engines; of pools ``"prefill"`` or ``"decode"``.
+        Which engines are scaled: all, or those of one of the `Pools`.
     scaler : callable, optional
-        () -> a fresh `Scaler`, instead of target tracking.
+        () -> a new `Scaler`, to use instead of target tracking.
 
     Raises
     ------
@@ -124,7 +125,7 @@ class Autoscaling(Shown):
             raise InputError(f"scaling: role: expected 'both', 'prefill' or 'decode' (got {self.role!r})")
 
     def fresh(self) -> Scaler:
-        """A scaler that has seen nothing."""
+        """A new scaler, without history."""
         if self.scaler is not None:
             return self.scaler()
         return TargetTracking(self.metric, self.target, self.tolerance, self.patience)

@@ -52,7 +52,7 @@ class LLMPlanResult(Shown):
 
     @property
     def has_limits(self) -> bool:
-        """Whether the plan says a limit for any of its models."""
+        """Whether the plan states a latency limit for any of its models."""
         return any(m.slo_ttft_s or m.slo_tpot_s for m in self.plan.models)
 
     def good(self, model: str) -> int:
@@ -82,7 +82,7 @@ class LLMPlanResult(Shown):
 
     @property
     def made_by(self) -> str:
-        """The engines that computed it."""
+        """Names of the simulation engines that computed it."""
         return ", ".join(sorted({r.made_by for r in self.results.values()}))
 
     def percentiles(self, metric: str, at: Sequence[float]) -> tuple[float, ...]:
@@ -117,7 +117,7 @@ class LLMPlanResult(Shown):
         return pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="model"))
 
     def predictions(self) -> dict[str, Any]:
-        """What a plan says that is expected of it: `summary` and `figures`, those that are finite."""
+        """The predictions that a plan file carries: those figures of `summary` and `figures` that are finite."""
         return {
             "predicted": _finite(self.summary()),
             "predicted_per_model": {name: _finite(row) for name, row in self.figures().items()},

@@ -43,25 +43,26 @@ def simulate_plan(
     seed: int = 0,
     engine: str = "auto",
 ) -> LLMPlanResult:
-    """Serve requests as a plan says.
+    """Simulate how a plan's deployments serve requests.
 
-    A model with one deployment on devices of its own is `simulate_llm`, engines for replicas; prefill and decode
-    deployments are its `pools`; models whose engines share devices, or that have unlike engines, are simulated together
-    by `simulate_shared`. A pipeline of n stages is n batches in flight, each with its share of the memory and of the
-    running requests.
+    A model with one deployment on devices of its own is simulated by `simulate_llm`, with an engine for each replica;
+    prefill and decode deployments become its `pools`. Models whose engines share devices, or whose engines differ, are
+    simulated together by `simulate_shared`. A pipeline of n stages has n batches in flight, each with its share of the
+    memory and of the running requests.
 
     Parameters
     ----------
     plan : LLMPlan
-        What was planned.
+        The plan.
     requests : mapping of str to requests, or requests
-        Model -> what arrives. A `Trace` with token columns says the models itself; requests alone go to the only model.
+        Model -> its requests. A `Trace` with token columns names the models itself; requests without a mapping go to
+        the plan's only model.
     tables : KernelTables, optional
-        Measured kernels of the plan's device; without them its roofline gives the times.
+        Measured kernels of the plan's device; without them, times follow from its roofline.
     overheads : Overheads, optional
         Host times of an iteration.
     costs : callable, optional
-        Deployment -> its iteration cost, instead of `tables` and `overheads`.
+        Deployment -> its iteration cost, to use instead of `tables` and `overheads`.
     too_long, until, seed, engine
         See `simulate_llm`.
 

@@ -15,20 +15,20 @@ SHIPPED = frozenset(POLICIES)
 
 
 def register_policy(name: str, policy: Policy) -> None:
-    """Let `drive`, `simulate_llm`, plans and the real engine know a policy, in this process.
+    """Make a policy known to `drive`, `simulate_llm`, plans and the real engine, in this process.
 
     Parameters
     ----------
     name : str
-        Its name; one of your own may be given again, as notebooks do, and then means the new policy.
+        Its name. You may register a name of your own again, as notebooks do; it then stands for the new policy.
     policy : Policy
-        What an engine must know to run it; of a scheduler that changes a shipped one:
+        What an engine must know to run it. For a scheduler that changes a shipped one, use
         ``dataclasses.replace(POLICIES["vllm-v1"], scheduler=Mine)``.
 
     Raises
     ------
     InputError
-        If the name is empty or a shipped policy's, or what is given is no `Policy`.
+        If the name is empty or a shipped policy's, or `policy` is no `Policy`.
     """
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"name: expected a name (got {name!r})")

@@ -24,14 +24,14 @@ __all__ = ["Vllm02Config", "Vllm02Scheduler", "Vllm02Step"]
 class Vllm02Scheduler:
     """The policy: knows requests, blocks and steps, and no clock.
 
-    Life cycle: `add` what arrives, `schedule` a step, run it, `complete` it; again.
+    Life cycle: `add` arriving requests; then, again and again, `schedule` a step, run it, and `complete` it.
 
     Parameters
     ----------
     config : Vllm02Config
         Engine arguments.
     survivors : Survivors, optional
-        Whose children the beams of a step are; without it every beam goes on in its own place.
+        Decides from which beam each beam of a step continues; without it every beam continues itself.
     """
 
     def __init__(self, config: Vllm02Config, survivors: Survivors | None = None) -> None:
@@ -69,7 +69,7 @@ class Vllm02Scheduler:
         return self._decodes()
 
     def complete(self, step: Vllm02Step) -> list[SequenceGroup]:
-        """Every scheduled sequence got a token, a prompt's its samples; returns the groups that finished."""
+        """Give every scheduled sequence a token, and a new prompt its samples; returns the groups that finished."""
         # Beams first: children are forked from parents as they were when the step began.
         finished: list[SequenceGroup] = []
         for group in step.scheduled:
@@ -85,7 +85,7 @@ class Vllm02Scheduler:
         return finished
 
     def abort(self, group: SequenceGroup) -> None:
-        """A request leaves before its end: its blocks, on the device or swapped out, are free again."""
+        """Remove a request before its end: its blocks, on the device or swapped out, are freed."""
         for queue in (self.waiting, self.running, self.swapped):
             if group in queue:
                 queue.remove(group)

@@ -60,15 +60,15 @@ class V1Scheduler:
         return step
 
     def complete(self, step: V1Step, sampled: Mapping[V1Request, int] | None = None) -> list[V1Request]:
-        """Requests whose tokens are all computed got a new one. Those that finished.
+        """Give every request whose tokens are all computed its new token; returns the requests that finished.
 
         Parameters
         ----------
         step : V1Step
-            What was decided.
+            The step that ran.
         sampled : mapping of V1Request to int, optional
-            The new tokens' ids, where a model chose them: later prompts that go on from them find their blocks.
-            Without it they are nobody else's.
+            Ids of the new tokens, where a model chose them, so that later prompts that contain them find their blocks
+            in the prefix cache. Without it no other request can share them.
         """
         finished: list[V1Request] = []
         size, longest = self.config.block_size, self.config.max_model_len
@@ -91,7 +91,7 @@ class V1Scheduler:
         return finished
 
     def abort(self, request: V1Request) -> None:
-        """A request leaves before its end: its blocks are free again, steps under way give it nothing more."""
+        """Remove a request before its end: its blocks are freed, and steps under way give it no more tokens."""
         for queue in (self.waiting, self.running):
             if request in queue:
                 queue.remove(request)

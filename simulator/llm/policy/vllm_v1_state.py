@@ -143,15 +143,15 @@ class V1Step(Shown):
     Parameters
     ----------
     scheduled : dict of V1Request to int
-        Tokens of each request to compute, in order.
+        Tokens to compute for each request, in order.
     preempted : list of V1Request
-        Who lost its blocks.
+        Requests that lost their blocks.
     new, resumed : list of V1Request
-        Who was admitted: for the first time, or again.
+        Requests that were admitted for the first time, or again after a preemption.
     cached : dict of V1Request to int
-        Of those admitted, tokens that the prefix cache held.
+        For admitted requests, tokens that the prefix cache held.
     samples : list of V1Request
-        Who gets a token: all of its tokens are computed.
+        Requests that get a token, since all of their tokens are computed by the end of this step.
     """
 
     scheduled: dict[V1Request, int] = field(default_factory=dict[V1Request, int])

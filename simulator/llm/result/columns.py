@@ -49,29 +49,30 @@ class LLMResult(Shown):
     Parameters
     ----------
     trace : LLMTrace
-        What was asked.
+        The requests.
     arrival, scheduled, first_token, finish : ndarray of float64, shape (n,)
-        When each request arrived (in a closed loop: was sent), was first run, had its first token and its last.
+        When each request arrived (in a closed loop: was sent), first ran, and got its first and its last token.
     generated : ndarray of int64, shape (n,)
         Tokens that each of its sequences generated.
     preemptions, cached_tokens : ndarray of int64, shape (n,)
-        How often it lost its memory; prompt tokens that the prefix cache held when it was admitted.
+        How often each request was preempted; prompt tokens that the prefix cache held when it was admitted.
     engine : ndarray of int64, shape (n,)
-        Who served it; -1 where nobody.
+        Engine that served each request; -1 if none did.
     ignored : ndarray of bool, shape (n,)
         Requests that the engine refused, or gave up.
     iterations : Iterations
-        What the engines did.
+        Every iteration of the engines.
     runs : TokenRuns
-        Which iterations gave whom tokens.
+        Which iterations gave which request tokens.
     policy, made_by : str
-        The scheduler, and the engine that made this result.
+        The scheduling policy, and the simulation engine that computed this result.
     fleet : FleetReport, optional
-        Transfers, deaths, retries, engine-seconds; of worlds with pools, faults or autoscaling.
+        Transfers, failures, retries and engine-seconds, of simulations with pools, faults or autoscaling.
     counted : ndarray of bool, optional
-        Requests that metrics count (see `trim`); all without it.
+        Requests that metrics count (see `trim`); by default all.
     ttft_limit_s, tpot_limit_s : float
-        What `attainment` and `goodput` ask of a request (see `under`); infinity asks nothing but that it finishes.
+        Latency limits by which `attainment` and `goodput` judge a request (see `under`); with infinity it only has to
+        finish.
     """
 
     trace: LLMTrace
@@ -239,7 +240,7 @@ class LLMResult(Shown):
         return self._per_second(self.finished.sum())
 
     def under(self, *, ttft: float = float("inf"), tpot: float = float("inf")) -> LLMResult:
-        """The same result, judged by other limits (seconds) of the time to first token and per further token.
+        """The same result, judged by other limits of TTFT and TPOT, seconds.
 
         Raises
         ------

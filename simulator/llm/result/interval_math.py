@@ -34,20 +34,20 @@ and so more alike; fewer than 5 make it very wide. The usual advice is 10 to 30 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Interval(Shown):
-    """A figure and an interval around it.
+    """A figure with a confidence or prediction interval.
 
     Parameters
     ----------
     value : float
-        The figure; NaN where nothing has it.
+        The figure; NaN if it is undefined for this run.
     low, high : float
-        The interval; NaN where there is too little for one.
+        Ends of the interval; NaN if there is too little data for one.
     confidence : float
-        Share of such intervals that hold what they are for.
+        Coverage: the share of such intervals that contain the true value.
     batches : int
-        Batches, or seeds, that it is from.
+        Number of batches, or of seeds, that it was computed from.
     correlated : bool
-        Whether batches still resemble their neighbours: the run is too short, and the interval too narrow.
+        Whether successive batches are still correlated: then the run is too short, and the interval too narrow.
     """
 
     value: float
@@ -63,7 +63,7 @@ class Interval(Shown):
 
     @property
     def half_width(self) -> float:
-        """Half of its width."""
+        """Half the width of the interval."""
         return (self.high - self.low) / 2
 
 

@@ -101,9 +101,9 @@ def replicated(
     confidence: float = 0.9,
     kind: str = "confidence",
 ) -> dict[str, Interval]:
-    """Run a simulation under several seeds; intervals of every figure of its `summary`.
+    """Run a simulation with several seeds; returns an interval for every figure of its `summary`.
 
-    Nothing is assumed of what happens within a run: the surest way, where there is time for it.
+    Runs are independent, so nothing has to be assumed about correlation within a run: the surest way, if there is time.
 
     Parameters
     ----------
@@ -112,9 +112,9 @@ def replicated(
     seeds : iterable of int, or int
         The seeds; a number means ``0 … n - 1``.
     confidence : float
-        Coverage.
+        Coverage of the intervals.
     kind : {"confidence", "prediction"}
-        For the mean over all seeds, or for another run.
+        Interval for the mean over all seeds, or for the figure of one further run.
 
     Raises
     ------

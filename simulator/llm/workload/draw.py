@@ -55,18 +55,19 @@ def draw(
     max_model_len: int | None = None,
     seed: int = 0,
 ) -> LLMTrace:
-    """Requests whose lengths are drawn from pairs, arriving at random.
+    """Draw requests: their lengths from given pairs, their arrivals from a renewal process.
 
     Parameters
     ----------
     prompt_tokens, output_tokens : array_like of int
-        Lengths, in pairs.
+        Lengths, as pairs.
     n : int, optional
-        Requests, drawn from the pairs with replacement; without it, each pair once, in order.
+        Number of requests, drawn from the pairs with replacement; without it, each pair is used once, in order.
     rate, cv : float, optional
-        Of the arrivals, see `renewal_times`; without a rate all arrive at time 0 (for a closed loop).
+        Arrival rate and coefficient of variation, see `renewal_times`; without a rate all requests arrive at time 0
+        (for a closed loop).
     max_model_len : int, optional
-        Pairs that together are longer are left out first.
+        Pairs whose sum is larger are left out before drawing.
     seed : int
         Seed, >= 0.
 
@@ -105,16 +106,16 @@ def conversations(
     cv: float = 1.0,
     seed: int = 0,
 ) -> LLMTrace:
-    """Conversations of several turns. Each prompt holds all that was said before, and comes some time after the answer.
+    """Draw conversations of several turns. Each prompt contains all earlier turns, and comes a while after the answer.
 
     Parameters
     ----------
     prompt_tokens, output_tokens : array_like of int
-        Lengths of messages and answers, in pairs to draw from.
+        Lengths of messages and answers, as pairs to draw from.
     n : int
-        Conversations.
+        Number of conversations.
     rate, cv : float
-        Of their beginnings, see `renewal_times`.
+        Rate and coefficient of variation with which conversations begin; see `renewal_times`.
     turns : float
         Mean number of turns (geometric), >= 1; a conversation ends before it would be longer than `max_model_len`.
     think_s : float

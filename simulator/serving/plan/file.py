@@ -88,16 +88,17 @@ class Plan(PlanFile, SparseEntry):
         predicted: Mapping[str, float] | None = None,
         source: str = "",
     ) -> Plan:
-        """Put a placement and its circumstances together.
+        """Build a plan from the simulator's objects.
 
         Parameters
         ----------
         cluster, placement, profiles
-            What was decided, on what. The placement is checked against the cluster's memory.
+            The cluster, the placement on it, and the models' latencies. The placement is checked against the cluster's
+            memory.
         planner : PlannerEntry
-            Who planned it.
+            The planner that made it, and its options.
         trace : Trace, optional
-            The traffic planned for; lists the models and their SLOs.
+            The traffic that it was planned for; lists the models and their SLOs.
         serving : Serving, optional
             Dispatch, admission, overhead, batching.
         predicted : mapping, optional

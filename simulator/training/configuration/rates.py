@@ -13,16 +13,16 @@ __all__ = ["CORE", "MEGATRON_2022", "DeviceRates", "Stack", "rates_of"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeviceRates(Shown):
-    """How much of its data sheet a device reaches.
+    """How much of its data sheet's peak rates a device really reaches.
 
     Parameters
     ----------
     multiprocessors : int
         Streaming multiprocessors, over which the tiles of a GEMM are dealt in waves; 0: no waves.
     matmul : float
-        Share of the peak inside a wave of full tiles, in a short run.
+        Share of the peak FLOP/s inside a wave of full tiles, in a short run.
     sustained : float
-        What is left of that at the clocks of a device that multiplies random numbers all day.
+        Share of that which remains in long runs on random numbers, which make the device lower its clocks.
     wave_s, kernel_s : float
         Fixed seconds of a wave with outputs of two bytes, and of any kernel.
     memory : float
@@ -113,20 +113,20 @@ def rates_of(spec: DeviceSpec) -> DeviceRates:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stack(Shown):
-    """What the training software does, apart from the configuration.
+    """Properties of the training software, which are no part of a configuration.
 
     Parameters
     ----------
     name : str
-        What explanations call it.
+        Its name in explanations.
     flash : bool
         Attention is one fused kernel; otherwise the scores are written to memory, and kept unless recomputed.
     dropout : bool
-        Models that do not say have dropout (GPT only).
+        Whether GPT models have dropout if they do not say so themselves.
     overlap_data : bool
         Gradients are reduced under the last backward pass, parameters gathered under the first forward pass.
     overlap_pipeline : bool
-        Interleaved schedules send under compute.
+        Interleaved schedules overlap sends with compute.
     scatter_gather : bool
         Without sequence parallelism, stages send a tensor-parallel share of an activation and gather it after.
     ops_forward, ops_backward : int

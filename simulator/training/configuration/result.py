@@ -95,12 +95,12 @@ class MemoryParts(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Breakdown(Shown):
-    """Parts of time and of memory.
+    """What an estimate consists of.
 
     Parameters
     ----------
     time, memory
-        Their parts.
+        Parts of the iteration time and of the peak memory.
     microbatches : int
         Microbatches of each pipeline.
     model_flops, hardware_flops : int
@@ -123,7 +123,7 @@ class Breakdown(Shown):
     source: str
 
     def explain(self) -> str:
-        """Both lists, largest first, as text."""
+        """Parts of time and of memory, largest first, as text."""
         lines = [f"{self.params / 1e9:.2f} B parameters, {self.microbatches} microbatches, {self.stack}"]
         lines.append(f"iteration {self.time.total:.4g} s")
         rows = sorted(((getattr(self.time, f.name), f.name) for f in fields(self.time)), reverse=True)
@@ -137,20 +137,20 @@ class Breakdown(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Estimate(Shown):
-    """One configuration.
+    """Estimated time, memory and MFU of one training configuration.
 
     Parameters
     ----------
     seconds : float
-        One iteration.
+        Seconds of one iteration.
     peak_bytes : int
         Allocator's peak on the fullest device (``torch.cuda.max_memory_allocated``).
     mfu : float
-        Model FLOPs over what all devices could do in that time.
+        Model FLOPs utilisation: model FLOPs over the peak FLOPs of all devices in that time.
     fits : bool
         Whether peak, context, buffers and fragmentation fit into the device's memory.
     breakdown : Breakdown
-        Every part.
+        All parts of the time and of the memory.
     """
 
     seconds: float
@@ -172,7 +172,7 @@ class Estimate(Shown):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Estimates(Shown):
-    """Many configurations, one per row.
+    """Estimates of many training configurations, one per row.
 
     Parameters
     ----------
@@ -181,9 +181,9 @@ class Estimates(Shown):
     peak_bytes, device_bytes : array of int64
         Allocator's peak, and with what lies outside it; -1 where impossible.
     fits : array of bool
-        Possible and within the device's memory.
+        Whether the configuration is possible and within the device's memory.
     problem : array of int64
-        What is impossible: an index into `columns.PROBLEMS`; 0 for nothing.
+        The rule that the configuration breaks, an index into `columns.PROBLEMS`; 0 for none.
     """
 
     seconds: NDArray[np.float64]

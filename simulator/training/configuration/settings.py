@@ -27,9 +27,10 @@ class Settings(Shown):
     interleave : int
         Model chunks per stage (interleaved 1F1B).
     recompute : str
-        "none", "selective" (the attention core) or "full" (every layer from its input).
+        What is recomputed in the backward pass: "none", "selective" (the attention core) or "full" (every layer, from
+        its input).
     sequence_parallel : bool
-        Norms and dropout are split along the sequence too; nothing at tp 1.
+        Whether norms and dropout are split along the sequence; has no effect at tp 1.
     zero : int
         0: replicated; 1: optimizer sharded over `dp` (Megatron's distributed optimizer); 2: gradients too; 3:
         parameters too.
@@ -61,7 +62,7 @@ class Settings(Shown):
                 raise InputError(f"{name}: expected {expected.get(name, 'an integer')} (got {value!r})")
 
     def by_row(self) -> dict[str, Any]:
-        """What may differ from row to row of `Columns`: all but the type, by name."""
+        """The fields that may differ from row to row of `Columns`, by name: all but the dtype."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "dtype"}
 
     @property

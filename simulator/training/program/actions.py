@@ -39,21 +39,21 @@ _CODES = {str(op): code for code, op in enumerate(_OPS)}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Action(Shown):
-    """One step of a mesh.
+    """One step of a mesh's program.
 
     Parameters
     ----------
     op : Op
-        Its kind.
+        Kind of the action.
     stage : int
-        The stage that it belongs to (several on one mesh where schedules interleave).
+        The stage that it belongs to (a mesh has several where schedules interleave).
     microbatch : int
-        Which of the stage's microbatches; −1 where it is once an iteration. A SEND_B and RECV_B of −1 carry the
-        gradient of a parameter that both stages keep. A message is of its sender's microbatch: a receive names that.
+        The stage's microbatch; −1 for what happens once per iteration. SEND_B and RECV_B with −1 carry the gradient of
+        a parameter that both stages hold. Where stages have different microbatches, a receive names the sender's.
     peer : int
-        The other stage of a transfer; −1 for none.
+        The other stage of a transfer; −1 for other actions.
     slice : int
-        Token slice of a microbatch (TeraPipe); 0 where there is one.
+        Token slice of the microbatch (TeraPipe); 0 without slices.
     """
 
     op: Op
@@ -70,25 +70,25 @@ class Action(Shown):
 class Program(Shown):
     """What every mesh does in one iteration, in order. Immutable.
 
-    Two forms of the same: `actions` to read and to execute, `columns` to compute with. A program of many actions is
-    built from columns (`Program.of_columns`), and its actions are made when they are asked for.
+    A program has two equivalent forms: `actions`, to read and to execute, and `columns`, to compute with. A program of
+    many actions is built from columns (`Program.of_columns`); its actions are made when they are first asked for.
 
     Parameters
     ----------
     actions : sequence of sequence of Action
-        For each mesh.
+        Actions of each mesh, in order.
     mesh_of : sequence of int
         For each stage, the mesh that it runs on.
     microbatches : int or sequence of int
-        Microbatches of the iteration: of every stage, or of each.
+        Microbatches of the iteration: one number for all stages, or one for each.
     schedule : str
-        What emitted it.
+        Name of the schedule that made it.
 
     Raises
     ------
     InputError
-        If an action is on the wrong mesh or names a microbatch or a stage that is not there. Whether the meshes would
-        wait for each other for ever is another question: `check_program`.
+        If an action is on the wrong mesh, or names a microbatch or a stage that does not exist. `check_program` checks
+        for deadlocks.
     """
 
     __slots__ = ("_actions", "cache", "columns", "mesh_of", "microbatches_of", "schedule")
@@ -114,7 +114,7 @@ class Program(Shown):
     def of_columns(
         cls, columns: Columns, mesh_of: Sequence[int], microbatches: int | Sequence[int], schedule: str = ""
     ) -> Program:
-        """A program whose actions stand in columns."""
+        """Make a program from actions in columns."""
         program = cls.__new__(cls)
         program._fill(columns, mesh_of, microbatches, schedule)
         return program

@@ -40,14 +40,14 @@ class Message(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Gather(Shown):
-    """Devices of the receiving mesh that need the same tile, and who was sent which part of it.
+    """An all-gather inside the receiving mesh, among devices that need the same tile and were sent parts of it.
 
     Parameters
     ----------
     devices : tuple of int
-        Who needs it.
+        The devices that need the tile.
     parts : tuple of (int, Box)
-        Who has what; each hands its part to all others.
+        Device -> the part that it was sent, and which it sends on to all others.
     """
 
     devices: tuple[int, ...]
@@ -56,28 +56,28 @@ class Gather(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Resharding(Shown):
-    """What is sent and gathered for one tensor, and how long it takes.
+    """Which messages and all-gathers bring one tensor from mesh to mesh, and how long they take.
 
     Parameters
     ----------
     method : str
-        The way it goes.
+        The resharding method.
     grid : tuple of int
-        Cells of each dimension, in which boxes are given; elements, where the shape was.
+        Number of cells of each dimension, in which boxes are given; these are elements if the shape was given.
     n_bytes : float
-        Of the whole tensor.
+        Bytes of the whole tensor.
     messages : tuple of Message
-        First.
+        The messages between the two meshes.
     gathers : tuple of Gather
-        Then, all at once.
+        The all-gathers inside the receiving mesh that follow, all at once.
     seconds : float
-        Of the messages: they go all at once, and the busiest device or network adapter decides.
+        Seconds of the messages: they go all at once, and the busiest device or network adapter decides.
     gather_s : float
-        Of the gathers.
+        Seconds of the all-gathers.
     adapters_out, adapters_in : tuple of int
         Network adapters that send and receive, as the cluster numbers them.
     exact : bool
-        Whether no other choice of senders among replicas is faster, as far as could be shown.
+        Whether it was shown that no other choice of senders among replicas is faster.
     """
 
     method: Method

@@ -24,14 +24,14 @@ GIB = 2**30
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MemoryTimeline(Shown):
-    """Steps: from ``seconds[k]`` to ``seconds[k + 1]`` a device of the mesh holds ``n_bytes[k]``.
+    """Memory over time: from ``seconds[k]`` to ``seconds[k + 1]`` a device of the mesh holds ``n_bytes[k]``.
 
     Parameters
     ----------
     seconds, n_bytes : tuple of ndarray
-        For each mesh.
+        Steps of the curve, for each mesh.
     limit_bytes : float
-        What a device has.
+        Memory of a device.
     """
 
     seconds: tuple[Floats, ...]
