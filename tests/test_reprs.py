@@ -22,7 +22,11 @@ from meshwright.reprs import WIDTH, Shown, html_table, one_line, value_text
 from meshwright.simulator import llm, sharing, training
 from meshwright.simulator.plan.entries import PlannerEntry
 from meshwright.simulator.summary import Figure, Summary
-from meshwright.worlds import Case
+from meshwright.worlds import WORLDS, Case
+from meshwright.worlds.cases import build
+from meshwright.worlds.door import Answer, Asked
+from meshwright.worlds.faces import Planned
+from meshwright.worlds.registry import names, open_world
 
 EXAMPLES = Path(meshwright.__file__).parent / "examples"
 
@@ -118,6 +122,22 @@ def llm_result() -> llm.LLMResult:
     return llm.simulate_llm(trace, config={"num_blocks": 100, "block_size": 16}, cost=ConstantCost(0.01))
 
 
+def test_a_fleet_is_summed_up_as_results_are() -> None:
+    trace = llm.LLMTrace(
+        arrival=np.arange(20) * 0.1, prompt_tokens=np.full(20, 30), output_tokens=np.full(20, 10)
+    )  # fmt: skip
+    said = llm.SimulateOptions(faults=llm.Faults((llm.Fault(engine=0, at_s=0.05, repair_s=1.0),), load_s=0.5))
+    config = {"num_blocks": 100, "block_size": 16}
+    fleet = llm.simulate_llm(trace, config=config, cost=ConstantCost(0.01), engines=2, options=said).fleet
+    assert fleet is not None
+    summary = fleet.summary()
+    assert isinstance(summary, Summary)
+    assert summary["deaths"] == 1.0
+    assert all(figure.says for figure in summary.figures)
+    assert repr(fleet) == "FleetReport(2 both; 20 requests, 1 deaths, 1 retries)"
+    assert Markup(fleet._repr_html_()).text.startswith("FleetReport(")
+
+
 def sharing_result() -> sharing.SharingResult:
     apps = sharing.workload1(sharing.WorkloadOptions(apps=4))
     world = sharing.SharingWorld(cluster=sharing.themis_testbed(), apps=apps)
@@ -141,7 +161,9 @@ def training_plan() -> training.TrainingPlan:
 @pytest.fixture(scope="module")
 def results() -> dict[str, object]:
     trained = training.simulate_training(training_plan())
-    return {"serving": serving_result(), "llm": llm_result(), "sharing": sharing_result(), "training": trained}
+    found = {"serving": serving_result(), "llm": llm_result(), "sharing": sharing_result(), "training": trained}
+    assert list(found) == list(WORLDS)
+    return found
 
 
 def objects(results: dict[str, object]) -> dict[str, object]:
@@ -186,6 +208,31 @@ def test_objects_have_one_line_and_a_table(results: dict[str, object]) -> None:
         page = Markup(one._repr_html_())  # type: ignore[attr-defined]
         assert page.seen[0] == "table", name
         assert len(page.text) < 20_000, name
+
+
+def cases() -> dict[str, Case]:
+    """The sample of every world."""
+    worlds = [open_world(name) for name in names()]
+    return {world.name: build(world, {}, world.sample) for world in worlds}
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_goes_through_the_doors_of_every_world_has_one_line(name: str) -> None:
+    """Cases, their sections, options, answers, plans with their case: nobody's screen fills with a case file."""
+    world, case = open_world(name), cases()[name]
+    sections = [getattr(case, field) for field in type(case).model_fields]
+    options = [door.options() for door in world.doors.values()]
+    answer = Answer("text\n" * 1000, {"plan": [0] * 10_000}, value=case)
+    shared = case.plan() if name == "sharing" else Planned(world, simulator.Plan.load(EXAMPLES / "plan.json"), case)
+    asked = Asked((case,), {"plan": shared.file})
+    parts = [part for part in sections if isinstance(part, pydantic.BaseModel)]
+    for one in (case, *parts, *options, answer, asked, shared, *world.doors.values()):
+        line = repr(one)
+        assert "\n" not in line
+        assert len(line) <= WIDTH, line
+        assert line.startswith(f"{type(one).__name__}(")
+        assert Markup(one._repr_html_()).seen  # type: ignore[union-attr]
+    assert any(f"{path}={value!r}" in repr(case) for path, value in world.sample.items())
 
 
 def test_results_of_every_world_have_one_face(results: dict[str, object]) -> None:

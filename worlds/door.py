@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from ..errors import InputError
+from ..reprs import Shown
 
 if TYPE_CHECKING:
     from ..simulator.plan.file import PlanFile
@@ -41,7 +42,7 @@ class Savable(Protocol):
         ...
 
 
-class Options(BaseModel):
+class Options(Shown, BaseModel):
     """Base of what may be said at a door besides the case, such as which engine simulates, or where to draw.
 
     Each field is an option of the command line and a keyword in Python, by its own name.
@@ -62,8 +63,8 @@ def quiet(what: str) -> None:
     """Nobody is told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+@dataclass(frozen=True, slots=True, repr=False)
+class Asked(Shown):
     """What somebody asks at a door.
 
     Parameters
@@ -99,8 +100,8 @@ class Asked:
         return self.cases[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer(Shown):
     """What comes back through a door.
 
     Parameters
@@ -127,8 +128,8 @@ class Answer:
     failed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
+@dataclass(frozen=True, slots=True, repr=False)
+class Door(Shown):
     """One door of a world.
 
     Parameters

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..errors import InputError
+from ..reprs import one_line
 from ..simulator.plan.file import PlanFile
 from ..wording import dotted, nearest
 from .before import check_asked, check_number
@@ -110,7 +111,7 @@ class Planned:
     name: str = "plan"
 
     def __repr__(self) -> str:
-        return f"Planned({self.world.name}: {self.file!r})"
+        return one_line("Planned", f"{self.world.name}: {self.file!r}")
 
     def _repr_html_(self) -> str:
         html = getattr(self.file, "_repr_html_", None)

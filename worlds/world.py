@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..reprs import Shown
+from ..reprs import Shown, value_text
 from .door import Door, DoorName
 from .limits import MAX_SEED
 from .outcome import Outcome
@@ -37,7 +37,7 @@ class Circumstance(Shown):
 CIRCUMSTANCE = Circumstance()
 
 
-class Case(BaseModel):
+class Case(Shown, BaseModel):
     """Base of what one point says in full: frozen, no unknown keys, no NaN or infinity.
 
     Every world's case has a `seed`; a study's replications count it up.
@@ -58,6 +58,22 @@ class Case(BaseModel):
     def identity(self) -> dict[str, Any]:
         """Plain data that tells this case from any other; the order of keys has no meaning in it."""
         return self.model_dump(mode="json")
+
+    def _headline(self) -> str:
+        return ", ".join(f"{path}={value_text(value)}" for path, value in self.shown_rows())
+
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
+        """What somebody said, by path."""
+        return list(_flat(self.model_dump(exclude_unset=True), ""))
+
+
+def _flat(said: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
+    """Sections by the paths of what they hold."""
+    for name, value in said.items():
+        if isinstance(value, Mapping):
+            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 @dataclass(frozen=True, slots=True, repr=False)

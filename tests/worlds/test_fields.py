@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 UNITS = re.compile(
     r"number of|numbers of|seconds|samples|tokens|bytes|requests|factor|share|ratio|price|devices|microbatches|"
-    r"whole number >= 0"
+    r"whole number"
 )
 """Words of which the description of a number has one: what is counted or measured, or that it has no unit."""
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from ...reprs import Shown
 from ..file.units import parse_fraction
 from ..limits import (
     MAX_DEVICES,
@@ -30,7 +31,7 @@ Devices = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
 Seats = Annotated[int, Field(gt=0, le=MAX_SEATS)]
 
 
-class _Part(BaseModel):
+class _Part(Shown, BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from ...reprs import Shown
 from ..file.units import parse_bytes, parse_fraction
 from ..limits import (
     MAX_BYTES,
@@ -31,7 +32,7 @@ Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 
 
-class _Part(BaseModel):
+class _Part(Shown, BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 

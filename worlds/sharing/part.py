@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from ...reprs import Shown
 from ..file.units import parse_fraction, parse_gpu_seconds, parse_seconds
 from ..limits import LONGEST_RESTART_S, MAX_DEVICES, MAX_FACTOR, MAX_SECONDS, MIN_FACTOR
 
@@ -14,7 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Part(BaseModel):
+class Part(Shown, BaseModel):
     """A part of a file: frozen, no unknown keys, no NaN or infinity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

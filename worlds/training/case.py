@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ...profiles.hardware import device as device_by_name
+from ...reprs import Shown
 from ..file.units import parse_bandwidth, parse_bytes, parse_seconds
 from ..limits import (
     MAX_BATCH,
@@ -40,7 +41,7 @@ Layers = Annotated[int, Field(gt=0, le=MAX_LAYERS)]
 Width = Annotated[int, Field(gt=0, le=MAX_WIDTH)]
 
 
-class _Part(BaseModel):
+class _Part(Shown, BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 

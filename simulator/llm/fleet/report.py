@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # pandas brings no type stubs.
 # pyright: reportMissingTypeStubs=false
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
+from ....reprs import Shown
+from ...summary import Figure, Summary
 from ..result.iterations import Iterations, TokenRuns
 
 if TYPE_CHECKING:
@@ -40,8 +42,8 @@ class Journal:
         self.deaths: dict[int, int] = {}
 
 
-@dataclass(frozen=True, eq=False)
-class FleetReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class FleetReport(Shown):
     """Of every request, and of every engine; times in seconds, NaN where there is none.
 
     Parameters
@@ -150,22 +152,32 @@ class FleetReport:
             {"engine": self.engine, "role": roles, "state": self.state, "start": self.start, "end": self.end}
         )
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> Summary:
         """The figures that one looks at first: seconds, shares, counts."""
-        figures = {
-            "engine_seconds": self.engine_seconds,
-            "deaths": float(self.deaths.sum()),
-            "retries": float(self.retries.sum()),
-            "failed": float(self.failed.sum()),
-            "lost_tokens": float(self.lost_tokens.sum()),
-            "availability": self.availability,
-        }
+        figures = [
+            Figure("engine_seconds", self.engine_seconds, "s", "of engines that are paid for"),
+            Figure("deaths", float(self.deaths.sum()), "", "of engines"),
+            Figure("retries", float(self.retries.sum()), "", "of requests that lost their engine"),
+            Figure("failed", float(self.failed.sum()), "", "requests that were given up"),
+            Figure("lost_tokens", float(self.lost_tokens.sum()), "", "tokens that were generated and thrown away"),
+            Figure("availability", self.availability, "", "share of the engines' lives in which they serve"),
+        ]
         for role in dict.fromkeys(self.roles):
-            figures[f"utilization_{role}"] = self.utilization(role)
+            says = f"share of serving time in which engines of role {role} compute"
+            figures.append(Figure(f"utilization_{role}", self.utilization(role), "", says))
         if len(self.transfer_time):
-            figures["transfer_p50"] = float(np.median(self.transfer_time))
-            figures["transfer_bytes"] = float(self.transfer_bytes.sum())
-        return figures
+            sent = float(self.transfer_bytes.sum())
+            figures.append(Figure("transfer_p50", float(np.median(self.transfer_time)), "s", "on the link, median"))
+            figures.append(Figure("transfer_bytes", sent, "bytes", "keys and values that were sent"))
+        return Summary(repr(self), figures)
+
+    def _headline(self) -> str:
+        roles = ", ".join(f"{self.roles.count(role)} {role}" for role in dict.fromkeys(self.roles))
+        deaths, retries = int(self.deaths.sum()), int(self.retries.sum())
+        return f"{roles}; {len(self.retries)} requests, {deaths} deaths, {retries} retries"
+
+    def shown_rows(self) -> Iterable[tuple[str, object]]:
+        return self.summary().shown_rows()
 
 
 def _some(values: Column) -> Column:
