@@ -34,14 +34,14 @@ SERIES = ("t", "running", "waiting", "kv_cache_pct")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VLLMRun(Shown):
-    """One run; requests in order of arrival, times in seconds from the first one's arrival.
+    """A recorded run of vLLM; requests in order of arrival, times in seconds from the first arrival.
 
     Parameters
     ----------
     folder : Path
-        Where it lies.
+        Folder of the recording.
     model, version : str
-        The model by name; vLLM's version.
+        Name of the model, and vLLM's version.
     arguments : mapping
         Engine arguments.
     prompt_tokens, output_tokens : ndarray of int64, shape (n,)
@@ -50,11 +50,11 @@ class VLLMRun(Shown):
         When each request arrived (wall clock, put onto the engine's clock), was queued in the engine, and had its
         first and last token.
     offset_s : float
-        What was added to the wall clock: the smallest ``queued_ts - arrival_time``.
+        Seconds added to the wall clock to get the engine's clock: the smallest ``queued_ts - arrival_time``.
     series : DataFrame, optional
         ``t, running, waiting, kv_cache_pct`` over time; None where the run has no timeseries.csv.
     left_out : int
-        Requests of the file that lack a time, and are not here.
+        Number of requests of the file that lack a time and are left out.
     prompts : sequence of sequence of int, optional
         Ids of the prompts' tokens, where every request of the file has ``prompt_token_ids`` (or ``input_tok_ids``).
     """

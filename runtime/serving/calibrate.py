@@ -37,18 +37,18 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Calibration(Shown):
-    """What was measured.
+    """Latencies that were measured on a running session.
 
     Parameters
     ----------
     profiles : ProfileSet
-        The session's profiles with what was measured in their place; `overhead_s` and `hop_s` set.
+        The session's profiles with measured latencies in place of theirs, and with `overhead_s` and `hop_s` set.
     overhead_s : float
-        Median seconds from arrival to the start of the first stage, plus from the end of the last to the answer.
+        Median seconds from arrival to the start of the first stage, plus those from the end of the last to the answer.
     hop_s : Mapping[int, float]
-        Group -> median seconds from the end of a stage to the start of the next, all devices otherwise idle.
+        Group -> median seconds from the end of a stage to the start of the next, while all devices are otherwise idle.
     alone, together : Mapping[Key, tuple of float]
-        Mean latency of each stage, seconds, with one job in the house and with all devices at work.
+        Mean latency of each stage, seconds, with a single job under way, and with all devices at work.
     """
 
     profiles: ProfileSet
@@ -64,7 +64,7 @@ class Calibration(Shown):
         return float(np.median(ratios))
 
     def explain(self) -> str:
-        """One line for a person."""
+        """The measurements in one line."""
         hops = [hop for hop in self.hop_s.values() if hop > 0]
         hop = f", hop {np.median(hops) * 1e3:.2f} ms" if hops else ""
         slower = f"devices slow each other by {self.interference - 1:.1%}"
@@ -108,18 +108,19 @@ def _typical(seconds: npt.NDArray[np.float64], cpu: npt.NDArray[np.float64]) -> 
 
 
 def calibrate(session: Session, *, repeats: int = 6, together_s: float = 3.0, load: float = 0.5) -> Calibration:
-    """Measure a running session.
+    """Measure stage latencies, overhead and hops of a running session.
 
     Parameters
     ----------
     session : Session
-        Started.
+        A session that is started.
     repeats : int
-        Jobs per model and group, alone.
+        Jobs per model and group that run alone.
     together_s : float
-        Seconds of the pass with all devices at work, about.
+        Approximate seconds of the pass with all devices at work.
     load : float
-        How busy the devices are expected to be, 0 … 1: the profile's latencies lie that far between alone and together.
+        How busy devices are expected to be, 0 … 1. Latencies of the profile are interpolated between those measured
+        alone (0) and together (1).
 
     Raises
     ------

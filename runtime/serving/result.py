@@ -43,7 +43,7 @@ class RunResult(SimulationResult):
         CPU time of the stage's thread, seconds; where it is much below `stage_s`, others had the core. On a GPU it
         equals `stage_s`.
     check : ndarray of float64, shape (n,)
-        First figure of each answer: equal for equal models whatever the placement. NaN where there is none.
+        First number of each answer: equal for equal models, whatever the placement. NaN where there is no answer.
     failed : ndarray of bool, shape (n,)
         Requests that failed with a worker.
     failures : tuple of Failure
@@ -75,7 +75,7 @@ class RunResult(SimulationResult):
         return np.zeros(len(self), dtype=np.int32) if self.batch is None else self.batch
 
     def heads(self) -> npt.NDArray[np.int64]:
-        """One request of each job that finished (the members of a batch share all times), ascending."""
+        """Row of one request of each finished job, ascending; requests of a batch share all times."""
         served = np.flatnonzero(self.group >= 0)
         key = np.stack((self.group[served], self.finish[served]))
         _, first = np.unique(key, axis=1, return_index=True)

@@ -21,26 +21,26 @@ Option = str | float | int | bool
 
 @dataclass(frozen=True, repr=False)
 class PolicyChoice(Shown):
-    """Which policy, and with what options.
+    """A policy by name, with its options, so that another process can make it.
 
     Parameters
     ----------
     name : str
         ``themis``, a baseline's name, or ``module:factory`` for one of your own.
     options : mapping of str to str, float, int or bool
-        What `Themis`, `baseline` or the factory is called with, by keyword.
+        Keyword arguments for `Themis`, `baseline` or the factory.
     """
 
     name: str
     options: Mapping[str, Option] = field(default_factory=dict[str, Option])
 
     def make(self) -> Policy:
-        """The policy; a new object each time.
+        """Make the policy; a new object each time.
 
         Raises
         ------
         InputError
-            If the name or an option is unknown, or an option's value cannot be.
+            If the name or an option is unknown, or an option's value is invalid.
         """
         factory, skip = self._factory()
         known = [p for p in inspect.signature(factory).parameters if p not in skip]

@@ -19,26 +19,26 @@ __all__ = ["RunOptions", "check_slots", "phase_steps", "total_steps"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunOptions(Shown):
-    """How a world is run for real.
+    """Options of a real run of a world.
 
     Parameters
     ----------
     time_scale : float
-        Seconds of the world that pass in a real one: with 60, a lease of 10 minutes takes 10 s.
+        Seconds of the world that pass in a real second: with 60, a lease of 10 minutes takes 10 s.
     slot_steps : float
-        What a GPU is: training steps per real second that it entitles a job to.
+        Training steps per real second to which a GPU entitles a job.
     slots_per_core : int
-        At most so many GPUs per core of this machine.
+        Most GPUs of the world per core of this machine.
     seed : int
-        Of weights and data.
+        Seed of weights and data.
     folder : Path, optional
-        Where checkpoints are kept; by default in a temporary folder, gone after the run.
+        Folder for checkpoints; by default a temporary one, deleted after the run.
     answer_s : float
-        An agent that does not answer for so long is ended and counts as gone.
+        An agent that does not answer for so many seconds is ended and counts as lost.
     orphan_s : float
-        For how long agents train on without an arbiter, and wait for it, before they end.
+        Seconds for which agents train on without an arbiter, waiting for it, before they end.
     patience : float
-        The run is given up when it takes so many times as long as simulated, plus 30 s.
+        The run is given up when it takes this many times as long as simulated, plus 30 s.
 
     Raises
     ------
@@ -99,5 +99,5 @@ def phase_steps(app: App, phase: int, job: int, options: RunOptions) -> float:
 
 
 def total_steps(app: App, job: int, options: RunOptions) -> int:
-    """Steps that a job has run when its app is over, part steps at a phase's end being run in whole."""
+    """Training steps that a job has run when its app has ended; a partial step at a phase's end counts as one."""
     return sum(math.ceil(phase_steps(app, k, job, options) - 1e-9) for k, p in enumerate(app.phases) if job in p.jobs)

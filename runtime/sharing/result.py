@@ -22,21 +22,21 @@ __all__ = ["Measured", "RealSharing"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Measured(Shown):
-    """What the run cost beside work.
+    """Overheads of a real run.
 
     Parameters
     ----------
     pauses : tuple of Pause
-        Each time a job stood still for a change of its GPUs, in real seconds.
+        Each time that a job stood still because its GPUs changed, in real seconds.
     behind_s : float
-        By how much the latest training step came after its slots had covered it, real seconds: how well the cores
-        keep up.
+        Largest delay of a training step after the time at which its job was entitled to it, real seconds. It says how
+        well the cores keep up.
     steps : int
         Training steps that were run.
     rounds : int
-        Times that the arbiter asked its agents.
+        Number of rounds in which the arbiter asked its agents.
     longest_round_s : float
-        The longest of them, real seconds; jobs go on meanwhile.
+        Real seconds of the longest round; jobs go on meanwhile.
     """
 
     pauses: tuple[Pause, ...] = ()
@@ -66,16 +66,17 @@ class _Kept:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RealSharing(SharingResult):
-    """A `SharingResult` in the world's seconds, measured.
+    """Outcome of a real run: a `SharingResult` whose times were measured, in the world's seconds.
 
     Parameters
     ----------
     options : RunOptions
-        How it was run.
+        Options of the run.
     measured : Measured
-        What it cost.
+        Overheads of the run.
     lost : tuple of Lost
-        Agents that went away before their app was done, without the world saying so; their apps are not `completed`.
+        Agents that were lost before their app was done, though the world has no such failure; their apps are not
+        `completed`.
     """
 
     options: RunOptions = field(default_factory=RunOptions)
@@ -120,9 +121,9 @@ class RealSharing(SharingResult):
         return cls.from_run(result, kept.options, kept.measured, kept.lost)
 
     def measured_world(self) -> SharingWorld:
-        """The world with the times of checkpoint and container that were measured: what to simulate.
+        """The world with measured times of checkpoints and containers, to simulate what was run.
 
-        What was not seen stays as the world says.
+        Times that the run did not show stay as they are.
         """
         scale = self.options.time_scale
         start_s = self.measured.pause_s(resumed=False) * scale

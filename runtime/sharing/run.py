@@ -37,24 +37,25 @@ def run_sharing(
     world: SharingWorld, policy: Policy | PolicyChoice, options: RunOptions | None = None, *,
     arbiter: Literal["thread", "process"] = "thread", restarts: int = 1,
 ) -> RealSharing:  # fmt: skip
-    """Run a world's apps for real, under the very policy object that the simulator drives.
+    """Run a world's apps for real, under the same policy object that the simulator drives.
 
-    Each app is a process that trains small torch jobs. A GPU is a slot on this machine's cores: a right to
-    `slot_steps` training steps per second. Distance between GPUs, and what of a container's start this machine does
-    not need, are waited out; see docs/sharing-run.md.
+    Each app is a process that trains small torch jobs. A GPU is a slot on this machine's cores, which entitles a job to
+    `slot_steps` training steps per second. The slowdown of distant GPUs, and the part of a container's start that this
+    machine does not need, are imitated by waiting; see docs/sharing-run.md.
 
     Parameters
     ----------
     world : SharingWorld
         Cluster, apps, leases, what a change of GPUs costs, what fails.
     policy : Policy or PolicyChoice
-        Who gets GPUs.
+        The policy that decides which app gets which GPUs.
     options : RunOptions, optional
-        How seconds and GPUs of the world become those of this machine, and how patient the run is.
+        How seconds and GPUs of the world map to those of this machine, and the time-outs.
     arbiter : {"thread", "process"}
-        Where the arbiter lives: in this process, or in one of its own, which makes its policy by a `PolicyChoice`.
+        Whether the arbiter is a thread of this process, or a process of its own. The latter makes its policy from a
+        `PolicyChoice`.
     restarts : int
-        How often an arbiter's process that something kills is started again; agents train on meanwhile.
+        How often a killed arbiter process is started again; agents train on meanwhile.
 
     Raises
     ------

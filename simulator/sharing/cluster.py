@@ -34,12 +34,12 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Machine(Shown):
-    """A machine: slots of equal numbers of GPUs.
+    """A machine: slots with equal numbers of GPUs.
 
     Parameters
     ----------
     slots, gpus_per_slot : int
-        How many.
+        Number of slots, and of GPUs in each.
     rack : int
         The rack that it stands in.
 
@@ -136,7 +136,7 @@ class SharedCluster(Shown):
         return tuple(zip((Level.SLOT, Level.MACHINE, Level.RACK), (u.tolist() for u in units), strict=True))
 
     def level(self, gpus: Iterable[int]) -> Level:
-        """How near a set of GPUs is: the smallest unit that holds them all; one GPU, or none, is a slot."""
+        """How near to each other GPUs are: the smallest unit that holds them all. One GPU, or none, is a slot."""
         ids = list(gpus)
         for level, unit in self._units:
             if len({unit[g] for g in ids}) <= 1:

@@ -22,9 +22,10 @@ def simulate(
     world : SharingWorld
         Cluster, apps, leases, what fails.
     policy : Policy
-        Who gets GPUs.
+        Decides which app gets which GPUs.
     engine : {"auto", "compiled", "simpy"}
-        Both give the same starts, finishes and grants; ``auto`` takes the compiled one where the policy has it.
+        The simulation engine. Both give the same starts, finishes and grants; ``auto`` takes the compiled one if the
+        policy has a compiled form.
 
     Raises
     ------

@@ -33,15 +33,15 @@ MOST_LEASES = 1_000_000
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MachineFailure(Shown):
-    """A machine that is gone for a while: its GPUs are taken from whoever has them, who loses no work done so far.
+    """A machine is gone for a while. Apps lose its GPUs, but no work that is done.
 
     Parameters
     ----------
     machine : int
-        Which.
+        Number of the machine.
     at_s, repair_s : float
-        When, and for how long; infinite: for good. A machine that fails again before it is back is back when the last
-        of its failures is repaired.
+        Time of the failure, and seconds until the repair (infinite: never). A machine that fails again meanwhile is
+        back when the last of its failures is repaired.
     """
 
     machine: int
@@ -51,14 +51,14 @@ class MachineFailure(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AppFailure(Shown):
-    """An app that ends before its work is done.
+    """An app fails: it ends before its work is done.
 
     Parameters
     ----------
     app : int
-        Which.
+        Number of the app.
     at_s : float
-        When: after its arrival. An app that has ended by then has not failed.
+        Time of the failure, after the app's arrival. Nothing happens if the app has ended by then.
     """
 
     app: int
@@ -67,25 +67,25 @@ class AppFailure(Shown):
 
 @dataclass(frozen=True, repr=False)
 class SharingWorld(Shown):
-    """What is simulated, whatever the policy.
+    """All that is simulated, but for the policy.
 
     Parameters
     ----------
     cluster : SharedCluster
         The GPUs.
     apps : tuple of App
-        By arrival.
+        The apps, sorted by arrival.
     lease_s : float
-        How long a grant binds a policy that preempts.
+        Seconds of a lease, under policies that preempt.
     checkpoint_s, container_s : float
-        A job that goes on with other GPUs is still for both; one that starts, for the second (Themis §6.2.3: 5–10 s,
-        35 s).
+        Seconds of writing and reading a checkpoint, and of starting a container. A job whose GPUs change stands still
+        for both, a job that starts only for the second (Themis §6.2.3: 5–10 s, 35 s).
     convention : {"fluid", "slowest"}
-        How agents estimate phases.
+        How agents estimate phases, see `Convention`.
     machine_failures, app_failures : tuple
-        What fails.
+        Failures of machines and of apps.
     max_s : float
-        When an app that has not ended is called endless; see `horizon_s`.
+        Time at which an app that has not ended is called endless; see `horizon_s`.
     containers : {"job", "app"}
         What waits for containers: each job that starts or whose GPUs change (a container is a job's), or only what
         runs on GPUs that are new to its app (containers are the app's, and its jobs take turns in them, as Themis'

@@ -33,19 +33,20 @@ def simulate_training(
     engine : {"compiled", "simpy"}
         The fast engine, or the readable reference with the same results.
     resharding : {"send_recv", "scatter_gather", "local_all_gather"}, optional
-        How tensors get from mesh to mesh, instead of the plan's way.
+        Resharding method, to use instead of the plan's.
     overlap : bool, optional
-        Whether transfers go beside computation, instead of what the plan says.
+        Whether transfers overlap computation, instead of what the plan says.
 
     Returns
     -------
     TrainingResult
-        Time, memory, bubbles, FLOP/s. A plan that needs more memory than there is, is simulated too: see ``fits``.
+        Time, memory, bubbles, FLOP/s. A plan that needs more memory than the devices have is simulated as well; see
+        ``fits``.
 
     Raises
     ------
     InputError
-        If an argument is unknown, or the plan's schedule cannot be had with its stages and meshes.
+        If an argument is unknown, or the plan's schedule is impossible with its stages and meshes.
     """
     if engine not in get_args(Engine):
         raise InputError(f"simulate_training: engine: expected compiled or simpy (got {engine!r})")

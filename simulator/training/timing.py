@@ -45,21 +45,21 @@ class Link(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Timing(Shown):
-    """Seconds of the actions of a program.
+    """Seconds that the actions of a program take.
 
     Parameters
     ----------
     forward_s, backward_input_s, backward_weight_s : array_like
-        Shape (n_stages,), (n_stages, n_slices) or (n_stages, n_microbatches, n_slices). One microbatch of the stage, or
-        slice of one. A backward whose weights' half is not split off takes the sum of both. What a stage has fewer of
-        than another is not read.
+        Seconds of a pass of one microbatch, or of one slice of it; shape (n_stages,), (n_stages, n_slices) or
+        (n_stages, n_microbatches, n_slices). A backward pass that is not split takes the sum of both halves. Where a
+        stage has fewer microbatches or slices than another, the rest of its row is not read.
     reduce_s, update_s : array_like, shape (n_stages,)
-        Once an iteration.
+        Seconds of the gradient reduction and of the update, once per iteration.
     links : mapping, optional
-        (what, source stage, target stage) -> `Link`; what is missing takes no time.
+        (what, source stage, target stage) -> `Link`; missing ones take no time.
     overlap : bool
-        Whether messages go beside computation. If not, a sender is busy until its message has arrived, and a receiver
-        while it gathers.
+        Whether messages overlap computation. If not, a sender is busy until its message has arrived, and a receiver is
+        busy while it gathers.
 
     Raises
     ------

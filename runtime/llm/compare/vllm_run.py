@@ -34,24 +34,24 @@ METRICS = ("ttft", "tpot", "e2e")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunComparison(Shown):
-    """A run and its simulation.
+    """A recorded run and its simulation.
 
     Parameters
     ----------
     real, simulated : mapping
-        Metric (``ttft, tpot, e2e``) -> seconds of each request that has it.
+        Metric (``ttft, tpot, e2e``) -> seconds, one for each request that has it.
     makespan : (float, float)
-        Real and simulated, seconds.
+        Real and simulated makespan, seconds.
     over_time : list of dict
-        Per tick of the run: real and simulated requests running and waiting, and KV use in percent.
+        For each tick of the run: real and simulated requests that run and wait, and KV use in percent.
     config : dict
-        What the simulated engine was given.
+        Engine arguments of the simulated engine.
     overheads : Overheads
-        Host times.
+        Host times of a step.
     notes : tuple of str
-        What was assumed.
+        Assumptions that were made.
     seconds : float
-        How long the simulation took.
+        Seconds that the simulation took.
     """
 
     real: dict[str, Column]
@@ -129,20 +129,20 @@ def compare_vllm_run(
     overheads: Overheads | None = None,
     link: LinkSpec | None = None,
 ) -> RunComparison:
-    """Replay a recorded run.
+    """Replay a recorded run of vLLM in the simulator.
 
     Parameters
     ----------
     run : path or VLLMRun
         Folder with requests.jsonl, meta.json and, if there, timeseries.csv.
     kernels : path, optional
-        Kernel tables of that device; the run's own ``kernels`` without it.
+        Kernel tables of that device; by default the run's own folder ``kernels``.
     overheads : Overheads, optional
-        Host times of a step. Under asynchronous scheduling the default's are what remains between steps all the same:
-        copies of inputs, attention metadata and the bookkeeping of sampled tokens, which no table of layers lists.
+        Host times of a step. The defaults under asynchronous scheduling are what still remains between steps: copies of
+        inputs, attention metadata and the bookkeeping of sampled tokens, which tables of layers do not list.
     link : LinkSpec, optional
-        Link between the run's devices; that of ``hardware.yaml`` beside the tables without it. Where there is neither
-        and devices send each other something, one is assumed, and the report begins with it.
+        Link between the run's devices; by default that of ``hardware.yaml`` beside the tables. If there is neither, and
+        devices communicate, a link is assumed; the report then says so first.
 
     Raises
     ------

@@ -25,12 +25,12 @@ __all__ = ["join"]
 def join(
     port: int, names: Sequence[str] = (), folder: Path | None = None, *, token: str | None = None
 ) -> dict[str, str]:
-    """Start agents, and stay until the last has ended.
+    """Start agents for an arbiter that is already running, and wait until the last agent has ended.
 
     Parameters
     ----------
     port : int
-        Where the arbiter listens on this machine.
+        Port on which the arbiter listens on this machine.
     names : sequence of str
         Apps to start agents for; by default all.
     folder : Path, optional

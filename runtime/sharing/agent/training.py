@@ -28,14 +28,14 @@ RATE, MOMENTUM = 0.01, 0.9
 
 
 class Trainer:
-    """A regression by a network of two hidden layers on data that a fixed network made; SGD with momentum.
+    """A small training job: a network of two hidden layers learns the outputs of a fixed network, by SGD with momentum.
 
     Parameters
     ----------
     seed : int
-        Of the run.
+        Seed of the run.
     app, job : int
-        Which job: each has weights and data of its own.
+        Numbers of the app and the job; each job has weights and data of its own.
     """
 
     def __init__(self, seed: int, app: int, job: int) -> None:
@@ -58,7 +58,7 @@ class Trainer:
         self.done = 0
 
     def step(self) -> float:
-        """One optimizer step on the batch of this step's number; the loss before it."""
+        """Make one optimizer step on the batch of this step's number; returns the loss before it."""
         torch = self._torch
         self._random.manual_seed(self._data_seed + self.done)
         x = torch.randn(BATCH, FEATURES, generator=self._random)
@@ -86,12 +86,12 @@ class Trainer:
         os.replace(draft, path)
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint.
+        """Continue from a checkpoint.
 
         Raises
         ------
         RunError
-            If it is none of such a job.
+            If the file is no checkpoint of such a job.
         """
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -111,7 +111,7 @@ class Trainer:
 
 
 def trained(seed: int, app: int, job: int, steps: int) -> Trainer:
-    """The job after `steps` steps that nothing interrupted: what a run's checkpoints are held against."""
+    """Train a job for `steps` steps without interruption: the reference with which a run's checkpoints are compared."""
     trainer = Trainer(seed, app, job)
     for _ in range(steps):
         trainer.step()

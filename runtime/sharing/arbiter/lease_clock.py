@@ -44,14 +44,14 @@ class Arbiter:
     world : SharingWorld
         Cluster, apps, leases.
     policy : Policy
-        The same object that the simulator is given.
+        The policy object, the same as the simulator's.
     options : RunOptions
-        How fast time passes.
+        How fast time passes, and how long to wait for answers.
     end : callable, optional
-        ``end(app)``: end an agent's process (apps that fail in this world, agents that do not answer). Without it such
-        agents are told to end when they next ask.
+        ``end(app)`` ends an agent's process: when its app fails in this world, or the agent does not answer. Without
+        it, such agents are told to end when they next ask.
     journal : Journal, optional
-        What the arbiter does is written down here.
+        Records what the arbiter does, so that it can be started again.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class Arbiter:
         self._something.set()
 
     def answered(self, app: int, answer: Answer) -> None:
-        """An agent's answer to a command."""
+        """Take an agent's answer to a command."""
         if self.roster.answered(app, answer):
             # What the agent said by itself before, and nobody has read yet, is in its answer.
             self.events = [(a, state) for a, state in self.events if a != app or state is None]
 
     def happened(self, app: int, state: State) -> None:
-        """An app arrives, or jobs of it have ended."""
+        """Take note that an app has arrived, or that jobs of it have ended."""
         # An agent whose app is over says so once, and ends: no arbiter to come may miss it.
         self.journal.note("said", app=app, state=state.model_dump(exclude_defaults=True))
         self.events.append((app, state))
@@ -97,7 +97,7 @@ class Arbiter:
         self._something.set()
 
     def gone(self, app: int, why: str) -> None:
-        """An agent's process has ended."""
+        """Take note that an agent's process has ended."""
         self.roster.gone(app, why)
 
     def _left(self, app: int) -> None:
@@ -107,7 +107,7 @@ class Arbiter:
         self._something.set()
 
     def close(self) -> None:
-        """End what agents are left, and answer whoever still asks for a command."""
+        """End the remaining agents, and answer those that still ask for a command."""
         self.roster.close()
         for app in range(len(self.agents)):
             if self.end is not None:
@@ -117,7 +117,7 @@ class Arbiter:
     # ---- the clock
 
     def now_s(self) -> float:
-        """The world's seconds."""
+        """The present time, in the world's seconds."""
         return max(0.0, (time.monotonic() - self.epoch) * self.options.time_scale)
 
     async def ready(self) -> None:
@@ -134,11 +134,11 @@ class Arbiter:
             self.roster.tell(app, self.beginning())
 
     def beginning(self) -> Command:
-        """What tells an agent that time passes."""
+        """The message that tells an agent when the world's time began."""
         return Command(seq=1, kind="begin", epoch=self.epoch)
 
     async def run(self) -> None:
-        """To the end of the last app."""
+        """Run rounds until the last app has ended."""
         while len(self.ledger.records) < len(self.agents):
             if not self.events:
                 self._something.clear()
@@ -158,7 +158,7 @@ class Arbiter:
     # ---- a round
 
     async def round(self, *, forced: bool = False) -> None:
-        """See to what has happened, if anything has; `forced`: decide in any case."""
+        """Handle what has happened and decide, if that calls for it; with `forced`, decide in any case."""
         begun, ledger = time.monotonic(), self.ledger
         happened = self.take_in() or forced
         while self._failures and self._failures[0][0] <= self.now_s():
@@ -197,7 +197,7 @@ class Arbiter:
         self.longest_round_s = max(self.longest_round_s, time.monotonic() - begun)
 
     async def change(self, taken: dict[int, set[int]], given: Iterable[int], *, hold: bool) -> None:
-        """First whoever loses GPUs is off them; then whoever has others divides."""
+        """Put new grants into effect: apps that lose GPUs leave them first; then apps with new GPUs divide theirs."""
         ledger = self.ledger
         await self.ask({a: tuple(sorted(gpus)) for a, gpus in taken.items()}, "release", update=False)
         for app, gpus in taken.items():
@@ -208,7 +208,7 @@ class Arbiter:
         )
 
     def take_in(self) -> bool:
-        """Write down what agents said and who is gone; whether that calls for a decision."""
+        """Record what agents reported and which are gone; returns whether that calls for a decision."""
         events, self.events = self.events, []
         ledger, any_news = self.ledger, False
         for app, state in sorted(events, key=lambda e: e[1].at_s if e[1] is not None else math.inf):
@@ -246,7 +246,7 @@ class Arbiter:
     # ---- talking to agents
 
     async def ask(self, told: dict[int, Gpus], kind: Kind, *, update: bool = True, hold: bool = False) -> None:
-        """A command to some agents at once, each with GPUs; their answers go into the books."""
+        """Send a command to several agents at once, each with its GPUs, and enter their answers into the ledger."""
         await asyncio.gather(*(self._one(app, kind, gpus, update, hold) for app, gpus in told.items()))
 
     async def _one(self, app: int, kind: Kind, gpus: Gpus, update: bool, hold: bool) -> None:

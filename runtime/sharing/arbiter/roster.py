@@ -26,16 +26,16 @@ BACK_S = 2.0
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Lost(Shown):
-    """An agent that went away before its app was done.
+    """An agent that was lost before its app was done.
 
     Parameters
     ----------
     app : str
-        Its app.
+        Name of its app.
     at_s : float
-        When, in the world's seconds.
+        When it was lost, in the world's seconds.
     why : str
-        How.
+        The reason.
     """
 
     app: str

@@ -32,16 +32,16 @@ __all__ = ["Handed", "Task", "raise_failure", "serve"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task(Shown):
-    """What an arbiter is started with.
+    """What an arbiter needs to start.
 
     Parameters
     ----------
     world : SharingWorld
         Cluster, apps, leases.
     policy : PolicyChoice
-        Who gets GPUs.
+        The policy that decides which app gets which GPUs.
     options : RunOptions
-        How it is run.
+        Options of the run.
     """
 
     world: SharingWorld
@@ -73,18 +73,18 @@ def serve(
     task: Task | None, *, port: int = 0, journal: Path | None = None, out: Path | None = None,
     handed: Handed | None = None, token: str | None = None, policy: str | None = None,
 ) -> RealSharing:  # fmt: skip
-    """Be the arbiter, to the end of the last app.
+    """Run an arbiter in this process until the last app has ended.
 
     Parameters
     ----------
     task : Task, optional
-        What to run; None goes on with what `journal` tells of.
+        What to run; without it, the run that `journal` records is continued.
     port : int
-        Where agents ask, on this machine; 0 takes any.
+        Port for agents on this machine; 0 takes any free one.
     journal : Path, optional
-        What is done is written here, so that an arbiter that is killed can be started again.
+        File that records what is done, so that an arbiter that was killed can be started again.
     out : Path, optional
-        Where the result is written; what went wrong is written there, too.
+        File for the result or, if something went wrong, for the error.
     handed : Handed, optional
         By a parent.
     token : str, optional

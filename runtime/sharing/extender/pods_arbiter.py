@@ -42,21 +42,21 @@ class PodUse:
 
 
 class Extender:
-    """Who holds which GPUs until when, and which pods use them.
+    """The arbiter behind a kube-scheduler extender: which apps hold which GPUs until when, and which pods use them.
 
     Parameters
     ----------
     task : ExtenderTask
         Cluster, policy and lease.
     decides : bool
-        Whether it is the arbiter; if not, another one is, and asks it for views.
+        Whether it is the arbiter; if not, another arbiter asks it for views.
     admin_key : str, optional
-        Opens every app, for who runs the cluster.
+        Key of the cluster's administrator, valid for every app.
 
     Raises
     ------
     InputError
-        If the policy or the cluster cannot be, or two nodes have one name.
+        If the policy or the cluster is invalid, or two nodes have the same name.
     """
 
     def __init__(self, task: ExtenderTask, *, decides: bool = True, admin_key: str | None = None) -> None:
@@ -74,23 +74,23 @@ class Extender:
     # ---- agents
 
     def register(self, document: Any, now_s: float, *, namespace: str = "default", key: str | None = None) -> int:
-        """An app arrives; its number.
+        """Register an arriving app; returns its number.
 
         Parameters
         ----------
         document : Any
-            An `App`; its arrival is now, whatever it says.
+            The fields of an `App`; it arrives now, whatever its arrival time says.
         now_s : float
-            The instant.
+            The present time, seconds.
         namespace : str
-            Where its pods are.
+            Namespace of its pods.
         key : str, optional
-            What shows later that somebody may speak for it; one is drawn if left out (`tenants.key`).
+            Secret that later calls for this app must show; by default one is drawn (`tenants.key`).
 
         Raises
         ------
         InputError
-            If it is no app, one of its name is there, it is larger than the cluster, or there are too many.
+            If the document is no app, its name is taken, it is larger than the cluster, or there are too many apps.
         """
         if isinstance(document, dict):
             document = {**cast("dict[str, Any]", document), "arrival_s": now_s}
@@ -112,7 +112,7 @@ class Extender:
         return number
 
     def report(self, name: str, report: Report, now_s: float) -> None:
-        """An agent says how its app stands: the phase, and the work that is left of each job.
+        """Take an agent's report: the app's phase, and the work that is left of each job.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Extender:
         self.decide(now_s)
 
     def leave(self, name: str, now_s: float, *, completed: bool = True) -> None:
-        """An app is done, or given up: its GPUs are free.
+        """Remove an app that is done or given up; its GPUs become free.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class Extender:
         self.decide(now_s)
 
     def standing(self, name: str) -> dict[str, Any]:
-        """What an agent is told: GPUs of each of its jobs by node, and when the first lease is over.
+        """What an agent is told: the GPUs of each of its jobs, by node, and when the first lease ends.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class Extender:
         return {"nodes": dict(self._by_node(book.gpus)), "jobs": jobs, "until_s": self.ledger.leased_until(number)}
 
     def view(self, name: str, number: int, held: Sequence[int], lapsed: Sequence[int], now_s: float) -> AppView:
-        """What another arbiter's policy is told of an app, whose GPUs that arbiter says: `estimates` of the plugin.
+        """The view of an app for another arbiter's policy; that arbiter says which GPUs the app has.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class Extender:
     # ---- decisions
 
     def decide(self, now_s: float) -> None:
-        """Offer what is free, and what leases are over, to the apps."""
+        """Offer free GPUs, and those whose lease is over, to the apps."""
         ledger = self.ledger
         if self.decides:
             ledger.lapse(now_s)
@@ -229,8 +229,8 @@ class Extender:
     def filter(self, arguments: Any, now_s: float) -> dict[str, Any]:
         """kube-scheduler's question on which nodes a pod fits (ExtenderArgs → ExtenderFilterResult).
 
-        A pod fits where its app holds so many GPUs that no other pod of it uses. kube-scheduler is told one node, so
-        that it is known which.
+        A pod fits on a node where its app holds enough GPUs that no other pod of the app uses. The answer names one
+        node only, so that the extender knows where the pod will be.
         """
         try:
             pod, n, nodes = read_question(arguments)
@@ -264,19 +264,20 @@ class Extender:
         return _refused(others, f"app {app} is to use {best}") | {"nodenames": [best]}
 
     def pod_gone(self, name: str, uid: str, key: str | None = None) -> None:
-        """A pod, by namespace/name and uid, has ended.
+        """Take note that a pod has ended.
 
         Parameters
         ----------
         name, uid : str
-            Which. A pod that was made again has the name of the one before, and another uid.
+            The pod's namespace/name and uid. A pod that is created again has the same name and another uid.
         key : str, optional
-            Of who says so; the pod must be of that app. Whoever evicts pods speaks for no app, and shows none.
+            Key of the app on whose behalf the caller speaks; the pod must be of that app. The service that evicts pods
+            speaks for no app, and gives none.
 
         Raises
         ------
         InputError
-            If it was never placed, or is another than who says so means, or has.
+            If the pod was never placed, has another uid, or is not of the caller's app.
         """
         use = self.pods.get(name)
         if use is None:
@@ -288,7 +289,7 @@ class Extender:
         del self.pods[name]
 
     def lapsed(self, now_s: float) -> list[str]:
-        """Pods that use more of a node than their app holds there by now: to be saved and deleted."""
+        """Pods that use more GPUs of a node than their app still holds there: to be checkpointed and deleted."""
         self.decide(now_s)
         used: Counter[tuple[str, str]] = Counter()
         found: list[str] = []

@@ -140,7 +140,7 @@ def serve_extender(
     where: Listening | None = None, limits: Limits | None = None, admin_key: str | None = None,
     policy: str | None = None,
 ) -> None:  # fmt: skip
-    """Be the extender until told to end (Ctrl-C, SIGTERM).
+    """Run the extender's service in this process until it is told to end (Ctrl-C, SIGTERM).
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ async def _lease_clock(extender: Extender, clock: Callable[[], float]) -> None:
 def remote_views(
     url: str, token: str | None = None
 ) -> Callable[[str, int, float, tuple[int, ...], tuple[int, ...]], AppView]:
-    """`estimates` of the exported plugin: what the agents told a service of this module, at `url`.
+    """Make the exported plugin's `estimates`: it asks an extender service at `url` for what agents told it.
 
     Parameters
     ----------

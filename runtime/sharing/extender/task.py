@@ -20,20 +20,20 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExtenderTask(Shown):
-    """What `meshwright export --to scheduler-plugin` writes into arbiter.json.
+    """The content of arbiter.json, which `meshwright export --to scheduler-plugin` writes.
 
     Parameters
     ----------
     policy : str
         Name of the policy.
     options : dict
-        Of Themis.
+        Options of the Themis policy.
     lease_s : float
-        How long a grant binds, seconds.
+        Seconds of a lease.
     machines : tuple
-        Nodes: their names, slots, GPUs per slot, racks.
+        The nodes: names, slots, GPUs per slot, racks.
     port : int
-        Where kube-scheduler asks.
+        Port on which kube-scheduler asks.
     """
 
     policy: str

@@ -31,16 +31,16 @@ Convention = Literal["fluid", "slowest"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Shape(Shown):
-    """How a set of GPUs is spread over machines and racks, on which an estimate depends.
+    """How a set of GPUs is spread over machines and racks; estimates depend on it.
 
-    Slots are not told apart: agents reckon with a machine's slowdown inside a slot too, where the truth may be less.
+    Slots are not told apart: inside a slot, agents assume the slowdown of a machine, where the truth may be less.
 
     Parameters
     ----------
     machines : tuple of int
-        GPUs on each machine that has any, most first.
+        GPUs on each machine that has any, largest first.
     racks : int
-        Racks that they are in.
+        Number of racks that they are in.
     """
 
     machines: tuple[int, ...]
@@ -48,7 +48,7 @@ class Shape(Shown):
 
     @classmethod
     def of(cls, cluster: SharedCluster, gpus: Iterable[int]) -> Shape:
-        """The shape of some GPUs."""
+        """The shape of a set of GPUs of a cluster."""
         ids = list(gpus)
         counts = Counter(cluster.machine_of[ids].tolist())
         return cls(tuple(sorted(counts.values(), reverse=True)), len(set(cluster.rack_of[ids].tolist())))
@@ -80,27 +80,27 @@ class AppView(Shown):
     Parameters
     ----------
     index : int
-        Its number.
+        Number of the app.
     app : App
-        What it is.
+        The app.
     now_s : float
-        The instant. Views are made by whoever owns the clock.
+        The time, seconds, by the clock of the simulator or the arbiter that makes the view.
     phase : int
-        The phase that it is in.
+        The phase that the app is in.
     jobs : tuple of RunningJob
         Its jobs that are not done.
     held : tuple of int
-        GPUs that it keeps: not on offer.
+        GPUs that it keeps: they are not on offer.
     lapsed : tuple of int
-        GPUs that it has and whose lease is over: on offer.
+        GPUs that it has but whose lease is over: they are on offer.
     attained_s : float
-        GPU seconds that it had so far.
+        GPU seconds that it has had so far.
     contention : float
-        N_avg: mean number of apps in the cluster since it arrived; at its arrival the present number.
+        N_avg: mean number of apps in the cluster since it arrived; at its arrival, the present number.
     cluster_gpus : int
-        R_C.
+        R_C: GPUs of the cluster.
     convention : {"fluid", "slowest"}
-        How phases are estimated.
+        How phases are estimated, see `Convention`.
     """
 
     index: int
@@ -117,12 +117,12 @@ class AppView(Shown):
 
     @property
     def wanted(self) -> int:
-        """GPUs that it could use beside those that it keeps."""
+        """GPUs that the app could use in addition to those that it keeps."""
         return max(0, sum(j.cap for j in self.jobs) - len(self.held))
 
     @property
     def gang(self) -> int:
-        """The fewest GPUs with which any of its jobs runs."""
+        """The smallest number of GPUs with which any of its jobs runs."""
         return min(j.gang for j in self.jobs)
 
     def usable(self, n: int) -> int:

@@ -201,13 +201,13 @@ def _rule(policy: Policy) -> object:
 
 
 def baseline(name: str, lease_s: float = 600.0, placement: Placement = "near", seed: int = 0) -> Policy:
-    """A policy by name; see `baselines` for what else is given.
+    """Make a baseline policy by name; `BASELINES` lists them, and the module `baselines` describes the arguments.
 
     Raises
     ------
     InputError
-        If there is none of this name (the nearest is named), the lease not positive, the placement unknown or the seed
-        negative.
+        If there is no policy of this name (the message names the nearest), the lease is not positive, the placement is
+        unknown, or the seed is negative.
     """
     known = baselines(lease_s, placement, seed)
     if name not in known:

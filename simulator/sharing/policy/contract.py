@@ -51,18 +51,18 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Greedy(Shown):
-    """Apps in order of a key, each given all that it can use.
+    """A greedy policy: it serves apps in the order of a key and gives each one all GPUs that it can use.
 
     Parameters
     ----------
     name : str
-        What results call it.
+        Its name in results.
     key : callable
-        What apps are sorted by, smallest first; ties to the lower number.
+        Sorting key of apps, smallest first; ties go to the lower number.
     preempts : bool
         Whether GPUs are leased.
     chooser : Chooser
-        Which GPUs an app is given.
+        Chooses which GPUs an app is given.
     """
 
     name: str

@@ -55,24 +55,24 @@ class Spell(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SharingResult(Shown):
-    """Columns per app, in their order.
+    """Outcome of every app, as columns in the order of the world's apps.
 
     Parameters
     ----------
     world : SharingWorld
-        What was simulated.
+        The simulated world.
     policy : str
-        Under which policy.
+        Name of the policy.
     start, finish, gpu_seconds, contention : ndarray, shape (n_apps,)
-        When it first had a GPU and when it ended, seconds; GPU seconds that it held; N_avg.
+        When each app first had a GPU and when it ended, seconds; GPU seconds that it held; N_avg.
     completed : ndarray of bool, shape (n_apps,)
         Whether its work was done; if not, it failed.
     grants : sequence of Grant
-        What was decided, in time.
+        The policy's decisions, in order of time.
     placed : ndarray of int, shape (n_apps, 4)
-        How often a job was given other GPUs than before, by how far apart they are (`Level`).
+        How often jobs of an app got other GPUs than before, by how far apart these are (`Level`).
     spells : tuple of Spell
-        Which GPUs each job had from when to when, by their ends; only the SimPy model notes them down.
+        Which GPUs each job had from when to when, sorted by the end; only the SimPy reference records them.
     """
 
     world: SharingWorld
@@ -151,7 +151,7 @@ class SharingResult(Shown):
 
     @property
     def goodput(self) -> float:
-        """Apps with ρ at most 1 per second of the time over which apps arrived; see `simulator.metrics.goodput`."""
+        """Apps with ρ of at most 1, per second of the time over which apps arrived; see `simulator.metrics.goodput`."""
         arrivals = [a.arrival_s for a in self.world.apps]
         if not arrivals:
             return math.nan

@@ -27,16 +27,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SharingMetrics(Shown):
-    """What a run comes to in numbers.
+    """Metrics of a run.
 
     Parameters
     ----------
     max_rho, median_rho : float
         Over apps that were completed; NaN if there are none.
     fair_share : float
-        Share of them with ρ ≤ 1: those for whom sharing paid.
+        Share of them with ρ ≤ 1, that is, which ended no later than with a share 1/N of their own.
     jain : float
-        Jain's index of 1/ρ: 1 if all are treated alike, 1/n if one has it all.
+        Jain's fairness index of 1/ρ: 1 if all are treated alike, 1/n if one gets everything.
     gpu_hours : float
         GPU time that all apps held, useful or not.
     work_hours : float
@@ -62,7 +62,7 @@ class SharingMetrics(Shown):
     utilisation: float
 
     def to_json(self) -> dict[str, float | None]:
-        """As plain values; what is not finite becomes None."""
+        """The metrics as plain values; those that are not finite become None."""
         return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
 
 
@@ -110,10 +110,10 @@ def _inverse(rho: Floats) -> Floats:
 
 
 def placement_scores(result: SharingResult) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Placement scores (§6.1), and how many allocations have each, ascending.
+    """Placement scores (Themis §6.1), ascending, and how many allocations have each.
 
-    An allocation is a set of GPUs that a job was given and did not have before; its score is 1/S of the widest link
-    between them. A job that keeps its GPUs when a lease is over counts once.
+    An allocation is a set of GPUs that a job is given and did not have before. Its score is 1/S, where S is the
+    slowdown of the widest link between them. A job that keeps its GPUs when a lease ends counts once.
     """
     slowdowns = np.array([a.slowdown.levels for a in result.world.apps], dtype=np.float64).reshape(-1, 4)
     if len(result.placed) != len(slowdowns):

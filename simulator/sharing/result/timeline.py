@@ -24,7 +24,7 @@ Box = list[tuple[float, float]]
 
 
 def gpu_timeline(result: SharingResult) -> pd.DataFrame:
-    """A row for each GPU and each time that a job had it with the same other GPUs.
+    """A table with a row for each GPU and each span of time in which a job had it together with the same other GPUs.
 
     Returns
     -------
@@ -53,12 +53,12 @@ def gpu_timeline(result: SharingResult) -> pd.DataFrame:
 
 
 def chrome_trace(result: SharingResult) -> dict[str, Any]:
-    """Trace events: a process per machine, a thread per GPU; what a job does on it, and while it restarts.
+    """Chrome trace events of a result: a process for each machine, a thread for each GPU, with jobs and their restarts.
 
     Raises
     ------
     InputError
-        If the compiled engine made the result: it does not note down what jobs have.
+        If the compiled engine made the result: it does not record which GPUs jobs had.
     """
     cluster, apps = result.world.cluster, result.world.apps
     events: list[dict[str, Any]] = []

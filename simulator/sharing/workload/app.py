@@ -23,7 +23,7 @@ Kind = Literal["jobs", "halving", "curve"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Slowdown(Shown):
-    """By how much a job's iterations are slower than linear, by the widest link between its GPUs (Themis §4.3.1).
+    """How much slower than with linear speed-up a job is, by the widest link between its GPUs (Themis §4.3.1).
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ class Slowdown(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LossCurve(Shown):
-    """Loss by the share p of a job's work that is done: end + (start − end)·exp(−rate·p). What SLAQ goes by.
+    """Loss after a share p of a job's work: end + (start − end)·exp(−rate·p). The SLAQ baseline decides by it.
 
     Parameters
     ----------
     start, end, rate : float
-        Loss at the start, loss that it tends to, and how fast.
+        Loss at the start, the limit that it tends to, and the rate of the decay.
 
     Raises
     ------
@@ -97,7 +97,7 @@ class Job(Shown):
     gpus : int
         GPUs that it can use at most.
     gang : int
-        GPUs without which it does not run.
+        GPUs that it needs at least.
     loss : LossCurve
         How its loss falls.
     optimism : float
@@ -138,9 +138,9 @@ class Phase(Shown):
     jobs : tuple of int
         Positions in the app's jobs.
     iterations : tuple of float
-        Of each, > 0. An app without phases to come has one.
+        Iterations of each job in this phase, > 0.
     gpus : int
-        GPUs that each of them can use at most in this phase; 0: what the job says.
+        GPUs that each job can use at most in this phase; 0: as many as `Job.gpus` says.
     """
 
     jobs: tuple[int, ...]
@@ -155,26 +155,27 @@ class App(Shown):
     Parameters
     ----------
     name : str
-        What results call it.
+        Its name in results.
     arrival_s : float
-        When it arrives.
+        Time of its arrival, seconds.
     jobs : tuple of Job
         Its jobs.
     phases : tuple of Phase
-        What is really run. The tuner finds out at the end of a phase who goes on to the next.
+        What really runs. Which jobs go on to the next phase, the tuner learns only at the end of a phase.
     kind : {"jobs", "halving", "curve"}
-        How the agent estimates what is left: all jobs known; phases of which only the number of jobs is known
-        (successive halving); jobs whose end is guessed from their curves.
+        How the app's agent estimates the work that is left. ``"jobs"``: it knows all jobs. ``"halving"``: of later
+        phases it knows only the number of jobs (successive halving). ``"curve"``: it extrapolates loss curves.
     slowdown : Slowdown
-        What distance costs.
+        How much slower jobs are on GPUs that are far apart.
     model : str
-        Which model it trains.
+        The model that it trains.
     budget_s : float
         GPU seconds that its T_id counts, B of Equation 2; 0: the sum of its phases.
     believed_work : float
-        Its agent's estimate of iterations, of those left and of all, over the truth: what Figure 17 varies.
+        The agent's estimate of iterations (those left, and all of them) over the truth: the error that Figure 17
+        varies.
     believed_slowdown : Slowdown, optional
-        What its agent believes that distance costs; by default the truth.
+        The slowdown that the agent believes in; by default the true one.
 
     Raises
     ------
@@ -204,7 +205,7 @@ class App(Shown):
         cls, name: str, arrival_s: float, work_s: float, *, gpus: int = 1, gang: int = 1,
         slowdown: Slowdown = Slowdown(), model: str = "",
     ) -> App:  # fmt: skip
-        """An app of one job of `work_s` GPU seconds."""
+        """Make an app of a single job of `work_s` GPU seconds."""
         return cls(name, arrival_s, (Job(1.0, gpus, gang),), (Phase((0,), (work_s,)),), "jobs", slowdown, model)
 
     @classmethod
@@ -261,11 +262,11 @@ class App(Shown):
 
     @property
     def estimated_slowdown(self) -> Slowdown:
-        """What its agent reckons with."""
+        """The slowdown with which its agent estimates."""
         return self.slowdown if self.believed_slowdown is None else self.believed_slowdown
 
     def cap(self, phase: int, job: int) -> int:
-        """GPUs that a job can use in a phase."""
+        """GPUs that a job can use at most in a phase."""
         return self.phases[phase].gpus or self.jobs[job].gpus
 
     def work_s(self, phase: int) -> float:
@@ -280,5 +281,5 @@ class App(Shown):
 
     @property
     def max_gpus(self) -> int:
-        """GPUs that it can use at most: app_demandmax of Equation 2."""
+        """GPUs that the app can use at most: app_demandmax of Equation 2."""
         return max(sum(self.cap(k, j) for j in p.jobs) for k, p in enumerate(self.phases))

@@ -68,23 +68,24 @@ def apps_of_log(
     stop_s: float = math.inf,
     seed: int = 0,
 ) -> tuple[App, ...]:
-    """Apps of a log.
+    """Make apps from a cluster's log.
 
-    A job has the GPUs that it asked for and the GPU time that it had, on whatever GPUs and however placed: its log does
-    not tell how fast it would have been elsewhere. Logs do not tell models either: they are drawn as in Table 4.
+    A job gets the GPUs that it asked for and the GPU time that it had, whatever the GPUs were and wherever they were
+    placed: the log does not say how fast it would have been elsewhere. Models are drawn as in Table 4, since logs do
+    not state them.
 
     Parameters
     ----------
     log : ClusterLog
         Read by `traces.read_philly`, `read_helios` or `read_alibaba`.
     options : AppOptions, optional
-        What the log does not tell: a factor on the work, models, errors, and whether jobs make do with fewer GPUs.
+        What the log does not say: a factor on the work, models, errors, and whether jobs also run on fewer GPUs.
     by : {"user and group", "user", "group", "job"}
-        What jobs of an app have in common.
+        What the jobs of an app have in common.
     window_s : float
-        How long after an app's first job others of it may be submitted, seconds.
+        Seconds after an app's first job within which its other jobs were submitted.
     ended : sequence of {"done", "failed", "killed"}
-        Jobs that count. All by default: those that failed held GPUs too.
+        Which jobs to take, by how they ended; by default all, since jobs that failed held GPUs as well.
     start_s, stop_s : float
         Only apps that arrive in [start, stop), seconds of the log; the first arrives at 0.
     seed : int

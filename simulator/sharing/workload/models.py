@@ -60,9 +60,9 @@ class TrainedModel(Shown):
     parameters : float
         Number of its parameters.
     slowdown : Slowdown
-        What distance costs it.
+        How much slower it trains on GPUs that are far apart.
     measured : bool
-        Whether the paper measured that, across machines; if not it is assumed from the parameters.
+        Whether the paper measured the slowdown across machines; if not, it is assumed from the number of parameters.
     """
 
     name: str

@@ -46,18 +46,18 @@ FIRST_PHASE_ITERATIONS = 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AppOptions(Shown):
-    """What neither the papers nor the logs of clusters tell of apps.
+    """Properties of apps that neither the papers nor cluster logs state.
 
     Parameters
     ----------
     scale : float
-        Factor on all work; 1 is the trace's (Themis scales it down, by how much the paper does not say).
+        Factor on all work; 1 leaves the trace's (Themis scales it down; the paper does not say by how much).
     network_intensive : float, optional
         Share of network-intensive apps (Figs. 15–16); by default what Table 4's mix gives.
     error : float
-        X of Fig. 17: agents err in iterations and in slowdown by a factor in 1 ± X, drawn once for each app.
+        X of Fig. 17: agents misjudge iterations and slowdown by factors in 1 ± X, drawn once for each app.
     rigid : bool
-        Whether a job needs all of its GPUs at once; by default it makes do with fewer, as in Equation 1.
+        Whether a job needs all of its GPUs at once; by default it also runs on fewer, as in Equation 1.
 
     Raises
     ------
@@ -88,16 +88,16 @@ class WorkloadOptions(AppOptions):
     scale, network_intensive, error, rigid
         As in `AppOptions`.
     seed : int
-        Each kind of draw has its own stream: changing one option leaves the other draws as they are.
+        Seed. Each kind of draw has a random stream of its own, so that changing one option leaves other draws alone.
     apps : int
         Number of apps.
     span_s : float
         Seconds over which they arrive, on average.
     burstiness : float
-        Coefficient of variation of the times between arrivals (Gamma). The paper says bursty; 2 is assumed.
+        Coefficient of variation of the times between arrivals (Gamma). The paper says "bursty"; 2 is a guess.
     tasks : tuple of int
-        Workload 2: GPUs that a job can use, one of these for each app. "More tasks" than Workload 1's 1–2 is all that
-        the text says.
+        Workload 2: GPUs that a job can use; one of these numbers is drawn for each app. The paper only says that there
+        are "more tasks" than Workload 1's 1–2; the numbers are guesses.
     doubling : bool
         Workload 2: whether a job may use 1, 2, 4 … GPUs in the phases (§4.3.2) instead of `tasks` in each (§4.3.3).
 
@@ -131,7 +131,7 @@ class WorkloadOptions(AppOptions):
             raise InputError("workload: rigid: jobs whose GPUs double start with one; leave doubling or rigid out")
 
     def stream(self, *names: str | int) -> np.random.Generator:
-        """Random numbers of one kind."""
+        """The random stream of one kind of draw."""
         return generator(self.seed, "themis workload", *names)
 
 
@@ -145,9 +145,9 @@ def jobs_quantile(chance: Floats) -> npt.NDArray[np.int64]:
 
 
 def workload1(options: WorkloadOptions | None = None) -> tuple[App, ...]:
-    """Workload 1: jobs of one or two GPUs that explore hyper-parameters, all of an app's side by side.
+    """Workload 1: apps explore hyper-parameters with jobs of one or two GPUs, all jobs of an app at once.
 
-    The agents know when jobs will end, as the paper's simulator assumes (§6.1).
+    Agents know when jobs will end, as the paper's simulator assumes (§6.1).
     """
     o = options or WorkloadOptions()
     counts: list[int] = jobs_quantile(o.stream("jobs").random(o.apps)).tolist()
@@ -196,8 +196,10 @@ def workload2(options: WorkloadOptions | None = None) -> tuple[App, ...]:
 
 
 def with_errors(apps: Sequence[App], error: float, seed: int = 0) -> tuple[App, ...]:
-    """Apps whose agents err (§6.3, Fig. 17): by a factor in 1 ± `error` in the iterations, and by another in the
-    slowdown across GPUs, each drawn once for an app. A slowdown is never believed below 1, and one slot has none.
+    """Apps whose agents misjudge iterations and slowdown (Themis §6.3, Fig. 17).
+
+    For each app two factors in 1 ± `error` are drawn, one for iterations, one for the slowdown across GPUs. A believed
+    slowdown is never below 1, and inside a slot there is none.
 
     The same seed gives errors in the same proportions, whatever their size.
 
@@ -218,8 +220,9 @@ def with_errors(apps: Sequence[App], error: float, seed: int = 0) -> tuple[App, 
 
 
 def contended(cluster: SharedCluster, times: int) -> SharedCluster:
-    """The cluster with one of `times` machines of each kind (§6.2.2 halves and quarters it for contention of 2 and 4);
-    a remainder is left out.
+    """The cluster with one in `times` machines of each kind, rounded down.
+
+    Themis §6.2.2 halves and quarters the cluster for a contention of 2 and of 4.
 
     Raises
     ------

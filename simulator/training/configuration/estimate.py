@@ -55,8 +55,8 @@ def estimate(
     cluster : Cluster
         Devices and links; its inter-node bandwidth is that of one network adapter.
     *settings, **named
-        The configuration, fields of `Settings` in their order or by name: ``tp, pp, dp, microbatch, global_batch``,
-        and where they are wanted ``interleave, recompute, sequence_parallel, zero, dtype``.
+        The configuration: fields of `Settings`, in their order or by name. These are ``tp, pp, dp, microbatch,
+        global_batch`` and, optionally, ``interleave, recompute, sequence_parallel, zero, dtype``.
     tables : KernelTables, optional
         Measured GEMMs in place of the tile model.
     stack : Stack, optional
@@ -64,9 +64,10 @@ def estimate(
         at most 2,048 tokens, recomputing (at most 1,024: recomputing or not), on devices before Hopper. Else `CORE`.
         Name one to compare configurations.
     rates : DeviceRates, optional
-        What the device reaches, for devices that are not known.
+        What the device reaches of its data sheet, for devices without shipped rates.
     check_memory : bool
-        Refuse what does not fit by more than `MARGIN`; otherwise `Estimate.fits` says it.
+        Whether to refuse a configuration that exceeds the memory by more than `MARGIN`; otherwise only `Estimate.fits`
+        says so.
 
     Returns
     -------
@@ -76,7 +77,7 @@ def estimate(
     Raises
     ------
     InputError
-        On a configuration that cannot be, in one line with the way out.
+        On an impossible configuration; the message says what to change.
     InfeasibleError
         If the device's memory is too small; the message names what would help.
     """
@@ -123,9 +124,9 @@ def estimate_many(
     rates: DeviceRates | None = None,
     **columns: Any,
 ) -> Estimates:
-    """`estimate` for columns of configurations, in array operations.
+    """`estimate` for many configurations at once, in array operations.
 
-    Rows that `estimate` would refuse are NaN and say why; nothing is raised for them.
+    Rows that `estimate` would refuse are NaN, with the reason in `Estimates.problem`; they raise nothing.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TimeParts(Shown):
-    """Seconds of one iteration on the slowest stage; all but `bubble` is what its device does. They add up.
+    """Parts of an iteration's seconds on the slowest stage. They add up; in all but `bubble` its device is busy.
 
     Parameters
     ----------

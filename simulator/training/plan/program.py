@@ -29,12 +29,12 @@ def tied_stages(plan: TrainingPlan) -> dict[str, tuple[int, ...]]:
 
 
 def plan_program(plan: TrainingPlan) -> Program:
-    """The program of a plan's schedule on its stages and meshes; a plan that names no transfers is a chain.
+    """The program of a plan's schedule on its stages and meshes. The stages of a plan without transfers form a chain.
 
     Raises
     ------
     InputError
-        If the schedule is unknown or cannot be had with these stages and meshes.
+        If the schedule is unknown, or impossible with these stages and meshes.
     """
     edges = [(t.source, t.target, t.gradient) for t in plan.transfers if not is_tied(plan, t)]
     return make_program(

@@ -30,7 +30,7 @@ def make_program(
     slices: Sequence[int] = (),
     turns: Turns | None = None,
 ) -> Program:
-    """The program of a pipeline.
+    """Make the program of a pipeline schedule: the actions of every mesh, in order.
 
     Parameters
     ----------
@@ -38,30 +38,30 @@ def make_program(
         One of `SCHEDULES`: ``gpipe``, ``1f1b``, ``eager_1f1b``, ``interleaved_1f1b``, ``zb_h1``, ``zb_h2``, ``zb_v``,
         ``inference``, ``kfkb``, ``explicit``, ``terapipe``, ``terapipe_1f1b``.
     n_stages : int
-        Stages.
+        Number of stages.
     microbatches : int or sequence of int
-        Microbatches of every stage, or of each (``gpipe``, ``kfkb``, ``explicit``, ``inference``): of two stages with a
-        transfer one's number divides the other's.
+        Microbatches: one number for all stages or, with ``gpipe``, ``kfkb``, ``explicit`` and ``inference``, one for
+        each. Of two stages with a transfer between them, one's number must divide the other's.
     mesh_of : sequence of int, optional
         For each stage, its mesh. By default as the schedule wants it for `n_meshes` meshes.
     n_meshes : int, optional
         Number of meshes where `mesh_of` is not given; by default one per stage (``zb_v``: one per two).
     transfers : sequence of (int, int) or (int, int, bool), optional
-        Which stage hands something to which, and whether a gradient comes back. By default a chain. Any graph without
-        a circle is possible; where edges skip stages, 1F1B's warm-up follows the longest path.
+        Pairs of stages of which the first sends to the second, and whether a gradient comes back. By default a chain;
+        any acyclic graph is possible. Where edges skip stages, 1F1B's warm-up follows the longest path.
     tied : sequence of sequence of int
-        For each parameter that several stages keep (such as a tied embedding), those stages.
+        For each parameter that several stages share (such as a tied embedding), those stages.
     slices : sequence of int
-        ``terapipe``, ``terapipe_1f1b``: token slices of each microbatch; by default one each.
+        For ``terapipe`` and ``terapipe_1f1b``: number of token slices of each microbatch; by default one each.
     turns : Turns, optional
-        ``kfkb``, ``explicit``: how forward and backward passes take turns.
+        For ``kfkb`` and ``explicit``: how forward and backward passes take turns.
 
     Raises
     ------
     InputError
-        If the schedule is unknown, cannot be had with these numbers, or the transfers contradict each other.
+        If the schedule is unknown or impossible with these numbers, or the transfers contradict each other.
     DeadlockError
-        If the meshes would wait for each other for ever.
+        If the meshes would deadlock.
     """
     if schedule not in ORDERS:
         near = nearest(str(schedule), SCHEDULES)

@@ -13,15 +13,15 @@ __all__ = ["Turns"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Turns(Shown):
-    """Turns of forward and backward passes.
+    """How forward and backward passes take turns, for schedules that leave that open.
 
     Parameters
     ----------
     k, warmup : int or sequence of int
-        ``kfkb``: of every stage, or of each, the passes in turn, and the forward passes before the first backward (−1:
-        as GraphPipe's Table 3.2 says).
+        For ``kfkb``: the number of passes of a kind in a row, and of forward passes before the first backward pass (−1:
+        as in GraphPipe's Table 3.2). One number for all stages, or one for each.
     order : sequence of str
-        ``explicit``: for each stage its passes, such as ``"4F 1B 1F 4B"``.
+        For ``explicit``: the passes of each stage, such as ``"4F 1B 1F 4B"``.
     """
 
     k: int | Sequence[int] = 1
@@ -29,12 +29,12 @@ class Turns(Shown):
     order: Sequence[str] = ()
 
     def check(self, n_stages: int) -> None:
-        """See that what is said stage by stage is said of each.
+        """Check that what is given for each stage has as many elements as there are stages.
 
         Raises
         ------
         InputError
-            If it is not.
+            If it has not.
         """
         for name, values in (("k", self.k), ("warmup", self.warmup)):
             if not isinstance(values, int) and len(values) != n_stages:

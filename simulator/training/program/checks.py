@@ -21,24 +21,27 @@ _compiled: Any = program_kernels  # numba functions have no types
 
 
 class DeadlockError(InputError):
-    """Meshes wait for each other for ever."""
+    """A deadlock: meshes wait for each other."""
 
 
 def check_program(program: Program, transfers: Sequence[tuple[Any, ...]] = ()) -> None:
     """Check a program before it is simulated or run.
 
-    Every pass of a stage happens at most once, and forward comes before backward before the weights' half; every
-    forward has its backward, or none has; the token slices of a microbatch go forward from the first on and backward
-    from the last on, once all went forward; what is sent is received; what one mesh hands itself is made before it is
-    read (needs `transfers`, the edges between stages); and the meshes do not wait for each other for ever. Sends do
-    not wait for their receives, so whether a program ends does not depend on how long anything takes.
+    It checks that
+
+    - every pass of a stage happens at most once, in the order forward, backward, weights' half of the backward;
+    - every forward pass has its backward pass, or none has;
+    - the token slices of a microbatch go forward from first to last, and then backward from last to first;
+    - whatever is sent is received;
+    - what a mesh hands itself is made before it is read (this needs `transfers`, the edges between stages);
+    - the meshes do not deadlock. Sends do not wait for their receives, so this does not depend on times.
 
     Raises
     ------
     InputError
-        The first thing that is wrong.
+        On the first of these rules that is broken.
     DeadlockError
-        If it does not end: the meshes, and what each waits for.
+        On a deadlock; the message names the meshes, and what each waits for.
     """
     place = _places(program)
     _in_order(program, place, F, B, "backward", "forward")

@@ -125,15 +125,16 @@ def reshard_across(
     Parameters
     ----------
     n_bytes : float
-        Of the whole tensor.
+        Bytes of the whole tensor.
     source, target : LogicalMesh
-        Who has it and who needs it.
+        The mesh that has the tensor, and the mesh that needs it.
     source_spec, target_spec : ShardingSpec or str
-        How it lies on each. The empty text beside a spec of some rank means that it is whole on every device.
+        How the tensor is sharded on each. An empty text means that it is replicated.
     method : {"send_recv", "scatter_gather", "local_all_gather"}
-        See above. scatter_gather between meshes of unequal shapes or specs is done as send_recv.
+        The resharding method, see above. Between meshes of unequal shapes or specs, scatter_gather falls back to
+        send_recv.
     shape : sequence of int, optional
-        The tensor's; without it every dimension is taken to be divisible as needed.
+        Shape of the tensor; without it every dimension is taken to be divisible as needed.
 
     Raises
     ------

@@ -39,20 +39,20 @@ _GATHER = "gather"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingResult(Shown):
-    """One simulated iteration. Arrays are per mesh unless something else is said.
+    """One simulated iteration. Arrays have one element for each mesh, unless stated otherwise.
 
     Parameters
     ----------
     plan : TrainingPlan
-        What was simulated.
+        The simulated plan.
     engine : {"compiled", "simpy"}
-        What timed it.
+        The simulation engine that computed it.
     program : Program
-        What the meshes did.
+        The actions of the meshes.
     links : PlanLinks
-        How tensors got from mesh to mesh.
+        How tensors get from mesh to mesh.
     costs : Prepared
-        What each action takes.
+        Seconds of each action.
     times : ActionTimes
         When each action began and ended.
     """
@@ -102,13 +102,13 @@ class TrainingResult(Shown):
 
     @property
     def model_flops(self) -> float:
-        """FLOPs of one iteration: of the forward passes, and twice as many backward; what is done again not counted."""
+        """FLOPs of one iteration, without recomputation: those of the forward passes, and twice as many backward."""
         forward = self._forward_flops(self.plan.stages)
         return forward * (3.0 if self._trained else 1.0)
 
     @property
     def hardware_flops(self) -> float:
-        """`model_flops`, and the forward passes that stages with full recomputation do again."""
+        """`model_flops` plus the forward passes that stages with full recomputation repeat."""
         again = self._forward_flops([s if s.recompute == "full" else None for s in self.plan.stages])
         return self.model_flops + (again if self._trained else 0.0)
 

@@ -37,7 +37,7 @@ def compare_silicon(
     overheads: Overheads | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> SiliconComparison:
-    """Predict TTFT and TPOT of measured rows.
+    """Predict TTFT and TPOT of measured rows by simulation.
 
     Parameters
     ----------
@@ -46,17 +46,17 @@ def compare_silicon(
     kernels : path
         Folder with a folder of kernel tables for each system.
     benchmark : Benchmark, optional
-        What the tool that measured did.
+        Assumptions about the tool that measured.
     overheads : Overheads, optional
         Host times of a step.
     progress : callable, optional
-        Told before each row.
+        Called before each row.
 
     Raises
     ------
     InputError
-        On a file that is wrong, or if no row can be predicted: an unknown model, a system without tables, a setting
-        that cannot run. Single such rows are in `SiliconComparison.skipped`, and the medians are of the others.
+        On a malformed file, or if no row can be predicted. Single rows that cannot (an unknown model, a system without
+        tables, a setting that cannot run) are listed in `SiliconComparison.skipped`; medians are those of the others.
     """
     begun = time.perf_counter()
     found, skipped = (rows, list[Skipped]()) if isinstance(rows, list) else sift_silicon(rows)

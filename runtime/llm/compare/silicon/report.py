@@ -18,22 +18,22 @@ __all__ = ["Benchmark", "Predicted", "SiliconComparison"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Benchmark(Shown):
-    """What a benchmark tool does, and the path of a request outside the engine. The same for all rows.
+    """Assumptions about the benchmark tool and about the path of a request outside the engine; the same for all rows.
 
     Parameters
     ----------
     rounds : int
-        Requests that the tool counts, per client. Its warm-up is a run of its own that is over before, so that the
-        counted run begins with as many requests at once as there are clients, and their wait counts.
+        Requests per client that the tool counts. Its warm-up is a separate run before, so that the counted run begins
+        with one request of every client at once; their waiting counts.
     simulated_rounds : int
         Rounds that are simulated: the first, the last, and some that stand for all between them.
     spread : float
-        Standard deviation of output lengths over their mean: real clients do not keep step. Predictions hardly depend
-        on it from 0.03 to 0.2.
+        Standard deviation of output lengths over their mean, since real clients do not stay in step. Predictions hardly
+        depend on it from 0.03 to 0.2.
     front_s : float
-        HTTP, chat template, tokenising and handing over, there and back, of one request.
+        Seconds of one request outside the engine, both ways: HTTP, chat template, tokenising, handing over.
     stream_s : float
-        Front-end time to detokenise and send one token of one sequence; a first token waits for those of the other
+        Front-end seconds to detokenise and send one token of one sequence. A first token waits for those of the other
         sequences of its step.
     utilization : float
         ``gpu_memory_utilization``.
@@ -55,16 +55,16 @@ class Benchmark(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Predicted(Shown):
-    """A row and its prediction, means over requests in milliseconds.
+    """A measured row and its prediction; times are means over requests, milliseconds.
 
     Parameters
     ----------
     row : SiliconRow
-        What was measured.
+        The measurements.
     ttft_ms, tpot_ms : float
-        Predictions.
+        Predicted TTFT and TPOT.
     first_ttft_ms, later_ttft_ms : float
-        Of the requests that came at once at the beginning, and of the later ones.
+        Predicted TTFT of the requests that came at once at the beginning, and of the later ones.
     blocks : int
         KV blocks.
     max_num_batched_tokens, max_num_seqs : int
@@ -72,7 +72,7 @@ class Predicted(Shown):
     asynchronous : bool
         Whether steps are decided ahead.
     preemptions : int
-        Requests that lost their memory in the simulation.
+        Preemptions in the simulation.
     """
 
     row: SiliconRow
@@ -106,24 +106,24 @@ class Predicted(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SiliconComparison(Shown):
-    """Rows with their predictions.
+    """Measured rows with their predictions.
 
     Parameters
     ----------
     rows : tuple of Predicted
-        In order of the file.
+        The rows, in the order of the file.
     benchmark : Benchmark
-        Assumptions on the tool.
+        Assumptions about the benchmark tool.
     overheads : Overheads
-        Host times.
+        Host times of a step.
     notes : tuple of str
-        What was assumed besides.
+        Further assumptions.
     seconds : float
-        How long it took.
+        Seconds that the comparison took.
     skipped : tuple of Skipped
-        Rows that could not be predicted, and why; they are in no median.
+        Rows that could not be predicted, and why; medians leave them out.
     set_aside : tuple of SetAside
-        Measured points that contradict others, of all systems' tables: nothing rests on them.
+        Points of the kernel tables that contradict others; no prediction uses them.
     """
 
     rows: tuple[Predicted, ...]

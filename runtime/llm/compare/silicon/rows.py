@@ -38,21 +38,21 @@ SPECULATIVE = ("nextn", "num_speculative_tokens")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SiliconRow(Shown):
-    """One measured setting.
+    """Measured latencies of one setting.
 
     Parameters
     ----------
     line : int
         Line of the file.
     model, system, backend, version, precision : str
-        The model by name; the folder of kernel tables; the engine, its version (may be empty), and the precision by
-        the cost model's name.
+        Name of the model; folder of the kernel tables; engine and its version (may be empty); precision by the cost
+        model's name.
     isl, osl, concurrency, tp, pp : int
-        Tokens of a prompt and of an output, requests in flight, degrees of parallelism.
+        Tokens of a prompt and of an output, requests in flight, tensor- and pipeline-parallel degrees.
     ttft_ms, tpot_ms : float
-        What was measured.
+        Measured TTFT and TPOT, milliseconds.
     dp, ep : int
-        Ranks with requests of their own, and degree that experts are split by (0: not said).
+        Data-parallel ranks, each with requests of its own, and expert-parallel degree (0 if the file does not say).
     kv : str
         Precision of the KV cache, ``bf16`` or ``fp8``.
     """
