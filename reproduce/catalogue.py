@@ -95,7 +95,7 @@ class Figure(Shown):
 
     @property
     def name(self) -> str:
-        """What it is called, such as vllm/fig12."""
+        """The figure's name, such as vllm/fig12."""
         return f"{self.paper}/{self.stem}"
 
     @property

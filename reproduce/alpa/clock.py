@@ -22,13 +22,13 @@ class Clock:
     Parameters
     ----------
     pricing_s : float
-        Costs of all runs of layers on all submeshes: the paper's compilation and profiling.
+        Seconds spent on pricing all runs of layers on all submeshes: the paper's compilation and profiling.
     solving_s : float
-        The chosen stages, each solved exactly.
+        Seconds spent on solving each chosen stage exactly.
     rest_s : float
-        Operator clustering, the stage programme, assembling.
+        Seconds spent on clustering operators, on the stage dynamic programme and on assembling the plan.
     plan : TrainingPlan
-        What came out.
+        The plan that was found.
     """
 
     pricing_s: float
@@ -38,12 +38,12 @@ class Clock:
 
     @property
     def total_s(self) -> float:
-        """All of it."""
+        """Seconds of the whole planning run."""
         return self.pricing_s + self.solving_s + self.rest_s
 
 
 class _Timed:
-    """Any pricer, its calls timed."""
+    """A pricer that passes every call on to another one and adds up the seconds it takes."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

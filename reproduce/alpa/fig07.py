@@ -133,7 +133,7 @@ def out_of_memory(frame: Frame, family: str, system: str, sizes: tuple[int, ...]
 
 
 def judged(frame: Frame, fast: bool) -> list[Claim]:
-    """The claims that the measured sizes decide."""
+    """Judge the claims that the measured sizes decide."""
     most = int(frame.gpus.max())
     claims: list[Claim] = []
 

@@ -53,7 +53,7 @@ EXPECTED = {
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     wide = frame.pivot(index=["family", "gpus"], columns="system", values="pflops")
     ilp = wide["Auto-sharding"]
     largest = wide.xs(frame.gpus.max(), level="gpus")

@@ -44,7 +44,7 @@ WHY = (
 
 
 def points(sizes: Sequence[int], progress: Progress = quiet) -> Frame:
-    """All points: GPT without equal operator, whose clusters our planner prices too slowly (see the notes)."""
+    """All points. GPT goes without "equal operator", whose clusters our planner prices too slowly (see the notes)."""
     import pandas as pd
 
     gpt = measure_all(("gpt",), sizes, progress, systems=("Equal layer", "Alpa"))
@@ -52,7 +52,7 @@ def points(sizes: Sequence[int], progress: Progress = quiet) -> Frame:
 
 
 def judged(frame: Frame, fast: bool) -> list[Claim]:
-    """The claims that the measured sizes decide."""
+    """Judge the claims that the measured sizes decide."""
     wide = frame.pivot(index=["family", "gpus"], columns="system", values="pflops")
     several = wide[wide.index.get_level_values("gpus") > 1]
     resnet = several.xs("resnet", level="family")

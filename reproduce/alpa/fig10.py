@@ -66,7 +66,7 @@ def exponent(frame: Frame) -> float:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """The claims that the sizes decide."""
+    """Judge the claims that the measured sizes decide."""
     claims = [EXPECTED["growth"].judge(exponent(frame))]
     if 64 in set(frame.gpus):
         total = float(frame[frame.gpus == 64].total_s.iloc[0])

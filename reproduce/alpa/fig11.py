@@ -31,7 +31,7 @@ EXPECTED = {
 
 
 def judged(frame: Frame, fast: bool) -> list[Claim]:
-    """The claims that the measured sizes decide."""
+    """Judge the claims that the measured sizes decide."""
     wide = frame.pivot(index="gpus", columns="system", values="pflops").dropna()
     signal, without, local = (wide[name] for name in RESHARDINGS)
     listed = ", ".join(f"{n}: {a / b:.2f}" for n, a, b in zip(wide.index, local, without, strict=True))

@@ -65,7 +65,7 @@ def agreeing(parts: tuple[Layer, ...]) -> float:
 
 
 def judged(plans: Mapping[int, TrainingPlan], cuts: Mapping[int, tuple[Layer, ...]]) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     found = {n: devices(plan) for n, plan in plans.items()}
     same = {n: sum(a == b for a, b in zip(found[n], PAPER[n], strict=False)) for n in plans}
     last = len(plans[16].stages) - 1

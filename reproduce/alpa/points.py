@@ -109,5 +109,5 @@ def measure_reshardings(sizes: Sequence[int], progress: Progress = quiet) -> Fra
 
 
 def _signal(transfer: Any) -> Any:
-    """The same transfer of one byte."""
+    """Replace a transfer by one byte between the same devices: "signal", the figure's bound on what transfers cost."""
     return transfer.model_copy(update={"bytes": 1.0, "source_spec": "", "target_spec": ""})

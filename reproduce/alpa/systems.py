@@ -143,7 +143,7 @@ def plan_of(family: str, system: str, gpus: int) -> TrainingPlan:
 
 @cache
 def _best(family: str, system: str, gpus: int) -> TrainingPlan | InfeasibleError:
-    """Planned once for all figures of a process."""
+    """The plan itself, cached: figures of one process share it."""
     from ...planners.alpa.inter.pricing.intra_pricer import least_device_seconds
 
     chosen, cluster = FAMILIES[family], cluster_of(gpus)

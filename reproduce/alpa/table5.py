@@ -41,7 +41,7 @@ def rows(clock: Clock) -> Frame:
 
 
 def judged(clock: Clock, fast: bool) -> list[Claim]:
-    """The claims; the total is of the full model only."""
+    """Judge the claims; the total is judged for the full model only."""
     claims = [
         EXPECTED["pricing"].judge((clock.pricing_s + clock.solving_s) / clock.total_s),
         EXPECTED["dp"].judge(clock.rest_s),

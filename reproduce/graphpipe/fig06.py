@@ -52,7 +52,7 @@ def points(gpus: tuple[int, ...], fast: bool) -> list[Point]:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """The claims that the measured points decide."""
+    """Judge the claims that the measured points decide."""
     gaps = {m: {s: over(frame[frame.model == m], "GraphPipe", s) for s in SYSTEMS if s != "GraphPipe"} for m in MODELS}
     every = {(m, s, n): x for m, by in gaps.items() for s, found in by.items() for n, x in found.items()}
     most = max(every, key=every.__getitem__)

@@ -55,7 +55,7 @@ def microbatch_points(sizes: tuple[int, ...], systems: Iterable[str] = SYSTEMS) 
 
 
 def judged(branches: Frame, sizes: Frame) -> list[Claim]:
-    """The claims, of the left panel and of the right."""
+    """Judge the claims about the left panel and about the right one."""
     gaps = {int(n): over(part, "GraphPipe", "PipeDream", by="branches") for n, part in branches.groupby("gpus")}
     most, fewest = int(branches.branches.max()), int(branches.branches.min())
     widest = {n: gap[most] for n, gap in gaps.items() if most in gap}

@@ -75,7 +75,7 @@ MEETING = (
 
 
 def judged(frame: Frame, plans: dict[tuple[str, bool], TrainingPlan]) -> list[Claim]:
-    """The claims: the closed form, those of the planned pipelines, those of pipelines with one device a stage."""
+    """Judge the claims: the closed form's, the planned pipelines', and those of pipelines with one device a stage."""
     rounds = {name: ideal_rounds(*shape) for name, shape in SHAPES.items()}
     free = frame[~frame.one_device]
     rows = free[free.fixed_microbatch == 0].set_index("system")
@@ -114,7 +114,7 @@ def _shared(key: str, plans: dict[tuple[str, bool], TrainingPlan], *, one_device
 
 
 def _parts(plan: TrainingPlan) -> set[frozenset[str]]:
-    """The operators of each stage."""
+    """Name the operators of each stage."""
     return {frozenset(stage.operators) for stage in plan.stages}
 
 

@@ -19,7 +19,7 @@ __all__ = ["Point", "depth_of", "measure", "measure_all", "over"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What is planned and simulated; see `graphpipe_systems.plan_of`."""
+    """What is planned and simulated; see `systems.plan_of`."""
 
     system: str
     model: str
@@ -73,7 +73,7 @@ _MEASURED = (
 
 
 def measure_all(points: Iterable[Point], progress: Progress = quiet) -> Frame:
-    """One row for each."""
+    """Measure every point: one row for each."""
     import pandas as pd
 
     jobs = list(points)

@@ -63,13 +63,13 @@ class Model:
     Parameters
     ----------
     name, title : str
-        In the zoo, and of pictures.
+        Its name in the zoo, and its name in pictures.
     branches : int
-        As the appendix counts them (§3.10.3): used in Fig. 3.6.
+        Number of branches as the appendix gives it (§3.10.3); Fig. 3.6 uses it.
     branches_searched : int
-        As the section on search times counts them (§3.7.2): used in Table 3.1.
+        Number of branches as the section on search times gives it (§3.7.2); Table 3.1 uses it.
     batches : mapping
-        GPUs -> samples of an iteration.
+        Number of GPUs -> samples of an iteration (the mini-batch).
     """
 
     name: str
@@ -144,7 +144,7 @@ def plan_of(
 def _planned(
     system: str, model: str, branches: int, gpus: int, batch: int, microbatch: int | None, one_device: bool
 ) -> TrainingPlan | InfeasibleError | LimitError:
-    """Planned once for all figures of a process."""
+    """The plan itself, cached: figures of one process share it."""
     try:
         return searched(system, graph_of(model, branches), gpus, batch, microbatch, one_device)
     except (InfeasibleError, LimitError) as error:
@@ -154,7 +154,7 @@ def _planned(
 def searched(
     system: str, graph: Graph, gpus: int, batch: int, microbatch: int | None = None, one_device: bool = False
 ) -> TrainingPlan:
-    """One search, made now."""
+    """Run the search now, without the cache: for those who time it."""
     options = dict(OPTIONS) if microbatch is None else {**OPTIONS, "microbatches": (microbatch,)}
     if one_device:
         options["devices"] = (1,)

@@ -70,7 +70,7 @@ FAST = (
 
 
 def timed(system: str, model: str, gpus: int) -> dict[str, Any]:
-    """One search: processor seconds of this process; NaN where it cannot be completed."""
+    """Time one search, in processor seconds of this process; NaN where it cannot be completed."""
     found = MODELS[model]
     graph = graph_of(model, found.branches_searched)
     paper = PAPER[model].get(system)
@@ -87,7 +87,7 @@ def timed(system: str, model: str, gpus: int) -> dict[str, Any]:
 
 
 def measured(gpus: tuple[int, ...], progress: Progress) -> Frame:
-    """All searches, each after one that compiles what it needs."""
+    """Time all searches, each after one that compiles what it needs."""
     import pandas as pd
 
     jobs = [(s, m, n) for m in MODELS for n in gpus for s in SYSTEMS]
@@ -102,7 +102,7 @@ def measured(gpus: tuple[int, ...], progress: Progress) -> Frame:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """Ratios of this run, and against the paper's seconds."""
+    """Judge the ratios within this run, and our seconds against the paper's."""
     ours = frame.pivot(index=["model", "gpus"], columns="system", values="seconds")
     theirs = frame.pivot(index=["model", "gpus"], columns="system", values="paper_s")
     dream = (ours["PipeDream"] / ours["GraphPipe"]).dropna()
@@ -122,7 +122,7 @@ def judged(frame: Frame) -> list[Claim]:
 
 
 def draw(frame: Frame, ax: Axes, model: str) -> Axes:
-    """One panel: ours in colour, the paper's in grey behind."""
+    """Draw one panel: our numbers in colour, the paper's in grey behind them."""
     part = frame[frame.model == model]
     gpus = sorted(part.gpus.unique())
     width = 0.8 / len(SYSTEMS)

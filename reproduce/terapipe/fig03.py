@@ -46,7 +46,7 @@ def curve() -> Frame:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     at = frame.set_index("tokens")
     ms, rate = at.milliseconds, at.tokens_per_ms
     cell = V100Cell(LAYER, 2048)

@@ -62,7 +62,7 @@ JOINT = 4
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims. `frame`: of `speedups`, all 13."""
+    """Judge our numbers against every claim of the paper. `frame`: of `speedups`, all 13."""
     main_ones = frame[frame.tokens == 2048].set_index("setting")
     made = [
         EXPECTED[str(k)].judge(
@@ -115,7 +115,7 @@ LABEL = {"textcoords": "offset points", "ha": "center", "fontsize": 5.5, "rotati
 
 
 def draw(frame: Frame, ax: Axes, settings: list[int]) -> Axes:
-    """One model's settings."""
+    """Draw one model's settings."""
     part = frame[frame.setting.isin(settings) & (frame.tokens == 2048)]
     at = np.arange(len(part))
     bars = (

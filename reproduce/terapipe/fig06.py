@@ -86,7 +86,7 @@ def measured(progress: Progress = quiet) -> Frame:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     seconds = {k: frame[frame.setting == k].set_index("slices").ours_s for k in COUNTS}
     best = {k: min(float(seconds[k][str(n)]) for n in COUNTS[k]) for k in COUNTS}
     gain = {k: best[k] / float(seconds[k]["DP"]) for k in COUNTS}
@@ -123,7 +123,7 @@ WHY = (
 
 
 def draw(frame: Frame, ax: Axes, setting: int) -> Axes:
-    """One model."""
+    """Draw one model."""
     part = frame[(frame.setting == setting) & (frame.slices != "DP, paper's slicing")]
     at = np.arange(len(part))
     dp = list(part.slices == "DP")

@@ -39,7 +39,7 @@ EXPECTED = {
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     at = frame.set_index("tokens")
     made = [
         EXPECTED[str(n)].judge(

@@ -17,7 +17,7 @@ __all__ = ["FIT_NOTE", "expected", "judged", "make"]
 
 
 def expected(table: str) -> dict[str, Expectation]:
-    """What the table's claims are."""
+    """The claims of the table, before our numbers are seen."""
     where = f"Table {table}"
     found = {
         "error": Expectation(
@@ -61,7 +61,7 @@ def rows_of(table: str) -> tuple[Row, ...]:
 
 
 def judged(frame: Frame, claims: dict[str, Expectation]) -> list[Claim]:
-    """All claims of one table."""
+    """Judge our numbers against every claim of one table."""
     fresh, replicas = frame[~frame.calibrated_on], frame.setting.map(lambda k: SETTINGS[k].layout.data)
     worst, off = fresh.loc[fresh.error.abs().idxmax()], (frame.tflops_as_printed / frame.tflops - 1).abs()
     made = [

@@ -34,7 +34,7 @@ EXPECTED = {
 
 
 def rows() -> Frame:
-    """The table, with what follows from it."""
+    """The rows of the table, and what follows from them."""
     import pandas as pd
 
     made = []
@@ -54,7 +54,7 @@ def rows() -> Frame:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     models = frame.drop_duplicates("model")
     alike = (models.params / 1e9).round() == models.params_printed / 1e9
     whole = (frame.layers_per_stage % 1 == 0) & (frame.sequences_per_replica % 1 == 0) & (frame.op <= NODE)

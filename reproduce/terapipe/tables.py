@@ -24,7 +24,7 @@ class Setting:
 
     @property
     def gpus(self) -> int:
-        """GPUs in all."""
+        """Number of GPUs over all replicas."""
         return self.layout.data * self.layout.pipe * self.layout.op
 
 
@@ -83,12 +83,12 @@ class Row:
 
     @property
     def slices(self) -> tuple[Slice, ...]:
-        """The slices as they are fed."""
+        """The slices in the order in which they enter the pipeline."""
         return (Slice(1, self.cut),) * self.repetitions
 
     @property
     def key(self) -> tuple[int, int, str]:
-        """Setting, tokens, scheme."""
+        """What identifies the row: setting, tokens and scheme."""
         return self.setting, self.tokens, self.scheme
 
 

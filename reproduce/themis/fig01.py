@@ -44,7 +44,7 @@ def demands(seeds: range) -> Frame:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     long, short = (frame[frame.days == days] for days in (TRACE_DAYS, 14.0))
     first = long.iloc[0]
     return [

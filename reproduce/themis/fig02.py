@@ -27,7 +27,7 @@ EXPECTED = {
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     jobs = frame.value.to_numpy()
     return [
         EXPECTED["single"].judge(float((jobs == 1).mean())),

@@ -70,12 +70,12 @@ EXPECTED = {
 
 
 def app(name: str, model: str) -> App:
-    """One job of four tasks."""
+    """Make an app of one job with four tasks."""
     return App.single(name, 0.0, WORK_S, gpus=4, slowdown=MODELS[model].slowdown, model=model)
 
 
 def seconds(instance: str, which: int, gpus: tuple[int, ...]) -> float:
-    """Time of one of the two apps on some GPUs."""
+    """Seconds that one of the two apps takes on some GPUs."""
     cluster, models = INSTANCES[instance]
     return WORK_S / rate(cluster, MODELS[models[which]].slowdown, gpus, 4, 1)
 
@@ -112,7 +112,7 @@ def _rows() -> Iterator[dict[str, object]]:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     worst = frame.groupby("policy").slowdown.max()
     mine, others = DRAWN["2"][1], DRAWN["2"][0]
     return [

@@ -33,7 +33,7 @@ EXPECTED = {
 
 
 def judged(one: tuple[App, ...], two: tuple[App, ...]) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     gpus1, gpus2 = gpus_per_job(one), gpus_per_job(two)
     halved = [
         [len(p.jobs) for p in a.phases] == [len(a.jobs) >> k for k in range(len(a.phases))]

@@ -44,7 +44,7 @@ def scores_of(points: list[Point], policy: str) -> tuple[np.ndarray, np.ndarray]
 
 
 def judged(frame: Frame, table: Frame) -> list[Claim]:
-    """Claims by medians over seeds."""
+    """Judge the claims, each by the median over seeds."""
     ratios = over_themis(frame[frame.workload == 2], "placement")
     middle = {p: float(np.median(ratios[p])) for p in ratios}
     above = [p for p in middle if middle[p] > 1]

@@ -33,7 +33,7 @@ WHY = (
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """Claims by medians over seeds."""
+    """Judge the claims, each by the median over seeds."""
     most = frame[frame.contention == max(TIMES)]
     middle = most.groupby("policy").max_rho.median()
     mine = most[most.policy == "themis"].max_rho.tolist()

@@ -24,7 +24,7 @@ EXPECTED = {
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """Medians over seeds of the ratio."""
+    """Judge the claims by the ratio's median over seeds."""
     wide = frame.pivot(index="seed", columns="error", values="max_rho")
     ratio = (wide[max(ERRORS)] / wide[0.0]).tolist()
     return [

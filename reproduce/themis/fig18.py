@@ -42,7 +42,7 @@ WHY = (
 
 
 def judged(lies: dict[str, tuple[Lie, ...]]) -> list[Claim]:
-    """The first two claims for both mechanisms, the tipping point for each as it is."""
+    """Judge the first two claims for both mechanisms, and the tipping point for each mechanism by its own rule."""
     made: list[Claim] = []
     for name, found in lies.items():
         truth, best, tip = found[0], min(found, key=lambda x: x.liar_s), tipping_point(found)
@@ -57,7 +57,7 @@ def judged(lies: dict[str, tuple[Lie, ...]]) -> list[Claim]:
 
 
 def experiments(percents: Sequence[float], seeds: int, slowdown: float) -> dict[str, tuple[Lie, ...]]:
-    """Both mechanisms."""
+    """Run the experiment under both mechanisms."""
     return {
         name: lying_experiment(percents, policy=Themis(**options), seeds=seeds, slowdown=slowdown, hours=20.0)  # type: ignore[arg-type]
         for name, options in MECHANISMS.items()

@@ -41,7 +41,7 @@ WHY = "with f = 0 all apps take part and the product of 1/ρ is over all of them
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """Claims by medians over seeds."""
+    """Judge the claims, each by the median over seeds."""
 
     def ratio(column: str, above: tuple[float, int], below: tuple[float, int]) -> list[float]:
         wide = frame.pivot(index="seed", columns=["fairness", "lease_min"], values=column)

@@ -38,13 +38,13 @@ WHY = (
 
 
 def spread(rho: tuple[float, ...]) -> float:
-    """90th over 10th percentile."""
+    """Ratio of the 90th to the 10th percentile."""
     low, high = np.quantile(np.array(rho), [0.1, 0.9])
     return float(high / low)
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """Claims by medians over seeds."""
+    """Judge the claims, each by the median over seeds."""
     ratios = over_themis(frame, "max_rho")
     best = min(ratios, key=lambda p: float(np.median(ratios[p])))
     worst = max(ratios, key=lambda p: float(np.median(ratios[p])))

@@ -43,7 +43,7 @@ WHY = (
 
 
 def judged(frame: Frame, workload: int) -> list[Claim]:
-    """Claims by medians over seeds."""
+    """Judge the claims, each by the median over seeds."""
     ratios = over_themis(frame, "gpu_hours")
     if workload == 1:
         wide = frame.pivot(index="seed", columns="policy", values="gpu_hours")

@@ -54,7 +54,7 @@ CLUSTER_NOTE = (
 
 
 def judged_fairness(frame: Frame) -> list[Claim]:
-    """Figure 15's claims, by medians over seeds."""
+    """Judge Figure 15's claims, each by the median over seeds."""
     ratios = over_themis(frame[frame.intensive == 1.0], "max_rho")
     middle = {p: float(np.median(v)) for p, v in ratios.items()}
     best, worst = min(middle, key=middle.__getitem__), max(middle, key=middle.__getitem__)
@@ -72,7 +72,7 @@ def judged_fairness(frame: Frame) -> list[Claim]:
 
 
 def judged_time(frame: Frame) -> list[Claim]:
-    """Figure 16's claims, by medians over seeds."""
+    """Judge Figure 16's claims, each by the median over seeds."""
     none = frame[frame.intensive == 0.0].pivot(index="seed", columns="policy", values="gpu_hours")
     apart = (none.max(axis=1) / none.min(axis=1)).tolist()
     ratios = over_themis(frame[frame.intensive == 1.0], "gpu_hours")

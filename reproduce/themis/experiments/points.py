@@ -57,28 +57,28 @@ DEMAND = 50 / 64
 
 @dataclass(frozen=True)
 class Point:
-    """One simulation.
+    """What is varied between the simulations behind Themis' figures.
 
     Parameters
     ----------
     policy : str
-        Of `POLICIES`.
+        Name of a policy, one of `POLICIES`.
     workload : {1, 2}
-        Which.
+        Which of the paper's two workloads runs.
     seed : int
-        Of the workload, and of Themis' lots.
+        Seed of the workload, and of the draws by which Themis allots GPUs that nobody won.
     heterogeneous : bool
-        The simulated cluster instead of the testbed.
+        Whether the cluster is the simulated one of mixed machines instead of the testbed.
     contention : int
-        The cluster is divided by it; the workload stays.
+        The cluster's size is divided by this number, while the workload stays.
     intensive : float, optional
         Share of network-intensive apps.
     error : float
-        X of Fig. 17.
+        The agents' error X of Fig. 17.
     fairness, lease_s : float
-        f, and how long a grant binds.
+        The fairness knob f, and the seconds for which a grant binds.
     doubling : bool
-        Workload 2: GPUs of a job double with each phase (§4.3.2), or are the same in all (§4.3.3).
+        In Workload 2, whether a job's GPUs double with each phase (§4.3.2) or are the same in all phases (§4.3.3).
     """
 
     policy: str
@@ -120,7 +120,7 @@ def apps_of(workload: int, seed: int, intensive: float | None, error: float, dou
 
 
 def world_of(point: Point) -> SharingWorld:
-    """What is simulated at a point."""
+    """Build the cluster with its apps that a point simulates."""
     apps = apps_of(point.workload, point.seed, point.intensive, point.error, point.doubling and point.workload == 2)
     return SharingWorld(
         cluster_of(point), apps, lease_s=point.lease_s, checkpoint_s=7.5, container_s=35.0, containers="app"
@@ -128,7 +128,7 @@ def world_of(point: Point) -> SharingWorld:
 
 
 def policy_of(point: Point) -> Policy:
-    """Under which policy."""
+    """Build the policy that a point runs under."""
     if point.policy == "themis":
         return Themis(fairness=point.fairness, seed=point.seed)
     return baseline(point.policy, point.lease_s, "blind" if point.policy in BLIND else "near", point.seed)
@@ -162,7 +162,7 @@ def frame_of(points: Sequence[Point], progress: Progress) -> Frame:
 
 
 def over_themis(frame: Frame, column: str) -> Mapping[str, tuple[float, ...]]:
-    """Other policies' figure over Themis', seed by seed (all policies see the same apps)."""
+    """Divide other policies' figure by Themis', seed by seed (all policies see the same apps)."""
     wide = frame.pivot(index="seed", columns="policy", values=column)
     return {p: tuple((wide[p] / wide["themis"]).tolist()) for p in POLICIES if p != "themis" and p in wide}
 

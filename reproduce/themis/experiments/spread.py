@@ -68,7 +68,7 @@ class Spread:
         }  # fmt: skip
 
     def judged(self, frame: Frame) -> list[Claim]:
-        """All claims."""
+        """Judge our numbers against every claim of the paper."""
         expected, time = self.expected, frame.value.to_numpy()
         return [
             expected["median"].judge(float(np.median(time))),

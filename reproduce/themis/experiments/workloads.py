@@ -38,7 +38,7 @@ def two_sided(p: float, n: int) -> tuple[float, float]:
 
 
 def cdf_frame(series: Mapping[str, npt.ArrayLike]) -> Frame:
-    """Distribution functions: a row for each value of each series."""
+    """Distribution functions as a table: a row for each value of each series."""
     import pandas as pd
 
     parts = []
@@ -51,7 +51,7 @@ def cdf_frame(series: Mapping[str, npt.ArrayLike]) -> Frame:
 
 
 def draw_cdfs(ax: object, frame: Frame, colours: Sequence[str], at: float | None = None) -> None:
-    """Draw them, with the printed median if there is one."""
+    """Draw distribution functions, with the printed median if there is one."""
     axes: Frame = ax
     for (name, part), colour in zip(frame.groupby("series", sort=False), colours, strict=True):
         axes.step(part.value, part.cdf, where="post", color=colour, label=name)

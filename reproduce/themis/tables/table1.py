@@ -22,7 +22,7 @@ EXPECTED = {
 
 
 def rows() -> Frame:
-    """The models."""
+    """The table's rows, one for each model."""
     import pandas as pd
 
     made = []
@@ -39,7 +39,7 @@ def rows() -> Frame:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     at = frame.set_index("model")
     vgg = at.loc["VGG16"]
     return [

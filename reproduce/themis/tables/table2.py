@@ -36,7 +36,7 @@ def rows() -> Frame:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     rho = frame.set_index("allocation").rho
     return [
         EXPECTED["one"].judge(float(rho["[1, 0]"])),

@@ -39,7 +39,7 @@ def rows(seed: int) -> Frame:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """All claims."""
+    """Judge our numbers against every claim of the paper."""
     total = int(frame.apps.sum())
     by = frame.groupby("category")
     made = [EXPECTED[c].judge(float(by.apps.sum()[c] / total)) for c in MIX]

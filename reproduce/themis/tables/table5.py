@@ -56,7 +56,7 @@ def probed(policy: str, seed: int) -> dict[str, float]:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """Claims by medians over seeds."""
+    """Judge the claims, each by the median over seeds."""
     wide = frame.pivot(index="seed", columns=["app", "policy"], values="rho")
     short = (wide["short", "tiresias"] / wide["short", "themis"]).tolist()
     long = (wide["long", "themis"] / wide["long", "tiresias"]).tolist()
