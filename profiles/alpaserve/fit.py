@@ -1,4 +1,4 @@
-"""Where the constants of `alpaserve_v100_model` come from: fits to measurements of AlpaServe's authors."""
+"""Where the constants of `profiles.alpaserve.model` come from: fits to measurements of AlpaServe's authors."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 What the authors' figures leave open (deeper pipelines, mixed op and pp, batches above 1, BERT-104B) is filled in from
 a table of operators per model and latency-bandwidth lines. Every constant says what it was read or fitted from;
-`alpaserve_v100_fit` refits those that come from measurements. docs/profiles.md says how sure they are.
+`profiles.alpaserve.fit` refits those that come from measurements. docs/profiles.md says how sure they are.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Sources: AlpaServe (OSDI '23), Table 1; stage latencies recovered from the goodputs and placements that its
 authors published, and measured ones from their repository (alpa-projects/mms, Apache-2.0); the rest from the
-documented model in `alpaserve_v100_model`. Each `StageProfile.source` says which, docs/profiles.md how sure.
+documented model in `profiles.alpaserve.model`. Each `StageProfile.source` says which, docs/profiles.md how sure.
 """
 
 from __future__ import annotations

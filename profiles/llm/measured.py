@@ -1,6 +1,6 @@
 """Layers of one model, measured on the present device: their record, the folder it is kept in, and its cost.
 
-The folder is in the public by-layer format (`tables_layers`), and `KernelTables.load` reads it. Beside what that
+The folder is in the public by-layer format (`tables.layers`), and `KernelTables.load` reads it. Beside what that
 format holds, ``meta.yaml`` has the provenance, the shape of the model, and the host times of an engine's step.
 """
 

@@ -206,7 +206,7 @@ def roofline(device: DeviceSpec, dtype: str | None = None, tables: KernelTables 
 
     Time of a kernel = launch + max(products, bytes / (bandwidth x share)). Products: tiles in waves at the family's
     share of the peak, or measured GEMMs; a convolution is its implicit GEMM; the gradients of each operand are
-    products of their own. Shares by family: `costs_rates`, none fitted to a training run.
+    products of their own. Shares by family: `costs.rates`, none fitted to a training run.
 
     Parameters
     ----------

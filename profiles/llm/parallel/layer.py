@@ -1,6 +1,6 @@
 """What one decoder layer of the decode step costs each GPU under data, tensor, pipeline and cache parallelism.
 
-Volumes and steps are those of rings (`parallel_collectives`); B requests in a replica's batch, E the model's width, Q
+Volumes and steps are those of rings (`parallel.collectives`); B requests in a replica's batch, E the model's width, Q
 and K the widths of all query heads and of all key heads, H heads, t = tp, N shards of each sequence (cp):
 
 =========  ======================================================================  =====================
@@ -15,7 +15,7 @@ a2a        (N-1) x B (2 Q + H) / t; the shards are GPUs of the t                
 =========  ======================================================================  =====================
 
 each number times its bytes (`Widths`). Multi-head attention has Q = K = E; with grouped queries K is smaller. Sources:
-thesis §4.4 ("qkv"; its printed terms are in `parallel_thesis`), vLLM's decode context parallelism ("ag_rs", "a2a"),
+thesis §4.4 ("qkv"; its printed terms are in `parallel.thesis`), vLLM's decode context parallelism ("ag_rs", "a2a"),
 Helix, arXiv 2507.07120 ("helix"); "q" follows from "qkv".
 """
 
