@@ -26,7 +26,7 @@ import pytest
 from meshwright.runtime.children import ONE_THREAD, loopback
 from meshwright.runtime.children import started as spawned
 
-__all__ = ["fork_server", "forked", "ranks", "spawned", "warm_workers"]
+__all__ = ["FIRST", "fork_server", "forked", "ranks", "spawned", "warm_workers"]
 
 LOADED = (
     "torch", "torch.distributed", "torch.distributed.tensor", "meshwright.runtime.training.job",
@@ -35,6 +35,9 @@ LOADED = (
     "meshwright.runtime.llm.engine.processes.groups", "meshwright.runtime.llm.engine.runner",
 )  # fmt: skip
 """What the fork server loads: all that workers import, so that none of them does."""
+
+FIRST = "FORKED_PROCESSES_RUN_FIRST"
+"""Variable that names a script which a forked process runs before all else, as Python does `sitecustomize`."""
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload([*LOADED])
@@ -93,6 +96,8 @@ def _become(words: Sequence[str], environment: Mapping[str, str], printed: Descr
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [words[0], *map(str, handed), *([str(os.getppid())] if handed else words[1:])]
+    if FIRST in environment:
+        runpy.run_path(environment[FIRST])
     if Path(words[0]).suffix == ".py":
         sys.path.insert(0, str(Path(words[0]).resolve().parent))
         runpy.run_path(words[0], run_name="__main__")

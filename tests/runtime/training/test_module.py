@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from forked import FIRST  # noqa: E402
 from meshwright.errors import InputError, RunError  # noqa: E402
 from meshwright.profiles.graph import Graph, from_torch  # noqa: E402
 from meshwright.profiles.graph.module_loss import ModuleLoss  # noqa: E402
@@ -142,12 +143,10 @@ stage.compute = wrong
 
 
 @pytest.mark.parametrize("shape", [[(1, 1)] * 2, [(2, 1)]], ids=["pipeline", "data"])
-def test_a_wrong_gradient_on_one_rank_is_found(
-    shape: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold: None
-) -> None:
+def test_a_wrong_gradient_on_one_rank_is_found(shape: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stage that is alone with its weights is found by the module; one of two by the other, too."""
-    (tmp_path / "sitecustomize.py").write_text(FAULT)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    (tmp_path / "fault.py").write_text(FAULT)
+    monkeypatch.setenv(FIRST, str(tmp_path / "fault.py"))
     graph, module = made("attention")
     plan = hand_plan(graph, meshes=shape, global_batch=8, microbatches=2)
     assert found_wrong(plan, graph, module)

@@ -14,7 +14,7 @@ import torch
 from meshwright.cli.main import app
 from meshwright.errors import InputError
 from meshwright.profiles.graph import zoo_graph
-from meshwright.profiles.graph.models.transformer import gpt
+from meshwright.profiles.graph.models.transformer import GPT
 from meshwright.runtime.training import run_training
 from meshwright.runtime.training.compare import Compared, TrainingComparison, compare_training
 from meshwright.runtime.training.compare.slices import fit_stages, slice_plans, stage_bounds
@@ -66,11 +66,11 @@ def test_loss_and_every_gradient_equal_the_single_device_run(session, slices, me
 
 @pytest.mark.parametrize(("zero", "recompute"), [(2, "full"), (3, "selective")])
 def test_cut_states_and_weights_and_recomputation(session, zero, recompute):
-    graph = zoo_graph("tiny-gpt")
+    graph = GPT(layers=2, hidden=32, heads=4, vocab=64, seq=16, dtype="float32").graph("short")
+    slices = [SliceEntry(samples=2, tokens=(9, 7), count=2)]
     plan = hand_plan(
-        graph, meshes=[(2, 2)], rule="tp", slices=EQUAL, schedule="terapipe", zero=zero,
-        recompute=recompute,
-    )  # fmt: skip
+        graph, meshes=[(2, 2)], rule="tp", slices=slices, schedule="terapipe", zero=zero, recompute=recompute
+    )
     run = run_training(plan, graph, seed=2, compare=True, session=session)
     assert run.difference.loss < 1e-6
     assert run.difference.gradient < 5e-6, run.difference
@@ -169,7 +169,7 @@ def test_a_plan_without_slices_is_measured_by_the_other_tool(session):
 
 
 def test_equal_and_planned_slices_are_compared(session):
-    graph = gpt("small", layers=2, hidden=16, heads=2, vocab=16, seq=16, dtype="float32")
+    graph = GPT(layers=2, hidden=16, heads=2, vocab=16, seq=16, dtype="float32").graph("small")
     models = fit_stages(graph, 2, session, repeats=1)
     plans = slice_plans(graph, models, [1, 4])
     assert list(plans) == ["1 slice", "4 slices", "DP"]
