@@ -223,6 +223,7 @@ class ModelProfile(Shown):
         try:
             return self.stages[config]
         except KeyError:
+            # Degrees are powers of two: doubling one is one step, whichever of the two it is.
             near = sorted(
                 self.stages,
                 key=lambda c: abs(math.log2(c.op / config.op)) + abs(math.log2(c.pp / config.pp)),

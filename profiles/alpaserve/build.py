@@ -79,6 +79,7 @@ def _anchors(name: str, vectors: Mapping[str, Sequence[float]] | None, pp4_bytes
 def _modelled(name: str, vectors: Mapping[str, Sequence[float]] | None, pp4_bytes: float | None) -> ModelProfile:
     """The model's answer for every op × pp in powers of two up to `MAX_DEVICES` that fits on 16 GB devices."""
     anchors = _anchors(name, vectors, pp4_bytes)
+    # Table 1 gives BERT-104B's latency on its "minimal degree" of 16 stages; on fewer devices it does not fit.
     least = 16 if name == "bert-104b" else 1
     configs = [
         ParallelConfig(op, pp) for op in OPS for pp in (1, 2, 4, 8, 16, 32, 64) if least <= op * pp <= MAX_DEVICES

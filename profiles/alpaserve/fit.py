@@ -100,6 +100,7 @@ def _pipelines(table: Mapping[str, Mapping[int, Sequence[float]]]) -> tuple[Floa
                 row[3 * i + 2] = stage == pp - 1
                 row[-2] = pp > 1
                 row[-1] = _STREAM * batch if stage < pp - 1 else 0.0
+                # Divided by what was measured: short stages then count as much as long ones.
                 rows.append(row / seconds)
     matrix = np.array(rows)
     solution = np.asarray(np.linalg.lstsq(matrix, np.ones(len(matrix)), rcond=None)[0], dtype=np.float64)
@@ -126,6 +127,7 @@ def _inter_node(rows: Sequence[Mapping[str, str]]) -> float:
     per_second: list[float] = []
     for (model, batch, pp), seconds in latency.items():
         within = latency[model, batch, 4]
+        # A p3.16xlarge has eight GPUs: only longer pipelines send across nodes.
         if pp > 8 and seconds > 0 and within > 0:
             crossed = (pp // 8 - 1) * 1024 * _HIDDEN[model] * 2.0 * batch
             per_second.append(crossed / (seconds - within))

@@ -49,6 +49,7 @@ def popularity(experts: int, per_token: int, skew: float = SKEW) -> Floats:
         raise InputError(f"experts: expected 1 <= per token <= experts (got {per_token} of {experts})")
     if not (np.isfinite(skew) and skew >= 0):
         raise InputError(f"skew: expected a finite spread >= 0 (got {skew})")
+    # Midpoint quantiles stand for a draw of the law: the popularity is then the same in every run, and needs no seed.
     places = [NormalDist().inv_cdf((i + 0.5) / experts) for i in reversed(range(experts))]
     weight = np.exp(skew * np.asarray(places, dtype=np.float64))
     chance = np.zeros(experts)
@@ -58,6 +59,7 @@ def popularity(experts: int, per_token: int, skew: float = SKEW) -> Floats:
         if rest[0] <= 1.0:
             chance[full:] = rest
             break
+        # A token goes to an expert once at most: what the law would send above that is dealt to the others again.
         chance[full] = 1.0
         full += 1
     return chance

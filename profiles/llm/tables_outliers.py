@@ -135,6 +135,7 @@ def contradicting(
         return ()
     fast = np.argwhere(known & (low > TOLERANCE * seconds))
     a, b = seconds[tuple(slow.T)], seconds[tuple(fast.T)]
+    # The matrix below would take too much memory; this sets aside at least as many points, never fewer.
     if len(a) * len(b) > PAIRS:
         return _outliers(axes, seconds, [(tuple(i), tuple(fast[int(np.argmin(b))])) for i in slow])
     against = a[:, None] > TOLERANCE * b[None, :]
@@ -152,6 +153,7 @@ def contradicting(
         np.add.at(count, twin[both], columns[both])
         alone = np.where(both, 0, columns)
         if count.max() >= alone.max():
+            # Disturbances only ever make a kernel slower, so of two points as suspect the slower one is at fault.
             tied = np.flatnonzero(count == count.max())
             row = int(tied[np.argmax(a[tied])])
             column = int(np.flatnonzero(both & (twin == row))[0]) if (both & (twin == row)).any() else -1

@@ -179,6 +179,8 @@ def _calm(laps: Iterable[Lap]) -> list[float]:
     """
     best = sorted(laps, key=lambda lap: -lap.share)
     calm = [lap.seconds for lap in best if lap.share >= CALM]
+    # A median of fewer laps would be chance. Processor time is only the second choice: it also leaves out times in
+    # which a layer sleeps on purpose.
     return calm if len(calm) >= AT_LEAST else [lap.seconds * lap.share for lap in best[:AT_LEAST]]
 
 
@@ -208,6 +210,8 @@ def _checks(
                 # undisturbed.
                 seconds = _calm(laps) if op == 1 else [lap.seconds for lap in laps]
                 hops = [
+                    # A hop begins when both ends are there: before that the receiver waits for the sender's layers,
+                    # or the sender for it.
                     got - max(sent, ready)
                     for r in ranks
                     if k < pp - 1

@@ -194,6 +194,7 @@ def module_values(module: Any, graph: Graph, seed: int) -> dict[str, Tensor]:
             own = own if bool(own.isfinite().all()) else torch.zeros_like(own)
             scale = float(own.square().mean().sqrt()) if own.numel() else 0.0
             noise = torch.randn(own.shape, generator=draw, dtype=torch.float64)
+            # A tenth of the parameter's own scale: enough to break symmetries, too little to saturate what follows.
             values[name] = own + 0.1 * (scale or 1.0) * noise
     return values
 

@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ..operator import Loop, Operator, Scalar
 from .values import Atoms, Size, Value, atoms_of, total, unified
 
-__all__ = ["Draft", "Labels"]
+__all__ = ["Axes", "Draft", "Labels"]
 
 Labels = Sequence[Hashable | None]
 """For every dimension the axis that it lies along; None: a dimension of size 1 that is broadcast or made; a tuple: the
 axes that it is made of, major first, whose sizes must be given."""
 
 LETTERS = "bshdnmktuvwxyzacefgijlopqr"
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """How the dimensions of an operator's operands and of its result line up.
+
+    Parameters
+    ----------
+    operands : sequence of (Value, Labels)
+        What it reads, and the axes of its dimensions. Dimensions with one label are cut together.
+    result : Labels
+        Axes of the result.
+    sizes : mapping
+        Sizes of axes that no operand has.
+    splits : mapping
+        Axis -> "statistic" or "whole"; others are free.
+    names : mapping
+        Attribute of the operator -> axis: attributes that hold the name of a loop. Such an axis is one loop, whatever
+        it was merged of: what names a loop says nothing of the others.
+    single : sequence
+        Other axes that must be one loop.
+    """
+
+    operands: Sequence[tuple[Value, Labels]]
+    result: Labels
+    sizes: Mapping[Any, Size] = field(default_factory=dict[Any, Size])
+    splits: Mapping[Any, str] = field(default_factory=dict[Any, str])
+    names: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    single: Sequence[Hashable] = ()
 
 
 class Draft:
@@ -34,10 +64,8 @@ class Draft:
         self.layer = -1
 
     def add(
-        self, word: str, kind: str, operands: Sequence[tuple[Value, Labels]], result: Labels, *, dtype: str = "",
-        splits: Mapping[Any, str] | None = None, sizes: Mapping[Any, Size] | None = None, saves: Sequence[int] = (),
-        flops: float = -1.0, grad: bool | None = None, attributes: Mapping[str, Scalar] | None = None,
-        names: Mapping[str, Any] | None = None, single: Sequence[Hashable] = (),
+        self, word: str, kind: str, axes: Axes, *, dtype: str = "", saves: Sequence[int] = (), flops: float = -1.0,
+        grad: bool | None = None, attributes: Mapping[str, Scalar] | None = None,
     ) -> Value:  # fmt: skip
         """Add an operator.
 
@@ -47,16 +75,10 @@ class Draft:
             What its name ends with.
         kind : str
             Of `KINDS`.
-        operands : sequence of (Value, Labels)
-            What it reads, and the axes of its dimensions. Dimensions with one label are cut together.
-        result : Labels
-            Axes of the result.
+        axes : Axes
+            What it reads, and how dimensions line up.
         dtype : str
             Of the result; by default the first operand's.
-        splits : mapping, optional
-            Axis -> "statistic" or "whole"; others are free.
-        sizes : mapping, optional
-            Sizes of axes that no operand has.
         saves : sequence of int
             What backward reads; kept only if backward comes this way.
         flops : float
@@ -65,38 +87,34 @@ class Draft:
             Whether backward goes through the result; by default if it does through an operand.
         attributes : mapping, optional
             Of the operator.
-        names : mapping, optional
-            Attribute -> axis: attributes that hold the name of a loop. Such an axis is one loop, whatever it was
-            merged of: what names a loop says nothing of the others.
-        single : sequence, optional
-            Other axes that must be one loop.
         """
+        operands, result = axes.operands, axes.result
         found: dict[Hashable, list[Atoms]] = {}
         for value, labels in operands:
             for dim, label in zip(value.dims, labels, strict=True):
                 if label is not None and not isinstance(label, tuple):
                     found.setdefault(label, []).append(dim)
-        axes: dict[Hashable, Atoms] = {label: unified(lists) for label, lists in found.items()}
-        axes |= {label: atoms_of(size) for label, size in (sizes or {}).items() if label not in axes}
-        for label in (*(names or {}).values(), *single):
-            if label in axes:
-                axes[label] = atoms_of(total(axes[label]))
+        atoms: dict[Hashable, Atoms] = {label: unified(lists) for label, lists in found.items()}
+        atoms |= {label: atoms_of(size) for label, size in axes.sizes.items() if label not in atoms}
+        for label in (*axes.names.values(), *axes.single):
+            if label in atoms:
+                atoms[label] = atoms_of(total(atoms[label]))
         order = [x for label in (*result, *(y for _, labels in operands for y in labels)) for x in _parts(label)]
         loops: dict[Hashable, list[Loop]] = {}
         used: set[str] = set()
         for label in dict.fromkeys(order):
-            loops[label] = [_loop(size, (splits or {}).get(label, "free"), used) for size in axes[label]]
+            loops[label] = [_loop(size, axes.splits.get(label, "free"), used) for size in atoms[label]]
         text = [_text(labels, loops) or "." for _, labels in operands]
         formula = f"{', '.join(text)} -> {_text(result, loops)}".strip()
         needs = any(value.grad for value, _ in operands) if grad is None else grad
-        extra = {key: loops[label][0].name for key, label in (names or {}).items() if loops.get(label)}
+        extra = {key: loops[label][0].name for key, label in axes.names.items() if loops.get(label)}
         op = Operator(
             self._name(word), kind, formula, tuple(value.name for value, _ in operands),
             tuple(loop for group in loops.values() for loop in group), dtype or operands[0][0].dtype, flops,
             tuple(saves) if needs else (), dict(attributes or {}) | extra, self.layer,
         )  # fmt: skip
         self.operators.append(op)
-        dims = tuple(tuple(a for x in _parts(label) for a in axes[x]) for label in result)
+        dims = tuple(tuple(a for x in _parts(label) for a in atoms[x]) for label in result)
         return Value(op.name, dims, op.dtype, needs)
 
     def aligned(self, *values: Value) -> tuple[list[tuple[Value, Labels]], Labels, dict[Hashable, Size]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..operator import Scalar
+from .draft import Axes
 from .step import Handler, Result, Step, number
 from .values import ONE, Value
 
@@ -40,9 +41,14 @@ def pointwise(
     out = dtype or step.dtypes[0]
     differentiable = fn not in _DISCRETE and out.startswith(("float", "bfloat"))
     return step.draft.add(
-        word or step.word, "elementwise", operands, result, dtype=out, saves=saves,
-        grad=None if differentiable else False, attributes={"fn": fn, **attributes},
-    )  # fmt: skip
+        word or step.word,
+        "elementwise",
+        Axes(operands, result),
+        dtype=out,
+        saves=saves,
+        grad=None if differentiable else False,
+        attributes={"fn": fn, **attributes},
+    )
 
 
 def _unary(step: Step) -> Result:
@@ -153,7 +159,7 @@ def _detach(step: Step) -> Result:
     if not step.x.grad:
         return step.x
     operands, result, _ = step.draft.aligned(step.x)
-    return step.draft.add(step.word, "elementwise", operands, result, grad=False, attributes={"fn": "detach"})
+    return step.draft.add(step.word, "elementwise", Axes(operands, result), grad=False, attributes={"fn": "detach"})
 
 
 def _dropout(step: Step) -> Result:
@@ -171,9 +177,13 @@ def _constant(step: Step) -> Result:
         fn, extra = "full", {"value": number(value)}
     axes = {k: size for k, size in enumerate(step.sizes[0]) if size != ONE}
     return step.draft.add(
-        step.word, "elementwise", [], [k if k in axes else None for k in range(len(step.sizes[0]))], sizes=axes,
-        dtype=step.dtypes[0], grad=False, attributes={"fn": fn, **extra},
-    )  # fmt: skip
+        step.word,
+        "elementwise",
+        Axes([], [k if k in axes else None for k in range(len(step.sizes[0]))], sizes=axes),
+        dtype=step.dtypes[0],
+        grad=False,
+        attributes={"fn": fn, **extra},
+    )
 
 
 def _triangle(step: Step) -> Result:
@@ -181,26 +191,40 @@ def _triangle(step: Step) -> Result:
     if rank < 2 or not x.dims[-1] or not x.dims[-2]:
         raise step.unknown("only matrices are known")
     return step.draft.add(
-        step.word, "elementwise", [(x, range(rank))], range(rank), splits={rank - 1: "whole", rank - 2: "whole"},
-        names={"row": rank - 2, "column": rank - 1}, attributes={"fn": step.word, "diagonal": step.args["diagonal"]},
-    )  # fmt: skip
+        step.word,
+        "elementwise",
+        Axes(
+            [(x, range(rank))],
+            range(rank),
+            splits={rank - 1: "whole", rank - 2: "whole"},
+            names={"row": rank - 2, "column": rank - 1},
+        ),
+        attributes={"fn": step.word, "diagonal": step.args["diagonal"]},
+    )
 
 
 def _cumsum(step: Step) -> Result:
     x, rank = step.x, len(step.x.dims)
     dim = step.args["dim"] % rank
     return step.draft.add(
-        step.word, "elementwise", [(x, range(rank))], range(rank), splits={dim: "whole"}, dtype=step.dtypes[0],
-        names={"loop": dim}, attributes={"fn": "cumsum"},
-    )  # fmt: skip
+        step.word,
+        "elementwise",
+        Axes([(x, range(rank))], range(rank), splits={dim: "whole"}, names={"loop": dim}),
+        dtype=step.dtypes[0],
+        attributes={"fn": "cumsum"},
+    )
 
 
 def _one_hot(step: Step) -> Result:
     rank = len(step.x.dims)
     return step.draft.add(
-        step.word, "elementwise", [(step.x, range(rank))], range(rank + 1), sizes={rank: step.sizes[0][-1]},
-        dtype=step.dtypes[0], grad=False, names={"loop": rank}, attributes={"fn": "one_hot"},
-    )  # fmt: skip
+        step.word,
+        "elementwise",
+        Axes([(step.x, range(rank))], range(rank + 1), sizes={rank: step.sizes[0][-1]}, names={"loop": rank}),
+        dtype=step.dtypes[0],
+        grad=False,
+        attributes={"fn": "one_hot"},
+    )
 
 
 def _reduce(step: Step) -> Result:
@@ -219,10 +243,8 @@ def _reduce(step: Step) -> Result:
             step.draft.add(
                 step.word,
                 "reduction",
-                [(x, range(rank))],
-                result,
+                Axes([(x, range(rank))], result, splits=dict.fromkeys(over, "whole") if whole else {}),
                 dtype=step.dtypes[i],
-                splits=dict.fromkeys(over, "whole") if whole else {},
                 grad=False if whole else None,
                 saves=(0, -1) if fn in ("max", "min") else (),
                 attributes={"fn": name},
@@ -244,10 +266,10 @@ def _variance(step: Step) -> Result:
     if any(size != ONE and size[0] != size[1] for k in over for size in x.dims[k]) or spare <= 0:
         raise step.unknown("over the batch, or of too few values, is not known")
     axes = range(rank)
-    mean = step.draft.add("mean", "reduction", [(x, axes)], kept, attributes={"fn": "mean"})
+    mean = step.draft.add("mean", "reduction", Axes([(x, axes)], kept), attributes={"fn": "mean"})
     square = pointwise(step, "square", [pointwise(step, "sub", [x, mean], word="sub")], (0,), word="square")
     result = kept if a.get("keepdim") else bare
-    total = step.draft.add("sum", "reduction", [(square, axes)], result, attributes={"fn": "sum"})
+    total = step.draft.add("sum", "reduction", Axes([(square, axes)], result), attributes={"fn": "sum"})
     variance = pointwise(step, "scale", [total], factor=1.0 / spare)
     return variance if step.word == "var" else pointwise(step, "sqrt", [variance], (-1,))
 
@@ -259,7 +281,7 @@ def _vector_norm(step: Step) -> Result:
     over = sorted(d % rank for d in (a.get("dim") or range(rank)))
     result = [None if k in over else k for k in range(rank) if a.get("keepdim") or k not in over]
     square = pointwise(step, "square", [x], (0,), word="square")
-    total = step.draft.add("sum", "reduction", [(square, range(rank))], result, attributes={"fn": "sum"})
+    total = step.draft.add("sum", "reduction", Axes([(square, range(rank))], result), attributes={"fn": "sum"})
     return pointwise(step, "sqrt", [total], (-1,))
 
 

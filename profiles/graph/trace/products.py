@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Sequence
 
 from ..operator import Scalar
+from .draft import Axes
 from .elementwise import pointwise
 from .step import Handler, Result, Step, values
 from .values import ONE, Size, Value, total
@@ -21,9 +22,13 @@ def _product(step: Step, x: Value, left: Sequence[Hashable], y: Value, right: Se
               for v, side in ((x, left), (y, right))]  # fmt: skip
     saves = (*((0,) if y.grad else ()), *((1,) if x.grad else ()))
     return step.draft.add(
-        step.word, "contraction", [(x, labels[0]), (y, labels[1])], [a if a in grown else None for a in result],
-        dtype=step.dtypes[0], saves=saves, attributes=attributes,
-    )  # fmt: skip
+        step.word,
+        "contraction",
+        Axes([(x, labels[0]), (y, labels[1])], [a if a in grown else None for a in result]),
+        dtype=step.dtypes[0],
+        saves=saves,
+        attributes=attributes,
+    )
 
 
 def _biased(step: Step, y: Value, bias: Value | None, axis: int = -1) -> Value:
@@ -34,7 +39,10 @@ def _biased(step: Step, y: Value, bias: Value | None, axis: int = -1) -> Value:
         return pointwise(step, "add", [y, bias], word="add")
     labels = [k if dim else None for k, dim in enumerate(y.dims)]
     return step.draft.add(
-        "add", "elementwise", [(y, labels), (bias, [axis if bias.dims[0] else None])], labels, attributes={"fn": "add"}
+        "add",
+        "elementwise",
+        Axes([(y, labels), (bias, [axis if bias.dims[0] else None])], labels),
+        attributes={"fn": "add"},
     )
 
 
@@ -94,10 +102,13 @@ def _einsum(step: Step) -> Result:
              for v, side in zip(operands, sides, strict=True)]  # fmt: skip
     several = len(operands) > 1
     return step.draft.add(
-        "einsum", "contraction" if several else "reduction", list(zip(operands, shown, strict=True)),
-        [a if a in grown else None for a in result], dtype=step.dtypes[0],
-        saves=range(len(operands)) if several else (), attributes={} if several else {"fn": "sum"},
-    )  # fmt: skip
+        "einsum",
+        "contraction" if several else "reduction",
+        Axes(list(zip(operands, shown, strict=True)), [a if a in grown else None for a in result]),
+        dtype=step.dtypes[0],
+        saves=range(len(operands)) if several else (),
+        attributes={} if several else {"fn": "sum"},
+    )
 
 
 def _convolution(step: Step) -> Result:
@@ -132,13 +143,19 @@ def _convolution(step: Step) -> Result:
     shown = [(v, [n if dim or isinstance(n, tuple) else None for n, dim in zip(labels, v.dims, strict=True)])
              for v, labels in operands]  # fmt: skip
     y = step.draft.add(
-        "conv", "convolution", shown,
-        [n if isinstance(n, tuple) or step.sizes[0][i] != ONE else None for i, n in enumerate(result)], sizes=sizes,
-        splits=dict.fromkeys((*into, *out, *kernel), "whole"), dtype=step.dtypes[0],
+        "conv",
+        "convolution",
+        Axes(
+            shown,
+            [n if isinstance(n, tuple) or step.sizes[0][i] != ONE else None for i, n in enumerate(result)],
+            sizes=sizes,
+            splits=dict.fromkeys((*into, *out, *kernel), "whole"),
+        ),
+        dtype=step.dtypes[0],
         saves=(*((0,) if w.grad else ()), *((1,) if x.grad else ())),
         flops=2.0 * math.prod(s[0] for s in step.sizes[0]) * math.prod(total(dim)[0] for dim in w.dims[1:]),
         attributes={"stride": stride, "padding": padding, "dilation": dilation},
-    )  # fmt: skip
+    )
     return _biased(step, y, bias, 1)
 
 
@@ -176,11 +193,21 @@ def _attention(step: Step) -> Result:
     rows = math.prod(total(dim)[0] for dim in q.dims[:-1])
     flops = 2.0 * rows * total(k.dims[-2])[0] * (deep[0] + total(v.dims[-1])[0])
     return step.draft.add(
-        "attention", "attention", shown, result, sizes=sizes, dtype=step.dtypes[0], flops=flops,
-        splits={"t": "whole", "d": "whole", "e": "whole"}, saves=(0, 1, 2, -1), names={"query": "s", "key": "t"},
-        single=("d", "e"),
+        "attention",
+        "attention",
+        Axes(
+            shown,
+            result,
+            sizes=sizes,
+            splits={"t": "whole", "d": "whole", "e": "whole"},
+            names={"query": "s", "key": "t"},
+            single=("d", "e"),
+        ),
+        dtype=step.dtypes[0],
+        flops=flops,
+        saves=(0, 1, 2, -1),
         attributes={"causal": bool(a["is_causal"]), "scale": scale},
-    )  # fmt: skip
+    )
 
 
 def _embedding(step: Step) -> Result:
@@ -189,7 +216,7 @@ def _embedding(step: Step) -> Result:
     where = [k if dim else None for k, dim in enumerate(ids.dims)]
     extra: dict[str, Scalar] = {} if a["padding_idx"] < 0 else {"padding_index": a["padding_idx"]}
     return step.draft.add(
-        step.word, "embedding", [(table, ["row", "h"]), (ids, where)], [*where, "h"], saves=(1,), attributes=extra
+        step.word, "embedding", Axes([(table, ["row", "h"]), (ids, where)], [*where, "h"]), saves=(1,), attributes=extra
     )
 
 

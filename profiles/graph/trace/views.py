@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from ..operator import Scalar
-from .draft import Labels
+from .draft import Axes, Labels
 from .step import Handler, Result, Step, number, values
 from .values import ONE, Atoms, Size, Value, reshaped, total
 
@@ -27,7 +27,7 @@ def reshape(step: Step, x: Value, sizes: Sequence[Size], word: str = "") -> Valu
         return x
     flat = [size for dim in before for size in dim]
     sides = [_numbered(dims) for dims in (before, after)]
-    return step.draft.add(word, "view", [(x, sides[0])], sides[1], sizes=dict(enumerate(flat)))
+    return step.draft.add(word, "view", Axes([(x, sides[0])], sides[1], sizes=dict(enumerate(flat))))
 
 
 def _numbered(dims: Sequence[Atoms]) -> Labels:
@@ -47,7 +47,7 @@ def _whole(
     """A view whose axes on one side only are whole; `made` are the sizes of those that only the result has."""
     lost = {x for x in (*into, *out) if x is not None and (x not in into or x not in out)}
     return step.draft.add(
-        word, "view", [(x, into)], out, splits=dict.fromkeys(lost, "whole"), sizes=made, attributes=attributes
+        word, "view", Axes([(x, into)], out, splits=dict.fromkeys(lost, "whole"), sizes=made), attributes=attributes
     )
 
 
@@ -75,7 +75,7 @@ def _permute(step: Step) -> Result:
 def _rearranged(step: Step, x: Value, order: Sequence[int]) -> Value:
     if list(order) == list(range(len(x.dims))):
         return x
-    return step.draft.add(step.word, "view", [(x, range(len(x.dims)))], list(order))
+    return step.draft.add(step.word, "view", Axes([(x, range(len(x.dims)))], list(order)))
 
 
 def _expand(step: Step) -> Result:
@@ -93,7 +93,9 @@ def expanded(step: Step, x: Value, sizes: Sequence[Size]) -> Value:
     if tuple(sizes[extra:]) == tuple(total(dim) for dim in x.dims) and not extra:
         return x
     out = [k if size != ONE else None for k, size in enumerate(sizes)]
-    return step.draft.add(step.word, "view", [(x, labels)], out, sizes={k: s for k, s in enumerate(sizes) if s != ONE})
+    return step.draft.add(
+        step.word, "view", Axes([(x, labels)], out, sizes={k: s for k, s in enumerate(sizes) if s != ONE})
+    )
 
 
 def _repeat(step: Step) -> Result:
@@ -113,7 +115,7 @@ def _repeat(step: Step) -> Result:
         out.append((f"times {k}", k) if had != ONE else f"times {k}")
     if not made:
         return x
-    return step.draft.add(step.word, "view", [(x, into)], out, sizes=made)
+    return step.draft.add(step.word, "view", Axes([(x, into)], out, sizes=made))
 
 
 def _repeat_interleave(step: Step) -> Result:
@@ -124,7 +126,7 @@ def _repeat_interleave(step: Step) -> Result:
     dim %= len(x.dims)
     out: list[Hashable | None] = list(range(len(x.dims)))
     out[dim] = (dim, "times")
-    return step.draft.add(step.word, "view", [(x, range(len(x.dims)))], out, sizes={"times": (times, times)})
+    return step.draft.add(step.word, "view", Axes([(x, range(len(x.dims)))], out, sizes={"times": (times, times)}))
 
 
 def _slice(step: Step) -> Result:
@@ -194,9 +196,12 @@ def joined(step: Step, parts: Sequence[Value], dim: int, size: Size) -> Value:
     result = ["all" if k == dim else k if parts[0].dims[k] else None for k in range(rank)]
     whole = {"all": "whole"} | {f"part {i}": "whole" for i in range(len(parts))}
     return step.draft.add(
-        "cat", "view", operands, result, splits=whole, sizes={"all": size}, dtype=step.dtypes[0],
+        "cat",
+        "view",
+        Axes(operands, result, splits=whole, sizes={"all": size}),
+        dtype=step.dtypes[0],
         attributes={"fn": "cat", "dim": dim},
-    )  # fmt: skip
+    )
 
 
 def _stack(step: Step) -> Result:
@@ -229,9 +234,11 @@ def _roll(step: Step) -> Result:
     if not dims or any(total(x.dims[d])[0] != total(x.dims[d])[1] for d in dims):
         raise step.unknown("moves the samples of the batch")
     return step.draft.add(
-        step.word, "view", [(x, range(rank))], range(rank), splits=dict.fromkeys(dims, "whole"),
+        step.word,
+        "view",
+        Axes([(x, range(rank))], range(rank), splits=dict.fromkeys(dims, "whole")),
         attributes={"fn": step.word, "dims": tuple(dims), **({"shifts": shifts} if shifts else {})},
-    )  # fmt: skip
+    )
 
 
 def _index(step: Step) -> Result:
@@ -251,11 +258,14 @@ def _index(step: Step) -> Result:
     into: list[Hashable | None] = [k if d else None for k, d in enumerate(x.dims)]
     result = [*into[:dim], *picked, *into[dim + 1 :]]
     if len(x.dims) == 2 and dim == 0:
-        return step.draft.add("index", "embedding", [(x, into), (ids, picked)], result, saves=(1,))
+        return step.draft.add("index", "embedding", Axes([(x, into), (ids, picked)], result), saves=(1,))
     return step.draft.add(
-        "index", "view", [(x, into), (ids, picked)], result, splits={dim: "whole"}, saves=(1,),
+        "index",
+        "view",
+        Axes([(x, into), (ids, picked)], result, splits={dim: "whole"}),
+        saves=(1,),
         attributes={"fn": "index", "dim": dim},
-    )  # fmt: skip
+    )
 
 
 def _upsample(step: Step) -> Result:
@@ -269,7 +279,7 @@ def _upsample(step: Step) -> Result:
             raise step.unknown("only whole factors are known")
         sizes[f"times {k}"] = (after // before, after // before)
         out.append((k, f"times {k}"))
-    return step.draft.add("upsample", "view", [(x, range(rank))], out, sizes=sizes)
+    return step.draft.add("upsample", "view", Axes([(x, range(rank))], out, sizes=sizes))
 
 
 HANDLERS: dict[str, Handler] = {

@@ -9,7 +9,7 @@ from typing import Any
 from ....errors import InputError
 from . import elementwise, layers, products, views
 from .calls import Call
-from .draft import Draft
+from .draft import Axes, Draft
 from .export import Exported, Inner
 from .step import Handler, Step
 from .values import Size, Value
@@ -137,7 +137,7 @@ class Walk:
         if not x.grad:
             return x
         operands, result, _ = self.draft.aligned(x)
-        return self.draft.add("detach", "elementwise", operands, result, grad=False, attributes={"fn": "detach"})
+        return self.draft.add("detach", "elementwise", Axes(operands, result), grad=False, attributes={"fn": "detach"})
 
 
 def pair(a: int, b: int, one: Exported, two: Exported, what: str) -> Size:

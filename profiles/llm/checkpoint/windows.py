@@ -33,11 +33,13 @@ def window_of(config: Mapping[str, Any], family: Family, layers: int, ignore: Co
     """
     if set(SIZES) & set(ignore):
         return 0, ""
+    # Llama 4 has chunks in place of windows, so its default is that field's.
     own = SIZES[2] if config.get("model_type") == "llama4_text" else SIZES[0]
     default = {} if own in config or SIZES[1] in config else {own: family.window}  # Gemma 2's first files: SIZES[1]
     given = {name: size for name, size in (default | dict(config)).items() if name in SIZES and size}
     if not given:
         return 0, own
+    # The least window binds; of equal ones the family's own field is named, which is the one that users know.
     name = min(given, key=lambda name: (given[name], name != own))
     said = given[name]
     types: Any = config.get("layer_types")

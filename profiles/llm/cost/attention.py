@@ -72,6 +72,7 @@ def decode_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
     found = {kv: grid.at(group * kv, sequences[:, None] * fold[kv], lengths[None, :]) for kv, grid in grids.items()}
     own = _own(grids, heads.kv_heads)
     seconds, kind = found[own]
+    # Only measured or interpolated points may compete: an extrapolated one could win by being wrong.
     best = np.where(kind == EXTRAPOLATED, np.inf, seconds)
     for other, basis in found.values():
         better = (basis != EXTRAPOLATED) & (other < best)
@@ -100,6 +101,8 @@ def nearest_tables(tables: Tables, heads: Heads) -> Tables | None:
         return None
     precision = heads.kv if any(key[0] == heads.kv for key in tables) else next(iter(tables))[0]
     widths = {key[2] for key in tables if key[0] == precision}
+    # By logarithms, since time is scaled by the ratio of the widths; of two as near the narrower one, for a fixed
+    # answer.
     width = min(widths, key=lambda size: (abs(np.log(size / heads.size)), size))
     return {key: grid for key, grid in tables.items() if key[0] == precision and key[2] == width}
 
@@ -115,6 +118,7 @@ def _scaled(x: Floats, y: Floats, seconds: Any, kind: Any, near: Tables, heads: 
     precision, _, width = next(iter(near))
     ratio = heads.size / width * heads.kv_bytes / (1 if precision == "fp8" else 2)
     if ratio != 1.0:
+        # The table's smallest time is all launch, which narrower heads do not shorten.
         seconds = np.maximum(seconds * ratio, seconds.min())
         kind = np.full(seconds.shape, EXTRAPOLATED)
     return Surface(x, y, heads.layers * seconds, kind)

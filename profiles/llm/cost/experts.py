@@ -135,7 +135,10 @@ def expert_seconds(
     flops = peaks.flops if plain else peaks.fp8_flops / size
     inner, k, rate = model.moe_ffn / spread.width, model.experts_per_token, peaks.bandwidth_bytes_per_s
     weights = model.expert_weights / spread.width
+    # Every token goes to k experts; over the ranks of ep they are taken as even, as a balanced router makes them.
     rows = tokens * k / spread.ep
+    # Two bytes a number, each counted once: the row in and the row out (2 × hidden); gate, up and their product (3 ×
+    # inner).
     read = spread.distinct(model, tokens) * weights * size + 2 * rows * (2 * model.hidden + 3 * inner)
     seconds = np.maximum(2 * rows * weights / (flops * GROUPED_EFFICIENCY), read / (rate * peaks.efficiency))
     seconds = seconds + ROUTING_KERNELS * peaks.kernel_s

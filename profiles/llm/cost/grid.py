@@ -81,6 +81,7 @@ def _line(table: Floats, at: int) -> float:
     last = len(table) - 1
     if at <= last:
         return table[at]
+    # Half of the table, not its last step: that one may be the jump of one kernel to its next tile.
     half = last // 2
     return table[last] + (at - last) * (table[last] - table[half]) / (last - half)
 
@@ -197,6 +198,7 @@ def _together(g: CostGrid, decodes: int, context: int, new: Any, before: Any, ch
     mine = -(-decodes // g.ranks)
     read = -(-context // g.ranks)
     attention = _attention(g, mine, read, new, before, 0) if mine else 0.0
+    # Experts see the tokens of all ranks, not the fullest rank's alone.
     gathered = decodes
     if chunks:
         attention += share * (_attention(g, mine, read, new, before, chunks) - attention)

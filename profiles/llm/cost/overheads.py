@@ -87,6 +87,7 @@ class Overheads(Shown):
         """Tokens that run for `tokens` scheduled ones: the next captured size (1, 2, 4, then by 8, above 256 by 16)."""
         if not self.cuda_graphs or tokens > self.graph_tokens or tokens < 1:
             return tokens
+        # The default list of vLLM's captured sizes: 1, 2, 4, multiples of 8 to 256, of 16 above.
         step = 1 if tokens <= 2 else 4 if tokens <= 4 else 8 if tokens <= 256 else 16
         return min(-(-tokens // step) * step, max(self.graph_tokens, tokens))
 

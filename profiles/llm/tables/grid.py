@@ -109,6 +109,7 @@ class Grid(Shown):
             best = np.asarray(ideal(*mesh), dtype=float)
             found: Any = distance_transform_edt(~known, return_distances=False, return_indices=True)
             nearest = tuple(found)
+            # Missing points take the efficiency of the nearest measured one: efficiency varies less than seconds do.
             filled = full[nearest] * best / best[nearest]
             if aside:  # what fills their place contradicts nobody
                 low, high = envelope(full, known, same)
@@ -161,6 +162,7 @@ class Grid(Shown):
         if beyond.any():
             outside = [np.maximum(x, axis[0]) for x, axis in zip(points, self.axes, strict=True)]
             ratio = np.asarray(self.ideal(*outside), dtype=float) / np.asarray(self.ideal(*inside), dtype=float)
+            # More work never takes less time, even where the roofline's own terms cross.
             seconds = np.where(beyond, seconds * np.maximum(ratio, 1.0), seconds)
         return seconds, kind.astype(np.int8)
 
