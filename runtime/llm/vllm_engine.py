@@ -51,7 +51,7 @@ class RunEngine:
     degrees : Degrees
         Degrees of parallelism.
     precision, kv : str
-        Of the GEMMs and of the KV cache, by the cost model's names.
+        Precision of the GEMMs and of the KV cache, by the cost model's names.
     config : dict
         Options of one rank's scheduler.
     simulated : dict

@@ -22,7 +22,7 @@ __all__ = ["Records", "World"]
 
 @dataclass(frozen=True)
 class World:
-    """What is simulated.
+    """All inputs of a simulation, checked.
 
     Parameters
     ----------
@@ -33,19 +33,19 @@ class World:
     cost : IterationCost
         Seconds of an iteration.
     swap : SwapCost or None
-        Seconds of swapping; None: no time.
+        Seconds of swapping; with None it takes no time.
     engines : int
         Number of engines.
     router : Router
-        Who gets a request.
+        Chooses the engine for a request.
     concurrency : int or None
-        Closed loop: so many requests at a time.
+        Closed loop with so many requests in flight; None for an open loop.
     padded : bool
         Whether padding counts as computed.
     dropped : frozenset of int
         Rows that no engine takes.
     survivors : Survivors or None
-        Which beams survive; None: every beam goes on in its own place.
+        Decides which beams survive; with None every beam continues itself.
     fleet : Fleet or None
         Pools, faults and autoscaling; None: plain engines.
     """
@@ -65,7 +65,7 @@ class World:
 
 
 class Records:
-    """What happened to each request, by row."""
+    """Outcome of each request, by row of the workload, filled in while the simulation runs."""
 
     def __init__(self, n: int) -> None:
         self.arrival, self.scheduled, self.first_token, self.finish = (np.full(n, np.nan) for _ in range(4))

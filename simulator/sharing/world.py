@@ -179,9 +179,11 @@ class SharingWorld(Shown):
 
     @cached_property
     def horizon_s(self) -> float:
-        """When an app that has not ended is called endless: `max_s`. Where that is infinite and leases are over before
-        a job that moved has restarted, apps may take turns for ever without a second of work: ten times what all work
-        and restarts would take one after the other, each job as far apart as can be, after the last arrival and repair.
+        """Time at which an app that has not ended is called endless: `max_s`, if that is finite.
+
+        If it is infinite, and leases are too short for a moved job to restart, apps could take turns for ever without a
+        second of work. The horizon is then, after the last arrival and repair, ten times what all work and restarts
+        would take one after the other, with every job spread as far as possible.
         """
         restart = self.checkpoint_s + self.container_s
         if math.isfinite(self.max_s) or not self.lease_s <= restart:

@@ -96,11 +96,12 @@ class Prepared:
     duration : ndarray, shape (n,)
         Seconds of each computation; 0 for sends and receives.
     seconds, gather_s : ndarray, shape (n_pairs,) or (n_messages,)
-        Of each message of a pair; or of each message, where they differ.
+        Seconds of a message and of the gather after it: for each pair of stages or, where messages of a pair differ,
+        for each message.
     resources : ndarray of int32, shape (n_pairs, most)
-        What each pair's messages occupy, −1 for nothing.
+        Resources that the messages of each pair occupy; −1 fills the row.
     n_resources : int
-        How many there are.
+        Number of resources.
     overlap : bool
         As in `Timing`.
     """
@@ -129,12 +130,13 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class ActionTimes:
-    """When everything happened, seconds.
+    """When actions and messages began and ended, seconds.
 
     Parameters
     ----------
     start, finish : ndarray, shape (n,)
-        Of each action: a receive lasts while its mesh waits (and gathers), a send while it keeps its mesh.
+        Start and end of each action. A receive lasts while its mesh waits (and gathers), a send while it keeps its mesh
+        busy.
     sent, arrived : ndarray, shape (n_messages,)
         When each message's first byte left and its last came; NaN for numbers not in use.
     """

@@ -101,20 +101,20 @@ def draw_requests(lengths: Lengths, n: int, seed: int) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Traffic(Shown):
-    """What is served.
+    """The requests that a comparison serves.
 
     Parameters
     ----------
     loads : sequence of float
-        Shares of the request rate that the simulator says the engine can sustain.
+        Request rates, as shares of the rate that the engine can sustain according to the simulator.
     rate : float, optional
         Requests per second, instead of loads.
     trace : LLMTrace, optional
-        What to serve, instead of drawn requests.
+        Requests to serve, instead of drawn ones.
     lengths : Lengths, optional
-        Of drawn requests; the device's of `LENGTHS` without it.
+        Lengths of drawn requests; by default those of the device in `LENGTHS`.
     duration_s : float
-        Seconds of arrivals of a cell.
+        Seconds over which the requests of a cell arrive.
 
     Raises
     ------
@@ -135,7 +135,7 @@ class Traffic(Shown):
 
     @property
     def levels(self) -> list[float]:
-        """How much is sent, cell by cell: the rate, or loads."""
+        """The level of each cell: the rate, or the loads."""
         return [self.rate] if self.rate is not None else list(self.loads)
 
     def lengths_on(self, device: str) -> Lengths:

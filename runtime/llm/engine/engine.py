@@ -34,18 +34,19 @@ __all__ = ["LLMEngine", "StepOutput", "StepTimes"]
 
 @dataclass(slots=True)
 class StepTimes:
-    """Where a step's time went, seconds.
+    """Seconds of the parts of a step.
 
     Parameters
     ----------
     schedule : float
         The scheduler's decision.
     build : float
-        Laying the batch out.
+        Laying out the batch.
     forward : float
-        The model; on a GPU only launching it.
+        Running the model; on a GPU only launching it.
     sample : float
-        Choosing tokens, on a GPU with the wait for the model; telling the scheduler, finished requests.
+        Choosing tokens, on a GPU with the wait for the model; then telling the scheduler, and handling finished
+        requests.
     """
 
     schedule: float = 0.0
@@ -55,7 +56,7 @@ class StepTimes:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Seconds of the whole step."""
         return self.schedule + self.build + self.forward + self.sample
 
 

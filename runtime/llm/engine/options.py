@@ -13,22 +13,24 @@ __all__ = ["EngineConfig"]
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Where and how an engine computes.
+    """On which devices, in which number format and with which kernels an engine computes.
 
     Parameters
     ----------
     device : str
         ``"cpu"`` or ``"cuda"``; rank r of several runs on ``cuda:r``.
     dtype : str
-        Of weights, activations and keys and values: ``"float32"``, ``"bfloat16"``, ``"float16"`` or ``"float64"``.
+        Number format of weights, activations, keys and values: ``"float32"``, ``"bfloat16"``, ``"float16"`` or
+        ``"float64"``.
     seed : int
-        Of the weights, and of sampling where requests bring none.
+        Seed of the weights, and of sampling for requests without a seed.
     tp, cp : int
-        Tensor parallelism; cache parallelism: shards of every sequence, each of `tp` processes. ``tp * cp`` processes.
+        Degrees of tensor parallelism and of cache parallelism (shards of every sequence, each on `tp` processes);
+        ``tp * cp`` processes run.
     threads : int, optional
         Torch threads of each process on a CPU, 1 by default; None leaves this process's number as it is.
     backend : {"auto", "torch", "triton"}
-        Which kernels.
+        Which attention and cache kernels to use.
     cuda_graphs : bool
         Capture decode steps as CUDA graphs (one GPU).
     graph_sequences : int

@@ -33,18 +33,18 @@ one by one, so that there are steps with and without a newcomer."""
 
 
 class Step(NamedTuple):
-    """From the end of one pass of the model to the begin of the next one.
+    """Host time between two passes of the model: from the end of one to the beginning of the next.
 
     Parameters
     ----------
     sequences : int
-        Of the pass before.
+        Sequences of the pass before.
     came : int
-        Requests that came in between.
+        Requests that arrived in between.
     tokens : int
-        Of the next pass.
+        Tokens of the next pass.
     seconds : float
-        How long it took.
+        Seconds between the passes.
     """
 
     sequences: int
@@ -55,12 +55,12 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the engine's host does between passes of the model.
+    """Host times of the engine between passes of the model.
 
     Parameters
     ----------
     same, more : tuple of Step
-        Steps between which nobody came or went, and steps before which some came.
+        Steps before which no request came or left, and steps before which some came.
     launch_s, graph_launch_s : float
         Host time to queue one pass's kernels, and one graph; 0 on a CPU, where running is launching.
     cuda_graphs : bool
@@ -176,7 +176,7 @@ def _timer(worker: Worker, plan: Plan, calls: list[Call]) -> ForwardTimer:
 
 
 def _exchanges(group: Any, size: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """What the ranks of a tensor-parallel engine exchange (`engine.groups`), over this worker's group."""
+    """The collectives of a tensor-parallel engine (`engine.processes.groups`), over this worker's group."""
     import torch
     import torch.distributed as dist
 

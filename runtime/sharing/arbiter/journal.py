@@ -26,20 +26,19 @@ __all__ = ["Journal", "KeptLedger", "read_journal"]
 
 
 class Journal:
-    """A file of lines that grows; without a path, nothing is kept.
+    """The arbiter's journal: a file to which lines are appended. Without a path, nothing is kept.
 
-    One that is there already is gone on with: its lines are checked first. While it is open, no other process may
-    write it.
+    An existing file is continued, after its lines have been checked. While it is open, no other process may write it.
 
     Parameters
     ----------
     path : Path, optional
-        Where.
+        The file.
 
     Attributes
     ----------
     lines : tuple of dict
-        What stood in it before.
+        Lines that the file had when it was opened.
 
     Raises
     ------

@@ -37,14 +37,14 @@ class _Book:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What changed hands.
+    """GPUs that change hands by a decision.
 
     Parameters
     ----------
     taken : dict of int to set of int
-        For each app that lost GPUs, which.
+        For each app that loses GPUs, those GPUs.
     given : dict of int to tuple of int
-        For each app whose GPUs changed, all that it has now.
+        For each app whose GPUs change, all GPUs that it has then.
     """
 
     taken: dict[int, set[int]]

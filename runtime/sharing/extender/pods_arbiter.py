@@ -1,6 +1,6 @@
 """`Extender`: an arbiter for pods. kube-scheduler asks it on which nodes a pod fits; agents tell it how apps stand.
 
-It knows the books and the policies of `Ledger`, and no HTTP: `extending` is its service. Time is given by its caller,
+It knows the books and the policies of `Ledger`, and no HTTP: `service` is its HTTP side. Time is given by its caller,
 in seconds since it began.
 """
 

@@ -55,7 +55,7 @@ class EngineKind:
     role : {"both", "prefill", "decode"}
         What it is for.
     survivors : Survivors or None
-        Which beams survive; None: every beam goes on in its own place.
+        Decides which beams survive; with None every beam continues itself.
     """
 
     policy: Policy

@@ -17,11 +17,11 @@ class Member(Engine):
     Parameters
     ----------
     run : Host
-        Who runs it.
+        The simulation that it belongs to.
     index : int
         Its number in the fleet.
     kind : EngineKind
-        What it is made of.
+        Scheduler, options and costs that it shares with engines of its kind.
     state : str
         One of `STATES`.
     """
@@ -36,7 +36,7 @@ class Member(Engine):
 
     @property
     def role(self) -> str:
-        """What it is for."""
+        """What the engine serves: "prefill", "decode" or "both"."""
         return self.kind.role
 
     def become(self, state: str) -> None:

@@ -31,7 +31,7 @@ PAID = ("starting", "up", "draining")
 
 
 class Journal:
-    """What a fleet notes of each request while it runs, by row of the workload."""
+    """Records that a fleet keeps of each request while it runs, by row of the workload."""
 
     def __init__(self, n: int) -> None:
         self.first_engine = np.full(n, -1, dtype=np.int64)
@@ -44,30 +44,31 @@ class Journal:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FleetReport(Shown):
-    """Of every request, and of every engine; times in seconds, NaN where there is none.
+    """What happened to every request and every engine of a fleet; times in seconds, NaN where there is none.
 
     Parameters
     ----------
     first_engine : ndarray of int64, shape (n,)
-        Where each request began last (of pools: who processed its prompt); -1 where nobody took it.
+        Engine on which each request began in its last try (with pools: which processed its prompt); -1 if none took it.
     transfer_start, transfer_end, decode_start : ndarray of float64, shape (n,)
-        Of pools: when the keys and values were sent and there, and when the first iteration began that decoded.
+        With pools: when the transfer of keys and values began and ended, and when the first decoding iteration began.
     transfer_bytes : ndarray of int64, shape (n,)
-        What was sent in the last try.
+        Bytes that were transferred in the last try.
     retries : ndarray of int64, shape (n,)
         How often each request lost its engine.
     failed : ndarray of bool, shape (n,)
         Requests that were given up: too many retries, or no engine left.
     lost_tokens : ndarray of int64, shape (n,)
-        Tokens that were generated and thrown away, of each of its sequences.
+        Tokens that were generated and thrown away, for each of the request's sequences.
     roles : tuple of str
-        What each engine is for.
+        Role of each engine: "prefill", "decode" or "both".
     engine, state, start, end : ndarray, shape (s,)
-        Spans of the engines' lives: whose, in which state of ``starting, up, draining, down, gone``, from when to when.
+        Spans of the engines' lives: the engine, its state (one of ``starting, up, draining, down, gone``), and when the
+        span began and ended.
     busy_s : ndarray of float64, shape (engines,)
-        Seconds that each engine computed, those of iterations that a death cut short included.
+        Seconds that each engine computed, including iterations that a failure cut short.
     deaths : ndarray of int64, shape (engines,)
-        How often each engine died.
+        How often each engine failed.
     end_s : float
         When the simulation ended.
     """

@@ -217,7 +217,7 @@ class FleetRun(Run):
         self.done(row)
 
     def done(self, row: int) -> None:
-        """What waited for a request may come."""
+        """A request has ended: requests that wait for it may arrive."""
         self.left -= 1
         super().done(row)
 

@@ -90,7 +90,7 @@ class MemoryUse:
 
 
 def memory_use(scheduler: Vllm02Scheduler | V1Scheduler | OrcaScheduler | FasterTransformerScheduler) -> MemoryUse:
-    """Where the slots of a policy's memory go: read after `schedule`, its step's tokens are in.
+    """Count what the slots of a policy's KV memory hold. Call it after `schedule`: it counts that step's tokens.
 
     Raises
     ------

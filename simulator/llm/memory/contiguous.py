@@ -108,9 +108,9 @@ class ContiguousStep:
     kind : {"prompt", "decode", "mixed", "idle"}
         Prompts, one token of every running sequence, both in one batch, or nothing to do.
     scheduled : list of ContiguousRequest
-        Who takes part, in order of arrival.
+        Requests of the batch, in order of arrival.
     new : list of ContiguousRequest
-        Of these, whose prompts are processed.
+        Those of them whose prompts are processed.
     iteration : Iteration
         The work, padding included.
     """

@@ -119,7 +119,7 @@ class Vllm02Step:
     ignored : list of SequenceGroup
         Requests that can never run.
     preempted : list of SequenceGroup
-        Who lost its place, to be recomputed or swapped in again.
+        Groups that lost their blocks, to be recomputed or swapped in later.
     """
 
     kind: Literal["prompt", "decode", "idle"] = "idle"

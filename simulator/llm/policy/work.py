@@ -28,9 +28,9 @@ class Work:
     emits : list
         Requests of which every running sequence has a new token when the step is done.
     admitted, preempted, ignored : list
-        Requests that run for the first time, that lost their memory, and that never run (again).
+        Requests that run for the first time, that are preempted, and that never run (again).
     cached : dict
-        Of those admitted, prompt tokens that a prefix cache held.
+        For admitted requests, prompt tokens that a prefix cache held.
     swap_out, swap_in, copies : int
         Blocks to move and to copy first.
     running, waiting : int

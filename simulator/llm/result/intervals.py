@@ -46,7 +46,7 @@ def interval(
         A latency (``ttft, tpot, e2e, normalized_latency, queue, itl``), a rate (``throughput, request_throughput,
         goodput``), ``attainment``, ``mean_batch`` or ``prefix_hit_rate``.
     percentile : float, optional
-        Of a latency: this percentile instead of the mean.
+        For a latency: this percentile instead of the mean.
     confidence : float
         Coverage.
     kind : {"confidence", "prediction"}
@@ -131,7 +131,7 @@ def replicated(
 def _of_requests(
     result: LLMResult, metric: str, percentile: float | None, rows: npt.NDArray[np.int64], ttft: float, tpot: float
 ) -> tuple[float, Batch, int]:
-    """What each request has, or its share in: batches of requests in order of arrival."""
+    """A figure that is a mean over requests, and how to batch it: by requests in order of arrival."""
     if metric == "attainment":
         asked = np.flatnonzero(np.ones(len(result), dtype=bool) if result.counted is None else result.counted)
         asked = asked[np.argsort(result.arrival[asked], kind="stable")]
@@ -161,7 +161,7 @@ def _of_requests(
 def _rate(
     result: LLMResult, metric: str, rows: npt.NDArray[np.int64], ttft: float, tpot: float
 ) -> tuple[float, Batch, int]:
-    """What finishes per second, or of goodput what arrives: windows of time."""
+    """A figure that is a rate (what finishes per second; for goodput, what arrives), batched by windows of time."""
     low, high = result.span
     times, amount = result.finish[rows], np.ones(len(rows))
     if metric == "throughput":

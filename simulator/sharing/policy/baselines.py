@@ -90,7 +90,7 @@ def _placement_score(cluster: SharedCluster, view: AppView, gpus: tuple[int, ...
 
 @dataclass(frozen=True, slots=True)
 class _LossFall:
-    """By how much an app's losses fall within a lease. Two of them are the same rule, whatever the lease."""
+    """SLAQ's rule: how much an app's losses fall within a lease. Instances compare equal, whatever their leases."""
 
     lease_s: float = field(compare=False)
 
@@ -141,12 +141,12 @@ def baselines(lease_s: float = 600.0, placement: Placement = "near", seed: int =
     Parameters
     ----------
     lease_s : float
-        Within which SLAQ looks at the loss, seconds.
+        Seconds ahead for which SLAQ predicts the fall of the loss.
     placement : {"near", "blind"}
-        Which GPUs an app gets beside its own of before: the nearest, or any, by lot. Its jobs divide what it has by
-        nearness either way.
+        Which GPUs an app gets in addition to those that it has: the nearest, or random ones. Its jobs divide the app's
+        GPUs by nearness in either case.
     seed : int
-        Of the lots.
+        Seed of the random choice.
 
     Raises
     ------

@@ -30,7 +30,7 @@ FAIR = 1.0 + 1e-9
 
 
 class AppRecord(NamedTuple):
-    """What became of one app. Seconds; GPU seconds; mean number of apps in the cluster during its life."""
+    """Outcome of one app. Times in seconds; `contention` is the mean number of apps in the cluster during its life."""
 
     app: int
     start_s: float

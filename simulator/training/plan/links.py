@@ -24,10 +24,10 @@ class PlanLinks:
     Parameters
     ----------
     links : dict
-        What one message of each pair of stages takes; where microbatches are cut into slices, each message.
+        Times of a message between each pair of stages; where microbatches are cut into slices, of each message.
     reshardings : dict
-        Of each pair, the tensors of a message in order: name and how it gets across. Of a whole microbatch of average
-        size, where slices are sent.
+        For each pair, the tensors of a message, in order: name and resharding. Where slices are sent, these are for a
+        whole microbatch of average size.
     """
 
     links: dict[Pair, Link]
@@ -35,10 +35,10 @@ class PlanLinks:
 
 
 def plan_links(plan: TrainingPlan, method: Method | None = None) -> PlanLinks:
-    """How a plan's tensors get from mesh to mesh. A message carries all tensors of a pair of stages, one by one.
+    """Plan how tensors get from mesh to mesh.
 
-    It is of one microbatch of its sender, or of one token slice of it. It occupies the sending mesh's way out, the
-    receiving mesh's way in, and the network adapters that it crosses.
+    A message carries all tensors of a pair of stages, one by one, for one microbatch of the sender or one token slice
+    of it. It occupies the sending mesh's output, the receiving mesh's input, and the network adapters that it crosses.
 
     Parameters
     ----------

@@ -36,18 +36,18 @@ def moved(way: Resharding, nodes: int, cluster: Cluster) -> Resharding:
 
 
 def scaled(way: Resharding, target: LogicalMesh, target_spec: str, factors: Sequence[float]) -> tuple[Floats, Floats]:
-    """Seconds of sending and of gathering where the tensor has other numbers of bytes, and its messages stay the same.
+    """Seconds of sending and of gathering when a tensor is scaled in bytes, and the same devices exchange it.
 
     Parameters
     ----------
     way : Resharding
-        How the tensor gets across.
+        Resharding of the tensor in its original size.
     target : LogicalMesh
-        Who needs it.
+        The mesh that needs the tensor.
     target_spec : str
-        How.
+        How it is sharded there.
     factors : sequence of float
-        How much of the bytes.
+        Factors on its bytes.
 
     Returns
     -------
@@ -60,7 +60,8 @@ def scaled(way: Resharding, target: LogicalMesh, target_spec: str, factors: Sequ
         parts = [Candidate(m.target, (m.source,), factor * m.n_bytes) for m in way.messages]
         return np.array(list(loads_of(parts, senders, cluster).values()), dtype=np.float64)
 
-    # what a device or adapter is busy with grows evenly: the latencies of its messages, and their bytes
+    # A device's or adapter's seconds are affine in the bytes (latencies of its messages, plus bytes over bandwidth), so
+    # two sizes give all others.
     once, twice = busy(1.0), busy(2.0)
     seconds: Floats = (2 * once - twice + grown[:, None] * (twice - once)).max(axis=1, initial=0.0)
     gather_s = np.array([gather_seconds(way, f * way.n_bytes, target, target_spec) for f in grown.tolist()])
@@ -68,7 +69,7 @@ def scaled(way: Resharding, target: LogicalMesh, target_spec: str, factors: Sequ
 
 
 class Reshardings:
-    """Reshardings planned so far. Meshes that lie to each other as others did are not planned for again."""
+    """A cache of reshardings: pairs of meshes with the same relative position as earlier ones are not planned again."""
 
     def __init__(self, method: Method) -> None:
         self._method: Method = method
@@ -76,7 +77,7 @@ class Reshardings:
         self._scaled: dict[object, tuple[Floats, Floats]] = {}
 
     def __call__(self, n_bytes: float, source: LogicalMesh, have: str, target: LogicalMesh, need: str) -> Resharding:
-        """As `reshard_across`."""
+        """The same as `reshard_across`, from the cache if possible."""
         key, host = _key(n_bytes, source, have, target, need), source.mesh.first_host
         if key not in self._known:
             way = reshard_across(n_bytes, source, have, target, need, method=self._method)
@@ -87,7 +88,7 @@ class Reshardings:
     def scaled(
         self, n_bytes: float, source: LogicalMesh, have: str, target: LogicalMesh, need: str, factors: Floats
     ) -> tuple[Floats, Floats]:
-        """As `scaled`, of the resharding that a call with the same arguments gives."""
+        """The same as `scaled`, for the resharding that a call with the same arguments gives."""
         key = _key(n_bytes, source, have, target, need), factors.tobytes()
         if key not in self._scaled:
             self._scaled[key] = scaled(self(n_bytes, source, have, target, need), target, need, factors.tolist())

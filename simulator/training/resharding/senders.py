@@ -25,7 +25,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who sends each part, seconds until all have arrived, and whether no choice is faster."""
+    """A choice of senders: the sender of each part, seconds until all have arrived, and whether it is known optimal."""
 
     senders: tuple[int, ...]
     seconds: float

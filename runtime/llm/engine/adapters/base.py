@@ -40,7 +40,7 @@ class Finished:
     outputs : tuple of tuple of int
         Generated tokens of each of its sequences; of beams, the best first.
     reasons : tuple of str
-        Of each, ``"length"`` or ``"stop"``.
+        Why each sequence ended, ``"length"`` or ``"stop"``.
     """
 
     request: str | int
@@ -50,7 +50,7 @@ class Finished:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step gave: new tokens, and requests that finished."""
+    """Outcome of a step: new tokens, and requests that finished."""
 
     emitted: list[Emitted] = field(default_factory=list[Emitted])
     finished: list[Finished] = field(default_factory=list[Finished])
@@ -94,7 +94,7 @@ def take(live: Live, token: int, outcome: Outcome) -> None:
 
 
 def finish(request: str | int, lives: Sequence[Live]) -> Finished:
-    """What came of a request."""
+    """The result of a finished request."""
     return Finished(
         request,
         tuple(tuple(live.tokens[live.prompt : live.end]) for live in lives),

@@ -40,12 +40,12 @@ class Histogram:
 
 @dataclass(slots=True)
 class Counters:
-    """What has happened since the start.
+    """Counts since the server's start.
 
     Parameters
     ----------
     prompt_tokens, generation_tokens, preemptions : int
-        Of finished prompts; new tokens; requests that lost their memory.
+        Tokens of processed prompts; generated tokens; preemptions.
     cache_queries, cache_hits : int
         Prompt tokens looked up in the prefix cache, and found.
     success : dict of str to int

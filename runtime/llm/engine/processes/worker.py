@@ -30,7 +30,7 @@ STOP = np.full(HEADER, -1, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a follower is.
+    """What a follower process needs to start.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class Task:
     memory : dict
         Fields of its `Memory`.
     options : EngineConfig
-        Where and how.
+        Devices, number format and kernels.
     rank : int
-        Which process.
+        Rank of the process.
     store : str
-        File to meet at.
+        File at which the processes find each other.
     """
 
     spec: DecoderSpec

@@ -27,7 +27,7 @@ _inline: Any = inner(**BARE)
 
 @_inline
 def _load(s: Tables, kind: int, e: int) -> int:
-    """What a router that looks at one number of each engine looks at."""
+    """The load of an engine, for routers that compare a single number."""
     g = s.engine[e]
     if kind == LEAST_TOKENS:
         return g.tokens

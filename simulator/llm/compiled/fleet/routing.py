@@ -1,4 +1,4 @@
-"""What a compiled router is told beforehand: its draws, and by what it knows requests again."""
+"""Inputs of a compiled router that are computed beforehand: random draws, and keys by which it recognises requests."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _rules(world: World, until: float | None) -> FleetRules:
 
 
 def reserve_of(policy: Policy) -> Any:
-    """How many slots a request takes under a policy of contiguous memory; None under one that is not compiled."""
+    """The rule by which a contiguous policy reserves slots for a request; None for a policy without a compiled form."""
     scheduler: Any = policy.scheduler
     if scheduler is FasterTransformerScheduler:
         return RESERVES["max"]
@@ -162,7 +162,7 @@ def reserve_of(policy: Policy) -> Any:
 
 
 def _calls(world: World) -> Any:
-    """Who comes when, as `serve_fleet` takes it."""
+    """Arrivals and follow-up requests, in the form that `serve_fleet` takes."""
     trace, n = world.trace, len(world.trace)
     after = np.full(n, -1, dtype=np.int64) if trace.after is None else trace.after
     following = np.flatnonzero(after >= 0)

@@ -68,7 +68,7 @@ def _serve_decodes(x: FleetRules, s: Tables, e: int) -> tuple[int, int, int]:
 def decide_sarathi(
     x: FleetRules, s: Tables, e: int, now: float, runs: Any, n_runs: int
 ) -> tuple[int, int, int, int, int, int, int]:
-    """Decide a step of an engine; returns what `compiled_v1.decide` does. `output` is what counts as a prompt: of who
+    """Decide a step of an engine; returns what `v1.decide` does. `output` is what counts as a prompt: of who
     was preempted, the tokens that it had generated too."""
     g = s.engine[e]
     m, aside, preempted = _serve_decodes(x, s, e)

@@ -34,7 +34,7 @@ slot, after, ahead: its place in the ring of steps that must look at it (-1: non
 blocks, where their list begins, and how many can be found; owed: whether the step under way owes it a token; mark: its
 place in the step being decided; before, behind, stamp: neighbours among those that run, and their order; begin, last:
 its run of iterations with tokens; priority, order: what the policy sorts by; child, sibling, parent: the heap of those
-that wait; own, nodes, shared: contents of its blocks (`compiled_contents`). Of contiguous memory: copies, span, output:
+that wait; own, nodes, shared: contents of its blocks (`contents`). Of contiguous memory: copies, span, output:
 its sequences, and of each the slots and the tokens that it generates."""
 
 ENGINE = _record(
@@ -91,7 +91,7 @@ class Tables(NamedTuple):
     chunk: Any  # (E, slots) CHUNK, of contiguous memory
     top: Any  # (E, orders): the chunk of each size that was freed last
     table: Any  # blocks or chunks of every request, one after the other
-    nodes: Any  # contents of prompts that are shared, see `compiled_contents`
+    nodes: Any  # contents of prompts that are shared, see `contents`
     per: int
     looked: Any  # (E, c): requests that run and do not decode, in order
     final: Any  # (E, 2, c + 1): number, then requests whose last token an odd or even step gives
@@ -100,7 +100,7 @@ class Tables(NamedTuple):
     chosen: Any  # (2, c): requests that a step computes one by one, and their tokens
     new: Any  # (c,): tokens of its chunks, and the tokens before each
     old: Any
-    event: Any  # (events, 2): order and what happens, a heap by time and order; see `compiled_events`
+    event: Any  # (events, 2): order and what happens, a heap by time and order; see `events`
     time: Any  # (events,): seconds
     tally: Any  # (3,): events in the heap, events so far, requests sent
     ends: Any  # (E, 2): ends of the steps under way, odd and even

@@ -1,6 +1,6 @@
 """Today's vLLM compiled: `vllm_v1.V1Scheduler` over the tables of the compiled fleet, step for step.
 
-Requests that decode advance together by a counter of their engine (`compiled_tables.REQUEST`). A step looks only at
+Requests that decode advance together by a counter of their engine (`tables.REQUEST`). A step looks only at
 those whose next token begins a block, fills one that others may find, or is their last, and at those that do not decode
 yet: a ring with a list for each remainder of steps by the block size says who they are. Only where the token budget
 does not reach for all are all looked at.
@@ -52,7 +52,7 @@ def _blocks_wanted(x: FleetRules, s: Tables, e: int, n: int) -> int:
 
 @_inline
 def _to_look_at(x: FleetRules, s: Tables, e: int) -> int:
-    """Whom this step must look at, in the order of those that run: their number."""
+    """Collect the requests that this step must look at, in the order in which they run; returns their number."""
     g, most = s.engine[e], s.engine[e].most if s.engine[e].most else x.budget
     asked, wide, chunk, many = g.decoding, -1, 0, 0
     for i in range(g.looks):
