@@ -16,6 +16,7 @@ from ..errors import InputError
 from ..reprs import Shown
 from ..wording import dotted
 from ..worlds import Case, World
+from ..worlds.cases import settled
 from ..worlds.fields import checked, find_field, place, plain, set_fields, steps, value_at
 from ..worlds.file.errors import Location
 from ..worlds.file.located import located
@@ -114,8 +115,9 @@ class Study(Shown):
         said = parts.document
         asked = {} if said.question is None else {("question",): said.question}
         asked |= {("questions", i): question for i, question in enumerate(said.questions)}
+        base = settled(parts.world, parts.base, folder)
         study = cls(
-            said.name or name, parts.world, parts.base, parts.planners, parts.axes, parts.design, tuple(asked.values()),
+            said.name or name, parts.world, base, parts.planners, parts.axes, parts.design, tuple(asked.values()),
             said.replications, said.seed, said.confidence, folder, text or "", "" if text is None else document.where,
         )  # fmt: skip
         study._check_questions(document, tuple(asked))

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -17,9 +17,11 @@ from .file.errors import Location
 from .file.yaml import YamlDocument, parse, problems, read
 from .leaves import leaves
 from .registry import names, open_world
-from .world import Case, OpenWorld
+from .world import Case, OpenWorld, World
 
-__all__ = ["CaseFile", "build", "called", "example", "read_case", "said_by_name"]
+__all__ = ["CaseFile", "build", "called", "example", "read_case", "said_by_name", "settled"]
+
+C = TypeVar("C", bound=Case)
 
 WIDTH = 118
 """Columns of a commented example."""
@@ -151,6 +153,12 @@ def _blamed(
         else:
             theirs.append((loc, what))
     return InputError("\n".join([*ours, *(str(problems(document, theirs)).splitlines() if theirs else [])]))
+
+
+def settled(world: World, case: C, folder: Path) -> C:
+    """A case with what the files that it names say where nobody else does; worlds without such files leave it."""
+    settle: Any = getattr(world, "settled", None)
+    return case if settle is None else settle(case, folder)
 
 
 def read_case(path: str | Path, changed: Mapping[str, Any] | None = None) -> Case:

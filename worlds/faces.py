@@ -14,7 +14,7 @@ from ..reprs import one_line
 from ..simulator.plan.file import PlanFile
 from ..wording import dotted, nearest
 from .before import check_asked, check_number
-from .cases import build, said_by_name
+from .cases import build, said_by_name, settled
 from .door import Answer, Asked, DoorName, Options, quiet
 from .file.errors import explain
 from .registry import names, open_world, world_of_plan
@@ -179,7 +179,8 @@ def answered(world: OpenWorld, door: DoorName, asked: Asked, options: Mapping[st
     said = checked_options(found.options, options, f"{door}: ")
     check_asked(world, door, said, asked.out)
     check_number(world, door, said, asked.plans)
-    return found(replace(asked, options=said))
+    cases = tuple(settled(world, case, asked.folder) for case in asked.cases)
+    return found(replace(asked, cases=cases, options=said))
 
 
 def checked_options(kind: type[Options], said: Mapping[str, Any], where: str = "") -> Options:

@@ -207,6 +207,18 @@ class OpenWorld(World, Protocol):
         """The JSON Schema of this world's plan files; empty if it has none. May be left out."""
         return {}
 
+    def settled(self, case: Any, folder: Path) -> Any:
+        """The case with what files that it names say where nobody else does. May be left out.
+
+        Parameters
+        ----------
+        case : Case
+            What somebody said, checked by itself alone.
+        folder : Path
+            Files that the case names are relative to it.
+        """
+        return case
+
     def schemas(self) -> Mapping[str, Mapping[str, Any]]:
         """Option of a door that takes a file of a form of its own -> the JSON Schema of such files. May be left out."""
         return {}

@@ -17,7 +17,7 @@ import typer.main
 
 from ...errors import InputError, RunError
 from ...worlds.before import check_asked, check_number
-from ...worlds.cases import CaseFile, called
+from ...worlds.cases import CaseFile, called, settled
 from ...worlds.door import DOORS, Answer, Asked, Door, DoorName
 from ...worlds.faces import checked_options
 from ...worlds.fields import find_field
@@ -187,7 +187,8 @@ def _call(
     if alone is None:
         plans = _loaded(subject, said)
         changed |= door.stands_in(chosen, changed)
-        cases = cases_of(subject.world, subject.file, verb, plans, changed)
+        said_cases = cases_of(subject.world, subject.file, verb, plans, changed)
+        cases = tuple(settled(subject.world, case, folder) for case in said_cases)
         check_number(subject.world, verb, chosen, plans or [called(getattr(case, "planner", None)) for case in cases])
     elif subject.plans or subject.file is not None or changed:
         more = ", ".join(changed) or "the file"

@@ -46,7 +46,7 @@ class ClusterCase(_Part):
         le=MAX_DEVICES,
         description="number of devices in a node; a number that fills no whole nodes stands in nodes of one device",
     )
-    device: str = Field(default="v100-16gb", description="device type")
+    device: str = Field(default="v100-16gb", description="device type; if left out, that of the profile")
     memory: Bytes | None = Field(
         default=None, description="usable memory per device in bytes, such as 13 GiB; else the type's"
     )

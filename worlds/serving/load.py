@@ -13,12 +13,13 @@ import numpy as np
 from ... import traces
 from ...errors import InfeasibleError, InputError, OutOfProfileError
 from ...planners import PlannerSource
-from ...profiles import ProfileSet, load, shipped
+from ...profiles import ProfileSet
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from .case import ServingCase
 from .check import check_alike, check_case, check_plan, under
 from .data import ServingData, profile_name, slo_profile_name
+from .settled import profile_of
 from .solve import planning_case
 
 __all__ = ["load_data"]
@@ -142,8 +143,7 @@ class _Loader:
         return self.tried[key]
 
     def _profile(self, name: str) -> str:
-        file = self.folder / name
-        self.profiles[name] = load(name if name in shipped() or not file.exists() else file)
+        self.profiles[name] = profile_of(name, self.folder)
         return self.profiles[name].digest()
 
     def _trace(self, name: str) -> str:

@@ -96,6 +96,12 @@ class ServingWorld(OpenWorld):
             return ("S1", "S2", "S3", "S4", *load("alpaserve-v100"))
         return {"cluster.device": DEVICES, "profile": shipped()}.get(path, ())
 
+    def settled(self, case: ServingCase, folder: Path) -> ServingCase:
+        """With the device type of its profile, where nobody says one."""
+        from .settled import settled
+
+        return settled(case, folder)
+
     def plan_schema(self) -> Mapping[str, Any]:
         """The JSON Schema of placements."""
         from ...simulator.serving.plan.file import Plan
