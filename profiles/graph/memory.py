@@ -54,6 +54,7 @@ def parameter_bytes(
     if dtype not in ("float16", "bfloat16", "float32", "float64"):
         raise InputError(f"parameter dtype: expected a floating-point type (got {dtype!r})")
     size = DTYPE_BYTES[dtype]
+    # Moments are kept in float32 at least: in half precision their small updates would be lost.
     value = max(4, size)
     state = (4 if size == 2 else 0) + OPTIMIZERS[optimizer] * value
     if optimizer == "adafactor" and shape is not None:

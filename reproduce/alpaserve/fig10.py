@@ -67,6 +67,7 @@ def curves(points: int) -> Frame:
     """The frontier: columns utilization (λD), alpha, beta."""
     import pandas as pd
 
+    # Not to 0 and 2: at these ends, an idle and a saturated device, the frontier is only a limit.
     x = np.linspace(0.02, 1.98, points)
     both = frontier(x)
     return pd.DataFrame({"utilization": x, "alpha": both.alpha, "beta": both.beta})

@@ -111,6 +111,7 @@ def step(kind: str, lengths: Any, *, entry_s: float = ENTRY_S) -> Step:
         Host time per entry of a block table, seconds.
     """
     given = [int(n) for n in lengths]
+    # Dealt in turn, whatever the lengths: nobody knows them when a request arrives.
     groups = [given[r::GPUS] for r in range(GPUS)] if kind == "DP" else [given]
     found = [_group(kind, group, entry_s) for group in groups if group]
     return max(found, key=lambda s: s.total_s)
@@ -129,6 +130,7 @@ def _group(kind: str, lengths: list[int], entry_s: float) -> Step:
         time.matrices_s + time.attention_s + waves * BLOCK_S,
         time.communication_s,
         layer.host_s(entry_s),
+        # Twice: what does not fit is moved out and in again.
         2 * excess / devices / PCIE_BYTES_PER_S,
     )
 
@@ -140,6 +142,8 @@ def prefixes(mean: int, batch: int, rng: np.random.Generator) -> Any:
 
 def outputs(mean: int, batch: int, rng: np.random.Generator) -> Any:
     """Long outputs, somewhere on their way: final lengths are exponential, and who is seen is so by its length."""
+    # A running request is met in proportion to its length: an exponential law weighted by length is Gamma of shape 2;
+    # how far it has come is uniform. 512 tokens of prompt are a guess.
     return 512 + (rng.gamma(2.0, mean, batch) * rng.random(batch)).astype(int)
 
 
@@ -187,6 +191,7 @@ def break_even(mean: int, batch: int, seed: int) -> float:
     """Host time per entry of a block table from which CP is faster than TP, seconds; 0 if it always is."""
     lengths = prefixes(mean, batch, generator(seed, "decode steps", str(mean), "0"))
     free = {kind: step(kind, lengths, entry_s=0.0).total_s for kind in ("CP", "TP")}
+    # A step is linear in the time of an entry, so one second of it gives the slope.
     each = {kind: step(kind, lengths, entry_s=1.0).total_s - free[kind] for kind in ("CP", "TP")}
     return max(0.0, (free["CP"] - free["TP"]) / (each["TP"] - each["CP"]))
 

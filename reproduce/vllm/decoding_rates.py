@@ -180,6 +180,7 @@ def capacity(run: Run, at: At, seconds: float) -> float:
     n = 256
     while True:
         finish = run(at(AT_ONCE, n / AT_ONCE), seconds).finish
+        # Some request is unfinished: then others always waited until the end, and there were enough of them.
         if np.isnan(finish).any():
             break
         n *= 4

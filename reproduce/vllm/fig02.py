@@ -75,6 +75,7 @@ def shares(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
     for i, system in enumerate(PAPER):
         progress(i, len(PAPER), system)
         paged = system == "vLLM"  # five times as many requests in an iteration as Orca (Max)
+        # An output is at most 2,048 iterations long, so after 2,000 hardly a request of the first batch is left.
         warm, steps = 2000.0, (16_000.0 if paged else 120_000.0) * (1 if fast else 4)
         found = setup.serve(system, setup.saturated(SHAREGPT, seed), ConstantCost(1.0), (warm, warm + steps))
         use: MemoryUse = found.memory

@@ -105,6 +105,7 @@ def batches(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, f
         for system in setup.SYSTEMS:
             progress(1 + len(rows), 9, f"{system}, {workload}")
             mean, used, finished = batch(system, workload, cost, durations[workload], seeds)
+            # What the memory holds does not depend on seconds, so every iteration may take one.
             full = setup.serve(system, setup.saturated(lengths, seed), ConstantCost(1.0), (1000.0, full_until))
             apart = None
             if workload == "Alpaca" and system != "vLLM":  # short outputs: prompts join nearly every iteration

@@ -93,6 +93,7 @@ def fit(requests: int, seeds: tuple[int, ...]) -> float:
         return saving(*FITTED, survival, requests, seeds) / target - 1
 
     try:
+        # Not 1: beams that always go on in their own place never share a block again.
         return float(brentq(off, 0.0, 0.99, xtol=0.005))  # pyright: ignore
     except ValueError:
         raise InputError(f"survival: no chance in [0, 0.99] makes two beams save {target:.2%} of the memory") from None

@@ -164,6 +164,7 @@ class Curve:
 
 def requests(lengths: LengthProfile, rate: float, duration: float, seed: int) -> LLMTrace:
     """Poisson requests for so many seconds; the same lengths and the same gaps, scaled, at every rate."""
+    # Ten standard deviations above the mean of a Poisson count: enough gaps to fill the time, and cut at its end.
     n = int(rate * duration + 10 * math.sqrt(rate * duration) + 10)
     arrival = np.cumsum(generator(seed, "serving rates", lengths.name).exponential(1.0, n)) / rate
     drawn, m = lengths.sample(n, seed), max(1, int(np.searchsorted(arrival, duration)))
@@ -213,6 +214,8 @@ def served(
 
 def capacity(system: str, server: Server, lengths: LengthProfile, cost: IterationCost, seed: int) -> float:
     """Requests that a system finishes a second while requests always wait: from the 100th to the 400th."""
+    # 700, 100 and 400 are guesses: the first requests fill the batch, the last ones empty it, and both ends are left
+    # out.
     drawn = lengths.sample(700, seed)
     result = served(system, server, LLMTrace(np.zeros(700), drawn.prompt, drawn.output), cost)
     done = np.sort(result.finish)
@@ -239,6 +242,7 @@ def calibrated_share(seed: int, duration: float = 3600.0) -> float:
         return float((result.iterations.running * inside).sum()) / (end - end / 6) / BATCH - 1
 
     try:
+        # Above 1 is faster than the data sheet; 0.4 is a guess, a share that good kernels are never below.
         return float(brentq(off, 0.4, 1.0, xtol=0.001))  # pyright: ignore
     except ValueError:
         raise InputError(f"calibration: no share in [0.4, 1] gives vLLM a batch of {BATCH}") from None
@@ -273,6 +277,7 @@ def curve(
         rate.append(times * most)
         trace = requests(lengths, rate[-1], duration, seed)
         latency.append(served(system, server, trace, cost).normalized_latency)
+        # Beyond the limit the curve is only steeper, and simulating an overloaded system takes longest.
         if latency[-1] > limit:
             break
     return Curve(np.array(rate), np.array(latency))

@@ -146,6 +146,7 @@ def _softmax(local: Local, operands: Sequence[Tensor]) -> Tensor:
     dims = tuple(order.index(loop) for loop in over)
     log = op.attributes.get("fn") == "log_softmax"
     if len(dims) == 1 and not local.axes_of(over) and not log:
+        # The fused call, where nothing is cut: it is exact to the bit with what torch's own modules compute.
         y = torch.softmax(x, dim=dims[0])
     else:
         y = x - log_sum_exp(local, x, dims, over)
@@ -234,6 +235,7 @@ def _gate(local: Local, operands: Sequence[Tensor]) -> Tensor:
         at = (mine.cumsum(dim=-2) - mine + waiting) * mine
         waiting = waiting + mine.sum(dim=-2, keepdim=True)
         fits = (mine * (at < capacity)).to(x.dtype)
+        # one_hot refuses places beyond the queue; `fits` is 0 for them, so where they are put does not matter.
         slot = torch.nn.functional.one_hot(at.clamp(max=capacity - 1), capacity).to(x.dtype)
         y = y + shares[..., k, None, None] * fits[..., None] * slot
     return join_loops(y, op.parsed.result, local.sizes, (*rest, token, expert, place))

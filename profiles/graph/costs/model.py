@@ -94,6 +94,8 @@ class Roofline:
         )
         found = self._known.get(key)
         if found is None:
+            # Integers and truth values keep their type: only what is computed in floating point changes with the
+            # precision.
             if self.dtype is not None and op.dtype.startswith(("float", "bfloat")):
                 op = replace(op, dtype=self.dtype)
             found = self._known[key] = self._times(local(op, parts))
@@ -150,6 +152,7 @@ class Roofline:
         query = {x for dims in op.parsed.operands[0] for x in dims}
         keys = [on.sizes[x] for x in op.parsed.reduced if x not in query]
         seq = max(keys, default=1.0)
+        # Fused kernels skip the tiles above the diagonal, half of the scores.
         flops = on.flops * (0.5 if op.attributes.get("causal") else 1.0)
         peak = peak_flops(self.device, op.dtype) * seq / (seq + r.flash_half_seq)
         moved = (sum(on.operand_bytes) + on.result_bytes) / self.stream

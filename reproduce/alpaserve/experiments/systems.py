@@ -152,7 +152,9 @@ def crossing(x: Sequence[float], attainment: Sequence[float], *, rising: bool) -
     attained = np.flatnonzero(ys >= GOAL)
     if not len(attained):
         return math.nan
+    # The last crossing, not the first: attainment may dip below the goal by chance and recover.
     last = int(attained[-1])
+    # The grid ends above the goal: its last value is a lower bound.
     if last == len(xs) - 1:
         return float(xs[-1])
     share = (ys[last] - GOAL) / (ys[last] - ys[last + 1])
