@@ -194,7 +194,7 @@ def minimax_starts(layers: FloatArray, sends: FloatArray) -> tuple[int, ...]:
 
 
 def _running_sums(layers: FloatArray) -> FloatArray:
-    """Sum of layers i to k inclusive, added from the left; inf where k < i. Shape (K, K)."""
+    """Sums of layers i to k inclusive, shape (K, K); inf where k < i. Added from the left, as `sum` does."""
     n = len(layers)
     run = np.full((n, n), np.inf)
     for i in range(n):

@@ -153,7 +153,7 @@ class ModelProfile(Shown):
         object.__setattr__(self, "stages", MappingProxyType(dict(self.stages)))
 
     def __reduce__(self) -> tuple[type[ModelProfile], tuple[object, ...]]:
-        """Copied between our own processes; a read-only view alone cannot be."""
+        """Make instances picklable for our own processes: a read-only view cannot be pickled as it is."""
         return ModelProfile, (self.name, dict(self.stages), self.provenance, self.architecture)
 
     @classmethod

@@ -73,7 +73,7 @@ class ProfileSet(Shown, Mapping[str, ModelProfile]):
         object.__setattr__(self, "aliases", MappingProxyType(dict(self.aliases)))
 
     def __reduce__(self) -> tuple[type[ProfileSet], tuple[object, ...]]:
-        """Copied between our own processes; a read-only view alone cannot be."""
+        """Make instances picklable for our own processes: a read-only view cannot be pickled as it is."""
         plain = (self.name, self.device, dict(self.models), self.provenance, self.overhead_s, dict(self.aliases))
         return ProfileSet, plain
 

@@ -39,7 +39,7 @@ class Reader:
         self.errors.append(f"{self.where}: {_printable(path)}: {what} (got {shown}); {mend}")
 
     def failure(self) -> InputError:
-        """What was noted, as one exception with one error a line."""
+        """All noted errors as one exception, one error a line."""
         return InputError("\n".join(self.errors))
 
     def raise_errors(self) -> None:
@@ -49,7 +49,7 @@ class Reader:
 
     @contextmanager
     def building(self, path: str) -> Generator[None, None, None]:
-        """Note the `InputError` of an object that is made from what was read, and go on."""
+        """Build an object from what was read; if that raises an `InputError`, note it and go on."""
         try:
             yield
         except InputError as error:

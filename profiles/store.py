@@ -88,7 +88,7 @@ def save(profiles: ProfileSet, path: str | Path) -> Path:
 
 
 def doubts(profiles: ProfileSet) -> list[str]:
-    """What looks wrong though it is allowed: a latency that falls by more than 5 % as the batch grows."""
+    """Figures that are allowed but look wrong: a latency that falls by more than 5 % as the batch grows."""
     found: list[str] = []
     for name, profile in profiles.items():
         for config in profile.configs:

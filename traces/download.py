@@ -23,7 +23,7 @@ LARGEST_BYTES = 8 * 2**30
 
 
 class WrongChecksumError(MeshwrightError):
-    """What came is not what was asked for."""
+    """The downloaded file does not have the expected checksum."""
 
 
 def check_digest(sha256: str) -> str:
@@ -46,7 +46,7 @@ def digest_of(path: Path) -> str:
 
 
 class _OnlyHttps(urllib.request.HTTPRedirectHandler):
-    """Follows a redirection only to where a download may come from."""
+    """Follows redirections, but only to addresses that a download may come from."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         try:

@@ -104,7 +104,7 @@ def fit_gamma(
 def _window_cvs(
     times: FloatArray, index: LongArray, edges: FloatArray, count: LongArray, min_gaps: int
 ) -> tuple[FloatArray, ByteArray]:
-    """CV of one model in each window and the rule that it comes from; `index` is the window of each arrival."""
+    """CV of one model in each window, and the rule that gave it; `index` is the window of each arrival."""
     n = len(count)
     inside = index[1:] == index[:-1]
     gaps, cell = np.diff(times)[inside], index[1:][inside]

@@ -1,4 +1,4 @@
-"""Sets of operators that are leaves of a series-parallel tree: operators, layers, or what a planner groups."""
+"""The leaves of a series-parallel tree: single operators, layers, or sets that a planner groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Groups = Literal["operators", "layers"] | Sequence[Sequence[int]]
 
 
 def leaf_sets(graph: Graph, groups: Groups) -> list[int]:
-    """Number of the set of every operator: that of its first operator."""
+    """The set of every operator; a set's number is that of its first operator."""
     sets = list(range(len(graph.operators)))
     if groups == "layers":
         first: dict[int, int] = {}
@@ -44,7 +44,7 @@ def leaf_sets(graph: Graph, groups: Groups) -> list[int]:
 
 
 def acyclic(reads: list[list[int]], sets: list[int]) -> list[int]:
-    """Sets that wait for each other, made one."""
+    """Merge sets that wait for each other, so that their graph has no cycle."""
     pairs = {(sets[j], sets[i]) for i, own in enumerate(reads) for j in own if sets[i] != sets[j]}
     if not any(a > b for a, b in pairs):  # numbered as the graph is ordered, nothing goes back
         return sets
@@ -60,7 +60,7 @@ def acyclic(reads: list[list[int]], sets: list[int]) -> list[int]:
 
 
 def sorted_sets(before: dict[int, set[int]], first: dict[int, int]) -> list[int]:
-    """Sets, each after those before it, otherwise by their first operators."""
+    """Sort sets topologically; where the order is free, by their first operators."""
     waits = {s: len(p) for s, p in before.items()}
     nexts: dict[int, list[int]] = {s: [] for s in before}
     for s, p in before.items():

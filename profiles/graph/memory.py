@@ -63,7 +63,7 @@ def parameter_bytes(
 
 
 def state_bytes(graph: Graph, optimizer: str = "adam") -> int:
-    """Weights, gradients and optimiser state of a whole model; frozen parameters are only weights."""
+    """Bytes of weights, gradients and optimiser state of a whole model; frozen parameters have weights only."""
     total = 0
     for tensor in graph.parameters:
         if not tensor.trainable:
@@ -87,6 +87,6 @@ def saved(graph: Graph, operators: range) -> Iterator[str]:
 
 
 def saved_bytes(op: Operator, parts: Mapping[str, int]) -> dict[str, float]:
-    """Bytes on one device of each value that an operator saves, by name. Weights among them: see `saved`."""
+    """Bytes on one device of each value that an operator saves, by name; unlike in `saved`, weights are among them."""
     on = local(op, parts)
     return {(op.name if k < 0 else op.inputs[k]): (on.result_bytes if k < 0 else on.operand_bytes[k]) for k in op.saves}

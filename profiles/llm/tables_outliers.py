@@ -1,4 +1,4 @@
-"""Points of a measured table that contradict others: more work in less time. They are set aside, and said.
+"""Find points of a measured table that contradict others (more work in less time), to set them aside and report them.
 
 A kernel that does more in every size takes no less time, up to what another tile or another way costs. Public tables
 keep to that within `TOLERANCE` but for a few points in a thousand, which are up to five times slower than larger ones:

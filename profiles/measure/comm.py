@@ -162,7 +162,7 @@ def _summary(seconds: dict[int, list[float]], of: Callable[[Sequence[float]], fl
 
 
 def _one_way(p2p: Sequence[dict[int, list[Span]]], n_bytes: int) -> list[float]:
-    """From the moment when sender and receiver are both there to the moment when the receiver has the message."""
+    """Seconds from the moment when sender and receiver are both ready until the receiver has the message."""
     pairs = [(p2p[r][n_bytes], p2p[r + 1][n_bytes]) for r in range(0, len(p2p) - 1, 2)]
     return [
         got - max(sent, ready)
@@ -172,10 +172,11 @@ def _one_way(p2p: Sequence[dict[int, list[Span]]], n_bytes: int) -> list[float]:
 
 
 def _waits(allreduce: Sequence[dict[tuple[int, int], list[Lap]]], op: int, n_bytes: int) -> list[float]:
-    """From the moment when a worker is there to the moment when it has the sum.
+    """Seconds from the moment when a worker is ready until it has the sum.
 
     The others did the same work before it, but not in exactly the same time: waiting for them is part of the cost.
-    Waiting for one from whom another process took the core is not; such rounds are left out, if others are left.
+    Waiting for a worker that lost its core to another process is no such cost; such rounds are left out, if any
+    others remain.
     """
     rounds = [
         laps

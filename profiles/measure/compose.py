@@ -165,7 +165,7 @@ def _table(
 
 
 def _by_kind(spec: ModelSpec, numbers: Sequence[int], rows: Sequence[Sequence[Lap]]) -> dict[LayerKind, float]:
-    """Seconds of each kind of layer: layers of one kind do the same work, so they have one figure."""
+    """Median seconds of each kind of layer. Layers of one kind do the same work, so they share one figure."""
     laps: dict[LayerKind, list[Lap]] = {}
     for column, number in enumerate(numbers):
         laps.setdefault(spec.kind(number), []).extend(row[column] for row in rows)
@@ -173,9 +173,9 @@ def _by_kind(spec: ModelSpec, numbers: Sequence[int], rows: Sequence[Sequence[La
 
 
 def _calm(laps: Iterable[Lap]) -> list[float]:
-    """The times of laps during which (next to) no other process had the core.
+    """The times of laps during which hardly any other process had the core.
 
-    If these are too few: the processor time of the laps nearest to it, which leaves out what the others took.
+    If there are too few of them, the processor times of the calmest laps, which leave out what other processes took.
     """
     best = sorted(laps, key=lambda lap: -lap.share)
     calm = [lap.seconds for lap in best if lap.share >= CALM]

@@ -112,7 +112,7 @@ class MeasuredModel:
     contention: float
 
     def named(self, name: str) -> MeasuredModel:
-        """The same figures for another model of the same shape."""
+        """The same measurements under the name of another model of the same shape."""
         return replace(
             self,
             table=replace(self.table, model=name),

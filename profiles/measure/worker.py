@@ -1,6 +1,6 @@
-"""What one worker does to measure one model: layers in their place, alone and beside busy neighbours; whole stages.
+"""What one worker does to measure one model: it times layers in their place, alone and beside others, and whole stages.
 
-Rounds of all these follow each other, so that a machine that slows down for a while slows all of them alike.
+One round of each kind follows the other, so that a machine that slows down for a while slows all kinds alike.
 """
 
 from __future__ import annotations

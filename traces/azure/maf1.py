@@ -203,7 +203,7 @@ def _add_day(calls: LongArray, file: Path, low: int, high: int, dealer: Dealer, 
 def _spread(
     calls: LongArray, models: tuple[str, ...], slo: Any, low: int, options: Azure2019Options, seed: int
 ) -> Trace:
-    """Turn calls per model and minute into arrival times."""
+    """Turn counts of calls per model and minute into arrival times."""
     calls = calls[: len(models)]
     if options.thin < 1:
         # A stream of its own for every minute: a slice keeps the same calls as the whole trace.

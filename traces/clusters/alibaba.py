@@ -28,7 +28,7 @@ STATES = (*ENDED, "Running", "Waiting", "Interrupted")
 
 @dataclass(slots=True)
 class _Task:
-    """What a job's tasks came to so far."""
+    """Sums over those of a job's tasks that were read so far."""
 
     gpus: float = 0.0
     gpu_s: float = 0.0
@@ -80,7 +80,7 @@ def read_alibaba(jobs: str | Path, tasks: str | Path, instances: str | Path | No
 
 
 def _jobs(path: Path, problems: Problems) -> dict[str, tuple[str, str, float | None]]:
-    """User, status and submission by name."""
+    """User, status and submission time of every job, by its name."""
     made: dict[str, tuple[str, str, float | None]] = {}
     for row in table_rows(path, ("job_name", "user", "status", "start_time"), problems, names=JOB):
         name = row.name("job_name")

@@ -75,7 +75,7 @@ class ClusterLog(Shown):
 
 
 def collected(source: Path, jobs: list[ClusterJob], left_out: Counter[str]) -> ClusterLog:
-    """A log from jobs whose times count from wherever, in any order.
+    """Make a log from jobs in any order, whose times may count from any moment.
 
     Raises
     ------
@@ -101,13 +101,13 @@ class Problems:
         self.total = 0
 
     def add(self, where: str, what: str, got: object) -> None:
-        """One thing that is wrong. The first twenty are shown, all are counted."""
+        """Note one problem. All are counted, and the first twenty are shown."""
         self.total += 1
         if len(self.shown) < SHOWN:
             self.shown.append(f"{where}: {what} (got {str(got)[:60]!r})")
 
     def check(self) -> None:
-        """Raise what was collected.
+        """Raise an error with the collected problems, if there are any.
 
         Raises
         ------

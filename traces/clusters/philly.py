@@ -103,7 +103,7 @@ def _job(number: int, entry: dict[str, Any], faults: list[Fault], left_out: Coun
 def _attempts(
     number: int, attempts: list[Any], faults: list[Fault], left_out: Counter[str]
 ) -> tuple[list[tuple[float, float, int]], float | None]:
-    """Start, end and GPUs of the attempts that can be used; when the last of all ended."""
+    """Start, end and GPUs of every usable attempt, and the time at which the last of all attempts ended."""
     ran: list[tuple[float, float, int]] = []
     end = None
     for k, attempt in enumerate(attempts):

@@ -26,16 +26,16 @@ class CellRow:
         self._where, self._columns, self._cells, self.problems = where, columns, cells, problems
 
     def blame(self, column: str, what: str) -> None:
-        """Complain of a cell."""
+        """Note a problem with one cell."""
         self.problems.add(self._where, f"column {column!r} {what}", self.text(column))
 
     def text(self, column: str) -> str:
-        """A cell; empty if there is no such column."""
+        """The text of a cell; empty if there is no such column."""
         k = self._columns.get(column)
         return "" if k is None else self._cells[k].strip()
 
     def name(self, column: str) -> str:
-        """A cell that must not be empty."""
+        """The text of a cell that must not be empty."""
         text = self.text(column)
         if not text:
             self.blame(column, "is empty")

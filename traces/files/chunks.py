@@ -80,6 +80,6 @@ def read_chunks(
 
 
 def _default_is_exact(version: str) -> bool:
-    """Whether pandas reads back by default the very float64 that `repr` wrote (it does since 3.1)."""
+    """Whether pandas' default parser reads exactly the float64 that `repr` wrote (it does since 3.1)."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return (major, minor) >= (3, 1)

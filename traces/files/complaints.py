@@ -28,7 +28,7 @@ def _rows(path: Path, header: Header) -> Iterator[tuple[int, list[str]]]:
 
 
 def listed(problems: list[str], total: int, more: str = "") -> str:
-    """`problems` one to a line, then how many there are if not all of them are shown."""
+    """List `problems` one a line; if not all are shown, a last line says how many there are."""
     tail = f"\n… {total} problems in all, the first {len(problems)} shown" if total > len(problems) else ""
     return "\n".join(problems) + tail + more
 

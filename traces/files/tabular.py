@@ -107,7 +107,7 @@ class Layout:
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """What the cells of each column to be read must be."""
+        """The kind of cell that each column to be read must hold."""
         return {name: FIELDS[field] for field, name in self.column.items()}
 
 
@@ -139,7 +139,7 @@ class Rows:
     names: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, chunk: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Append one chunk: field -> its cells."""
+        """Append one chunk, given as a mapping from field to its cells."""
         import pandas as pd
 
         library: Any = pd
@@ -154,7 +154,7 @@ class Rows:
             self.parts.setdefault(name, []).append(cells)
 
     def take(self, name: str) -> npt.NDArray[Any] | None:
-        """One field as a whole column, and forget its chunks."""
+        """Return one field as a whole column, and free its chunks."""
         parts = self.parts.pop(name, None)
         return None if parts is None else np.concatenate(parts)
 

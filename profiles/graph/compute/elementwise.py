@@ -1,4 +1,4 @@
-"""Element-wise operators and views on one device's loops; what knows where an element stands reckons in the whole."""
+"""Element-wise operators and views on one device's part; those that use an element's position use that in the whole."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ _PLACED: Mapping[str, Callable[[Local, Sequence[str], Sequence[Any]], Any]] = Ma
 
 
 def view(local: Local, operands: Sequence[Tensor]) -> Tensor:
-    """What moves nothing that counts (docs/training-graphs.md lists it)."""
+    """Operators that only rearrange elements (docs/training-graphs.md lists them)."""
     import torch
 
     op, a = local.op, dict[str, Any](local.op.attributes)

@@ -41,7 +41,7 @@ class Comm(Protocol):
         ...
 
     def statistic(self, x: Tensor, axes: Axes) -> Tensor:
-        """Sum of a statistic in a forward pass."""
+        """Sum of a statistic over a group of devices, in a forward pass."""
         ...
 
 
@@ -123,10 +123,10 @@ class Local:
         return x if self.comm is None else self.comm.statistic(x, axes)
 
     def collect(self, x: Tensor, axes: Axes) -> Tensor:
-        """What every device along some axes has, shape (n, ...); no gradient.
+        """Gather what every device along some axes has, shape (n, ...); without gradient.
 
-        As one all-reduce of a buffer in which each fills a row of its own: statistics are small, and it is how plans
-        count them.
+        It runs as one all-reduce of a buffer in which each device fills its own row: statistics are small, and plans
+        count one all-reduce for them.
         """
         import torch
 

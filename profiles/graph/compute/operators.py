@@ -67,7 +67,7 @@ def _contraction(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
 
 def contraction_gradient(local: Local, operands: Sequence[Tensor], k: int, gradient: Tensor) -> Tensor:
-    """Gradient of the k-th operand of a contraction, as one more contraction: nothing of its forward pass is needed."""
+    """Gradient of a contraction's k-th operand: itself a contraction, which needs nothing of the forward pass."""
     import torch
 
     op = local.op
@@ -126,7 +126,7 @@ def _norm(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _causal(local: Local, scores: Tensor, order: Sequence[str]) -> Tensor:
-    """Hide keys that come after their query; −inf."""
+    """Set the scores of keys that come after their query to −inf."""
     op = local.op
     if not op.attributes.get("causal", False):
         return scores
@@ -217,7 +217,8 @@ def _pool(local: Local, operands: Sequence[Tensor]) -> Tensor:
 def _gate(local: Local, operands: Sequence[Tensor]) -> Tensor:
     """GShard's top-k gate: shares of a token's experts, each at the token's place in its expert's queue.
 
-    First choices queue before second ones, tokens in their order; who finds the queue full is dropped.
+    All first choices queue before all second ones, and tokens queue in their order; a token that finds the queue full
+    is dropped.
     """
     import torch
 

@@ -106,7 +106,7 @@ def _rows(graph: Graph, name: str) -> int:
 
 
 def _limit(op: Operator, k: int) -> int | None:
-    """How many indices an operator knows for its k-th operand; None if that is none of indices."""
+    """How many distinct indices an operator's k-th operand may hold; None if it holds no indices."""
     attributes: Mapping[str, Any] = op.attributes
     if attributes.get("fn") == "one_hot":
         return op.sizes[str(attributes["loop"])]

@@ -1,4 +1,4 @@
-"""`CostModel`: seconds of an operator on one device, forward and backward. `roofline` is the shipped model."""
+"""`CostModel`: the seconds that an operator takes on one device, forward and backward; `roofline` builds one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class OperatorTimes(Shown):
 
 
 class CostModel(Protocol):
-    """What an operator takes on one device."""
+    """Anything that knows how long operators take on one device."""
 
     @property
     def source(self) -> str:
@@ -161,7 +161,7 @@ class Roofline:
         return OperatorTimes(forward, r.kernel_s + max(2.5 * flops / (peak * r.flash_backward), 2 * moved), 0.0)
 
     def _streams(self, on: Local) -> OperatorTimes:
-        """Operators that move bytes. What XLA fuses has no kernel of its own and reads nothing twice.
+        """Price the operators that only move bytes. What XLA fuses has no kernel of its own and reads nothing twice.
 
         Elementwise: a chain of them is one kernel that reads what goes in and writes what comes out: each counts its
         result once (right for chains of two) and operands of that size after the first. Backward, it writes one

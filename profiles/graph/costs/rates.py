@@ -1,4 +1,4 @@
-"""What a device reaches of its data sheet in training: documented shares by family, none fitted to a training run."""
+"""The shares of its data sheet that a device reaches in training, by family; none is fitted to a training run."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ PARTS_FIELDS = re.compile(r"vision|image|video|audio|visual|speech|projector|mm_
 
 
 def empty(value: Any) -> bool:
-    """Whether a field holds nothing: then it says nothing."""
+    """Whether a field's value is empty, so that the field says nothing."""
     return value is None or value == {} or value == [] or value == ""
 
 
@@ -103,7 +103,7 @@ def _off(value: Any) -> bool:
 
 
 def _sixteen(value: Any) -> bool:
-    """Weights in 16 bits, or in 32, which engines serve in 16."""
+    """Whether weights have 16 bits, or 32, which engines convert to 16."""
     return empty(value) or str(value).removeprefix("torch.") in ("float16", "bfloat16", "float32", "auto", "half")
 
 
@@ -127,7 +127,7 @@ class Changing:
 
 
 def _quantised(value: Any) -> str:
-    """How the precision of quantised weights is said to a planner."""
+    """How a user tells a planner the precision of quantised weights."""
     if not isinstance(value, Mapping):
         return "a precision"
     said = cast("Mapping[str, Any]", value)
@@ -199,5 +199,5 @@ CHANGING: dict[str, Changing] = {
 
 
 def mend_of(field: str, value: Any) -> str:
-    """What helps against a field of `CHANGING`."""
+    """The advice for a user whose config has a field of `CHANGING`."""
     return CHANGING[field].mend.format(field=field, precision=_quantised(value))

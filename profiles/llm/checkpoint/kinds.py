@@ -1,7 +1,7 @@
 """What fields of config.json files may hold: a number in quotes or a list where a number belongs is never passed over.
 
-Sizes such as ``hidden_size`` are seen to where they are read; here are those whose absence means something, too, so
-that a value of another kind would be taken for none.
+Sizes such as ``hidden_size`` are checked where they are read. Here are the fields whose absence has a meaning of its
+own: a value of the wrong kind would otherwise pass for an absent one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAST = {
 
 
 def wrong_kinds(config: Mapping[str, Any]) -> list[str]:
-    """What is wrong with each field that holds what it cannot."""
+    """One message for each field whose value is of a kind that it cannot have."""
     found: list[str] = []
     for name, value in config.items():
         if name in LEAST:

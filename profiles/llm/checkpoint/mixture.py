@@ -79,7 +79,7 @@ def expert_fields(
 
 
 def _sparse(config: Mapping[str, Any], layers: int) -> Callable[[int], bool]:
-    """Whether a layer has experts, by the rules of the families; each rule lets all through where it is not said."""
+    """Whether a layer has experts, by the rules of all families; a rule whose fields are absent excludes no layer."""
     listed: Any = config.get("moe_layers")
     if isinstance(listed, list) and listed:
         chosen = set(cast("list[Any]", listed))

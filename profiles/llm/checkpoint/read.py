@@ -66,7 +66,7 @@ def read_shape(config: Mapping[str, Any], where: str, ignore: Collection[str] = 
 
 
 def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part on text of a model of several parts; empty for a model that is all text."""
+    """The text part of a multi-modal model's config; empty for a model of text alone."""
     found: Any = next((config[name] for name in INNER if isinstance(config.get(name), Mapping)), None)
     return {} if found is None else found
 
@@ -107,7 +107,7 @@ class _Reader:
         return found
 
     def _outside(self, outside: Mapping[str, Any], inner: Mapping[str, Any]) -> None:
-        """Fields beside the part on text: those on other parts go with them, the others are judged as they are."""
+        """Judge the fields beside the text part; those about other parts are left out together with these parts."""
         parts = any(PARTS.match(field) for field in (*outside, *self.ignore))
         for field, value in outside.items():
             about = parts and PARTS_FIELDS.search(field) and not isinstance(value, Mapping)
@@ -148,7 +148,7 @@ class _Reader:
         return Family(experts="ffn")
 
     def _number(self, *names: str) -> int | None:
-        """The whole number that one of some fields holds; they may not contradict each other."""
+        """The whole number that the first present one of several fields holds; fields that contradict are an error."""
         self.read.update(names)
         found: dict[str, int] = {}
         for name in names:
@@ -167,7 +167,7 @@ class _Reader:
         return next(iter(found.values()), None)
 
     def _whole(self, said: dict[str, Any], family: Family, outside: Mapping[str, Any]) -> dict[str, Any]:
-        """All fields of the shape; what is missing goes to `wrong`."""
+        """Read all fields of the shape; what is missing is noted in `wrong`."""
         kind = self.config.get("model_type")
         self._width(said, family)
         missing = [ALIASES[f][0] for f in ("layers", "hidden", "heads", "ffn", "vocab") if said[f] is None]
@@ -195,7 +195,7 @@ class _Reader:
         return {**said, **kept, "tied": bool(tied), "source": source, **experts}
 
     def _width(self, said: dict[str, Any], family: Family) -> None:
-        """The feed-forward block's width, where it is not the field's value."""
+        """The feed-forward block's width, for families in which it is not simply a field's value."""
         kind = self.config.get("model_type")
         if kind == "qwen" and said["ffn"]:
             said["ffn"] //= 2  # the first Qwen's code halves it: gate and up together
@@ -209,7 +209,7 @@ class _Reader:
             self.wrong.append(f"word_embed_proj_dim: {project!r}: embeddings of another width are not modelled")
 
     def _kv_heads(self, said: dict[str, Any]) -> int | None:
-        """KV heads of families that say them by switches."""
+        """Number of KV heads, for families whose config gives it by switches."""
         kind, one = self.config.get("model_type"), self.config.get("multi_query", True)
         self.read.update(("multi_query", "new_decoder_architecture", "attn_type", "multi_query_attention"))
         if kind == "chatglm":
@@ -271,7 +271,7 @@ class _Reader:
                 self._judge(field, value)
 
     def _judge(self, field: str, value: Any) -> None:
-        """A field is known harmless, holds nothing, or is wrong."""
+        """Judge one field: it is known to be harmless, it is empty, or it is an error."""
         if field.startswith("_"):
             return
         if field in CHANGING:

@@ -60,7 +60,7 @@ def _by_depth(config: Mapping[str, Any], family: Family) -> bool:
 
 
 def too_short(config: Mapping[str, Any], name: str, window: int, longest: int) -> str:
-    """What is said of a window below the longest sequence."""
+    """The message about a window that is shorter than the longest sequence."""
     stated = "" if name in config else f" (what model_type {config.get('model_type')!r} means by default)"
     return (
         f"{name}: {window}{stated}: layers that see so few tokens are not modelled; sequences up to the window are "

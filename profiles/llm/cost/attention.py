@@ -96,7 +96,7 @@ def prefill_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
 
 
 def nearest_tables(tables: Tables, heads: Heads) -> Tables | None:
-    """The tables of our precision and width of heads, or of the nearest ones."""
+    """The tables of our precision and head size, or else those of the nearest ones."""
     if not tables:
         return None
     precision = heads.kv if any(key[0] == heads.kv for key in tables) else next(iter(tables))[0]
@@ -114,7 +114,7 @@ def _own(grids: Mapping[int, Grid], kv_heads: int) -> int:
 
 
 def _scaled(x: Floats, y: Floats, seconds: Any, kind: Any, near: Tables, heads: Heads) -> Surface:
-    """All layers; with another width or precision, in proportion to the bytes, but never below a launch."""
+    """Scale one layer's seconds to all layers, and to another width or precision by its bytes, never below a launch."""
     precision, _, width = next(iter(near))
     ratio = heads.size / width * heads.kv_bytes / (1 if precision == "fp8" else 2)
     if ratio != 1.0:

@@ -67,7 +67,7 @@ class Spread:
         return self.tp * self.dp // self.ep
 
     def check(self, model: DecoderSpec) -> None:
-        """See that the model's experts can be spread so.
+        """Check that the model's experts can be spread in this way.
 
         Raises
         ------

@@ -77,7 +77,7 @@ class CostGrid(NamedTuple):
 
 
 def _line(table: Floats, at: int) -> float:
-    """A table by its index; beyond its end, on along the last half's slope."""
+    """Read a table at an index; beyond its end it goes on with the slope of its last half."""
     last = len(table) - 1
     if at <= last:
         return table[at]
@@ -116,7 +116,7 @@ def _surface(x_axis: Floats, y_axis: Floats, seconds: Floats, x: float, y: float
 
 
 def _weight(axis: Floats, i: int, at: float) -> float:
-    """How far `at` is through cell `i`; above 1 beyond the grid (on at the edge's rate), 0 below it."""
+    """Position of `at` within cell `i`, from 0 to 1; 0 below the grid, above 1 beyond it (the edge's slope goes on)."""
     return max(0.0, (at - axis[i]) / (axis[i + 1] - axis[i]))
 
 
@@ -193,7 +193,7 @@ def _fullest(ranks: int, decodes: int, new: Any, chunks: int) -> tuple[int, floa
 
 
 def _together(g: CostGrid, decodes: int, context: int, new: Any, before: Any, chunks: int, outputs: int) -> float:
-    """Seconds of a step of several ranks that wait for one another: that of the fullest one."""
+    """Seconds of a step of several ranks that wait for each other: it takes as long as the fullest rank."""
     tokens, share = _fullest(g.ranks, decodes, new, chunks)
     mine = -(-decodes // g.ranks)
     read = -(-context // g.ranks)

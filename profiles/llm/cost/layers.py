@@ -53,7 +53,7 @@ class LayerKernels:
 
     @property
     def sends(self) -> bool:
-        """Whether devices send each other what these tables do not hold."""
+        """Whether the devices exchange messages that these tables do not cover."""
         reduced = self.layers.tp > 1 and not any("all_reduce" in name for name in self.layers.dense)
         return reduced or self.pp > 1 or (self.spread.dp > 1 and self.model.moe_layers > 0)
 
@@ -100,7 +100,7 @@ class LayerKernels:
         return parts + spread.exchanges(model, tokens, self.link_latency_s, self.link_bytes_per_s)
 
     def fallbacks(self) -> list[str]:
-        """A link that was assumed; points that were set aside; experts whose degree was not measured."""
+        """Lines about an assumed link, points that were set aside, and experts at a degree that was not measured."""
         tables = {**self.layers.dense, **self.layers.per_sequence, "attention of decodes": self.layers.decode}
         tables |= {"attention with prefill": self.layers.mixed}
         tables |= {f"experts of ep {degree}": grid for degree, grid in self.layers.moe.items()}

@@ -177,11 +177,11 @@ class OperatorKernels:
         return Surface(found.x, found.y, found.seconds / self.layout.cp, found.kind)
 
     def mixed(self) -> Grid | None:
-        """Not measured in this format: attention of chunks and of decodes are added."""
+        """None: this format has no such measurements, so attention of chunks and of decodes are added up."""
         return None
 
     def _elementwise(self) -> list[tuple[str, float, int]]:
-        """Bandwidth-bound kernels, the bytes that each moves per token, and the layers that have it."""
+        """The bandwidth-bound kernels: name, bytes that each moves per token, and number of layers that have it."""
         model, tp, layers = self.model, self.tp, self.model.layers
         q, kv, hidden = model.heads * model.head_dim / tp, self.kv_heads * model.head_dim, model.hidden
         # Bytes a token, 16 bits each: read one or two halves of the up projection, write one.
@@ -244,7 +244,7 @@ class OperatorKernels:
         return Parts(name, layers * seconds, np.full(len(moved), EXTRAPOLATED))
 
     def _exchanged(self, tokens: Floats) -> list[Parts]:
-        """What shards send each other: volumes are in proportion to the tokens of the batch."""
+        """What the shards of a sequence send each other; volumes grow in proportion to the batch's tokens."""
         assert self.layout is not None
         near = self.layout.stage_devices <= self.peaks.devices_per_node
         rate = self.peaks.link_bytes_per_s * self.peaks.efficiency if near else self.peaks.far_bytes_per_s

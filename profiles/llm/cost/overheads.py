@@ -1,4 +1,4 @@
-"""`Overheads`: what an engine's step takes beside its kernels. Global: the same for every model, device and setting."""
+"""`Overheads`: the host time of an engine's step beside its kernels; the same for every model, device and setting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ the size that one operator of an eager model takes on a server's CPU; measure yo
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Overheads(Shown):
-    """Host times around the kernels of one step. Each has a physical meaning; `explain` prints them.
+    """Host times around the kernels of one step. Each is a time that can be measured; `explain` prints them.
 
     Parameters
     ----------
@@ -70,13 +70,13 @@ class Overheads(Shown):
 
     @property
     def kernel_launch_s(self) -> float:
-        """`launch_s`, or what stands for it."""
+        """`launch_s`, or the default for engines with or without graphs."""
         if self.launch_s is not None:
             return self.launch_s
         return COMPILED_LAUNCH_S if self.cuda_graphs else EAGER_LAUNCH_S
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field with the value that counts."""
+        """Every field with the value that is used, defaults filled in."""
         return asdict(self) | {"launch_s": self.kernel_launch_s}
 
     def explain(self) -> str:

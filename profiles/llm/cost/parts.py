@@ -44,7 +44,7 @@ class Parts:
     kind: Any
 
     def part(self, index: int = 0) -> Part:
-        """At one of the sizes."""
+        """The part at one of the sizes."""
         return Part(self.name, float(self.seconds[index]), KINDS[int(self.kind[index])])
 
 
@@ -68,7 +68,7 @@ class Surface:
     kind: Any
 
     def basis(self, x: float, y: float) -> int:
-        """What the value at (x, y) rests on."""
+        """Whether the value at (x, y) is measured, interpolated or extrapolated."""
         inside = self.x[0] <= x <= self.x[-1] and self.y[0] <= y <= self.y[-1]
         columns = _around(self.x, x)
         worst = max(int(self.kind[i, j]) for i in columns for j in _around(self.y, y))
