@@ -15,7 +15,7 @@ from .data import ServingData, cluster_of, profile_name
 from .solve import check_fit
 from .traffic import span_s
 
-__all__ = ["check_alike", "check_case", "check_plan", "under"]
+__all__ = ["check_alike", "check_case", "check_plan", "check_repeatable", "under"]
 
 
 def check_case(case: ServingCase, data: ServingData, complete: bool = True) -> Iterator[str]:
@@ -142,10 +142,6 @@ def _options(case: ServingCase, data: ServingData) -> None:
         if options:
             raise InputError(f"a plan that exists has none (got {', '.join(options)})")
         return
-    if options.get("local_search_seconds"):
-        raise InputError(
-            "local_search_seconds makes the plan depend on how fast this machine is; give local_search_iterations"
-        )
     data.planners[case.planner.name].check_options(options, "options")
 
 
@@ -167,6 +163,21 @@ _CHECKS: tuple[tuple[str, Callable[[ServingCase, ServingData], None]], ...] = (
 _OF_PROFILE = _CHECKS[:4]
 _FIRST = ("profile", "cluster.device", "models", "workload.slo_device")
 """Nothing after these can be checked while they are wrong."""
+
+
+def check_repeatable(case: ServingCase) -> None:
+    """Refuse a planner whose plan depends on how long it may think: a study's point is the same on every machine.
+
+    Raises
+    ------
+    InputError
+        Naming the option that counts what is tried instead.
+    """
+    if case.planner.plan is None and case.planner.options.get("local_search_seconds"):
+        raise InputError(
+            "local_search_seconds makes the plan depend on how fast this machine is, and points are to come out alike "
+            "on all of them; give local_search_iterations"
+        )
 
 
 def check_alike(cases: Sequence[ServingCase]) -> None:

@@ -17,7 +17,7 @@ from ...profiles import ProfileSet
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from .case import ServingCase
-from .check import check_alike, check_case, check_plan, under
+from .check import check_alike, check_case, check_plan, check_repeatable, under
 from .data import ServingData, profile_name, slo_profile_name
 from .settled import profile_of
 from .solve import planning_case
@@ -27,8 +27,18 @@ __all__ = ["load_data"]
 T = TypeVar("T")
 
 
-def load_data(cases: Sequence[ServingCase], folder: Path) -> ServingData:
+def load_data(cases: Sequence[ServingCase], folder: Path, *, repeatable: bool = True) -> ServingData:
     """Load what cases name, and what the variants name that they are planned for.
+
+    Parameters
+    ----------
+    cases : sequence of ServingCase
+        All that will be asked.
+    folder : Path
+        Files that they name are relative to it.
+    repeatable : bool
+        Whether their plans must come out alike on every machine, as points of studies do. A plan that is made once and
+        kept need not.
 
     Raises
     ------
@@ -50,6 +60,8 @@ def load_data(cases: Sequence[ServingCase], folder: Path) -> ServingData:
     for case in partial:
         if case.models is not None and _is_profiled(case, data):
             found.lines += [line for line in check_case(case, data, complete=False) if line not in found.lines]
+    for case in cases if repeatable else ():
+        found.of("planner.options", lambda case=case: check_repeatable(case))
     for case in complete:
         found.lines += [line for line in check_case(case, data) if line not in found.lines]
     if not found.lines:

@@ -37,7 +37,7 @@ def decided(asked: Asked) -> Answer:
     """
     cases = cast("tuple[ServingCase, ...]", asked.cases)
     with redirect_stdout(sys.stderr):  # what a planner's module prints is none of our output
-        data = load_data(cases, asked.folder)
+        data = load_data(cases, asked.folder, repeatable=False)
     _check_slo(cases, data)
     first = problem_of(cases[0], data)
     within = {name: _within(profile, first.cluster.n_devices) for name, profile in first.profiles.items()}
