@@ -79,6 +79,8 @@ class CollectiveTables:
             seconds = MS * series.to_numpy(dtype=float)
             # What a ring sends over each link; an all-reduce is a reduce-scatter and an all-gather.
             moved = (2 if name == "all_reduce" else 1) * (devices - 1) / devices * n_bytes
+            # At least 2 % of the link's data sheet for the best size: the largest messages of a healthy table reach far
+            # more, and a wrong unit is off by a factor of a thousand.
             units(
                 f"{path}: latency in ms, message_size in elements: {name}", float((moved / link / seconds).max()), 0.02
             )

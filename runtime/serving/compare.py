@@ -208,6 +208,7 @@ def compare(
     cells: list[Cell] = []
     found: dict[str, Calibration] = {}
     curves: list[dict[str, object]] = []
+    # Simulations cost little beside runs: enough points for a smooth curve, geometric since scales are factors.
     grid = np.geomspace(min(slo_scales), max(slo_scales), 40) if len(slo_scales) > 1 else np.array(slo_scales)
     batching = asked.max_batch if asked.max_batch > 1 else None
     for name, plan in plans.items():

@@ -245,6 +245,7 @@ def draw_weights(
 
 
 def _norm(spec: DecoderSpec, draw: _Draw, name: str, layer: int) -> Norm:
+    # Around 1, as trained ones are; the spread, a guess, makes every element count in comparisons of outputs.
     weight = draw(name, layer, (spec.hidden,), 0.1, 1.0)
     return Norm(weight, None if spec.gated else draw(name + "_bias", layer, (spec.hidden,), 0.1))
 

@@ -168,6 +168,7 @@ def measure_in(pool: WorkerPool, plan: Plan, tell: Progress) -> LayerMeasurement
     facts: DeviceFacts = pool.call(device_facts)[0]
     tell(0.05, "layers and attention")
     calls = affordable(plan, FITS * facts.free_bytes - 2 * plan.spec.weights * plan.number_bytes / plan.tp)
+    # An hour, a guess: measurements take minutes, so that only a hang reaches it.
     found: Measured = pool.call(measure_job, timeout_s=3600.0, plan=plan, calls=calls)[0]
     tell(1.0, "done")
     cores = f"core {pool.cores[0]}, one torch thread" if pool.cores else f"{pool.size} GPU{'s' * (pool.size > 1)}"

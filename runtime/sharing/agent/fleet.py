@@ -139,7 +139,7 @@ class AgentFleet:
                 self._nursery.kill()
                 self._nursery.wait()
         if self._reader is not None:
-            self._reader.join(5.0)
+            self._reader.join(5.0)  # it ends when its pipe does; a daemon, so a stuck one is left behind
         if self._pipe is not None:
             self._pipe.close()
         for descriptor in self._lifeline:

@@ -57,6 +57,7 @@ class Link:
         self._request(self._out, "POST", what, message.model_dump_json())
 
     def _listen(self) -> None:
+        # Well above the service's long poll (`roster.POLL_S`): a time-out means that the arbiter hangs.
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         after = 0
         while True:

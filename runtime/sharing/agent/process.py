@@ -46,6 +46,7 @@ def agent(world: SharingWorld, index: int, options: RunOptions, folder: Path, po
 def _next(link: Link, wait_s: float) -> Command | None:
     """The next command if one comes before the next step is due."""
     try:
+        # The wait may be infinite, which `get` does not take; waking up once an hour does no harm.
         return link.commands.get(timeout=min(wait_s, 3600.0)) if wait_s > 0 else link.commands.get_nowait()
     except queue.Empty:
         return None

@@ -88,6 +88,7 @@ class Route:
 _State = tuple[Layout, Axes]
 
 
+# A stage asks for some routes per operator and shape; the bound, a guess, only keeps long sessions from growing.
 @lru_cache(maxsize=16384)
 def route(
     source: Layout, target: Layout, full: tuple[int, ...], itemsize: int, mesh: LogicalMesh, parts: Axes = (),

@@ -30,6 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 DAY_S = 86400.0
 TASK_MEDIAN_S = 3.75 * 3600
+"""Median GPU time of a task (Themis, Figure 4)."""
 TASK_LOG_SD = math.log(10.0) / 1.2815515655446004
 """Spread of task times such that a tenth is over ten times the median; 1.28… is the normal 90 % quantile."""
 JOB_LOG_SD = 0.5

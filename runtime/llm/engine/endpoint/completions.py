@@ -124,7 +124,7 @@ def read_completion(said: Any, model: str, tokenizer: ByteTokenizer, max_model_l
     stream = _flag(given, "stream")
     return Completion(
         prompts,
-        max_tokens=_integer(given, "max_tokens", 16, 1, None),
+        max_tokens=_integer(given, "max_tokens", 16, 1, None),  # OpenAI's default, as 1 is for temperature and top_p
         n=n,
         sampling=tuple(_sampling(given, n, tokenizer.vocab)),
         stream=stream,
