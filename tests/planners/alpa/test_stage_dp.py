@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InfeasibleError, InputError
@@ -56,7 +57,7 @@ def check_plan(answer, cost, later, meshes, n_devices, n_micro, objective):
     objective=st.sampled_from(["training", "inference"]),
     levels=st.sampled_from([3, 1000]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50, anew=150), deadline=None)
 def test_equals_brute_force(seed, n_layers, n_configs, cluster, n_micro, objective, levels):
     random = np.random.default_rng(seed)
     meshes = MESHES[cluster]
@@ -98,7 +99,7 @@ def paper_algorithm(cost, later, meshes, n_devices, n_micro):
     return best
 
 
-@pytest.mark.parametrize(("seed", "n_micro"), [(0, 1), (1, 4), (2, 64), (3, 1024)])
+@pytest.mark.parametrize(("seed", "n_micro"), [(0, 1), (1, 4), (2, 64)])
 def test_equals_the_papers_enumeration_of_thresholds(seed, n_micro):
     random = np.random.default_rng(seed)
     meshes = [(1, 1), (1, 2), (1, 4), (2, 4)]

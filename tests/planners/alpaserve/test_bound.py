@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.planners.alpaserve.bound import _most_work, attainable, upper_bound
@@ -27,7 +28,7 @@ def test_no_placement_of_any_shape_exceeds_the_bound(scale, dispatch):
         assert upper_bound(instance) < 1  # it says something here
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, anew=40), deadline=None)
 @given(instances(), st.integers(0, 2**4 - 1), st.data())
 def test_attainable_bounds_every_state(instance, bucket, data):
     everything = (1 << instance.n_models) - 1
@@ -62,7 +63,7 @@ def linear_program(arrival, deadline, work, devices):
     return -linprog(-np.ones(len(cells)), A_ub=rows, b_ub=limits).fun
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, anew=40), deadline=None)
 @given(st.integers(1, 12), st.integers(0, 2**20), st.sampled_from([1.0, 2.0, 3.5]))
 def test_the_sweep_finds_the_maximum_flow(n, seed, devices):
     random = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.planners.alpaserve.evaluator import Evaluator, canonical, components, members
@@ -21,7 +22,7 @@ def scratch(instance, state):
     return np.bincount(instance.model[~result.attained], minlength=instance.n_models), result
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 @given(st.data())
 def test_score_equals_a_simulation_from_scratch_along_random_moves(data):
     instance = data.draw(instances())
@@ -35,7 +36,7 @@ def test_score_equals_a_simulation_from_scratch_along_random_moves(data):
         assert evaluator.attainment(state) == result.attainment
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, anew=40), deadline=None)
 @given(st.data())
 def test_limit_abandons_exactly_what_exceeds_it(data):
     instance = data.draw(instances())

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InfeasibleError
@@ -42,7 +43,7 @@ def taken(table, slices):
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 @given(st.data())
 def test_equals_brute_force(data):
     n, most, batch = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 2)), data.draw(st.integers(1, 3))

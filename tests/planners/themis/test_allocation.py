@@ -167,7 +167,7 @@ def test_apps_under_themis_all_end_and_starve_less_than_first_come_first_served(
     rng = generator(0, "themis world")
     apps: list[App] = []
     at = 0.0
-    for i in range(16):
+    for i in range(10):
         at += float(rng.exponential(200))
         jobs = [Job(float(rng.uniform(20, 60)), 4) for _ in range(int(rng.integers(1, 6)))]
         apps.append(App.halving(f"app {i}", at, jobs, float(rng.uniform(5e4, 2e5))))
@@ -176,5 +176,3 @@ def test_apps_under_themis_all_end_and_starve_less_than_first_come_first_served(
     fifo = simulate_reference(world, Greedy("fifo", lambda v: v.app.arrival_s, preempts=False))
     assert fair.completed.all()
     assert fair.rho.max() < fifo.rho.max()
-    again = simulate_reference(world, Themis())
-    np.testing.assert_array_equal(fair.finish, again.finish)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from drawn_worlds import drawn, same
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -33,7 +34,7 @@ def outcome(world: SharingWorld, policy: Themis, engine: str) -> SharingResult |
         return str(error)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(8, anew=20), deadline=None)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 9), one=SETTINGS)
 def test_the_compiled_auctions_are_the_same(seed: int, n: int, one: Themis) -> None:
     world, two = drawn(seed, n, max_s=1e6), replace(one)

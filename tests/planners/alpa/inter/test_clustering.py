@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -60,7 +61,7 @@ def test_equals_the_best_of_all_cuts(seed):
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 30), n_layers=st.integers(1, 30), equal=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_layers_are_consecutive_and_none_is_empty(seed, n, n_layers, equal):
     n_layers = min(n_layers, n)
     layers = cluster_operators(random_graph(n, seed), n_layers, 0.5, "equal_operator" if equal else "dp")

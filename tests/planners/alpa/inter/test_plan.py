@@ -92,18 +92,18 @@ def test_the_number_of_microbatches_is_the_best_divisor(gpt):
     for count in (1, 2, 4, 8, 16):
         prices = PlainPrices(loss=0.5, kept=2.0)
         try:
-            each[count] = planned(gpt, cluster, 16, count, prices).predicted["seconds"]
+            each[count] = planned(gpt, cluster, 16, count, prices, n_layers=6).predicted["seconds"]
         except InfeasibleError:
             each[count] = math.inf
     prices = PlainPrices(loss=0.5, kept=2.0)
-    made = plan(gpt, cluster, global_batch=16, pricer=prices)
+    made = plan(gpt, cluster, global_batch=16, pricer=prices, options={"n_layers": 6})
     assert made.predicted["seconds"] == pytest.approx(min(each.values()), rel=1e-12)
     assert each[made.microbatches] == pytest.approx(min(each.values()))
 
 
 def test_a_bound_saves_pricing(gpt):
     prices = PlainPrices(loss=0.0)
-    plan(gpt, Cluster(1, 2), global_batch=64, pricer=prices)
+    plan(gpt, Cluster(1, 2), global_batch=64, pricer=prices, options={"n_layers": 6})
     assert len({count for _, _, count in prices.asked}) < 7
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -30,7 +31,7 @@ def test_the_papers_shapes():
 
 
 @given(st.integers(1, 6), st.integers(0, 4), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40, anew=100), deadline=None)
 def test_theorem_1(nodes, log_width, data):
     """Whatever shapes add up to the cluster's devices cover it."""
     cluster = Cluster(nodes, 2**log_width)
@@ -65,7 +66,7 @@ def test_views_left_out_are_another_with_its_axes_renamed():
     st.floats(0, 100), st.floats(0, 20), st.floats(0, 20), st.floats(1, 200), st.integers(1, 20),
     st.sampled_from(["1f1b", "gpipe", "zb_h1"]),
 )  # fmt: skip
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, anew=300), deadline=None)
 def test_later_stages_is_the_most_that_eq_5_allows(state, activation, work, memory, microbatches, schedule):
     one = [np.array([x]) for x in (state, activation, work)]
     most = int(later_stages(*one, memory, schedule, microbatches)[0])

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -71,8 +72,13 @@ def check(graph, layers, m, options, prices=None, work=True):
     return table
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 4)])
+QUICK = {("tiny-gpt", (1, 4)), ("tiny-moe", (2, 4)), ("tiny-resnet", (1, 1)), ("tiny-mlp", (2, 4))}
+MODELS = [(name, shape) for name in GRAPHS for shape in ((1, 1), (1, 4), (2, 4))]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [pytest.param(*m, marks=() if m in QUICK else pytest.mark.slow) for m in MODELS]
+)
 def test_layers_of_models(name, shape):
     """The tied embedding of a language model is read in its first and last layer."""
     graph = GRAPHS[name]
@@ -84,7 +90,7 @@ def test_layers_of_models(name, shape):
         assert table.objective[i, -1, 0] == pytest.approx(plan.objective, rel=1e-9)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(4, anew=8), deadline=None)
 @given(st.sampled_from(list(GRAPHS)), st.sampled_from([(1, 2), (2, 1), (2, 2), (1, 4)]), OPTIONS, st.data())
 def test_layers_cut_anywhere(name, shape, options, data):
     graph = GRAPHS[name]

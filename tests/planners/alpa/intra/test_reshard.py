@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -76,7 +77,7 @@ def run(step, held: dict, before: ShardingSpec, shape: tuple[int, int], full: tu
     return result
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 @given(st.data())
 def test_steps_bring_the_right_slices(data):
     physical, logical = data.draw(st.sampled_from(MESHES))

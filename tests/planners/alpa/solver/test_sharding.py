@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from gpt_instance import gpt_instance
+from how_many import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InfeasibleError, InputError
@@ -62,7 +63,7 @@ def random_instance(random, n, density, memory, levels=1000, most=3):
     levels=st.sampled_from([3, 1000]),
 )
 @example(seed=18757702, n=6, density=4.0, memory=0.9, levels=1000)  # SCIP 10.0.0 presolves it to 2325; 2247 is least
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(60, anew=300), deadline=None)
 @pytest.mark.parametrize("entries", [10**6, 0], ids=["with tables", "as if too wide for them"])
 def test_equals_brute_force(entries, seed, n, density, memory, levels):
     i = random_instance(np.random.default_rng(seed), n, density, memory, levels)
@@ -83,7 +84,7 @@ def test_equals_brute_force(entries, seed, n, density, memory, levels):
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 40))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10, anew=30), deadline=None)
 def test_a_chain_is_viterbi(seed, n):
     random = np.random.default_rng(seed)
     sizes = random.integers(1, 8, n)
