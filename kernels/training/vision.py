@@ -29,7 +29,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A ResNet of bottleneck blocks; see `meshwright.profiles.graph.models.vision.resnet`.
+    """A ResNet of bottleneck blocks; see `meshwright.profiles.graph.models.vision.ResNet`.
 
     Parameters
     ----------

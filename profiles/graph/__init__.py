@@ -12,8 +12,8 @@ from .costs.model import CostModel, OperatorTimes, roofline
 from .document import from_json, load_graph, save_graph, to_json
 from .graph import Graph
 from .memory import parameter_bytes
-from .models.branches import candle_uno, case_study, dlrm, mmt
-from .models.builder import Builder
+from .models.branches import DLRM, MMT, CandleUno, CaseStudy
+from .models.builder import Builder, Model
 from .notation import Formula, parse
 from .operator import DTYPE_BYTES, KINDS, Loop, Operator, Tensor
 from .series_parallel import Leaf, Parallel, Series, SPTree, is_series_parallel, leaves, operators_of, sp_tree
@@ -23,10 +23,11 @@ from .trace.module import from_torch
 from .zoo import BRANCHES, PAPER_PARAMS, ZOO, build_graph, in_zoo, zoo_graph, zoo_module
 
 __all__ = [
-    "BRANCHES", "DTYPE_BYTES", "KINDS", "PAPER_PARAMS", "ZOO", "Builder", "CostModel", "Formula", "Graph", "Leaf",
-    "Loop", "Operator", "OperatorTimes", "Parallel", "SPTree", "Series", "Tensor", "TokenFlow", "build_graph",
-    "candle_uno", "case_study", "depths", "differentiable", "dlrm", "from_json", "from_torch", "graph_cut", "in_zoo",
-    "is_series_parallel", "layer_bounds", "leaders", "leaves", "load_graph", "mmt", "operators_of",
+    "BRANCHES", "DLRM", "DTYPE_BYTES", "KINDS", "MMT", "PAPER_PARAMS", "ZOO", "Builder", "CandleUno", "CaseStudy",
+    "CostModel", "Formula", "Graph", "Leaf", "Loop", "Model", "Operator",
+    "OperatorTimes", "Parallel", "SPTree", "Series", "Tensor", "TokenFlow", "build_graph",
+    "depths", "differentiable", "from_json", "from_torch", "graph_cut", "in_zoo",
+    "is_series_parallel", "layer_bounds", "leaders", "leaves", "load_graph", "operators_of",
     "parameter_bytes", "parse", "reordered", "repeats", "roofline", "save_graph", "signature", "sp_tree", "to_json",
     "token_flow", "zoo_graph", "zoo_module",
 ]  # fmt: skip

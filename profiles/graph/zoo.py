@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import difflib
 import gzip
-import inspect
 import re
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -21,36 +21,41 @@ from typing import Any
 from ...errors import InputError
 from .document import from_json
 from .graph import Graph
-from .models.branches import candle_uno, case_study, dlrm, mmt
-from .models.language import bert, llama, moe
-from .models.transformer import Attention, gpt
-from .models.vision import mlp_net, resnet
+from .models.branches import DLRM, MMT, CandleUno, CaseStudy
+from .models.builder import Model
+from .models.language import BERT, Llama, MoE
+from .models.transformer import GPT, Attention, Transformer
+from .models.vision import MlpNet, ResNet
 
 __all__ = ["BRANCHES", "PAPER_PARAMS", "ZOO", "build_graph", "in_zoo", "zoo_graph", "zoo_module"]
 
 DATA = Path(__file__).parent / "data"
 ALPA = "Zheng et al., Alpa (OSDI 2022), "
 GRAPHPIPE = "GraphPipe (thesis chapter 3), "
+TESTS = "Meshwright, for tests"
+NOT_SIZES = ("dtype", "attention")
+"""Fields of models that a torch module is told otherwise, or later."""
 
 
-def _gpt(hidden: int, layers: int, heads: int) -> dict[str, Any]:
-    return {"build": gpt, "layers": layers, "hidden": hidden, "heads": heads, "vocab": 51200, "seq": 1024,
-            "source": ALPA + "Table 6"}  # fmt: skip
+def _gpt(hidden: int, layers: int, heads: int) -> tuple[Model, str]:
+    return GPT(layers=layers, hidden=hidden, heads=heads, vocab=51200, seq=1024), ALPA + "Table 6"
 
 
-def _moe(hidden: int, layers: int, heads: int, experts: int) -> dict[str, Any]:
-    return {"build": moe, "layers": layers, "hidden": hidden, "heads": heads, "experts": experts, "vocab": 32000,
-            "seq": 1024, "source": ALPA + "Table 7"}  # fmt: skip
+def _moe(hidden: int, layers: int, heads: int, experts: int) -> tuple[Model, str]:
+    model = MoE(layers=layers, hidden=hidden, heads=heads, experts=experts, vocab=32000, seq=1024)
+    return model, ALPA + "Table 7"
 
 
-def _wide(layers: int, base: int, width: int) -> dict[str, Any]:
+def _wide(layers: int, base: int, width: int) -> tuple[Model, str]:
     blocks = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}[layers]
-    return {"build": resnet, "blocks": blocks, "base": base, "width": width, "source": ALPA + "Table 8"}
+    return ResNet(blocks=blocks, base=base, width=width), ALPA + "Table 8"
 
 
-_TINY = {"layers": 4, "hidden": 32, "heads": 4, "vocab": 64, "seq": 16, "dtype": "float32"}
+_BERT = BERT(layers=24, hidden=1024, heads=16, vocab=30522, seq=512)
+_LLAMA = Llama(layers=32, hidden=4096, heads=32, ffn=11008, vocab=32000, seq=2048)
+_TINY: dict[str, Any] = {"layers": 4, "hidden": 32, "heads": 4, "vocab": 64, "seq": 16, "dtype": "float32"}
 
-_SPECS: Mapping[str, dict[str, Any]] = MappingProxyType(
+_SPECS: Mapping[str, tuple[Model, str]] = MappingProxyType(
     {
         "gpt3-350m": _gpt(1024, 24, 16),
         "gpt3-1.3b": _gpt(2048, 24, 32),
@@ -70,38 +75,27 @@ _SPECS: Mapping[str, dict[str, Any]] = MappingProxyType(
         "wide-resnet-4b": _wide(50, 640, 2),
         "wide-resnet-6.8b": _wide(50, 320, 16),
         "wide-resnet-13b": _wide(101, 320, 16),
-        "bert-large": {
-            "build": bert, "layers": 24, "hidden": 1024, "heads": 16, "vocab": 30522, "seq": 512,
-            "source": "Devlin et al., BERT (2019), BERT-large uncased",
-        },
-        "llama-7b": {
-            "build": llama, "layers": 32, "hidden": 4096, "heads": 32, "ffn": 11008, "vocab": 32000, "seq": 2048,
-            "source": "Touvron et al., LLaMA (2023), Table 2",
-        },
-        "mmt": {"build": mmt, "branches": 4, "source": GRAPHPIPE + "§3.10.3"},
-        "dlrm": {"build": dlrm, "branches": 7, "source": GRAPHPIPE + "§3.10.3"},
-        "candle-uno": {"build": candle_uno, "branches": 7, "source": GRAPHPIPE + "§3.10.3"},
-        "case-study-3-7-4": {"build": case_study, "branches": 2, "source": GRAPHPIPE + "§3.7.4"},
-        "tiny-gpt": {"build": gpt, **_TINY},
-        "tiny-moe": {"build": moe, **_TINY, "experts": 4, "ffn": 64},
-        "tiny-mlp": {"build": mlp_net, "layers": 4, "hidden": 32, "features": 16, "classes": 8},
-        "tiny-resnet": {
-            "build": resnet, "blocks": (1, 1), "base": 4, "width": 2, "image": 8, "classes": 8, "stem": 3,
-        },
-        "tiny-mmt": {
-            "build": mmt, "branches": 2, "layers": 2, "hidden": 32, "heads": 4, "ffn": 64, "seq": 8, "classes": 8,
-        },
-        "tiny-dlrm": {
-            "build": dlrm, "branches": 2, "layers": 2, "hidden": 32, "rows": 64, "width": 8, "bag": 4, "post": 2,
-        },
-        "tiny-uno": {"build": candle_uno, "branches": 2, "layers": 3, "hidden": 32},
+        "bert-large": (_BERT, "Devlin et al., BERT (2019), BERT-large uncased"),
+        "llama-7b": (_LLAMA, "Touvron et al., LLaMA (2023), Table 2"),
+        "mmt": (MMT(branches=4), GRAPHPIPE + "§3.10.3"),
+        "dlrm": (DLRM(branches=7), GRAPHPIPE + "§3.10.3"),
+        "candle-uno": (CandleUno(branches=7), GRAPHPIPE + "§3.10.3"),
+        "case-study-3-7-4": (CaseStudy(branches=2), GRAPHPIPE + "§3.7.4"),
+        "tiny-gpt": (GPT(**_TINY), TESTS),
+        "tiny-moe": (MoE(**_TINY, experts=4, ffn=64), TESTS),
+        "tiny-mlp": (MlpNet(layers=4, hidden=32, features=16, classes=8), TESTS),
+        "tiny-resnet": (ResNet(blocks=(1, 1), base=4, width=2, image=8, classes=8, stem=3), TESTS),
+        "tiny-mmt": (MMT(branches=2, layers=2, hidden=32, heads=4, ffn=64, seq=8, classes=8), TESTS),
+        "tiny-dlrm": (DLRM(branches=2, layers=2, hidden=32, rows=64, width=8, bag=4, post=2), TESTS),
+        "tiny-uno": (CandleUno(branches=2, layers=3, hidden=32), TESTS),
     }
-)  # fmt: skip
+)
+"""Name -> the model, and where its sizes are from."""
 
 ZOO: tuple[str, ...] = tuple(_SPECS)
 """Names of the known graphs; those of several branches are known with ``-2`` … ``-16`` behind them, too."""
 
-BRANCHES: tuple[str, ...] = tuple(name for name, spec in _SPECS.items() if "branches" in spec)
+BRANCHES: tuple[str, ...] = tuple(name for name, (model, _) in _SPECS.items() if hasattr(model, "branches"))
 """Names of the graphs whose number of branches can be asked for: ``mmt-8`` has eight."""
 
 _COUNTED = re.compile(rf"({'|'.join(map(re.escape, BRANCHES))})-(\d+)")
@@ -129,17 +123,17 @@ def zoo_graph(name: str, batch: int = 1, *, attention: Attention = "matmuls") ->
     batch : int
         Samples (sequences, images) of a microbatch.
     attention : {"matmuls", "fused"}
-        How transformers compute attention; see `build_transformer.Heads`. Fused graphs are built, not read.
+        How transformers compute attention; see `models.transformer.Heads`. Fused graphs are built, not read.
 
     Raises
     ------
     InputError
         If there is no such graph; the message names the nearest.
     """
-    spec = _spec(name)
+    model, _ = _spec(name)
     if attention != "matmuls":
         return build_graph(name, attention=attention).with_batch(batch)
-    return (_built(name) if "branches" in spec else _shipped(name)).with_batch(batch)
+    return (_built(name) if hasattr(model, "branches") else _shipped(name)).with_batch(batch)
 
 
 def in_zoo(name: str) -> bool:
@@ -148,15 +142,16 @@ def in_zoo(name: str) -> bool:
     return name in _SPECS or (counted is not None and 2 <= int(counted[2]) <= MOST_BRANCHES)
 
 
-def _spec(name: str) -> dict[str, Any]:
-    """How a graph is built: the function and its options."""
+def _spec(name: str) -> tuple[Model, str]:
+    """The model of a name, and where its sizes are from."""
     if name in _SPECS:
-        return dict(_SPECS[name])
+        return _SPECS[name]
     counted = _COUNTED.fullmatch(str(name))
     if counted is not None:
         if not 2 <= int(counted[2]) <= MOST_BRANCHES:
             raise InputError(f"model {name!r}: branches: expected 2 to {MOST_BRANCHES} (got {counted[2]})")
-        return {**_SPECS[counted[1]], "branches": int(counted[2])}
+        model, source = _SPECS[counted[1]]
+        return replace(model, branches=int(counted[2])), source
     near = difflib.get_close_matches(str(name).lower(), ZOO, n=3, cutoff=0.3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(ZOO)}"
     raise InputError(f"unknown model {name!r}; {hint}")
@@ -179,21 +174,19 @@ def build_graph(name: str, *, attention: Attention = "matmuls", sizes: Mapping[s
     InputError
         If there is no such graph, or it has no such size; or the sizes do not go together.
     """
-    spec = _spec(name)
-    build = spec.pop("build")
+    model, source = _spec(name)
     if sizes:
-        taken = [key for key, p in inspect.signature(build).parameters.items() if p.annotation == "int"]
-        taken = [key for key in taken if key not in ("batch", "top_k")]
-        for key, value in sizes.items():
-            if key not in taken:
-                raise InputError(f"model {name!r}: has no size {key!r}; it has {', '.join(taken)}")
-            spec[key] = value
+        taken = [field.name for field in fields(model) if field.type == "int" and field.name != "top_k"]
+        unknown = next((key for key in sizes if key not in taken), None)
+        if unknown is not None:
+            raise InputError(f"model {name!r}: has no size {unknown!r}; it has {', '.join(taken)}")
+        model = replace(model, **sizes)
         name = f"{name}-{'-'.join(f'{key}{value}' for key, value in sizes.items())}"
     if attention != "matmuls":
-        if "heads" not in spec and build not in (mmt, case_study):
+        if not isinstance(model, Transformer):
             raise InputError(f"attention: {name} has none; leave the option out (got {attention!r})")
-        spec["attention"] = attention
-    return build(name, **({"source": "Meshwright, for tests"} | spec))
+        model = replace(model, attention=attention)
+    return model.graph(name, source=source)
 
 
 def zoo_module(name: str, *, attention: Attention = "matmuls", device: str = "cpu") -> Any:
@@ -218,15 +211,21 @@ def zoo_module(name: str, *, attention: Attention = "matmuls", device: str = "cp
 
     from ...kernels import training
 
-    spec = {key: value for key, value in _spec(name).items() if key not in ("build", "dtype", "source")}
-    kinds = {gpt: training.GPT, moe: training.MoE, resnet: training.ResNet, mlp_net: training.MlpNet}
-    kind = kinds.get(_spec(name)["build"])
+    model, _ = _spec(name)
+    kinds: dict[type[Model], Any] = {
+        GPT: training.GPT,
+        MoE: training.MoE,
+        ResNet: training.ResNet,
+        MlpNet: training.MlpNet,
+    }
+    kind = kinds.get(type(model))
     if kind is None:
         raise InputError(f"no torch module of {name}; there are modules of GPT, MoE, Wide-ResNet and MLP graphs")
-    if "heads" in spec:
-        spec["fused"] = attention == "fused"
+    sizes: dict[str, Any] = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in NOT_SIZES}
+    if isinstance(model, Transformer):
+        sizes["fused"] = attention == "fused"
     with torch.device(device):
-        return kind(**spec)
+        return kind(**sizes)
 
 
 @lru_cache(maxsize=8)

@@ -13,9 +13,9 @@ from ...planners.alpa.fixed import data_parallel, heuristic
 from ...planners.alpa.inter.flops import training_flops
 from ...planners.alpa.intra import Analysis, IntraOptions, IntraPlan, score
 from ...profiles.graph import CostModel, Graph, roofline
-from ...profiles.graph.models.language import moe
-from ...profiles.graph.models.transformer import gpt
-from ...profiles.graph.models.vision import resnet
+from ...profiles.graph.models.language import MoE
+from ...profiles.graph.models.transformer import GPT
+from ...profiles.graph.models.vision import ResNet
 from ...simulator.cluster import Cluster
 from ...simulator.mesh import LogicalMesh, Mesh
 from ..report import Frame, Progress, quiet
@@ -73,16 +73,16 @@ def graph_at(family: str, gpus: int) -> Graph:
     if family == "gpt":
         hidden = (2048, 3072, 4096, 5760)[at]
         heads = hidden // (144 if gpus == 8 else 128)
-        return gpt(name, layers=8, hidden=hidden, heads=heads, vocab=25600, seq=1024, batch=8)
+        return GPT(layers=8, hidden=hidden, heads=heads, vocab=25600, seq=1024).graph(name, 8)
     if family == "moe":
         hidden, experts = (1024, 1280, 1536, 1536)[at], (8, 16, 16, 32)[at]
         heads = hidden // (32 if gpus <= 2 else 64)
-        return moe(name, layers=8, hidden=hidden, heads=heads, experts=experts, vocab=51200, seq=1024, batch=8)
-    return resnet(name, blocks=(3, 4, 6, 3), base=(160, 224, 320, 448)[at], width=2, batch=32)
+        return MoE(layers=8, hidden=hidden, heads=heads, experts=experts, vocab=51200, seq=1024).graph(name, 8)
+    return ResNet(blocks=(3, 4, 6, 3), base=(160, 224, 320, 448)[at], width=2).graph(name, 32)
 
 
 def sharded(graph: Graph, way: Way, mesh: LogicalMesh, costs: CostModel, analysis: Analysis, family: str) -> IntraPlan:
-    """The whole model on one mesh, in one microbatch; for MoE with 8 bytes a parameter, as `alpa_systems.options_of`.
+    """The whole model on one mesh, in one microbatch; for MoE with 8 bytes a parameter, as `systems.options_of`.
 
     Raises
     ------

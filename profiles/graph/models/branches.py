@@ -8,62 +8,76 @@ in their docstrings. How many branches there are is a parameter: the chapter cou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ....errors import InputError
-from ..graph import Graph
-from .builder import Builder
-from .transformer import Attention, Heads, block, cross_entropy, linear, mlp, per_head
+from .builder import Builder, Model
+from .transformer import Transformer, block, cross_entropy, linear, mlp
 from .transformer import attention as self_attention
 
-__all__ = ["candle_uno", "case_study", "dlrm", "mmt"]
+__all__ = ["DLRM", "MMT", "CandleUno", "CaseStudy"]
 
 
-def mmt(
-    name: str, *, branches: int = 4, layers: int = 8, hidden: int = 1024, heads: int = 16, ffn: int = 4096,
-    seq: int = 256, classes: int = 1000, batch: int = 1, attention: Attention = "matmuls", dtype: str = "float32",
-    source: str = "",
-) -> Graph:  # fmt: skip
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Branches(Model):
+    branches: int
+
+    def __post_init__(self) -> None:
+        if self.branches < 1:
+            raise InputError(f"branches: expected a positive integer (got {self.branches})")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MMT(_Branches, Transformer):
     """Multi-modal transformer: branches of transformer layers, concatenated at the end.
 
     A branch reads features of its modality [batch, seq, hidden]: no vocabulary is printed. Its layers are encoder
     layers (norms before the blocks, not causal). The head takes the mean over positions and projects it to classes.
+    A sample has one sequence of every modality.
 
     Parameters
     ----------
-    name : str
-        Of the graph.
     branches, layers : int
         Branches, and transformer layers of each.
-    hidden, heads, ffn, seq, classes : int
-        Shape of the model.
-    batch : int
-        Samples of one microbatch; a sample has one sequence of every modality.
-    attention : {"matmuls", "fused"}
-        See `build_transformer.Heads`.
-    dtype, source : str
-        Of the graph.
+    ffn, classes : int
+        Hidden size of the MLPs, and classes.
+    hidden, heads, seq, attention, dtype
+        As in `Transformer`.
     """
-    b = _started(name, batch, dtype, branches)
-    shape = Heads(heads, per_head(hidden, heads), attention=attention, causal=False)
-    ends: list[str] = []
-    for k in range(branches):
-        x = b.input(f"features.{k}", seq, hidden, dtype=dtype)
-        for i in range(layers):
-            b.layer, at = k * layers + i, f"branches.{k}.layers.{i}"
-            x = block(b, at, x, hidden, shape, lambda at, y: mlp(b, f"{at}.mlp", y, hidden, ffn))
-        ends.append(x)
-    b.layer = -1
-    x = _joined(b, "b s", ends, [hidden] * branches)
-    x = b.add("pool", "reduction", "b s h -> b h", x, fn="mean")
-    x = linear(b, "head", x, "b h, h c -> b c", bias="c", h=branches * hidden, c=classes)
-    cross_entropy(b, x, b.input("labels"), "b", "c")
-    return b.graph(1, "samples", source)
+
+    branches: int = 4
+    layers: int = 8
+    hidden: int = 1024
+    heads: int = 16
+    ffn: int = 4096
+    seq: int = 256
+    classes: int = 1000
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        _Branches.__post_init__(self)
+        Transformer.__post_init__(self)
+
+    def write(self, b: Builder) -> tuple[int, str]:
+        """See `Model`."""
+        heads, hidden, ffn = replace(self.attention_heads(), causal=False), self.hidden, self.ffn
+        ends: list[str] = []
+        for k in range(self.branches):
+            x = b.input(f"features.{k}", self.seq, hidden, dtype=self.dtype)
+            for i in range(self.layers):
+                b.layer, at = k * self.layers + i, f"branches.{k}.layers.{i}"
+                x = block(b, at, x, hidden, heads, lambda at, y: mlp(b, f"{at}.mlp", y, hidden, ffn))
+            ends.append(x)
+        b.layer = -1
+        x = _joined(b, "b s", ends, [hidden] * self.branches)
+        x = b.add("pool", "reduction", "b s h -> b h", x, fn="mean")
+        x = linear(b, "head", x, "b h, h c -> b c", bias="c", h=self.branches * hidden, c=self.classes)
+        cross_entropy(b, x, b.input("labels"), "b", "c")
+        return 1, "samples"
 
 
-def case_study(
-    name: str, *, branches: int = 2, repeats: int = 4, hidden: int = 1024, heads: int = 16, ffn: int = 4096,
-    seq: int = 256, batch: int = 1, attention: Attention = "matmuls", dtype: str = "float32", source: str = "",
-) -> Graph:  # fmt: skip
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CaseStudy(_Branches, Transformer):
     """The synthetic model of §3.7.4: in each branch one multi-head attention and two linear layers, four times.
 
     Sizes are not printed: they are MMT's. No norms and no residual sums, as described; a relu between the linear
@@ -71,37 +85,48 @@ def case_study(
 
     Parameters
     ----------
-    name : str
-        Of the graph.
     branches, repeats : int
         Branches, and sequences of attention and two linear layers in each.
-    hidden, heads, ffn, seq, batch, attention, dtype, source
-        As for `mmt`.
+    ffn : int
+        Width between the linear layers.
+    hidden, heads, seq, attention, dtype
+        As in `Transformer`.
     """
-    b = _started(name, batch, dtype, branches)
-    shape = Heads(heads, per_head(hidden, heads), attention=attention, causal=False)
-    ends: list[str] = []
-    for k in range(branches):
-        x = b.input(f"features.{k}", seq, hidden, dtype=dtype)
-        for i in range(repeats):
-            b.layer, at = k * repeats + i, f"branches.{k}.layers.{i}"
-            x = self_attention(b, f"{at}.attention", x, hidden, shape)
-            x = linear(b, f"{at}.up", x, "b s h, h f -> b s f", bias="f", h=hidden, f=ffn)
-            x = b.add(f"{at}.relu", "elementwise", "b s f -> b s f", x, saves=(-1,), fn="relu")
-            x = linear(b, f"{at}.down", x, "b s f, f h -> b s h", bias="h", h=hidden, f=ffn)
-        ends.append(x)
-    b.layer = -1
-    x = _joined(b, "b s", ends, [hidden] * branches)
-    goal = b.input("targets", seq, branches * hidden, dtype=dtype)
-    _squared_error(b, x, goal, "b s h")
-    return b.graph(1, "samples", source)
+
+    branches: int = 2
+    repeats: int = 4
+    hidden: int = 1024
+    heads: int = 16
+    ffn: int = 4096
+    seq: int = 256
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        _Branches.__post_init__(self)
+        Transformer.__post_init__(self)
+
+    def write(self, b: Builder) -> tuple[int, str]:
+        """See `Model`."""
+        heads, hidden, ffn = replace(self.attention_heads(), causal=False), self.hidden, self.ffn
+        ends: list[str] = []
+        for k in range(self.branches):
+            x = b.input(f"features.{k}", self.seq, hidden, dtype=self.dtype)
+            for i in range(self.repeats):
+                b.layer, at = k * self.repeats + i, f"branches.{k}.layers.{i}"
+                x = self_attention(b, f"{at}.attention", x, hidden, heads)
+                x = linear(b, f"{at}.up", x, "b s h, h f -> b s f", bias="f", h=hidden, f=ffn)
+                x = b.add(f"{at}.relu", "elementwise", "b s f -> b s f", x, saves=(-1,), fn="relu")
+                x = linear(b, f"{at}.down", x, "b s f, f h -> b s h", bias="h", h=hidden, f=ffn)
+            ends.append(x)
+        b.layer = -1
+        x = _joined(b, "b s", ends, [hidden] * self.branches)
+        goal = b.input("targets", self.seq, self.branches * hidden, dtype=self.dtype)
+        _squared_error(b, x, goal, "b s h")
+        return 1, "samples"
 
 
-def dlrm(
-    name: str, *, branches: int = 7, sparse: int = 0, layers: int = 4, hidden: int = 4096, rows: int = 1_000_000,
-    width: int = 64, bag: int = 100, post: int = 4, classes: int = 2, batch: int = 1, dtype: str = "float32",
-    source: str = "",
-) -> Graph:  # fmt: skip
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DLRM(_Branches):
     """DLRM: dense branches of feed-forward layers and sparse branches of embedding bags, concatenated.
 
     The rows that a bag names are concatenated, not summed: bag x width features. How many feed-forward layers follow
@@ -109,8 +134,6 @@ def dlrm(
 
     Parameters
     ----------
-    name : str
-        Of the graph.
     branches, sparse : int
         Dense branches; sparse branches, 0: as many.
     layers, hidden : int
@@ -119,71 +142,79 @@ def dlrm(
         Rows of an embedding table, their width, and how many of them a sample names.
     post : int
         Feed-forward layers after the concatenation.
-    classes, batch, dtype, source
-        As for `mmt`.
+    classes, dtype
+        Classes, and the type of parameters and activations.
     """
-    b = _started(name, batch, dtype, branches)
-    ends: list[str] = []
-    for k in range(branches):
-        x = b.input(f"dense.{k}", hidden, dtype=dtype)
-        for i in range(layers):
-            b.layer = k * layers + i
-            x = _feed_forward(b, f"dense.{k}.layers.{i}", x, hidden, hidden)
-        ends.append(x)
-    sparse = sparse or branches
-    for k in range(sparse):
-        b.layer, at = branches * layers + k, f"sparse.{k}"
-        ids = b.input(f"{at}.rows", bag)
-        x = b.add(at, "embedding", "v h, b s -> b s h", b.parameter(f"{at}.weight", rows, width), ids, saves=(1,))
-        ends.append(b.add(f"{at}.bag", "view", "b s h -> b (s h)", x))
-    b.layer = -1
-    sizes = [hidden] * branches + [bag * width] * sparse
-    x, size = _joined(b, "b", ends, sizes), sum(sizes)
-    for i in range(post):
-        b.layer = branches * layers + sparse + i
-        x, size = _feed_forward(b, f"post.{i}", x, size, hidden), hidden
-    b.layer = -1
-    x = linear(b, "head", x, "b h, h c -> b c", bias="c", h=size, c=classes)
-    cross_entropy(b, x, b.input("labels"), "b", "c")
-    return b.graph(1, "samples", source)
+
+    branches: int = 7
+    sparse: int = 0
+    layers: int = 4
+    hidden: int = 4096
+    rows: int = 1_000_000
+    width: int = 64
+    bag: int = 100
+    post: int = 4
+    classes: int = 2
+
+    def write(self, b: Builder) -> tuple[int, str]:
+        """See `Model`."""
+        hidden, sparse = self.hidden, self.sparse or self.branches
+        ends = _dense(b, "dense", "dense", self.branches, self.layers, hidden)
+        for k in range(sparse):
+            b.layer, at = self.branches * self.layers + k, f"sparse.{k}"
+            ids, table = b.input(f"{at}.rows", self.bag), b.parameter(f"{at}.weight", self.rows, self.width)
+            x = b.add(at, "embedding", "v h, b s -> b s h", table, ids, saves=(1,))
+            ends.append(b.add(f"{at}.bag", "view", "b s h -> b (s h)", x))
+        b.layer = -1
+        sizes = [hidden] * self.branches + [self.bag * self.width] * sparse
+        x, size = _joined(b, "b", ends, sizes), sum(sizes)
+        for i in range(self.post):
+            b.layer = self.branches * self.layers + sparse + i
+            x, size = _feed_forward(b, f"post.{i}", x, size, hidden), hidden
+        b.layer = -1
+        x = linear(b, "head", x, "b h, h c -> b c", bias="c", h=size, c=self.classes)
+        cross_entropy(b, x, b.input("labels"), "b", "c")
+        return 1, "samples"
 
 
-def candle_uno(
-    name: str, *, branches: int = 7, layers: int = 4, hidden: int = 4096, batch: int = 1, dtype: str = "float32",
-    source: str = "",
-) -> Graph:  # fmt: skip
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CandleUno(_Branches):
     """CANDLE-Uno: branches of feed-forward layers, concatenated; a projection to the one value that is predicted.
 
     Features have the width of the layers. The loss is the mean squared error of a drug's response, as in CANDLE.
 
     Parameters
     ----------
-    name : str
-        Of the graph.
     branches, layers, hidden : int
         Branches, feed-forward layers of each, and their width.
-    batch, dtype, source
-        As for `mmt`.
+    dtype : str
+        Of parameters and activations.
     """
-    b = _started(name, batch, dtype, branches)
+
+    branches: int = 7
+    layers: int = 4
+    hidden: int = 4096
+
+    def write(self, b: Builder) -> tuple[int, str]:
+        """See `Model`."""
+        ends = _dense(b, "features", "branches", self.branches, self.layers, self.hidden)
+        b.layer = -1
+        x = _joined(b, "b", ends, [self.hidden] * self.branches)
+        x = linear(b, "head", x, "b h, h c -> b c", bias="c", h=self.branches * self.hidden, c=1)
+        _squared_error(b, x, b.input("targets", 1, dtype=self.dtype), "b c")
+        return 1, "samples"
+
+
+def _dense(b: Builder, features: str, name: str, branches: int, layers: int, hidden: int) -> list[str]:
+    """Branches of feed-forward layers, each from features of its own; their ends."""
     ends: list[str] = []
     for k in range(branches):
-        x = b.input(f"features.{k}", hidden, dtype=dtype)
+        x = b.input(f"{features}.{k}", hidden, dtype=b.dtype)
         for i in range(layers):
             b.layer = k * layers + i
-            x = _feed_forward(b, f"branches.{k}.layers.{i}", x, hidden, hidden)
+            x = _feed_forward(b, f"{name}.{k}.layers.{i}", x, hidden, hidden)
         ends.append(x)
-    b.layer = -1
-    x = _joined(b, "b", ends, [hidden] * branches)
-    x = linear(b, "head", x, "b h, h c -> b c", bias="c", h=branches * hidden, c=1)
-    _squared_error(b, x, b.input("targets", 1, dtype=dtype), "b c")
-    return b.graph(1, "samples", source)
-
-
-def _started(name: str, batch: int, dtype: str, branches: int) -> Builder:
-    if branches < 1:
-        raise InputError(f"graph {name!r}: branches: expected a positive integer (got {branches})")
-    return Builder(name, batch, dtype)
+    return ends
 
 
 def _feed_forward(b: Builder, name: str, x: str, size: int, out: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from ..graph import Graph
 from ..notation import Dims, parse
 from ..operator import Loop, Operator, Scalar, Tensor
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "Model"]
 
 
 @dataclass(repr=False)
@@ -113,6 +114,35 @@ class Builder(Shown):
             self.name, self.batch, tuple(self.inputs), tuple(self.parameters), tuple(self.operators),
             float(items_per_sample), items, source,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Model(Shown, ABC):
+    """A model whose training graph is written operator by operator; the fields of a kind are its sizes.
+
+    Parameters
+    ----------
+    dtype : str
+        Of parameters and activations.
+    """
+
+    dtype: str = "float32"
+
+    def graph(self, name: str, batch: int = 1, *, source: str = "") -> Graph:
+        """The training graph under a name, for microbatches of `batch` samples; `source` says where the sizes are from.
+
+        Raises
+        ------
+        InputError
+            If the sizes do not go together.
+        """
+        b = Builder(name, batch, self.dtype)
+        per_sample, items = self.write(b)
+        return b.graph(per_sample, items, source)
+
+    @abstractmethod
+    def write(self, b: Builder) -> tuple[int, str]:
+        """Write the operators; what is counted in a sample, and how many of it there are: (1, "images")."""
 
 
 def _sizes(

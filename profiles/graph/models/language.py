@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ....errors import InputError
-from ..graph import Graph
 from .builder import Builder
 from .transformer import (
-    Attention,
+    GPT,
     Heads,
+    Transformer,
     add_positions,
     attention,
     block,
@@ -18,38 +20,47 @@ from .transformer import (
     linear,
     mlp,
     norm,
-    per_head,
     residual,
 )
 
-__all__ = ["bert", "llama", "moe"]
+__all__ = ["BERT", "Llama", "MoE"]
 
 
-def bert(
-    name: str, *, layers: int, hidden: int, heads: int, vocab: int, seq: int, batch: int = 1,
-    attention: Attention = "matmuls", dtype: str = "float16", source: str = "",
-) -> Graph:  # fmt: skip
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BERT(Transformer):
     """BERT's encoder with its masked-language-model head: norms after the blocks, token types, decoder tied.
 
     The loss is taken of every position; the next-sentence head and the pooler are left out.
+
+    Parameters
+    ----------
+    layers, vocab : int
+        Transformer layers, and words of the vocabulary.
+    hidden, heads, seq, attention, dtype
+        As in `Transformer`.
     """
-    b = Builder(name, batch, dtype)
-    shape = Heads(heads, per_head(hidden, heads), attention=attention, causal=False)
-    ids, kinds, labels = b.input("tokens", seq), b.input("segments", seq), b.input("labels", seq)
-    x = add_positions(b, "position", embed(b, "embedding", ids, vocab, hidden), seq, hidden)
-    x = residual(b, "segment.add", x, embed(b, "segment", kinds, 2, hidden))
-    x = norm(b, "embedding.norm", x, hidden, eps=1e-12)
-    for i in range(layers):
-        b.layer, at = i, f"layers.{i}"
-        x = _after(b, at, x, hidden, shape)
-    b.layer = -1
-    x = linear(b, "head.dense", x, "b s h, h m -> b s m", bias="m", h=hidden, m=hidden)
-    x = b.add("head.gelu", "elementwise", "b s h -> b s h", x, saves=(0,), fn="gelu", approximate="none")
-    x = norm(b, "head.norm", x, hidden, eps=1e-12)
-    x = b.add("head", "contraction", "b s h, v h -> b s v", x, "embedding.weight", saves=(0, 1))
-    x = b.add("head.add", "elementwise", "b s v, v -> b s v", x, b.parameter("head.bias", vocab), fn="add")
-    cross_entropy(b, x, labels, "b s", "v")
-    return b.graph(seq, "tokens", source)
+
+    layers: int
+    vocab: int
+
+    def write(self, b: Builder) -> tuple[int, str]:
+        """See `Model`."""
+        heads, hidden, seq = replace(self.attention_heads(), causal=False), self.hidden, self.seq
+        ids, kinds, labels = b.input("tokens", seq), b.input("segments", seq), b.input("labels", seq)
+        x = add_positions(b, "position", embed(b, "embedding", ids, self.vocab, hidden), seq, hidden)
+        x = residual(b, "segment.add", x, embed(b, "segment", kinds, 2, hidden))
+        x = norm(b, "embedding.norm", x, hidden, eps=1e-12)
+        for i in range(self.layers):
+            b.layer = i
+            x = _after(b, f"layers.{i}", x, hidden, heads)
+        b.layer = -1
+        x = linear(b, "head.dense", x, "b s h, h m -> b s m", bias="m", h=hidden, m=hidden)
+        x = b.add("head.gelu", "elementwise", "b s h -> b s h", x, saves=(0,), fn="gelu", approximate="none")
+        x = norm(b, "head.norm", x, hidden, eps=1e-12)
+        x = b.add("head", "contraction", "b s h, v h -> b s v", x, "embedding.weight", saves=(0, 1))
+        x = b.add("head.add", "elementwise", "b s v, v -> b s v", x, b.parameter("head.bias", self.vocab), fn="add")
+        cross_entropy(b, x, labels, "b s", "v")
+        return seq, "tokens"
 
 
 def _after(b: Builder, at: str, x: str, hidden: int, shape: Heads) -> str:
@@ -59,26 +70,47 @@ def _after(b: Builder, at: str, x: str, hidden: int, shape: Heads) -> str:
     return norm(b, f"{at}.norm2", y, hidden, eps=1e-12)
 
 
-def llama(
-    name: str, *, layers: int, hidden: int, heads: int, ffn: int, vocab: int, seq: int, kv_heads: int = 0,
-    theta: float = 10000.0, batch: int = 1, attention: Attention = "matmuls", dtype: str = "bfloat16", source: str = "",
-) -> Graph:  # fmt: skip
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Llama(Transformer):
     """Llama: RMS norms, rotary positions, gated MLP (SwiGLU), no biases, output not tied.
 
-    `kv_heads` fewer than `heads` is grouped-query attention.
+    Parameters
+    ----------
+    layers, ffn, vocab : int
+        Transformer layers, hidden size of the MLP, words of the vocabulary.
+    kv_heads : int
+        Heads of keys and values; fewer than `heads` is grouped-query attention. 0: as many.
+    theta : float
+        Base of the rotary positions.
+    hidden, heads, seq, attention, dtype
+        As in `Transformer`.
     """
-    b = Builder(name, batch, dtype)
-    shape = Heads(heads, per_head(hidden, heads), kv_heads, attention, rope=theta, bias=False)
-    ids, labels = b.input("tokens", seq), b.input("labels", seq)
-    x = embed(b, "embedding", ids, vocab, hidden)
-    for i in range(layers):
-        b.layer, at = i, f"layers.{i}"
-        x = block(b, at, x, hidden, shape, lambda at, y: _gated(b, f"{at}.mlp", y, hidden, ffn), fn="rms", eps=1e-6)
-    b.layer = -1
-    x = norm(b, "norm", x, hidden, fn="rms", eps=1e-6)
-    logits = linear(b, "head", x, "b s h, v h -> b s v", h=hidden, v=vocab)
-    cross_entropy(b, logits, labels, "b s", "v")
-    return b.graph(seq, "tokens", source)
+
+    layers: int
+    ffn: int
+    vocab: int
+    kv_heads: int = 0
+    theta: float = 10000.0
+    dtype: str = "bfloat16"
+
+    def attention_heads(self) -> Heads:
+        """Shape of its attention blocks."""
+        size = self.hidden // self.heads
+        return Heads(self.heads, size, self.kv_heads, self.attention, rope=self.theta, bias=False)
+
+    def write(self, b: Builder) -> tuple[int, str]:
+        """See `Model`."""
+        heads, hidden, ffn = self.attention_heads(), self.hidden, self.ffn
+        ids, labels = b.input("tokens", self.seq), b.input("labels", self.seq)
+        x = embed(b, "embedding", ids, self.vocab, hidden)
+        for i in range(self.layers):
+            b.layer, at = i, f"layers.{i}"
+            x = block(b, at, x, hidden, heads, lambda at, y: _gated(b, f"{at}.mlp", y, hidden, ffn), fn="rms", eps=1e-6)
+        b.layer = -1
+        x = norm(b, "norm", x, hidden, fn="rms", eps=1e-6)
+        logits = linear(b, "head", x, "b s h, v h -> b s v", h=hidden, v=self.vocab)
+        cross_entropy(b, logits, labels, "b s", "v")
+        return self.seq, "tokens"
 
 
 def _gated(b: Builder, name: str, x: str, hidden: int, ffn: int) -> str:
@@ -89,19 +121,14 @@ def _gated(b: Builder, name: str, x: str, hidden: int, ffn: int) -> str:
     return linear(b, f"{name}.down", product, "b s f, f h -> b s h", h=hidden, f=ffn)
 
 
-def moe(
-    name: str, *, layers: int, hidden: int, heads: int, experts: int, vocab: int, seq: int, ffn: int = 0,
-    top_k: int = 2, capacity_factor: float = 1.0, batch: int = 1, attention: Attention = "matmuls",
-    dtype: str = "float16", source: str = "",
-) -> Graph:  # fmt: skip
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MoE(GPT):
     """GPT whose every second MLP (layers 1, 3, …) is a mixture of experts in GShard's einsum form (GSEC, GSM).
+
+    GShard's balancing loss is left out.
 
     Parameters
     ----------
-    name : str
-        Of the graph.
-    layers, hidden, heads, vocab, seq : int
-        Shape of the model.
     experts : int
         Experts of a layer.
     ffn : int
@@ -111,34 +138,35 @@ def moe(
     capacity_factor : float
         An expert takes ceil(capacity_factor x top_k x seq / experts) tokens of a group; a group is one sequence.
         Tokens beyond it are dropped: only the residual carries them.
-    batch, attention, dtype, source
-        As for `gpt`. GShard's balancing loss is left out.
+    layers, vocab, hidden, heads, seq, attention, dtype
+        As in `GPT`.
+
+    Raises
+    ------
+    InputError
+        On fewer experts than a token has.
     """
-    if experts < top_k:
-        raise InputError(f"experts: expected at least top_k = {top_k} (got {experts})")
-    b = Builder(name, batch, dtype)
-    shape = Heads(heads, per_head(hidden, heads), attention=attention)
-    wide = ffn or 8 * hidden
-    places = math.ceil(capacity_factor * top_k * seq / experts)
-    ids, labels = b.input("tokens", seq), b.input("labels", seq)
-    x = add_positions(b, "position", embed(b, "embedding", ids, vocab, hidden), seq, hidden)
-    for i in range(layers):
-        b.layer, at = i, f"layers.{i}"
-        if i % 2:
-            x = block(
-                b, at, x, hidden, shape,
-                lambda at, y: _experts(b, f"{at}.moe", y, hidden, wide, experts, places, top_k),
-            )  # fmt: skip
-        else:
-            x = block(b, at, x, hidden, shape, lambda at, y: mlp(b, f"{at}.mlp", y, hidden, wide))
-    b.layer = -1
-    x = norm(b, "norm", x, hidden)
-    logits = b.add("head", "contraction", "b s h, v h -> b s v", x, "embedding.weight", saves=(0, 1))
-    cross_entropy(b, logits, labels, "b s", "v")
-    return b.graph(seq, "tokens", source)
+
+    experts: int
+    top_k: int = 2
+    capacity_factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.experts < self.top_k:
+            raise InputError(f"experts: expected at least top_k = {self.top_k} (got {self.experts})")
+
+    def feed_forward(self, b: Builder, layer: int) -> Callable[[str, str], str]:
+        """What writes the feed-forward block of a layer, given the layer's name and what it reads."""
+        ffn = self.ffn or 8 * self.hidden
+        if layer % 2 == 0:
+            return lambda at, x: mlp(b, f"{at}.mlp", x, self.hidden, ffn)
+        return lambda at, x: _experts(b, f"{at}.moe", x, self, ffn)
 
 
-def _experts(b: Builder, name: str, x: str, hidden: int, ffn: int, experts: int, places: int, top_k: int) -> str:
+def _experts(b: Builder, name: str, x: str, model: MoE, ffn: int) -> str:
+    hidden, experts, top_k = model.hidden, model.experts, model.top_k
+    places = math.ceil(model.capacity_factor * top_k * model.seq / experts)
     logits = linear(b, f"{name}.gate", x, "b s h, h e -> b s e", h=hidden, e=experts)
     shares = b.add(
         f"{name}.gate.softmax", "softmax", "b s e -> b s e", logits, statistic="e", saves=(-1,), causal=False

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ....errors import InputError
-from ..graph import Graph
-from .builder import Builder
+from .builder import Builder, Model
 
 __all__ = [
-    "Attention", "Heads", "add_positions", "attention", "block", "cross_entropy", "embed", "gpt", "linear", "mlp",
-    "norm", "per_head", "residual",
+    "GPT", "Attention", "Heads", "Transformer", "add_positions", "attention", "block", "cross_entropy", "embed",
+    "linear", "mlp", "norm", "residual",
 ]  # fmt: skip
 
 Attention = Literal["matmuls", "fused"]
@@ -142,39 +141,78 @@ def cross_entropy(b: Builder, x: str, labels: str, dims: str, classes: str) -> s
     )  # fmt: skip
 
 
-def gpt(
-    name: str, *, layers: int, hidden: int, heads: int, vocab: int, seq: int, ffn: int = 0, batch: int = 1,
-    attention: Attention = "matmuls", dtype: str = "float16", source: str = "",
-) -> Graph:  # fmt: skip
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Transformer(Model):
+    """What all models of attention blocks have.
+
+    Parameters
+    ----------
+    hidden, heads : int
+        Width, and heads of attention, which divide it.
+    seq : int
+        Positions of a sample.
+    attention : {"matmuls", "fused"}
+        See `Heads`.
+    dtype : str
+        Of parameters and activations.
+
+    Raises
+    ------
+    InputError
+        If the heads do not divide the width, or there is no such attention.
+    """
+
+    hidden: int
+    heads: int
+    seq: int
+    attention: Attention = "matmuls"
+    dtype: str = "float16"
+
+    def __post_init__(self) -> None:
+        if self.heads < 1 or self.hidden % self.heads:
+            raise InputError(f"heads: expected a divisor of hidden {self.hidden} (got {self.heads})")
+        self.attention_heads()
+
+    def attention_heads(self) -> Heads:
+        """Shape of its attention blocks."""
+        return Heads(self.heads, self.hidden // self.heads, attention=self.attention)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GPT(Transformer):
     """GPT-2's and GPT-3's decoder: learned positions, norms before the blocks, output tied to the embedding.
 
     Parameters
     ----------
-    name : str
-        Of the graph.
-    layers, hidden, heads, vocab, seq : int
-        Shape of the model; `seq` tokens make one sample.
+    layers, vocab : int
+        Transformer layers, and words of the vocabulary; `seq` tokens make one sample.
     ffn : int
         Hidden size of the MLP; 0: 4 x hidden.
-    batch : int
-        Sequences of one microbatch.
-    attention : {"matmuls", "fused"}
-        See `Heads`.
-    dtype, source : str
-        Of the graph.
+    hidden, heads, seq, attention, dtype
+        As in `Transformer`.
     """
-    b = Builder(name, batch, dtype)
-    shape = Heads(heads, per_head(hidden, heads), attention=attention)
-    ids, labels = b.input("tokens", seq), b.input("labels", seq)
-    x = add_positions(b, "position", embed(b, "embedding", ids, vocab, hidden), seq, hidden)
-    for i in range(layers):
-        b.layer, at = i, f"layers.{i}"
-        x = block(b, at, x, hidden, shape, lambda at, y: mlp(b, f"{at}.mlp", y, hidden, ffn or 4 * hidden))
-    b.layer = -1
-    x = norm(b, "norm", x, hidden)
-    logits = b.add("head", "contraction", "b s h, v h -> b s v", x, "embedding.weight", saves=(0, 1))
-    cross_entropy(b, logits, labels, "b s", "v")
-    return b.graph(seq, "tokens", source)
+
+    layers: int
+    vocab: int
+    ffn: int = 0
+
+    def write(self, b: Builder) -> tuple[int, str]:
+        """See `Model`."""
+        heads, hidden = self.attention_heads(), self.hidden
+        ids, labels = b.input("tokens", self.seq), b.input("labels", self.seq)
+        x = add_positions(b, "position", embed(b, "embedding", ids, self.vocab, hidden), self.seq, hidden)
+        for i in range(self.layers):
+            b.layer = i
+            x = block(b, f"layers.{i}", x, hidden, heads, self.feed_forward(b, i))
+        b.layer = -1
+        x = norm(b, "norm", x, hidden)
+        logits = b.add("head", "contraction", "b s h, v h -> b s v", x, "embedding.weight", saves=(0, 1))
+        cross_entropy(b, logits, labels, "b s", "v")
+        return self.seq, "tokens"
+
+    def feed_forward(self, b: Builder, layer: int) -> Callable[[str, str], str]:
+        """What writes the feed-forward block of a layer, given the layer's name and what it reads."""
+        return lambda at, x: mlp(b, f"{at}.mlp", x, self.hidden, self.ffn or 4 * self.hidden)
 
 
 def block(
@@ -186,10 +224,3 @@ def block(
     x = residual(b, f"{at}.residual1", x, y)
     y = feed_forward(at, norm(b, f"{at}.norm2", x, hidden, fn=fn, eps=eps))
     return residual(b, f"{at}.residual2", x, y)
-
-
-def per_head(hidden: int, heads: int) -> int:
-    """Size of one head."""
-    if heads < 1 or hidden % heads:
-        raise InputError(f"heads: expected a divisor of hidden {hidden} (got {heads})")
-    return hidden // heads

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ....profiles.graph.models.transformer import gpt
+from ....profiles.graph.models.transformer import GPT
 from .graph import main as compare_graph
 from .plans import WITHIN, compare_training, example_plans
 from .slices import main as compare_slices
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     given = vars(parser.parse_args(arguments))
     shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}
-    graph = gpt("small-gpt", **shape, dtype="float32")
+    graph = GPT(**shape, dtype="float32").graph("small-gpt")
     plans = example_plans(graph, global_batch=given["global_batch"], microbatches=given["microbatches"])
     result = compare_training(
         plans, graph, rounds=given["rounds"], iterations=given["iterations"], seed=given["seed"],

@@ -13,7 +13,7 @@ import argparse
 import sys
 
 from ....errors import InputError
-from ....profiles.graph import Graph, mmt
+from ....profiles.graph import MMT, Graph
 from ....simulator.training.plan.file import TrainingPlan
 from ..hand_graph_plan import branch_stages, stage_graph_plan
 from .plans import WITHIN, compare_training
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     given = vars(parser.parse_args(arguments))
     shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq")}
-    graph = mmt("small-mmt", branches=2, ffn=4 * given["hidden"], classes=16, **shape)
+    graph = MMT(branches=2, ffn=4 * given["hidden"], classes=16, **shape).graph("small-mmt")
     result = compare_training(
         graph_plans(graph, global_batch=given["global_batch"], samples=given["microbatch"]), graph,
         rounds=given["rounds"], iterations=given["iterations"], seed=given["seed"], cores=CORES,

@@ -178,7 +178,7 @@ def slice_plans(
 
 def main(arguments: list[str]) -> int:
     """Compare on this machine and print a table."""
-    from ....profiles.graph.models.transformer import gpt
+    from ....profiles.graph.models.transformer import GPT
 
     parser = argparse.ArgumentParser(prog="python -m meshwright.runtime.training.compare --slices", description=__doc__)
     sizes = {"layers": 4, "hidden": 384, "heads": 6, "seq": 768, "vocab": 512, "stages": 2, "sequences": 1}
@@ -188,7 +188,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--schedule", default="terapipe", choices=["terapipe", "terapipe_1f1b"])
     given = vars(parser.parse_args(arguments))
     shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}
-    graph = gpt("small-gpt", **shape, dtype="float32")
+    graph = GPT(**shape, dtype="float32").graph("small-gpt")
     uniform = [int(n) for n in given["uniform"].split(",")]
 
     def tell(line: str) -> None:

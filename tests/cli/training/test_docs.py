@@ -38,10 +38,10 @@ def test_options_are_fields() -> None:
 
 def test_the_lines_of_torch_are_what_is_written() -> None:
     from meshwright.planners.alpa import plan as alpa
-    from meshwright.profiles.graph.models.language import llama
+    from meshwright.profiles.graph.models.language import Llama
     from meshwright.simulator import Cluster
 
-    graph = llama("small", layers=1, hidden=16, heads=4, ffn=32, vocab=32, seq=4, dtype="float32")
+    graph = Llama(layers=1, hidden=16, heads=4, ffn=32, vocab=32, seq=4, dtype="float32").graph("small")
     plan = alpa(graph, Cluster(1, 4, "cpu-core"), global_batch=4, microbatches=2, options={"stages": "one"})
     cut = OperatorEntry(axes=("b", "n"), result="S0RS1R", operands=("S0RR", "RS1R"))
     stage = plan.stages[0]

@@ -8,13 +8,13 @@ from meshwright.planners.alpa.baseline_megatron import block_stages
 from meshwright.planners.alpa.intra import IntraOptions
 from meshwright.planners.terapipe.cell_pricer import CellPricer
 from meshwright.profiles.graph import roofline, zoo_graph
-from meshwright.profiles.graph.models.language import llama
+from meshwright.profiles.graph.models.language import Llama
 from meshwright.profiles.graph.token_loops import sliced, token_loops
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
 
 CLUSTER = Cluster(2, 8, "v100-16gb")
-LLAMA = llama("grouped", layers=2, hidden=64, heads=4, kv_heads=2, ffn=96, vocab=128, seq=32, dtype="float16")
+LLAMA = Llama(layers=2, hidden=64, heads=4, kv_heads=2, ffn=96, vocab=128, seq=32, dtype="float16").graph("grouped")
 
 
 def cell(graph, shape, pipe=2, stage=0, recompute="none"):

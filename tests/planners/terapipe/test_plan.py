@@ -14,7 +14,7 @@ from meshwright.planners.terapipe import SliceProfile
 from meshwright.planners.terapipe.cell_pricer import CellPricer
 from meshwright.planners.terapipe.slice_profile import part_bounds
 from meshwright.profiles.graph import roofline, zoo_graph
-from meshwright.profiles.graph.models.language import llama
+from meshwright.profiles.graph.models.language import Llama
 from meshwright.profiles.hardware import DEVICES
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
@@ -22,7 +22,7 @@ from meshwright.simulator.training.plan.file import TrainingPlan
 from meshwright.simulator.training.simulate import simulate_training
 
 TINY = zoo_graph("tiny-gpt")
-UNTIED = llama("untied", layers=8, hidden=256, heads=8, ffn=512, vocab=64, seq=256, dtype="float16")
+UNTIED = Llama(layers=8, hidden=256, heads=8, ffn=512, vocab=64, seq=256, dtype="float16").graph("untied")
 NODE = Cluster(1, 8, "v100-16gb")
 INTRA = IntraOptions(microbatches=2)
 
@@ -127,7 +127,7 @@ def test_the_same_plan_again_and_back_from_json():
 def test_brute_force_on_a_short_sequence():
     """All slicings of 16 tokens at 4 places, of all groups of 4 samples, simulated: none beats the planner's."""
     cluster = Cluster(1, 4, "v100-16gb")
-    slow = llama("slow", layers=4, hidden=512, heads=8, ffn=2048, vocab=64, seq=1024, dtype="float32")
+    slow = Llama(layers=4, hidden=512, heads=8, ffn=2048, vocab=64, seq=1024, dtype="float32").graph("slow")
     options = {"pipe": 4, "granularity": 256, "context": "exact", "recompute": "none", "schedule": "terapipe"}
     made = plan(slow, cluster, global_batch=4, options=options)
     best = float("inf")

@@ -9,11 +9,11 @@ from meshwright.planners.terapipe.layouts import layouts
 from meshwright.planners.terapipe.search import Search
 from meshwright.planners.terapipe.slicing import Slice
 from meshwright.profiles.graph import roofline
-from meshwright.profiles.graph.models.language import llama
+from meshwright.profiles.graph.models.language import Llama
 from meshwright.simulator import Cluster
 from meshwright.simulator.training.simulate import simulate_training
 
-GRAPH = llama("four", layers=4, hidden=256, heads=8, ffn=512, vocab=64, seq=128, dtype="float16")
+GRAPH = Llama(layers=4, hidden=256, heads=8, ffn=512, vocab=64, seq=128, dtype="float16").graph("four")
 NODE = Cluster(1, 4, "v100-16gb")
 
 

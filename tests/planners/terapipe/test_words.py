@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from meshwright.planners.terapipe import plan
-from meshwright.profiles.graph.models.language import llama
+from meshwright.profiles.graph.models.language import Llama
 from meshwright.simulator import Cluster
 from meshwright.simulator.training.plan.slice_words import slice_dominates, slice_lines, tokens_text
 
-GRAPH = llama("two", layers=2, hidden=64, heads=4, ffn=128, vocab=64, seq=64, dtype="float16")
+GRAPH = Llama(layers=2, hidden=64, heads=4, ffn=128, vocab=64, seq=64, dtype="float16").graph("two")
 
 
 @pytest.fixture(scope="module")

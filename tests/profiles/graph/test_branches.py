@@ -9,7 +9,7 @@ import pytest
 import torch
 from interpreter import run
 from meshwright.errors import InputError
-from meshwright.profiles.graph import BRANCHES, Graph, build_graph, candle_uno, dlrm, in_zoo, mmt, zoo_graph
+from meshwright.profiles.graph import BRANCHES, DLRM, MMT, CandleUno, Graph, build_graph, in_zoo, zoo_graph
 from torch.nn import functional as F
 
 H, SEQ = 1024, 256
@@ -99,8 +99,8 @@ def test_numbers_of_branches_are_checked() -> None:
         zoo_graph("mmt-17")
     with pytest.raises(InputError, match=re.escape("unknown model 'candle-un-4'; did you mean candle-uno")):
         zoo_graph("candle-un-4")
-    with pytest.raises(InputError, match=re.escape("graph 'x': branches: expected a positive integer (got 0)")):
-        candle_uno("x", branches=0)
+    with pytest.raises(InputError, match=re.escape("branches: expected a positive integer (got 0)")):
+        CandleUno(branches=0).graph("x")
     with pytest.raises(InputError, match="attention: dlrm-8 has none"):
         zoo_graph("dlrm-8", attention="fused")
 
@@ -185,6 +185,6 @@ def test_branches_compute_what_torch_computes(name: str, branches: int, layers: 
 
 
 def test_builders_take_the_number_of_branches() -> None:
-    assert len(mmt("a", branches=3, layers=1, hidden=8, heads=2, ffn=8, seq=4).inputs) == 4
-    one = dlrm("b", branches=2, sparse=1, hidden=8, rows=4, width=2, bag=3)
+    assert len(MMT(branches=3, layers=1, hidden=8, heads=2, ffn=8, seq=4).graph("a").inputs) == 4
+    one = DLRM(branches=2, sparse=1, hidden=8, rows=4, width=2, bag=3).graph("b")
     assert next(op for op in one.operators if op.name == "concat").shape == (1, 2 * 8 + 1 * 3 * 2)

@@ -10,8 +10,8 @@ import sys
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.graph import PAPER_PARAMS, ZOO, Graph, build_graph, zoo_graph
-from meshwright.profiles.graph.models.language import llama
-from meshwright.profiles.graph.models.transformer import gpt
+from meshwright.profiles.graph.models.language import Llama
+from meshwright.profiles.graph.models.transformer import GPT
 
 # How the tables print their #params, and so by how much rounding moves them: half of the last digit. Table 8's "6.8B"
 # is Table 4's 6.7, and Table 6's 350M and 2.6B are names, not roundings: 24 layers of 1024 make 356M, 32 of 2560 2.65B.
@@ -22,7 +22,7 @@ ROUNDING = {
     "wide-resnet-1b": 0.5e9, "wide-resnet-2b": 0.5e9, "wide-resnet-4b": 0.5e9, "wide-resnet-6.8b": 0.1e9,
     "wide-resnet-13b": 0.5e9,
 }  # fmt: skip
-GPT = {"350m": (1024, 24), "1.3b": (2048, 24), "2.6b": (2560, 32), "6.7b": (4096, 32), "15b": (5120, 48),
+GPTS = {"350m": (1024, 24), "1.3b": (2048, 24), "2.6b": (2560, 32), "6.7b": (4096, 32), "15b": (5120, 48),
        "39b": (8192, 48)}  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def test_parameters_are_those_of_the_tables(name: str) -> None:
     assert abs(build_graph(name).params - PAPER_PARAMS[name]) <= ROUNDING[name]
 
 
-@pytest.mark.parametrize(("size", "h", "layers"), [(s, h, n) for s, (h, n) in GPT.items()])
+@pytest.mark.parametrize(("size", "h", "layers"), [(s, h, n) for s, (h, n) in GPTS.items()])
 def test_gpt_has_the_closed_forms(size: str, h: int, layers: int) -> None:
     vocab, s, batch = 51200, 1024, 4
     graph = zoo_graph(f"gpt3-{size}", batch)
@@ -63,12 +63,12 @@ def test_moe_has_the_closed_forms() -> None:
 def test_resnet_50_has_its_published_parameters_and_flops() -> None:
     # ResNet-50 has width factor 1 and base 64: 25,557,032 parameters with 1000 classes, 4.09 GMACs at 224 x 224 with
     # the stride in the 3 x 3 convolution (torchvision's figures).
-    from meshwright.profiles.graph.models.vision import resnet
+    from meshwright.profiles.graph.models.vision import ResNet
 
-    graph = resnet("resnet-50", blocks=(3, 4, 6, 3), base=64, width=1, classes=1000)
+    graph = ResNet(blocks=(3, 4, 6, 3), base=64, width=1, classes=1000).graph("resnet-50")
     assert graph.params == 25_557_032
     assert heavy_flops(graph) / 2 == pytest.approx(4.089e9, rel=1e-3)
-    deep = resnet("resnet-101", blocks=(3, 4, 23, 3), base=64, width=1, classes=1000)
+    deep = ResNet(blocks=(3, 4, 23, 3), base=64, width=1, classes=1000).graph("resnet-101")
     assert deep.params == 44_549_160
 
 
@@ -85,7 +85,7 @@ def test_bert_large_and_llama_have_their_published_parameters() -> None:
 
 def test_grouped_queries_share_keys() -> None:
     shape = {"layers": 1, "hidden": 64, "heads": 8, "ffn": 128, "vocab": 32, "seq": 16}
-    few, many = llama("g", kv_heads=2, **shape), llama("m", **shape)
+    few, many = Llama(kv_heads=2, **shape).graph("g"), Llama(**shape).graph("m")
     assert many.params - few.params == 2 * 64 * (8 - 2) * 8
     scores = [next(op for op in g.operators if op.name.endswith("scores")) for g in (few, many)]
     assert scores[0].flops == scores[1].flops == 2 * 8 * 16 * 16 * 8
@@ -95,7 +95,7 @@ def test_grouped_queries_share_keys() -> None:
 def test_a_gpt_layer_saves_what_megatron_counts(size: str, heads: int) -> None:
     # Korthikanti et al. (2022), Eq. 1: sbh (34 + 5 as/h) bytes in half precision. Dropout, which the graphs leave out,
     # is 2 sbh of it (two masks) and 3 a s² b (a mask and its result).
-    h, s, batch = GPT[size][0], 1024, 2
+    h, s, batch = GPTS[size][0], 1024, 2
     graph = zoo_graph(f"gpt3-{size}", batch)
     saved = {
         op.name if k < 0 else op.inputs[k] for op in graph.operators if op.layer == 3 for k in op.saves
@@ -148,7 +148,7 @@ def test_an_unknown_name_names_the_nearest(name: str, near: str) -> None:
 
 def test_wrong_shapes_have_one_clear_line() -> None:
     with pytest.raises(InputError, match=r"heads: expected a divisor of hidden 64 \(got 7\)"):
-        gpt("g", layers=1, hidden=64, heads=7, vocab=8, seq=4)
+        GPT(layers=1, hidden=64, heads=7, vocab=8, seq=4).graph("g")
     with pytest.raises(InputError, match=r"attention: expected 'matmuls' or 'fused' \(got 'flash'\)"):
         zoo_graph("tiny-gpt", attention="flash")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="attention: tiny-mlp has none"):

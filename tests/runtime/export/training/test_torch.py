@@ -16,7 +16,7 @@ import pytest
 from forked import ranks
 from meshwright.errors import InputError
 from meshwright.profiles.graph import Graph, zoo_graph
-from meshwright.profiles.graph.models.language import llama
+from meshwright.profiles.graph.models.language import Llama
 from meshwright.runtime.export.training import export_training
 from meshwright.runtime.export.training.torch import dtensor_placements, why_no_chain
 from meshwright.simulator.training.plan.file import TrainingPlan
@@ -91,13 +91,13 @@ def with_optimizer(plan: TrainingPlan, name: str) -> TrainingPlan:
 
 CASES: dict[str, tuple[Graph, tuple[int, ...], tuple[int, int], dict[str, Any]]] = {
     "samples, tensors, vocabulary and states cut, 4 processes": (
-        llama("small", **SMALL),
+        Llama(**SMALL).graph("small"),
         (2,),
         (2, 2),
         {"stages": zero},
     ),
-    "two stages of two devices, 4 processes": (llama("small", **SMALL), (1, 1), (1, 2), {}),
-    "momentum, 2 processes, by torchrun": (llama("small", **SMALL), (2,), (1, 2), {}),
+    "two stages of two devices, 4 processes": (Llama(**SMALL).graph("small"), (1, 1), (1, 2), {}),
+    "momentum, 2 processes, by torchrun": (Llama(**SMALL).graph("small"), (2,), (1, 2), {}),
 }
 
 
@@ -144,7 +144,7 @@ def test_the_runtime_trains_what_is_no_chain(tmp_path: Path) -> None:
     ],
 )
 def test_why_torch_alone_cannot(changes: dict[str, Any], reason: str) -> None:
-    graph = llama("small-llama", **SMALL)
+    graph = Llama(**SMALL).graph("small-llama")
     said = {"layers": (1, 1)} | changes
     plan = sharded_plan(graph, said.pop("layers"), (1, 2), **said)
     assert reason in why_no_chain(plan, graph.with_batch(plan.microbatch))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.graph import Graph, zoo_graph
-from meshwright.profiles.graph.models.language import llama
+from meshwright.profiles.graph.models.language import Llama
 from meshwright.runtime.export.training import deepspeed as deepspeed_module
 from meshwright.runtime.export.training import export_training
 from meshwright.runtime.export.training import megatron as megatron_module
@@ -25,7 +25,7 @@ from sharded_plans import sharded_plan
 
 HERE = Path(__file__).parent
 GPT = zoo_graph("tiny-gpt")
-GROUPED = llama("grouped", layers=4, hidden=32, heads=8, kv_heads=2, ffn=64, vocab=64, seq=8, dtype="bfloat16")
+GROUPED = Llama(layers=4, hidden=32, heads=8, kv_heads=2, ffn=64, vocab=64, seq=8, dtype="bfloat16").graph("grouped")
 
 
 def said(plan: TrainingPlan, graph: Graph) -> dict[str, str]:

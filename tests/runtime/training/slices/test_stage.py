@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError, RunError
 from meshwright.profiles.graph import Builder, from_torch, zoo_graph, zoo_module
-from meshwright.profiles.graph.models.language import llama
-from meshwright.profiles.graph.models.transformer import gpt
+from meshwright.profiles.graph.models.language import Llama
+from meshwright.profiles.graph.models.transformer import GPT
 from meshwright.profiles.graph.token_flow import token_flow
 from meshwright.runtime.training.hand_plan import hand_plan
 from meshwright.runtime.training.optimizer import Optimizer
@@ -27,10 +27,10 @@ from meshwright.simulator.training.plan.file import SliceEntry
 SEQ = 8
 SHAPE = {"layers": 2, "hidden": 8, "heads": 2, "vocab": 11, "seq": SEQ, "dtype": "float32"}
 GRAPHS = {
-    "gpt": gpt("gpt", **SHAPE),
-    "fused": gpt("fused", **SHAPE, attention="fused"),
-    "rotary, grouped": llama("rotary", **{**SHAPE, "heads": 4}, ffn=12, kv_heads=2),
-    "rotary, grouped, fused": llama("rotary", **{**SHAPE, "heads": 4}, ffn=12, kv_heads=2, attention="fused"),
+    "gpt": GPT(**SHAPE).graph("gpt"),
+    "fused": GPT(**SHAPE, attention="fused").graph("fused"),
+    "rotary, grouped": Llama(**{**SHAPE, "heads": 4}, ffn=12, kv_heads=2).graph("rotary"),
+    "rotary, grouped, fused": Llama(**{**SHAPE, "heads": 4}, ffn=12, kv_heads=2, attention="fused").graph("rotary"),
 }
 
 
