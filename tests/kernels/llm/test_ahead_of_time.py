@@ -28,7 +28,15 @@ def made(index):
     return compile_for(given, sm)
 
 
-@pytest.mark.parametrize("index", range(len(CASES)), ids=[f"sm_{sm}-{given.name}" for sm, given in CASES])
+def marks(given):
+    """Of the two shapes of heads, one is compiled for each architecture; the other in `make test-all`."""
+    return [pytest.mark.slow] if given.name.endswith("groups of 1, width 64") else []
+
+
+@pytest.mark.parametrize(
+    "index",
+    [pytest.param(i, id=f"sm_{sm}-{given.name}", marks=marks(given)) for i, (sm, given) in enumerate(CASES)],
+)
 def test_it_compiles_and_fits(index):
     sm, given = CASES[index]
     found = made(index)
