@@ -225,6 +225,11 @@ def _say_options(subject: Subject, said: Mapping[str, Any]) -> None:
 def _loaded(subject: Subject, said: Mapping[str, Any]) -> dict[str, Any]:
     """The plans by their paths."""
     paths: list[Path] = list(said.get("plans") or ())
+    seen: dict[Path, Path] = {}
+    for path in paths:
+        if (before := seen.setdefault(path.resolve(), path)) is not path:
+            also = "" if str(before) == str(path) else f", as {before} before"
+            raise InputError(f"{path}: is named twice{also}; name each plan once")
     for path in paths:
         if world_of_plan(path).name != subject.world.name:
             raise InputError(f"{path}: is a plan of another world than {paths[0]}; compare plans of one world")

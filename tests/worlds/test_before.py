@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
+import meshwright
 import pytest
 import yaml
 from meshwright.cli import run
@@ -82,6 +84,20 @@ def test_files_that_cannot_be_written_are_refused_first(
             assert run([verb, file, *words]) == 2
             assert said in capsys.readouterr().err
     assert planned == []
+
+
+@pytest.mark.parametrize("verb", ["simulate", "compare", "run", "export"])
+def test_a_plan_that_is_named_twice_is_none_of_two(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(Path(meshwright.__file__).parent / "examples" / "plan.json", "a.json")
+    where = ["--to", "k8s", "--out", "o"] if verb == "export" else []
+    assert run([verb, "a.json", "a.json", *where]) == 2
+    assert capsys.readouterr().err == "meshwright: a.json: is named twice; name each plan once\n"
+    other = str(tmp_path / "a.json")
+    assert run([verb, "a.json", other, *where]) == 2
+    assert capsys.readouterr().err == f"meshwright: {other}: is named twice, as a.json before; name each plan once\n"
 
 
 @pytest.mark.parametrize("world", WORLDS)
