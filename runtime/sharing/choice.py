@@ -59,7 +59,7 @@ class PolicyChoice(Shown):
         return made
 
     def _factory(self) -> tuple[Callable[..., Any], tuple[str, ...]]:
-        """What makes it, and which of its parameters are no options."""
+        """The callable that makes the policy, and those of its parameters that are no options."""
         if self.name == "themis":
             from ...planners.themis import Themis
 

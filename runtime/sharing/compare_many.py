@@ -33,11 +33,11 @@ class Compared:
     Parameters
     ----------
     policy : str
-        Under which policy.
+        Name of the policy.
     seed : int
-        Of the world, of weights and data, and of lots.
+        Seed of the world, of weights and data, and of lots.
     comparison : SharingComparison
-        What came out.
+        The comparison of run and simulation.
     """
 
     policy: str

@@ -60,15 +60,15 @@ async def conduct(
     arbiter : Arbiter
         The arbiter.
     listener : socket
-        Where agents find it.
+        The socket on which agents reach it.
     limit_s : float
-        When to give up after the start, real seconds.
+        Real seconds after the start at which the run is given up.
     lines : sequence of dict
-        Of the journal of an arbiter that was killed, which this one goes on after.
+        Journal lines of a killed arbiter, whose run this one continues.
     ready_s : float, optional
-        How long to wait for agents to start; by default for ever.
+        Seconds to wait for agents to start; by default without limit.
     token : str, optional
-        What agents have to carry.
+        Token that agents must carry.
     up : callable, optional
         Called when the arbiter takes messages.
 

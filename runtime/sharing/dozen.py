@@ -11,13 +11,14 @@ __all__ = ["dozen"]
 
 
 def dozen(seed: int = 0, *, apps: int = 12, machines: int = 2, gpus: int = 2, lease_s: float = 600.0) -> SharingWorld:
-    """Apps of one job, of several, and of successive halving in turn, at the scale of Themis' testbed: leases of 10
-    minutes, 7.5 s for a checkpoint, 35 s for a container.
+    """Make a small world: apps with one job, with several GPUs, and with successive halving, in turn.
+
+    Times are those of Themis' testbed: leases of 10 minutes, 7.5 s for a checkpoint, 35 s for a container.
 
     Parameters
     ----------
     seed : int
-        Of sizes and arrivals.
+        Seed of sizes and arrivals.
     apps : int
         How many.
     machines, gpus : int

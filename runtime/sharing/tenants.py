@@ -39,12 +39,12 @@ class _Owner:
 
 
 class Tenants:
-    """Whose apps are: pods of its namespace may use an app's GPUs; who has its key may report for it, and end it.
+    """Owners of apps. Pods of an app's namespace may use its GPUs; whoever has its key may report for it and end it.
 
     Parameters
     ----------
     admin_key : str, optional
-        Opens every app, for who runs the cluster.
+        Key of the cluster's administrator, valid for every app.
     """
 
     def __init__(self, admin_key: str | None = None) -> None:
@@ -52,12 +52,12 @@ class Tenants:
         self._owners: dict[str, _Owner] = {}
 
     def add(self, app: str, namespace: str, key: str | None) -> None:
-        """An app, by name; a key is drawn if none is given.
+        """Register the owner of an app, by the app's name; a key is drawn if none is given.
 
         Raises
         ------
         InputError
-            If the namespace or the key cannot be one.
+            If the namespace or the key is invalid.
         """
         if not NAMESPACE.fullmatch(namespace):
             raise InputError(
@@ -68,15 +68,15 @@ class Tenants:
         self._owners[app] = _Owner(namespace, key or secrets.token_urlsafe(24))
 
     def remove(self, app: str) -> None:
-        """An app has left."""
+        """Forget an app that has left."""
         del self._owners[app]
 
     def namespace(self, app: str) -> str:
-        """Where its pods are."""
+        """Namespace of the app's pods."""
         return self._owners[app].namespace
 
     def key(self, app: str) -> str:
-        """What its owner shows."""
+        """Key of the app."""
         return self._owners[app].key
 
     def check(self, app: str, key: str | None) -> None:

@@ -34,7 +34,7 @@ def module_run(
     graph : Graph
         The graph for one microbatch: it names the parameters and inputs that are drawn from the seed.
     seed : int
-        Of parameters and data.
+        Seed of parameters and data.
     samples : sequence of int
         Samples of each microbatch; its loss and gradients are weighted by them.
     optimizer : Optimizer

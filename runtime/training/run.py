@@ -160,7 +160,7 @@ def run_training(
     graph : Graph
         The graph that was planned, with any batch size.
     seed : int
-        Of parameters and data.
+        Seed of parameters and data.
     iterations : int
         Number of iterations.
     dtype : {"float32", "float64"}

@@ -49,7 +49,7 @@ def single_device(
     graph : Graph
         The graph for one microbatch.
     seed : int
-        Of parameters and data.
+        Seed of parameters and data.
     microbatches, iterations : int
         Gradients are the mean over an iteration's microbatches.
     dtype : str

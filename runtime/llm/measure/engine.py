@@ -69,7 +69,7 @@ class MeasureOptions(Shown):
     block_size : int
         Tokens of a KV block.
     seed : int
-        Of weights and batches.
+        Seed of weights and batches.
     fast : bool
         Fewer sizes, and half the passes of each call.
     clock : {"wall", "core"}

@@ -69,19 +69,19 @@ class AgentJobs:
         return max(0.0, (clock - self.epoch) * self.options.time_scale)
 
     def clock(self, world_s: float) -> float:
-        """The instant of the machine's clock at the world's seconds."""
+        """Time on the machine's clock for a time in the world's seconds."""
         return self.epoch + world_s / self.options.time_scale
 
     # ---- training
 
     def next_due(self) -> float:
-        """When something is next to be done, in the machine's clock: a step, or seeing to jobs that have ended."""
+        """Time on the machine's clock at which something is next to be done: a step, or handling ended jobs."""
         step = min((self._due(j) for j in self.jobs.values()), default=math.inf)
         ended = (j.finished for j in self.jobs.values() if j.finished is not None)
         return min((step, *(at + TOGETHER_S for at in ended)))
 
     def run_due(self) -> bool:
-        """Run one step that is covered; whether a job ended with it."""
+        """Run one step to which a job is entitled by now, if there is one; returns whether the job ended with it."""
         if not self.jobs:
             return False  # all is done, as of what the arbiter has just been told
         job = min(self.jobs.values(), key=self._due)
@@ -100,7 +100,7 @@ class AgentJobs:
 
     @staticmethod
     def _end(job: _Job) -> float:
-        """When a job will end with the slots that it has."""
+        """Time at which a job will end with the slots that it has."""
         return job.meter.due(job.meter.steps - 1) if job.trainer is not None else math.inf
 
     @staticmethod
@@ -110,21 +110,21 @@ class AgentJobs:
     # ---- what the app does with its GPUs
 
     def release(self, gpus: Collection[int], at_s: float) -> None:
-        """Jobs that have any of `gpus` stop as of an instant and are put on disk."""
+        """Stop jobs that use any of `gpus`, as of time `at_s`, and write their checkpoints."""
         for job in self.jobs.values():
             if not set(job.gpus).isdisjoint(gpus):
                 self._stop(job, at_s)
 
     def divide(self, gpus: Sequence[int], at_s: float) -> None:
-        """Divide the app's GPUs over its jobs as of an instant; `gpus` becomes what they use."""
+        """Divide the app's GPUs over its jobs as of time `at_s`; `self.gpus` becomes those that they use."""
         ended = [self.world_s(j.finished) for j in self.jobs.values() if j.finished is not None]
         self._retire()
         self._divide(gpus, max((at_s, *ended)))
 
     def settle(self) -> bool:
-        """See to jobs that have ended: others take their GPUs, or the next phase begins. Whether any had.
+        """Handle jobs that have ended: others take their GPUs, or the next phase begins. Returns whether any had.
 
-        Those that end within `TOGETHER_S` of the first end together.
+        Jobs that end within `TOGETHER_S` of the first are handled together.
         """
         ended = [j.finished for j in self.jobs.values() if j.finished is not None]
         if not ended:
@@ -137,7 +137,7 @@ class AgentJobs:
         return True
 
     def state(self, at_s: float) -> State:
-        """What the arbiter is told, as of an instant."""
+        """The report to the arbiter, as of time `at_s`."""
         if self.over_at is not None:
             return State(
                 at_s=self.world_s(self.over_at), phase=self.phase, over=True, pauses=tuple(self.pauses),

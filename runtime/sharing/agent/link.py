@@ -22,23 +22,23 @@ WAIT_S = 0.1
 
 
 class Link:
-    """To the arbiter on this machine.
+    """An agent's connection to the arbiter on this machine.
 
-    An arbiter that is away may come back: training goes on, and what there is to say waits. When it stays away, or
-    gives this agent up, the agent ends: it says so on standard error, with exit code 3.
+    An arbiter that is gone may come back: training goes on meanwhile, and messages wait. If it stays away, or gives
+    this agent up, the agent ends with exit code 3 and says so on standard error.
 
     Parameters
     ----------
     port : int
-        Where the arbiter listens.
+        Port on which the arbiter listens.
     app : int
         Number of the agent's app.
     name : str
-        What the app is called.
+        Name of the app.
     orphan_s : float
-        For how long to try to reach the arbiter, real seconds.
+        Real seconds for which to try to reach the arbiter.
     token : str, optional
-        The arbiter's; by default what the environment's MESHWRIGHT_TOKEN says, if anything.
+        The arbiter's token; by default that of the environment variable MESHWRIGHT_TOKEN, if it is set.
     """
 
     def __init__(self, port: int, app: int, name: str, orphan_s: float, token: str | None = None) -> None:

@@ -35,17 +35,17 @@ class Meter:
         return math.ceil(self.total - 1e-9)  # a total that is whole but for rounding has no step more
 
     def at(self, now: float) -> float:
-        """Steps covered by an instant."""
+        """Steps to which the job is entitled by time `now`; may be fractional."""
         return min(self.total, self.credit + self.rate * max(0.0, now - self.since))
 
     def due(self, done: int) -> float:
-        """When the step after `done` steps is covered; never if the job stands still or is done."""
+        """Time at which the job is entitled to the step after `done` steps; infinite if it stands still or is done."""
         if self.rate <= 0 or done >= self.steps:
             return math.inf
         return self.since + max(0.0, min(done + 1.0, self.total) - self.credit) / self.rate
 
     def stop(self, now: float, done: int) -> None:
-        """Stand still. Steps that were covered but not run, because the machine was late, are not owed any more."""
+        """Stand still. Steps that the job was entitled to but did not run, as the machine was late, are forfeited."""
         self.credit, self.rate = min(self.at(now), done + 1.0), 0.0
 
     def start(self, since: float, rate: float) -> None:

@@ -52,14 +52,14 @@ class Decision:
 
 
 class Ledger:
-    """The books of one run.
+    """The arbiter's books for one run: which app holds which GPUs, leases, and the outcome of every app.
 
     Parameters
     ----------
     world : SharingWorld
         Cluster, apps, leases.
     policy : Policy
-        Who gets GPUs.
+        Decides which app gets which GPUs.
     """
 
     def __init__(self, world: SharingWorld, policy: Policy) -> None:
@@ -133,13 +133,13 @@ class Ledger:
             book.gpus.discard(g)
 
     def next_lease_s(self) -> float:
-        """When the next lease is over; infinite if none runs."""
+        """Time at which the next lease ends; infinite if none runs."""
         while self._leases and not self._bound(self._leases[0]):
             heapq.heappop(self._leases)
         return self._leases[0][0] if self._leases else math.inf
 
     def lapse(self, now_s: float) -> bool:
-        """Offer again what is leased until `now_s` at most; whether anything was."""
+        """Put GPUs whose lease ends by `now_s` on offer again; returns whether there were any."""
         any_over = False
         while self.next_lease_s() <= now_s:
             lease = heapq.heappop(self._leases)
@@ -152,12 +152,12 @@ class Ledger:
         return {g for g in lease[2] if self._lease[g] == lease[1] and self.owner[g] >= 0}
 
     def leased_until(self, app: int) -> float | None:
-        """When the first lease of an app's GPUs is over; None if none runs."""
+        """Time at which the first lease of an app's GPUs ends; None if none runs."""
         mine = self.active[app].gpus
         return min((lease[0] for lease in self._leases if self._bound(lease) & mine), default=None)
 
     def mirror(self, app: int, held: Iterable[int], lapsed: Iterable[int]) -> None:
-        """GPUs of an app as another arbiter gave them."""
+        """Enter an app's GPUs as another arbiter gave them."""
         book, over = self.active[app], set(lapsed)
         gpus = over.union(held)
         self.take(app, book.gpus - gpus)
@@ -234,7 +234,7 @@ class Ledger:
         return (self._integral - book.integral) / lived if lived > 0 else float(max(len(self.active), 1))
 
     def view(self, app: int) -> AppView:
-        """What the policy is told of an app."""
+        """The view of an app that the policy gets."""
         book = self.active[app]
         self._account(book)
         spec, phase = self.apps[app], book.state.phase

@@ -35,14 +35,14 @@ _MEND = "give the --journal of an arbiter as it was written"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a journal ends: the number and checksum of its last line.
+    """The end of a journal: the number and the checksum of its last line.
 
     Parameters
     ----------
     number : int
-        0 before the first line.
+        Number of the last line; 0 if there is none.
     checksum : str
-        Of the last line and all before it.
+        Checksum of the last line and all before it.
     """
 
     number: int = 0
@@ -51,18 +51,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What a journal holds.
+    """The content of a journal.
 
     Parameters
     ----------
     lines : tuple of dict
-        What its whole lines say.
+        Its complete lines.
     end : Place
-        Where they end.
+        Number and checksum of the last complete line.
     size : int
-        Bytes of its whole lines.
+        Bytes of the complete lines.
     torn : int
-        Bytes of a last line that its writer's death cut short.
+        Bytes of an incomplete last line, left by a writer that was killed.
     """
 
     lines: tuple[Line, ...]

@@ -174,13 +174,13 @@ async def serve_until(arbiter: Arbiter, listener: socket.socket, work: Any, toke
     Parameters
     ----------
     arbiter : Arbiter
-        Who answers.
+        The arbiter that answers requests.
     listener : socket
-        Where.
+        The listening socket.
     work : coroutine
-        For how long.
+        Serve until it ends.
     token : str, optional
-        What every request has to carry.
+        Token that every request must carry.
     """
     import uvicorn
 

@@ -153,7 +153,7 @@ def compare_training(
     iterations : int
         Of a run; the first does not count, since it includes warm-up.
     seed : int
-        Of parameters and data.
+        Seed of parameters and data.
     progress : callable, optional
         Called with a line that says what is being done.
     cores : sequence of int, optional

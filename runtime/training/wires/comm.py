@@ -29,7 +29,7 @@ def axis_groups(ranks: tuple[int, ...], shape: tuple[int, int]) -> dict[Axes, li
     ranks : tuple of int
         Ranks of the mesh, row by row.
     shape : (int, int)
-        Of the logical mesh.
+        Shape of the logical mesh.
     """
     n0, n1 = shape
     rows = [list(ranks[i * n1 : (i + 1) * n1]) for i in range(n0)]
@@ -44,7 +44,7 @@ class MeshComm:
     ranks : tuple of int
         Ranks of the mesh in torch.distributed, row by row.
     shape : (int, int)
-        Of the logical mesh.
+        Shape of the logical mesh.
     rank : int
         This rank.
     groups : mapping

@@ -22,15 +22,15 @@ PLACEMENTS: tuple[Placement, ...] = ("near", "blind")
 
 @dataclass(repr=False)
 class Chooser(Shown):
-    """How a policy chooses GPUs for an app: it counts decisions, because lots differ from one to the next.
+    """Chooses GPUs for an app. It counts its decisions, since each one draws new lots (random numbers).
 
     Parameters
     ----------
     placement : {"near", "blind"}
-        ``near``: see `pick`. ``blind``: those with the lowest lots, whatever the app has: schedulers that "do not
-        account for placement preferences" (Themis §6.2.1).
+        ``near``: GPUs near to each other and to the app's, see `pick`. ``blind``: random ones (those with the lowest
+        lots), as for schedulers that "do not account for placement preferences" (Themis §6.2.1).
     seed : int
-        Of the lots.
+        Seed of the lots.
 
     Raises
     ------

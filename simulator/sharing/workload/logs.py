@@ -89,7 +89,7 @@ def apps_of_log(
     start_s, stop_s : float
         Only apps that arrive in [start, stop), seconds of the log; the first arrives at 0.
     seed : int
-        Of models and errors.
+        Seed of models and errors.
 
     Raises
     ------

@@ -113,16 +113,17 @@ def trained_model(name: str) -> TrainedModel:
 
 
 def draw_models(rng: np.random.Generator, n: int, network_intensive: float | None = None) -> tuple[TrainedModel, ...]:
-    """Models of `n` apps. Table 4 tells the shares of the trace, so they are met to within an app (systematic sampling
-    in a drawn order); within a category each model has the same share: the paper points to Gandiva's mix, which is not
-    printed.
+    """Draw the models of `n` apps.
+
+    Shares of categories are those of Table 4, met to within one app by systematic sampling in a random order. Within a
+    category every model has the same share: the paper refers to Gandiva's mix, which is not printed.
 
     Parameters
     ----------
     rng : Generator
-        Where chance comes from; always the same number of draws.
+        Source of random numbers; the number of draws is always the same.
     n : int
-        How many.
+        Number of apps.
     network_intensive : float, optional
         Share of apps of network-intensive models, to the nearest app; among these and among the others models are
         drawn, each app's by itself, with Table 4's chances: with a larger share an app that was so keeps its model.

@@ -30,7 +30,7 @@ class PagedAdapter:
     scheduler : Vllm02Scheduler
         Fresh.
     seed : int
-        Of sampling, where requests bring none.
+        Seed of sampling, where requests bring none.
     """
 
     def __init__(self, scheduler: Vllm02Scheduler, seed: int) -> None:

@@ -25,7 +25,7 @@ class V1Adapter:
     scheduler : V1Scheduler
         Fresh.
     seed : int
-        Of sampling, where requests bring none.
+        Seed of sampling, where requests bring none.
     """
 
     def __init__(self, scheduler: V1Scheduler, seed: int) -> None:
