@@ -122,6 +122,7 @@ def heuristic(graph: Graph, mesh: Shape) -> Axes:
         loop = next((x for _, x in sorted(votes, key=lambda v: -v[0]) if _cuts(op, x, n)), "")
         if not loop and op.heavy:
             fitting = [x for x in op.cuttable if _cuts(op, x, n)]
+            # Nothing upstream decides: the largest loop cuts most evenly; of equal ones the first.
             loop = max(fitting, key=lambda x: op.sizes[x], default="")
         if op.heavy and len(op.inputs) > 1 and op.inputs[1] in parameters:
             shared = alike.setdefault((op.inputs[0], op.formula), loop)

@@ -90,6 +90,7 @@ def plan(
         other = counting.best_priced()
         if other is not None:
             plans.append(_solved(counting, other, started, planner))
+    # By the simulator, since the two searches predict by different formulas.
     return min(plans, key=lambda made: made.predicted["simulated_s"])
 
 

@@ -84,6 +84,7 @@ def _heaviest_unit(costs: StageCosts) -> tuple[int, float]:
     sets = costs.of_sets(np.eye(costs.n_units, dtype=bool))
     b, d = min(
         ((b, d) for b in costs.microbatches for d in costs.devices if costs.column(b, d) >= 0),
+        # The fewest samples on a device need the least memory: what fails here fails everywhere.
         key=lambda pair: (pair[0] / pair[1], pair[0]),
     )
     bytes_ = costs.memory(sets, b, d, b)

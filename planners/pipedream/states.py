@@ -78,9 +78,11 @@ def antichain_states(profile: PipeDreamProfile, *, compat: bool = False) -> Pipe
         root = n
         out, before, after = [*out, 0], [1 << root] * n + [0], [*after, 0]
         edges = [*((root, s) for s in sources), *edges]
+    # In the order of the heads: what is before `a` is complete when it is added to what is before `b`.
     for a, b in sorted(edges, key=lambda e: e[1]):
         out[a] |= 1 << b
         before[b] |= before[a] | 1 << a
+    # In the reverse order of the tails, so that `after[b]` is complete; the root is before all others, so it is last.
     for a, b in sorted(edges, key=lambda e: -1 if e[0] == root else -e[0] - 2):
         after[a] |= after[b] | 1 << b
     if root >= 0:

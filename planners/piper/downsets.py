@@ -57,6 +57,8 @@ class Downsets:
         """Map each node of a state's representative to the node of the state itself."""
         turn = list(range(self.members.shape[1]))
         for group in self.twins:
+            # Branches that are alike may change places: sorted by what the state has of them they give its
+            # representative.
             filled = sorted(group, key=lambda nodes: (*self.members[state, list(nodes)], nodes))
             for place, real in zip(group, filled, strict=True):
                 for a, b in zip(place, real, strict=True):
@@ -101,6 +103,7 @@ class Downsets:
         heads = np.unique(self.representative)[1:]  # without the empty state
         low, high = stage_pairs(
             self.start, self.smaller, heads, held @ seconds, held @ work, np.array(degrees, np.int64),
+            # The margin is for rounding: a stage whose time equals the threshold must not be lost.
             threshold * (1 + 1e-9), n_devices, MOST_PAIRS,
         )  # fmt: skip
         if len(low) > MOST_PAIRS:

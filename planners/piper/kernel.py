@@ -54,6 +54,7 @@ def stage_steps(
     n_edges = len(heads)
     start = np.zeros(n_pairs * n_t + 1, np.int64)
     weights = np.zeros(n_pairs * n_t)
+    # Four steps for each stage to begin with, a guess; the arrays double when they are full.
     room = 4 * n_pairs * n_t + 1024
     time, upto, count = np.empty(room), np.empty(room, np.int64), 0
     nodes = np.empty(n_nodes, np.int64)

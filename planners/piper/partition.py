@@ -102,6 +102,7 @@ def piper_partition(
     problem = PiperProblem.of(instance, recompute, tensor_parallel, count, max_downsets)
     states, n = problem.states, len(instance.nodes)
     low, high = states.pairs(np.zeros((n, 1)), np.zeros(n), (1,), np.inf, 1)
+    # The programme reads all stages that end at one state in a row.
     order = np.lexsort((low, high))
     low, high = low[order], high[order]
     heads = np.searchsorted(high, np.arange(len(states.members) + 1))

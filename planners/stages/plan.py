@@ -67,6 +67,8 @@ def place_stages(cluster: Cluster, devices: Sequence[int]) -> tuple[MeshEntry, .
     odd = next((d for d in devices if stage_mesh(cluster, d) is None), None)
     if odd is not None:
         raise InfeasibleError(f"graphpipe: no rectangle of {cluster} has {odd} devices; use a divisor of a node's")
+    # First in the pipeline's order, so that neighbouring stages lie next to each other; if that leaves gaps, largest
+    # first, which wastes least.
     for order in (range(len(devices)), sorted(range(len(devices)), key=lambda s: -devices[s])):
         at, starts = 0, dict[int, int]()
         for s in order:
@@ -234,4 +236,6 @@ def _transfers(graphs: Sequence[Graph], stages: Sequence[StageEntry], sequential
         if not both:
             name = graph.operators[stages[s].last - 1].name
             found[s, s + 1, name] = TransferEntry(source=s, target=s + 1, value=name, bytes=0.0)
+    # By stages, then in the order of the graph (parameters, which have no place in it, first): the same plan is the
+    # same file.
     return tuple(found[key] for key in sorted(found, key=lambda k: (k[0], k[1], graph.index.get(k[2], -1), k[2])))

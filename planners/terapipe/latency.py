@@ -127,6 +127,7 @@ def units(tokens: int, unit: int) -> int:
     whole = isinstance(unit, int) and not isinstance(unit, bool) and unit > 0
     if not whole or tokens % unit:
         near = [d for d in range(1, tokens + 1) if tokens % d == 0]
+        # Of two divisors as near the smaller: finer slices lose less.
         close = min(near, key=lambda d: abs(d - unit)) if whole else 1
         raise InputError(f"granularity: {unit!r} does not divide the sequence of {tokens} tokens; use {close}")
     return tokens // unit

@@ -82,6 +82,7 @@ def plan(
         near = min(x.chosen.seconds for x in found) * (1 + COARSE)
         found = [search.refined(x) if x.chosen.seconds <= near else x for x in found]
     best: tuple[TrainingPlan, TrainingResult, Candidate] | None = None
+    # The most promising first: its simulated time then rules out most others unsimulated.
     for candidate in sorted(found, key=lambda x: x.chosen.seconds):
         # Under 1F1B only the busiest stage's computation is a lower bound: forward and backward passes interleave.
         least = candidate.chosen.seconds if candidate.schedule == "terapipe" else candidate.chosen.busy_s

@@ -184,6 +184,7 @@ class Search:
             self.candidates(min(self.hopeless, key=lambda x: x[0])[1], self.coarse, whole=True)
         if not self.tight:
             return self.refused[0]
+        # The layout that misses the memory by least makes the hint that asks for least.
         needs, layout = min(self.tight, key=lambda x: x[0])
         more = _rounded_up(needs / GIB)
         hints = [f"devices with {more:.4g} GiB for it instead of {self.memory / GIB:.4g} GiB"]

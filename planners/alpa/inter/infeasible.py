@@ -45,6 +45,7 @@ def least_memory(fits: Callable[[float], bool], given: float, most: float = 2.0*
     while not fits(high):
         low, high = high, high * 2
     while high > low * 1.01:  # a message needs no more than 1 %, and each try is a whole search
+        # The geometric mean, as the goal is a ratio.
         middle = (low * high) ** 0.5
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high

@@ -64,6 +64,7 @@ class Search:
         bounds = {count: self.pricer.least_seconds(self._graph(count)) * count / self.cluster.n_devices
                   for count in counts} if len(counts) > 1 else dict.fromkeys(counts, 0.0)  # fmt: skip
         best: Found | None = None
+        # Of equal bounds the fewer microbatches: their kernels are larger.
         for count in sorted(counts, key=lambda c: (bounds[c], c)):
             if best is not None and bounds[count] >= best.choice.seconds:
                 break
@@ -80,6 +81,7 @@ class Search:
     def best_priced(self) -> Found | None:
         """The best over the numbers of microbatches that are priced already."""
         found = [x for count in self.tables if (x := self._chosen(count, self.tables[count])) is not None]
+        # Of equal plans the one with fewer microbatches, as in `best`.
         return min(found, key=lambda x: (x.choice.seconds, x.microbatches), default=None)
 
     def without(self, found: Found) -> Found | None:

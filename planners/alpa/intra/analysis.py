@@ -63,6 +63,7 @@ class Analysis:
         for op in graph.operators:
             made = [k for k, name in enumerate(op.inputs) if name in graph.index]
             led = [k for k in made if lead[graph.index[op.inputs[k]]] >= 0] or made
+            # Of equally deep operands the first, as `max` keeps it.
             deepest = max(led, key=lambda k: depth[graph.index[op.inputs[k]]], default=-1)
             found.append(-1 if op.heavy else deepest)
         return tuple(found)

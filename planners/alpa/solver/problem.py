@@ -178,6 +178,7 @@ class ShardingProblem(Shown):
             return "its cost is infinite"
         for step, nodes in enumerate(self.live):
             used = sum(float(self.memory[v][choice[v]]) for v in nodes)
+            # The margin is for sums in another order.
             if 0 < self.memory_bytes < used * (1 - 1e-12):
                 return f"time step {step} takes {used:.6g} bytes of {self.memory_bytes:.6g}"
         return None

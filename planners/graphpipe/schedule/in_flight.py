@@ -137,5 +137,6 @@ def schedule_stage(microbatch: int, successors: Sequence[Successor], ks: Sequenc
     for k in ks:
         needed = [int(in_flight(k, microbatch, y.k, y.microbatch, y.in_flight)) for y in successors]
         found.append((max(needed, default=last_in_flight(Config(microbatch, k))), k))
+    # Least memory; of equal ones the k that is named first, so that callers rank them.
     best = min(range(len(found)), key=lambda n: (found[n][0], n))
     return found[best][1], found[best][0]

@@ -192,6 +192,7 @@ def plan_sequential(
         plans.append(_timed(made, found))
     if not plans:
         raise InfeasibleError(_why(graph, cluster, priced, memory, name))
+    # Of equally fast plans the first one tried: `min` keeps it.
     best = min(plans, key=lambda plan: plan.predicted["seconds"])
     spent = time.perf_counter() - started
     entry = best.planner.model_copy(update={"seconds": spent, "evaluations": evaluated})

@@ -125,6 +125,7 @@ def _sum(factors: Sequence[Factor], axes: tuple[int, ...], sizes: Mapping[int, i
     total: Floats | None = None
     # Small factors first, so that few additions touch the whole table.
     for mine, values in sorted(factors, key=lambda f: f[1].size):
+        # Axes in the table's order: then a reshape alone lines the factor up with it.
         order = sorted(range(len(mine)), key=lambda at: place[mine[at]])
         turned = values.transpose(0, *(at + 1 for at in order))
         shape = [1] * len(axes)
