@@ -49,7 +49,7 @@ class Reader:
 
     @contextmanager
     def building(self, path: str) -> Generator[None, None, None]:
-        """Build an object from what was read; if that raises an `InputError`, note it and go on."""
+        """Note an `InputError` that is raised within this context, as an object is made of what was read, and go on."""
         try:
             yield
         except InputError as error:

@@ -53,7 +53,7 @@ EXPECTED = {
 
 
 def burst() -> dict[str, SimulationResult]:
-    """The burst under both placements."""
+    """Simulate the burst under both placements."""
     return {system: simulate(placement, BURST, PROFILES) for system, placement in PLACEMENTS.items()}
 
 
@@ -71,7 +71,7 @@ def spans(results: dict[str, SimulationResult]) -> Frame:
 
 
 def draw(frame: Frame, system: str, ax: Axes) -> Axes:
-    """The timeline of one placement."""
+    """Draw the timeline of one placement."""
     part = frame[frame.system == system]
     colour = VERMILLION if system == "simple" else BLUE
     for row in part.itertuples(index=False):

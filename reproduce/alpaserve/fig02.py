@@ -177,7 +177,7 @@ def utilization(trace: Trace, window: float = 0.5) -> Frame:
 
 
 def draw_cdf(cdf: Frame, means: Frame, scenario: str, ax: Axes) -> Axes:
-    """One latency CDF with the mean as a vertical line; per model where the models differ."""
+    """Draw one latency CDF with the mean as a vertical line; per model where the models differ."""
     split = "20/80" in scenario
     part = cdf[cdf.scenario == scenario]
     for system in PLACEMENTS:
@@ -203,7 +203,7 @@ def draw_cdf(cdf: Frame, means: Frame, scenario: str, ax: Axes) -> Axes:
 
 
 def draw_utilization(frame: Frame, ax: Axes) -> Axes:
-    """Cluster utilization over time."""
+    """Draw the cluster's utilization over time."""
     for system in PLACEMENTS:
         part = frame[frame.system == system]
         ax.step(part.time_s, 100 * part.utilization, where="post", color=COLOURS[system], label=system, linewidth=1.2)

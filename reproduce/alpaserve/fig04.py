@@ -58,7 +58,7 @@ EXPECTED = {
 
 
 def latencies(duration: float, repetitions: int, seed: int, progress: Progress = quiet) -> Frame:
-    """Both placements at budgets of one to eight models per device, on the same arrivals.
+    """Simulate both placements at budgets of one to eight models per device, on the same arrivals.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def latencies(duration: float, repetitions: int, seed: int, progress: Progress =
 
 
 def draw(frame: Frame, ax: Axes, y: str) -> Axes:
-    """One panel: `y` against memory."""
+    """Draw one panel: `y` against memory."""
     setup.draw_latency(frame, ax, x="memory_gb", y=y, xlabel="memory per device for weights (GB)")
     ax.axvline(USABLE_GB, color=BLACK, linestyle="--", linewidth=1, label="usable on a 16 GB V100")
     return ax

@@ -50,7 +50,7 @@ EXPECTED = {
 def latencies(
     rates: Sequence[float], duration: float, repetitions: int, seed: int, progress: Progress = quiet
 ) -> Frame:
-    """Both placements at every rate, on the same arrivals.
+    """Simulate both placements at every rate, on the same arrivals.
 
     Returns
     -------

@@ -45,7 +45,7 @@ EXPECTED = {
 
 
 def latencies(cvs: Sequence[float], duration: float, repetitions: int, seed: int, progress: Progress = quiet) -> Frame:
-    """Both placements at every CV, on the same arrivals.
+    """Simulate both placements at every CV, on the same arrivals.
 
     Returns
     -------

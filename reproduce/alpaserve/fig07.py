@@ -139,7 +139,7 @@ def crossover(scales: np.ndarray, difference: np.ndarray) -> float:
 
 
 def draw_real(frame: Frame, ax: Axes) -> Axes:
-    """Panel a."""
+    """Draw panel a: attainment with the profiled latencies."""
     percent = frame[frame.alpha.isna()].assign(attainment=lambda f: 100 * f.attainment)
     percent = percent.assign(attainment_ci=100 * percent.attainment_ci)
     lines(percent, ax, x="slo_scale", y="attainment", spread="attainment_ci")
@@ -147,7 +147,7 @@ def draw_real(frame: Frame, ax: Axes) -> Axes:
 
 
 def draw_overhead(frame: Frame, ax: Axes) -> Axes:
-    """Panel b."""
+    """Draw panel b: attainment with an assumed overhead α."""
     from matplotlib import colormaps
 
     ideal = frame[frame.alpha.notna()]

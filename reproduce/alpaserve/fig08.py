@@ -73,7 +73,7 @@ def overheads(model: str = MODEL) -> Frame:
 
 
 def draw(frame: Frame, parallelism: str, ax: Axes) -> Axes:
-    """Stacked bars of one kind of parallelism."""
+    """Draw the stacked bars of one kind of parallelism."""
     mine = frame[frame.parallelism == parallelism]
     wide = mine.pivot(index="devices", columns="part", values="seconds")
     bottom = 0.0 * wide[PARTS[0]]

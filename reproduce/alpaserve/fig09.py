@@ -90,7 +90,7 @@ def costs(model: str = MODEL) -> Frame:
 
 
 def draw(frame: Frame, column: str, ax: Axes) -> Axes:
-    """One panel."""
+    """Draw one panel."""
     label, title = PANELS[column]
     lines(frame, ax, x="devices", y=column)
     if column == "memory_gb":  # the first two lie on one another

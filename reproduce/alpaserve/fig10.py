@@ -119,7 +119,7 @@ def simulated(requests: int, repetitions: int, seed: int, progress: Progress = q
 
 
 def draw(frame: Frame, checks: Frame, ax: Axes) -> Axes:
-    """Both curves, and where simulation checked them."""
+    """Draw both curves, and the points at which simulation checked them."""
     for name, colour, label in (
         ("alpha", BLUE, "communication, α"),
         ("beta", VERMILLION, "uneven partition, β"),

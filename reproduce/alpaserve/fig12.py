@@ -149,7 +149,7 @@ FAST = Effort({"MAF1": 2, "MAF2": 4}, {"MAF1": 30.0, "MAF2": 15.0}, 3, 20)
 def attainments(
     columns: Sequence[Column], effort: Effort, seed: int, progress: Progress = quiet, points: Points | None = None
 ) -> Frame:
-    """Every system at every point of every row; the same random numbers for all points of a column.
+    """Simulate every system at every point of every row, with the same random numbers for all points of a column.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def point(
     max_splits: int,
     points: Points | None = None,
 ) -> list[dict[str, object]]:
-    """All systems at one point: rows of `attainments`."""
+    """Plan and simulate all systems at one point: rows of `attainments`."""
     value = {"devices": float(column.devices), "rate": column.rate, "cv": column.cv, "slo": SLO_SCALE} | {varied: x}
     factor = value["rate"] / column.rate
     trace = traffic.trace(profiles, rate_factor=factor, cv=value["cv"], slo_scale=value["slo"], seed=seed)
@@ -245,7 +245,7 @@ def levels(frame: Frame) -> Frame:
 
 
 def draw(frame: Frame, ax: Axes, *, column: str, varied: str) -> Axes:
-    """One panel: attainment, and a dotted line where a system reaches 99 %."""
+    """Draw one panel: attainment, and a dotted line where a system reaches 99 %."""
     part = frame[(frame.column == column) & (frame.varied == varied)].copy()
     part["attainment"] *= 100
     lines(part, ax, x="x", y="attainment", order=tuple(SYSTEMS))

@@ -84,7 +84,7 @@ def attainments(
     varied: Mapping[str, Sequence[float]] = VARIED,
     progress: Progress = quiet,
 ) -> Frame:
-    """All systems with one setting varied at a time, on the same arrivals.
+    """Simulate all systems with one setting varied at a time, on the same arrivals.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def workload(
 
 
 def dedicated(config: ParallelConfig, profiles: Mapping[str, ModelProfile]) -> Placement:
-    """Sixteen devices for each model."""
+    """Give each model sixteen devices of its own."""
     from ...simulator import Group
 
     return Placement(Group(config, [name]) for name in profiles)
@@ -144,7 +144,7 @@ def default_answer(duration: float, seed: int) -> Answer:
 
 
 def draw(frame: Frame, varied: str, ax: Axes) -> Axes:
-    """One panel."""
+    """Draw one panel."""
     part = frame[frame.varied == varied].groupby(["x", "system"], sort=False).attainment.mean().unstack()
     for system, colour in COLOURS.items():
         ax.plot(

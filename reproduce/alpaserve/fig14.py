@@ -102,7 +102,7 @@ def attainments(
 def _point(
     varied: str, x: float, assumed: Traffic, actual: Traffic, profiles: Mapping, seed: int
 ) -> dict[str, tuple[float, float]]:
-    """System -> attainment of its stale plan and of one made for the actual traffic."""
+    """For each system the attainment of its stale plan, and that of a plan made for the actual traffic."""
     value = {"devices": COLUMN.devices, "rate": COLUMN.rate, "cv": COLUMN.cv, "slo": fig12.SLO_SCALE} | {varied: x}
     options = {"rate_factor": value["rate"] / COLUMN.rate, "cv": value["cv"], "slo_scale": value["slo"]}
     old = assumed.trace(profiles, seed=2 * seed, **options)
@@ -121,7 +121,7 @@ def _point(
 
 
 def draw(frame: Frame, varied: str, ax: Axes) -> Axes:
-    """One panel, mean and 95 % interval over the pairs of hours."""
+    """Draw one panel: mean and 95 % interval over the pairs of hours."""
     part = frame[frame.varied == varied].copy()
     part[["attainment", "attainment_ci"]] *= 100
     lines(part, ax, x="x", y="attainment", spread="attainment_ci", order=tuple(SYSTEMS))

@@ -94,7 +94,7 @@ def attainments(
 
 
 def draw_batches(frame: Frame, ax: Axes) -> Axes:
-    """Left: AlpaServe with every largest batch."""
+    """Draw the left panel: AlpaServe with every largest batch."""
     from matplotlib import colormaps
 
     mine = frame[frame.system == "AlpaServe"]
@@ -109,7 +109,7 @@ def draw_batches(frame: Frame, ax: Axes) -> Axes:
 
 
 def draw_systems(frame: Frame, ax: Axes) -> Axes:
-    """Right: both systems, without batching and with batches of two."""
+    """Draw the right panel: both systems, without batching and with batches of two."""
     for system, colour in (("AlpaServe", BLUE), ("Clockwork++", GREEN)):
         for batch, dash in ((1, "--"), (2, "-")):
             part = frame[(frame.system == system) & (frame.max_batch == batch)]

@@ -75,7 +75,7 @@ def overheads() -> Frame:
 
 
 def draw(frame: Frame, model: str, ax: Axes) -> Axes:
-    """Bars of one model: lighter the manual partition, darker the automatic one."""
+    """Draw the bars of one model: the manual partition lighter, the automatic one darker."""
     mine = frame[frame.model == model]
     for shift, name, white in ((-0.2, "manual", 0.55), (0.2, "automatic", 0.0)):
         wide = mine[mine.partition == name].pivot(index="stages", columns="part", values="seconds")

@@ -67,7 +67,7 @@ def attainments(
     duration: float, seed: int, varied: Mapping[str, Sequence[float]] = VARIED, max_splits: int = 100,
     progress: Progress = quiet,
 ) -> Frame:  # fmt: skip
-    """The three variants with the rate or the CV varied, on the same random numbers.
+    """Simulate the three variants with the rate or the CV varied, on the same random numbers.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def attainments(
 
 
 def heuristic(duration: float, seed: int, rates: Sequence[float] = (8.0, 16.0, 24.0)) -> Frame:
-    """The fast heuristic against Algorithm 1 on a small case (S1's first 12 models, 8 devices, 4-stage pipelines).
+    """Compare the fast heuristic with Algorithm 1 on a small case (S1's first 12 models, 8 devices, 4-stage pipelines).
 
     Returns
     -------
@@ -121,7 +121,7 @@ def heuristic(duration: float, seed: int, rates: Sequence[float] = (8.0, 16.0, 2
 
 
 def draw(frame: Frame, varied: str, ax: Axes) -> Axes:
-    """One panel."""
+    """Draw one panel."""
     part = frame[frame.varied == varied].copy()
     part["attainment"] *= 100
     lines(part, ax, x="x", y="attainment", order=tuple(SYSTEMS))

@@ -82,7 +82,7 @@ def models() -> Frame:
 
 
 def draw(frame: Frame, ax: Axes) -> Axes:
-    """Latency against size, both of the paper and ours."""
+    """Draw latency against size, the paper's and ours."""
     ax.scatter(frame.size_gb, frame.latency_ms, color=BLUE, s=26, label="shipped profile", zorder=3)
     ax.scatter(
         frame.size_gb_paper,

@@ -69,7 +69,7 @@ EXPECTED = {
 
 
 def attainments(progress: Progress = quiet) -> Frame:
-    """Both placements at every SLO scale, on the authors' own arrivals and with their simulator's constants.
+    """Simulate both placements at every SLO scale, on the authors' own arrivals, with their simulator's constants.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def workload(profiles: Mapping[str, ModelProfile], scale: float) -> traces.Trace
 
 
 def draw(frame: Frame, ax: Axes) -> Axes:
-    """Attainment against the SLO scale: the paper's real runs as rings, its simulator as crosses, ours as lines."""
+    """Draw attainment over the SLO scale: the paper's real runs as rings, its simulator as crosses, ours as lines."""
     for system in SYSTEMS:
         part = frame[frame.system == system]
         colour = COLOURS[system]

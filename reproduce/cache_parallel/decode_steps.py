@@ -79,7 +79,7 @@ Regime = Callable[[int, int, np.random.Generator], Any]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Seconds of a decode step, on the GPU that has most to do.
+    """Seconds of a decode step, on the GPU with the most work.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Step:
 
     @property
     def total_s(self) -> float:
-        """All of it; nothing overlaps."""
+        """Seconds of the whole step: the parts follow each other, nothing overlaps."""
         return self.compute_s + self.communication_s + self.tables_s + self.moved_s
 
 
@@ -118,7 +118,7 @@ def step(kind: str, lengths: Any, *, entry_s: float = ENTRY_S) -> Step:
 
 
 def _group(kind: str, lengths: list[int], entry_s: float) -> Step:
-    """A step of the GPUs that share these requests."""
+    """The step of one group of GPUs that share these requests."""
     layout = LAYOUTS[kind]
     layer = decode_layer(MODEL, layout, lengths, block_size=BLOCK_SIZE)
     time = layer.time(GPU, BRIDGE, efficiency=EFFICIENCY)
@@ -136,12 +136,12 @@ def _group(kind: str, lengths: list[int], entry_s: float) -> Step:
 
 
 def prefixes(mean: int, batch: int, rng: np.random.Generator) -> Any:
-    """Long prompts: lengths even from half to one and a half times the mean."""
+    """Draw lengths of long prompts: uniform from half to one and a half times the mean."""
     return rng.integers(mean // 2, mean + mean // 2 + 1, batch)
 
 
 def outputs(mean: int, batch: int, rng: np.random.Generator) -> Any:
-    """Long outputs, somewhere on their way: final lengths are exponential, and who is seen is so by its length."""
+    """Draw lengths of requests with long outputs, each caught at some moment of its generation."""
     # A running request is met in proportion to its length: an exponential law weighted by length is Gamma of shape 2;
     # how far it has come is uniform. 512 tokens of prompt are a guess.
     return 512 + (rng.gamma(2.0, mean, batch) * rng.random(batch)).astype(int)
@@ -197,7 +197,7 @@ def break_even(mean: int, batch: int, seed: int) -> float:
 
 
 def draw_throughput(frame: Frame, ax: Axes, batch: int) -> Axes:
-    """Tokens per second per layer against the mean length, at one batch."""
+    """Draw tokens per second per layer against the mean length, at one batch size."""
     part = frame[frame.batch == batch]
     for kind, colour in COLOURS.items():
         mine = part[part.system == kind]

@@ -89,7 +89,7 @@ class Method:
         return f"beam search (k={self.sequences})" if self.beam else f"parallel sampling (n={self.sequences})"
 
     def trace(self, arrival: Any, prompt: Any, output: Any) -> LLMTrace:
-        """Requests that all ask for it."""
+        """Make a trace in which all requests ask for this method."""
         n = len(arrival)
         return LLMTrace(arrival, prompt, output, best_of=np.full(n, self.sequences), beam=np.full(n, self.beam))
 
@@ -130,7 +130,7 @@ def serve(
     until: float | None = None,
     **options: Any,
 ) -> LLMResult:
-    """Requests served by a system.
+    """Serve a trace with one system.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def sustained(frame: Frame, column: str = "sustained") -> Frame:
 
 
 def draw(frame: Frame, ax: Axes, title: str) -> Axes:
-    """Latency over rate, a line for each system."""
+    """Draw latency over rate, a line for each system."""
     for system, part in frame.groupby("system", sort=False):
         ax.plot(part.rate, part.latency, label=system, color=COLOURS.get(system, GREY), marker=MARKS.get(system, "d"))
     ax.axhline(LIMIT, color=GREY, linewidth=0.8, linestyle=":")

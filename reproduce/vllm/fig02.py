@@ -61,7 +61,7 @@ SHARES = ("used", "reserved", "internal", "external")
 
 
 def shares(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
-    """Every system with requests always waiting, and all iterations taken to last equally long.
+    """Simulate every system with requests always waiting, and with iterations that all last equally long.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def shares(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
 
 
 def draw(frame: Frame, ax: Axes) -> Axes:
-    """Stacked bars, ours beside the paper's."""
+    """Draw stacked bars, ours beside the paper's."""
     looks = {
         "used": ("token states", BLUE),
         "reserved": ("reserved", GREEN),

@@ -55,7 +55,7 @@ def histograms(n: int, seed: int) -> Frame:
 
 
 def draw(frame: Frame, ax: Axes, name: str) -> Axes:
-    """Input and output of one data set."""
+    """Draw the input and output lengths of one data set."""
     for kind, colour in (("input", BLUE), ("output", ORANGE)):
         part = frame[(frame.dataset == name) & (frame.kind == kind)]
         ax.bar(part.tokens, part.share, BIN[name], align="edge", color=colour, alpha=0.6, label=f"{kind} (line: mean)")

@@ -71,7 +71,7 @@ EXPECTED = {
 
 
 def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, dict[tuple[str, str, str], Curve], float]:
-    """Every system on every workload and model (fast: OPT-13B only).
+    """Measure every system on every workload and model (fast: OPT-13B only).
 
     Returns
     -------
@@ -137,7 +137,7 @@ def sustained(found: dict[tuple[str, str, str], Curve]) -> Frame:
 
 
 def draw(frame: Frame, ax: Axes, model: str, workload: str) -> Axes:
-    """Latency over rate of one panel."""
+    """Draw one panel: latency over rate."""
     for system, colour in COLOURS.items():
         part = frame[(frame.model == model) & (frame.workload == workload) & (frame.system == system)]
         ax.plot(part.rate, part.normalized_latency, marker="o", markersize=3, color=colour, label=system)

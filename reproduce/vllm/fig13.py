@@ -55,7 +55,7 @@ EXPECTED = {
 def batch(
     system: str, workload: str, cost: IterationCost, duration: float, seeds: tuple[int, ...]
 ) -> tuple[float, float, float]:
-    """Requests in the batch, share of the slots in use, and requests finished a second: averages after a sixth.
+    """Mean batch, share of the slots in use, and requests finished a second, without the first sixth of the time.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def batches(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, f
 
 
 def draw(frame: Frame, ax: Axes, workload: str) -> Axes:
-    """Bars of one workload, ours beside the paper's."""
+    """Draw the bars of one workload, ours beside the paper's."""
     part = frame[frame.workload == workload]
     for offset, column, colour, label in ((-0.2, "batch", BLUE, "ours"), (0.2, "batch_paper", GREY, "paper")):
         x = [i + offset for i in range(len(part))]

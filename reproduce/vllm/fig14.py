@@ -41,7 +41,7 @@ EXPECTED = {
 
 
 def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
-    """Every method and system.
+    """Measure every method under every system.
 
     Returns
     -------

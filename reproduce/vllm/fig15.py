@@ -139,7 +139,7 @@ def savings(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, f
 
 
 def draw(frame: Frame, ax: Axes, title: str) -> Axes:
-    """Bars of a method on one workload, ours beside the paper's."""
+    """Draw the bars of one method on one workload, ours beside the paper's."""
     for offset, column, colour, label in ((-0.2, "saving", BLUE, "ours"), (0.2, "saving_paper", GREY, "paper")):
         bars = ax.bar([i + offset for i in range(len(frame))], 100 * frame[column], 0.36, color=colour, label=label)
         ax.bar_label(bars, labels=["" if x != x else f"{100 * x:.1f}" for x in frame[column]], fontsize=7)

@@ -56,7 +56,7 @@ def _at(tokens: int, seed: int, rate: float, seconds: float) -> LLMTrace:
 
 
 def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
-    """Both prefixes, all systems.
+    """Measure all systems with both prefixes.
 
     Returns
     -------

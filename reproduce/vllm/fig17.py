@@ -50,7 +50,7 @@ def _at(rounds: float, seed: int, rate: float, seconds: float) -> LLMTrace:
 
 
 def serve(system: str, cost: IterationCost, trace: LLMTrace, until: float | None) -> LLMResult:
-    """Rounds served by a system."""
+    """Serve the rounds of all chats with one system."""
     return setup.serve(system, setup.OPT, trace, cost, until=until)
 
 
@@ -69,7 +69,7 @@ def least_chunk() -> int:
 
 
 def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Frame]:
-    """All systems.
+    """Measure all systems.
 
     Returns
     -------

@@ -77,7 +77,7 @@ def sizes(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, flo
 
 
 def draw(frame: Frame, ax: Axes) -> Axes:
-    """Latency over block size."""
+    """Draw latency over block size."""
     for workload, colour in (("ShareGPT", BLUE), ("Alpaca", ORANGE)):
         part = frame[frame.workload == workload]
         ax.plot(part.block_size, part.normalized_latency, marker="o", color=colour, label=workload)

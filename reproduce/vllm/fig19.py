@@ -97,7 +97,7 @@ def end_to_end(share: float, duration: float, seed: int, progress: Progress = qu
 
 
 def draw(one: Frame, two: Frame, axes: tuple[Axes, Axes]) -> None:
-    """The microbenchmark on the left, end to end on the right."""
+    """Draw the microbenchmark on the left, the end-to-end latency on the right."""
     left, right = axes
     for column, colour in (("recompute", BLUE), ("swap_in", GREEN), ("swap_out", GREY), ("swap", ORANGE)):
         style = "--" if column == "swap_out" else "-"  # lies on swap_in

@@ -181,7 +181,7 @@ def served(
     until: float | None = None,
     **options: Any,
 ) -> LLMResult:
-    """Requests served by a system, to their end.
+    """Serve a trace with one system, until all requests have finished.
 
     Parameters
     ----------

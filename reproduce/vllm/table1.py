@@ -87,7 +87,7 @@ def slots() -> Frame:
 
 
 def draw(frame: Frame, ax: Axes) -> Axes:
-    """Slots against memory, with a line per model: what any memory holds."""
+    """Draw slots against memory; the line of a model says how many slots any memory holds."""
     for row in frame.itertuples(index=False):
         memory = [row.kv_gib / 3, row.kv_gib * 3]
         ax.plot(memory, [m * GIB / row.kv_bytes_per_token for m in memory], color=BLACK, linewidth=0.8, alpha=0.4)

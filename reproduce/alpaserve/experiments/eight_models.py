@@ -126,7 +126,7 @@ def latency_rows(
 
 
 def draw_latency(frame: Frame, ax: Axes, *, x: str, y: str, xlabel: str, log: bool = False) -> Axes:
-    """Latency of both placements with its confidence band; `y` is ``mean_latency_s`` or ``p99_latency_s``."""
+    """Draw the latency of both placements with its confidence band; `y` is ``mean_latency_s`` or ``p99_latency_s``."""
     lines(frame, ax, x=x, y=y, spread=f"{y}_ci")
     title = "mean latency" if y.startswith("mean") else "P99 latency"
     ax.set(xlabel=xlabel, ylabel=f"{title} (s)", title=title)

@@ -41,11 +41,11 @@ class Points:
         return self._values.get(key)
 
     def put(self, key: str, value: float) -> float:
-        """Keep a point, on disk at once; returns its value."""
+        """Keep a point, writing it to disk at once; returns its value."""
         self._values[key] = value
         write_text(self._path, json.dumps({"settings": self._settings, "points": self._values}))
         return value
 
     def close(self) -> None:
-        """The sweep is finished: take the file away."""
+        """Remove the file, as the sweep is finished."""
         self._path.unlink(missing_ok=True)

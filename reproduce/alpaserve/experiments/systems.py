@@ -57,7 +57,7 @@ class Traffic:
         seed: int,
         fine: float = 10.0,
     ) -> Traffic:
-        """Draw and fit.
+        """Draw traffic of one character, and fit Gamma processes to its windows.
 
         Parameters
         ----------
@@ -98,12 +98,12 @@ class Traffic:
     def trace(
         self, profiles: Mapping[str, ModelProfile], *, rate_factor: float, cv: float, slo_scale: float, seed: int
     ) -> Trace:
-        """Resample.
+        """Draw a trace from the fitted windows, at another rate, CV and SLO.
 
         Parameters
         ----------
         profiles : mapping
-            For the SLOs.
+            Profiles of the models, whose latencies the SLO scale multiplies.
         rate_factor : float
             Multiple of the rate.
         cv : float
