@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from how_many import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
@@ -309,7 +310,9 @@ ODD = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(50, anew=150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_any_value_anywhere_is_read_or_named(tmp_path: Path, data: st.DataObject) -> None:
     """Whatever stands in a job log, it is read or blamed with line and column: no other exception."""
@@ -336,7 +339,9 @@ def test_any_value_anywhere_is_read_or_named(tmp_path: Path, data: st.DataObject
         assert all(j.gpu_s > 0 and j.gpus > 0 for j in read.jobs)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(50, anew=150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_any_cell_anywhere_is_read_or_named(tmp_path: Path, data: st.DataObject) -> None:
     odd = st.one_of(st.text(max_size=6), st.sampled_from(["nan", "inf", "-1", "1e400", "1.5", '"', "", "0", " 7 "]))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from meshwright import traces
@@ -72,7 +73,9 @@ TRACES = st.builds(
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
 @given(trace=TRACES)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(20, anew=40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_round_trip_is_exact(tmp_path: Path, ending: str, trace: Trace) -> None:
     if ending == ".parquet":
         pytest.importorskip("pyarrow")
@@ -283,7 +286,9 @@ HEADERS = ["arrival,model", "arrival,model,slo", "model,prompt_tokens,arrival", 
 
 
 @given(st.lists(st.lists(CELLS, max_size=4), max_size=6), st.sampled_from(HEADERS))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(80, anew=300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_text_gives_a_trace_or_an_input_error(tmp_path: Path, rows: list[list[str]], header: str) -> None:
     path = tmp_path / "fuzz.csv"
     path.write_text(header + "\n" + "\n".join(",".join(row) for row in rows))

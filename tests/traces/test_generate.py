@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright import traces
@@ -57,7 +58,7 @@ def test_equilibrium_start_keeps_the_rate_of_windows(equilibrium: bool, expected
 
 
 @given(st.floats(0.05, 6.0), st.floats(0.0, 40.0), st.floats(0.5, 30.0), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_renewal_is_sorted_and_inside(cv: float, rate: float, duration: float, seed: int) -> None:
     times = renewal(np.random.default_rng(seed), rate, cv, duration)
     assert (np.diff(times) >= 0).all()
@@ -72,7 +73,7 @@ def test_a_window_of_almost_no_rate_leaves_the_others_exact() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 9), st.floats(0.1, 5), st.floats(0, 8)), min_size=1, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, anew=60), deadline=None)
 def test_windows_hold_only_their_own_arrivals(windows: list[tuple[float, float, float]]) -> None:
     rate, cv, length = (np.array(column) for column in zip(*windows, strict=True))
     edges = np.concatenate(([0.0], np.cumsum(length)))

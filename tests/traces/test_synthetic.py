@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright import traces
@@ -64,7 +65,7 @@ def test_functions_are_dealt_round_robin_and_do_not_depend_on_each_other() -> No
 
 
 @given(st.integers(1, 400), st.floats(1.01, 200), st.floats(0, 0.99), st.floats(0.1, 20), st.integers(0, 10_000))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30, anew=80), deadline=None)
 def test_bursts_have_mean_one_and_never_pass_the_peak(
     n: int, peak: float, share: float, length: float, seed: int
 ) -> None:
@@ -76,7 +77,7 @@ def test_bursts_have_mean_one_and_never_pass_the_peak(
 
 
 @given(st.integers(1, 300), st.floats(0, 1), st.floats(1, 1e5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20, anew=40), deadline=None)
 def test_drift_has_mean_one(n: int, drift: float, relaxation: float) -> None:
     profile = drift_profile(np.random.default_rng(0), np.arange(n + 1) * 60.0, drift, relaxation)
     assert (profile > 0).all()

@@ -47,7 +47,9 @@ def test_branches_run_at_once_and_depth_falls(uno: Graph):
     assert graph.predicted["seconds"] < chain.predicted["seconds"]
 
 
-@pytest.mark.parametrize("name", ["candle-uno-4", "candle-uno-16", "case-study-3-7-4", "dlrm-3"])
+@pytest.mark.parametrize(
+    "name", ["candle-uno-4", pytest.param("candle-uno-16", marks=pytest.mark.slow), "case-study-3-7-4", "dlrm-3"]
+)
 def test_no_worse_than_pipedream(name: str):
     graph = zoo_graph(name)
     ours = plan(graph, EIGHT, global_batch=128)

@@ -12,7 +12,7 @@ from meshwright.planners.themis.lying import Lie
 from meshwright.reproduce import FIGURES, reproduce
 from meshwright.reproduce.report import quiet
 from meshwright.reproduce.themis import fig13, fig14, fig17, fig18, fig19
-from meshwright.reproduce.themis.experiments import fairness, gpu_time, intensive
+from meshwright.reproduce.themis.experiments import fairness, gpu_time, intensive, points
 from meshwright.reproduce.themis.experiments.points import (
     BLIND,
     DEMAND,
@@ -67,6 +67,7 @@ def test_worlds_are_as_the_notes_say():
     assert sorted(m.gpus for m in mixed.machines) == [1] * 4 + [4] * 7 + [8] * 4
 
 
+@pytest.mark.slow
 def test_restarts_are_as_small_beside_an_app_as_the_paper_prints():
     """§6.2.3: 35 s are 0.2 % of the median app's life under Themis. Other seeds than the figures'."""
     lives = []
@@ -199,6 +200,18 @@ def test_probes():
     assert verdicts(table5.judged(pd.DataFrame(rows))) == ["holds"] * 6
 
 
+@pytest.fixture
+def few_apps(monkeypatch):
+    """A third of the figures' apps, which are simulated in a tenth of the time."""
+    monkeypatch.setattr(points, "APPS", 8)
+    for kept in (points.apps_of, points.measured):
+        kept.cache_clear()
+    yield
+    for kept in (points.apps_of, points.measured):
+        kept.cache_clear()
+
+
+@pytest.mark.usefixtures("few_apps")
 @pytest.mark.parametrize("name", ["themis/table3", "themis/fig11", "themis/fig18"])
 def test_a_run_leaves_data_picture_and_verdicts(name, tmp_path):
     report = reproduce(name, fast=True, out=tmp_path)

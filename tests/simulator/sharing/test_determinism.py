@@ -33,16 +33,14 @@ print(json.dumps([[a.model for a in apps], [a.believed_work for a in apps], ends
 """
 
 
-def said(hash_seed: str) -> object:
+def test_another_process_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=300,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        env={**os.environ, "PYTHONHASHSEED": other},
     )  # fmt: skip
-    return json.loads(done.stdout)
-
-
-def test_other_processes_say_the_same() -> None:
-    assert said("1") == said("2")
+    exec(compile(SCRIPT, "the script", "exec"), {})
+    assert json.loads(done.stdout) == json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("name", BASELINES)

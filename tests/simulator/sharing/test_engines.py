@@ -38,7 +38,7 @@ def test_engines_agree(name: str, seed: int, placement: Placement) -> None:
     same(readable, simulate(world, policy, engine="compiled"))
 
 
-@pytest.mark.parametrize("digits", [1, 2, 3])
+@pytest.mark.parametrize("digits", [2, *(pytest.param(digits, marks=pytest.mark.slow) for digits in (1, 3))])
 @pytest.mark.parametrize("seed", range(len(BASELINES)))
 def test_engines_agree_to_the_last_bit_on_decimal_times(seed: int, digits: int) -> None:
     """Nothing happens an ulp beside its time: apps come, jobs end, leases end and machines fail at the very float."""
@@ -49,9 +49,10 @@ def test_engines_agree_to_the_last_bit_on_decimal_times(seed: int, digits: int) 
     assert np.all(readable.start[readable.completed] >= np.array([a.arrival_s for a in world.apps])[readable.completed])
 
 
+@pytest.mark.parametrize("n", [16, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", range(6))
-def test_a_long_world_agrees(seed: int) -> None:
-    world = drawn(1000 + seed, n=40)
+def test_a_long_world_agrees(seed: int, n: int) -> None:
+    world = drawn(1000 + seed, n=n)
     policy = baseline(BASELINES[seed % len(BASELINES)], world.lease_s)
     same(simulate(world, policy, engine="simpy"), simulate(world, policy, engine="compiled"))
 

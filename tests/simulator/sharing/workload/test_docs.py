@@ -49,6 +49,7 @@ def test_constants_are_those_of_the_code() -> None:
     assert WorkloadOptions().tasks == (2, 4, 8)
 
 
+@pytest.mark.slow
 def test_the_load_of_unscaled_apps() -> None:
     days = 256 * 14 * 86400
     loads = [app_gpu_s(workload1(WorkloadOptions(seed=s))).sum() / days for s in range(100)]

@@ -39,7 +39,7 @@ from meshwright.simulator.sharing.workload.statistics import (
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-N = 3000
+N = 1500
 MANY = WorkloadOptions(seed=11, apps=N)
 
 
