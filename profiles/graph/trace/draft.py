@@ -117,22 +117,15 @@ class Draft:
         dims = tuple(tuple(a for x in _parts(label) for a in atoms[x]) for label in result)
         return Value(op.name, dims, op.dtype, needs)
 
-    def aligned(self, *values: Value) -> tuple[list[tuple[Value, Labels]], Labels, dict[Hashable, Size]]:
-        """Operands of a function that broadcasts, the result's axes, and the sizes of those axes.
-
-        Dimensions line up from the last one; one of size 1 is repeated.
-        """
+    def aligned(self, *values: Value) -> Axes:
+        """Axes of a function that broadcasts: dimensions line up from the last one; one of size 1 is repeated."""
         rank = max(len(v.dims) for v in values)
-        sizes: dict[Hashable, Size] = {}
-        for v in values:
-            for k, dim in enumerate(v.dims, start=rank - len(v.dims)):
-                if dim:
-                    sizes[k] = total(dim)
         operands: list[tuple[Value, Labels]] = []
         for v in values:
             first = rank - len(v.dims)
             operands.append((v, [k if dim else None for k, dim in enumerate(v.dims, start=first)]))
-        return operands, [k if k in sizes else None for k in range(rank)], sizes
+        there = {label for _, labels in operands for label in labels}
+        return Axes(operands, [k if k in there else None for k in range(rank)])
 
     def _name(self, word: str) -> str:
         stem = f"{self.path}.{word}" if self.path else word

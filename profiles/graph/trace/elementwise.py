@@ -37,18 +37,12 @@ def pointwise(
     **attributes: Scalar,
 ) -> Value:  # fmt: skip
     """A function of each element; operands are broadcast."""
-    operands, result, _ = step.draft.aligned(*tensors)
     out = dtype or step.dtypes[0]
     differentiable = fn not in _DISCRETE and out.startswith(("float", "bfloat"))
     return step.draft.add(
-        word or step.word,
-        "elementwise",
-        Axes(operands, result),
-        dtype=out,
-        saves=saves,
-        grad=None if differentiable else False,
-        attributes={"fn": fn, **attributes},
-    )
+        word or step.word, "elementwise", step.draft.aligned(*tensors), dtype=out, saves=saves,
+        grad=None if differentiable else False, attributes={"fn": fn, **attributes},
+    )  # fmt: skip
 
 
 def _unary(step: Step) -> Result:
@@ -158,8 +152,7 @@ def _alias(step: Step) -> Result:
 def _detach(step: Step) -> Result:
     if not step.x.grad:
         return step.x
-    operands, result, _ = step.draft.aligned(step.x)
-    return step.draft.add(step.word, "elementwise", Axes(operands, result), grad=False, attributes={"fn": "detach"})
+    return step.draft.add(step.word, "elementwise", step.draft.aligned(step.x), grad=False, attributes={"fn": "detach"})
 
 
 def _dropout(step: Step) -> Result:
@@ -177,54 +170,41 @@ def _constant(step: Step) -> Result:
         fn, extra = "full", {"value": number(value)}
     axes = {k: size for k, size in enumerate(step.sizes[0]) if size != ONE}
     return step.draft.add(
-        step.word,
-        "elementwise",
-        Axes([], [k if k in axes else None for k in range(len(step.sizes[0]))], sizes=axes),
-        dtype=step.dtypes[0],
-        grad=False,
-        attributes={"fn": fn, **extra},
-    )
+        step.word, "elementwise", Axes([], [k if k in axes else None for k in range(len(step.sizes[0]))], sizes=axes),
+        dtype=step.dtypes[0], grad=False, attributes={"fn": fn, **extra},
+    )  # fmt: skip
 
 
 def _triangle(step: Step) -> Result:
     x, rank = step.x, len(step.x.dims)
     if rank < 2 or not x.dims[-1] or not x.dims[-2]:
         raise step.unknown("only matrices are known")
-    return step.draft.add(
-        step.word,
-        "elementwise",
-        Axes(
-            [(x, range(rank))],
-            range(rank),
-            splits={rank - 1: "whole", rank - 2: "whole"},
-            names={"row": rank - 2, "column": rank - 1},
-        ),
-        attributes={"fn": step.word, "diagonal": step.args["diagonal"]},
+    lined = Axes(
+        [(x, range(rank))],
+        range(rank),
+        splits={rank - 1: "whole", rank - 2: "whole"},
+        names={"row": rank - 2, "column": rank - 1},
     )
+    return step.draft.add(
+        step.word, "elementwise", lined, attributes={"fn": step.word, "diagonal": step.args["diagonal"]},
+    )  # fmt: skip
 
 
 def _cumsum(step: Step) -> Result:
     x, rank = step.x, len(step.x.dims)
     dim = step.args["dim"] % rank
     return step.draft.add(
-        step.word,
-        "elementwise",
-        Axes([(x, range(rank))], range(rank), splits={dim: "whole"}, names={"loop": dim}),
-        dtype=step.dtypes[0],
-        attributes={"fn": "cumsum"},
-    )
+        step.word, "elementwise", Axes([(x, range(rank))], range(rank), splits={dim: "whole"}, names={"loop": dim}),
+        dtype=step.dtypes[0], attributes={"fn": "cumsum"},
+    )  # fmt: skip
 
 
 def _one_hot(step: Step) -> Result:
     rank = len(step.x.dims)
+    lined = Axes([(step.x, range(rank))], range(rank + 1), sizes={rank: step.sizes[0][-1]}, names={"loop": rank})
     return step.draft.add(
-        step.word,
-        "elementwise",
-        Axes([(step.x, range(rank))], range(rank + 1), sizes={rank: step.sizes[0][-1]}, names={"loop": rank}),
-        dtype=step.dtypes[0],
-        grad=False,
-        attributes={"fn": "one_hot"},
-    )
+        step.word, "elementwise", lined, dtype=step.dtypes[0], grad=False, attributes={"fn": "one_hot"},
+    )  # fmt: skip
 
 
 def _reduce(step: Step) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from ..operator import Scalar
 from .draft import Axes
@@ -24,12 +25,9 @@ def _norm(step: Step, x: Labelled, affine: Sequence[Value | None], along: Sequen
     shown = [(v, [n if dim or isinstance(n, tuple) else None for n, dim in zip(labels, v.dims, strict=True)])
              for v, labels in read]  # fmt: skip
     y = step.draft.add(
-        step.word,
-        "norm",
-        Axes(shown, shown[0][1], splits=dict.fromkeys(over, "statistic"), sizes=sizes),
-        saves=range(min(len(read), 2)),
-        attributes={"fn": fn, "eps": float(eps)},
-    )
+        step.word, "norm", Axes(shown, shown[0][1], splits=dict.fromkeys(over, "statistic"), sizes=sizes or {}),
+        saves=range(min(len(read), 2)), attributes={"fn": fn, "eps": float(eps)},
+    )  # fmt: skip
     return pointwise(step, "add", [y, bias], word="add") if bias is not None and weight is None else y
 
 
@@ -76,13 +74,9 @@ def _softmax(step: Step) -> Result:
     extra: dict[str, Scalar] = {"fn": "log_softmax"} if "log" in step.word else {}
     labels = [k if d else None for k, d in enumerate(x.dims)]
     return step.draft.add(
-        step.word,
-        "softmax",
-        Axes([(x, labels)], labels, splits={dim: "statistic"}),
-        saves=(-1,),
-        dtype=step.dtypes[0],
+        step.word, "softmax", Axes([(x, labels)], labels, splits={dim: "statistic"}), saves=(-1,), dtype=step.dtypes[0],
         attributes={"causal": False, **extra},
-    )
+    )  # fmt: skip
 
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -101,37 +95,27 @@ def _cross_entropy(step: Step) -> Result:
     axes[classes] = classes
     rest = [n for k, n in enumerate(axes) if k != classes]
     reduction = _REDUCTIONS[a["reduction"]]
-    return step.draft.add(
-        step.word,
-        "loss",
-        Axes(
-            [(x, axes), (labels, rest)],
-            rest if reduction == "none" else [],
-            splits={classes: "statistic"},
-            single=(classes,),
-        ),
-        dtype=step.dtypes[0],
-        saves=(0, 1),
-        attributes={
-            "fn": "nll" if "nll" in step.word else "cross_entropy",
-            "reduction": reduction,
-            "ignore_index": a["ignore_index"],
-        },
+    lined = Axes(
+        [(x, axes), (labels, rest)],
+        rest if reduction == "none" else [],
+        splits={classes: "statistic"},
+        single=(classes,),
     )
+    return step.draft.add(
+        step.word, "loss", lined, dtype=step.dtypes[0], saves=(0, 1),
+        attributes={"fn": "nll" if "nll" in step.word else "cross_entropy", "reduction": reduction,
+                    "ignore_index": a["ignore_index"]},
+    )  # fmt: skip
 
 
 def _mse(step: Step) -> Result:
     a = step.args
-    operands, axes, _ = step.draft.aligned(a["self"], a["target"])
+    axes = step.draft.aligned(a["self"], a["target"])
     reduction = _REDUCTIONS[a["reduction"]]
     return step.draft.add(
-        step.word,
-        "loss",
-        Axes(operands, axes if reduction == "none" else []),
-        saves=(0, 1),
-        dtype=step.dtypes[0],
-        attributes={"fn": "mse", "reduction": reduction},
-    )
+        step.word, "loss", axes if reduction == "none" else replace(axes, result=[]), saves=(0, 1),
+        dtype=step.dtypes[0], attributes={"fn": "mse", "reduction": reduction},
+    )  # fmt: skip
 
 
 def _pool(step: Step) -> Result:
@@ -144,8 +128,8 @@ def _pool(step: Step) -> Result:
         if "max" in step.word:
             raise step.unknown()
         return step.draft.add(
-            "pool", "reduction", Axes([(x, axes)], [0, 1, *[None] * space]), attributes={"fn": "mean"}
-        )
+            "pool", "reduction", Axes([(x, axes)], [0, 1, *[None] * space]), attributes={"fn": "mean"},
+        )  # fmt: skip
     if adaptive:
         if any(n % m for n, m in zip(before, after, strict=True)):
             raise step.unknown("only sizes that divide the input are known")
@@ -159,19 +143,13 @@ def _pool(step: Step) -> Result:
             raise step.unknown("ceil_mode, dilation, divisor_override and count_include_pad=False are not known")
     into, out = ([f"{what} {k}" for k in range(space)] for what in ("in", "out"))
     sizes: dict[Hashable, Size] = {out[k]: step.sizes[0][2 + k] for k in range(space)}
+    lined = Axes([(x, [0, 1, *into])], [0, 1, *out], sizes=sizes, splits=dict.fromkeys((*into, *out), "whole"))
     return step.draft.add(
-        "pool",
-        "pool",
-        Axes([(x, [0, 1, *into])], [0, 1, *out], sizes=sizes, splits=dict.fromkeys((*into, *out), "whole")),
-        saves=(0, -1) if "max" in step.word else (),
+        "pool", "pool", lined, saves=(0, -1) if "max" in step.word else (),
         flops=float(math.prod(s[0] for s in step.sizes[0]) * math.prod(kernel)),
-        attributes={
-            "fn": "max" if "max" in step.word else "mean",
-            "kernel": kernel,
-            "stride": stride,
-            "padding": padding,
-        },
-    )
+        attributes={"fn": "max" if "max" in step.word else "mean", "kernel": kernel, "stride": stride,
+                    "padding": padding},
+    )  # fmt: skip
 
 
 def _each(value: int | Sequence[int], count: int) -> tuple[int, ...]:

@@ -22,13 +22,9 @@ def _product(step: Step, x: Value, left: Sequence[Hashable], y: Value, right: Se
               for v, side in ((x, left), (y, right))]  # fmt: skip
     saves = (*((0,) if y.grad else ()), *((1,) if x.grad else ()))
     return step.draft.add(
-        step.word,
-        "contraction",
-        Axes([(x, labels[0]), (y, labels[1])], [a if a in grown else None for a in result]),
-        dtype=step.dtypes[0],
-        saves=saves,
-        attributes=attributes,
-    )
+        step.word, "contraction", Axes([(x, labels[0]), (y, labels[1])], [a if a in grown else None for a in result]),
+        dtype=step.dtypes[0], saves=saves, attributes=attributes,
+    )  # fmt: skip
 
 
 def _biased(step: Step, y: Value, bias: Value | None, axis: int = -1) -> Value:
@@ -39,11 +35,9 @@ def _biased(step: Step, y: Value, bias: Value | None, axis: int = -1) -> Value:
         return pointwise(step, "add", [y, bias], word="add")
     labels = [k if dim else None for k, dim in enumerate(y.dims)]
     return step.draft.add(
-        "add",
-        "elementwise",
-        Axes([(y, labels), (bias, [axis if bias.dims[0] else None])], labels),
+        "add", "elementwise", Axes([(y, labels), (bias, [axis if bias.dims[0] else None])], labels),
         attributes={"fn": "add"},
-    )
+    )  # fmt: skip
 
 
 def _linear(step: Step) -> Result:
@@ -101,14 +95,11 @@ def _einsum(step: Step) -> Result:
     shown = [[a if dim else None for dim, a in zip(v.dims, side, strict=True)]
              for v, side in zip(operands, sides, strict=True)]  # fmt: skip
     several = len(operands) > 1
+    lined = Axes(list(zip(operands, shown, strict=True)), [a if a in grown else None for a in result])
     return step.draft.add(
-        "einsum",
-        "contraction" if several else "reduction",
-        Axes(list(zip(operands, shown, strict=True)), [a if a in grown else None for a in result]),
-        dtype=step.dtypes[0],
-        saves=range(len(operands)) if several else (),
-        attributes={} if several else {"fn": "sum"},
-    )
+        "einsum", "contraction" if several else "reduction", lined, dtype=step.dtypes[0],
+        saves=range(len(operands)) if several else (), attributes={} if several else {"fn": "sum"},
+    )  # fmt: skip
 
 
 def _convolution(step: Step) -> Result:
@@ -142,20 +133,18 @@ def _convolution(step: Step) -> Result:
         result = ["b", ("g", "k"), *out]
     shown = [(v, [n if dim or isinstance(n, tuple) else None for n, dim in zip(labels, v.dims, strict=True)])
              for v, labels in operands]  # fmt: skip
+    lined = Axes(
+        shown,
+        [n if isinstance(n, tuple) or step.sizes[0][i] != ONE else None for i, n in enumerate(result)],
+        sizes=sizes,
+        splits=dict.fromkeys((*into, *out, *kernel), "whole"),
+    )
     y = step.draft.add(
-        "conv",
-        "convolution",
-        Axes(
-            shown,
-            [n if isinstance(n, tuple) or step.sizes[0][i] != ONE else None for i, n in enumerate(result)],
-            sizes=sizes,
-            splits=dict.fromkeys((*into, *out, *kernel), "whole"),
-        ),
-        dtype=step.dtypes[0],
+        "conv", "convolution", lined, dtype=step.dtypes[0],
         saves=(*((0,) if w.grad else ()), *((1,) if x.grad else ())),
         flops=2.0 * math.prod(s[0] for s in step.sizes[0]) * math.prod(total(dim)[0] for dim in w.dims[1:]),
         attributes={"stride": stride, "padding": padding, "dilation": dilation},
-    )
+    )  # fmt: skip
     return _biased(step, y, bias, 1)
 
 
@@ -192,22 +181,18 @@ def _attention(step: Step) -> Result:
     scale = float(a["scale"]) if a.get("scale") is not None else 1.0 / math.sqrt(deep[0])
     rows = math.prod(total(dim)[0] for dim in q.dims[:-1])
     flops = 2.0 * rows * total(k.dims[-2])[0] * (deep[0] + total(v.dims[-1])[0])
-    return step.draft.add(
-        "attention",
-        "attention",
-        Axes(
-            shown,
-            result,
-            sizes=sizes,
-            splits={"t": "whole", "d": "whole", "e": "whole"},
-            names={"query": "s", "key": "t"},
-            single=("d", "e"),
-        ),
-        dtype=step.dtypes[0],
-        flops=flops,
-        saves=(0, 1, 2, -1),
-        attributes={"causal": bool(a["is_causal"]), "scale": scale},
+    lined = Axes(
+        shown,
+        result,
+        sizes=sizes,
+        splits={"t": "whole", "d": "whole", "e": "whole"},
+        names={"query": "s", "key": "t"},
+        single=("d", "e"),
     )
+    return step.draft.add(
+        "attention", "attention", lined, dtype=step.dtypes[0], flops=flops, saves=(0, 1, 2, -1),
+        attributes={"causal": bool(a["is_causal"]), "scale": scale},
+    )  # fmt: skip
 
 
 def _embedding(step: Step) -> Result:
@@ -216,8 +201,9 @@ def _embedding(step: Step) -> Result:
     where = [k if dim else None for k, dim in enumerate(ids.dims)]
     extra: dict[str, Scalar] = {} if a["padding_idx"] < 0 else {"padding_index": a["padding_idx"]}
     return step.draft.add(
-        step.word, "embedding", Axes([(table, ["row", "h"]), (ids, where)], [*where, "h"]), saves=(1,), attributes=extra
-    )
+        step.word, "embedding", Axes([(table, ["row", "h"]), (ids, where)], [*where, "h"]), saves=(1,),
+        attributes=extra,
+    )  # fmt: skip
 
 
 HANDLERS: dict[str, Handler] = {

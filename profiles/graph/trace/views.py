@@ -47,8 +47,8 @@ def _whole(
     """A view whose axes on one side only are whole; `made` are the sizes of those that only the result has."""
     lost = {x for x in (*into, *out) if x is not None and (x not in into or x not in out)}
     return step.draft.add(
-        word, "view", Axes([(x, into)], out, splits=dict.fromkeys(lost, "whole"), sizes=made), attributes=attributes
-    )
+        word, "view", Axes([(x, into)], out, splits=dict.fromkeys(lost, "whole"), sizes=made), attributes=attributes,
+    )  # fmt: skip
 
 
 def _permute(step: Step) -> Result:
@@ -94,8 +94,8 @@ def expanded(step: Step, x: Value, sizes: Sequence[Size]) -> Value:
         return x
     out = [k if size != ONE else None for k, size in enumerate(sizes)]
     return step.draft.add(
-        step.word, "view", Axes([(x, labels)], out, sizes={k: s for k, s in enumerate(sizes) if s != ONE})
-    )
+        step.word, "view", Axes([(x, labels)], out, sizes={k: s for k, s in enumerate(sizes) if s != ONE}),
+    )  # fmt: skip
 
 
 def _repeat(step: Step) -> Result:
@@ -196,12 +196,9 @@ def joined(step: Step, parts: Sequence[Value], dim: int, size: Size) -> Value:
     result = ["all" if k == dim else k if parts[0].dims[k] else None for k in range(rank)]
     whole = {"all": "whole"} | {f"part {i}": "whole" for i in range(len(parts))}
     return step.draft.add(
-        "cat",
-        "view",
-        Axes(operands, result, splits=whole, sizes={"all": size}),
-        dtype=step.dtypes[0],
+        "cat", "view", Axes(operands, result, splits=whole, sizes={"all": size}), dtype=step.dtypes[0],
         attributes={"fn": "cat", "dim": dim},
-    )
+    )  # fmt: skip
 
 
 def _stack(step: Step) -> Result:
@@ -234,11 +231,9 @@ def _roll(step: Step) -> Result:
     if not dims or any(total(x.dims[d])[0] != total(x.dims[d])[1] for d in dims):
         raise step.unknown("moves the samples of the batch")
     return step.draft.add(
-        step.word,
-        "view",
-        Axes([(x, range(rank))], range(rank), splits=dict.fromkeys(dims, "whole")),
+        step.word, "view", Axes([(x, range(rank))], range(rank), splits=dict.fromkeys(dims, "whole")),
         attributes={"fn": step.word, "dims": tuple(dims), **({"shifts": shifts} if shifts else {})},
-    )
+    )  # fmt: skip
 
 
 def _index(step: Step) -> Result:
@@ -260,12 +255,9 @@ def _index(step: Step) -> Result:
     if len(x.dims) == 2 and dim == 0:
         return step.draft.add("index", "embedding", Axes([(x, into), (ids, picked)], result), saves=(1,))
     return step.draft.add(
-        "index",
-        "view",
-        Axes([(x, into), (ids, picked)], result, splits={dim: "whole"}),
-        saves=(1,),
+        "index", "view", Axes([(x, into), (ids, picked)], result, splits={dim: "whole"}), saves=(1,),
         attributes={"fn": "index", "dim": dim},
-    )
+    )  # fmt: skip
 
 
 def _upsample(step: Step) -> Result:

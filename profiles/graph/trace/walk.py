@@ -9,7 +9,7 @@ from typing import Any
 from ....errors import InputError
 from . import elementwise, layers, products, views
 from .calls import Call
-from .draft import Axes, Draft
+from .draft import Draft
 from .export import Exported, Inner
 from .step import Handler, Step
 from .values import Size, Value
@@ -136,8 +136,7 @@ class Walk:
     def _detached(self, x: Value) -> Value:
         if not x.grad:
             return x
-        operands, result, _ = self.draft.aligned(x)
-        return self.draft.add("detach", "elementwise", Axes(operands, result), grad=False, attributes={"fn": "detach"})
+        return self.draft.add("detach", "elementwise", self.draft.aligned(x), grad=False, attributes={"fn": "detach"})
 
 
 def pair(a: int, b: int, one: Exported, two: Exported, what: str) -> Size:
