@@ -46,7 +46,7 @@ class BaselineCase(Entry):
     infeasible : str
         Why there was none.
     evaluations : int
-        What the planner needed.
+        Evaluations that the planner needed.
     scores : dict
         Metric -> its value in each replication, as scored when the baseline was made.
     digests : dict
@@ -194,9 +194,9 @@ def updated(old: Baseline | None, suite: Suite, runs: Sequence[CaseRun], reason:
     old : Baseline, optional
         The one before; its history is kept, and its entries of cases that did not change.
     suite : Suite
-        What was run.
+        The suite that was run.
     runs : sequence of CaseRun
-        What came of it.
+        The results of its cases.
     reason : str
         Why it is taken; kept.
     whole : bool

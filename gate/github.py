@@ -16,7 +16,7 @@ def github_annotations(report: Report, root: Path | None = None) -> list[str]:
     Parameters
     ----------
     report : Report
-        What the gate says.
+        The gate's report.
     root : Path, optional
         The repository: file names are relative to it, and a suite outside it is not named.
     """

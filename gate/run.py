@@ -36,11 +36,11 @@ class Report(Shown):
     Parameters
     ----------
     suite : Suite
-        What was run.
+        The suite that was run.
     cases : tuple of CaseReport
         In the order of the suite; then those that only the baseline has.
     runs : tuple of CaseRun
-        What came of each case of the suite.
+        The result of each case.
     """
 
     suite: Suite
@@ -81,7 +81,7 @@ def regress(
     suite : Suite
         The cases.
     baseline : Baseline
-        What they are held against.
+        The baseline to compare with.
     planner : str, optional
         Plans every case whose world has it, instead of the planner that the case names; the other cases are left out.
     workers : int

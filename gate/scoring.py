@@ -49,15 +49,15 @@ class CaseRun(Shown):
     Parameters
     ----------
     case : str
-        Its name.
+        Name of the case.
     planner : str
         Who planned it.
     decision : plain data
-        What was decided; None if it failed.
+        The planner's decision; None if it failed.
     evaluations : int
-        What the planner says that it needed.
+        Evaluations that the planner says it needed.
     scores : Scores
-        Of the decision, under each seed.
+        Scores of the decision under each seed.
     failure, why
         How planning failed, and why, in a line.
     baseline_scores : Scores, optional

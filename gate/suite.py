@@ -38,7 +38,7 @@ class SuiteCase(Shown):
     world : str
         The world that it is of.
     case : Case
-        What is planned: a case of that world.
+        What is planned: a case of the suite's world.
     metric : str
         What it is judged by, beside what its world always compares; by default the world's first measure.
     better : {"", "more", "less"}
@@ -159,9 +159,9 @@ class Suite(Shown):
     Parameters
     ----------
     name : str
-        Its name; a baseline belongs to one.
+        Name of the suite; every baseline belongs to one suite.
     cases : tuple of SuiteCase
-        What is planned, in order.
+        The cases, in the order in which they are planned.
     folder : Path
         Where files that the suite names are looked for.
     where : str

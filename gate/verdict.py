@@ -30,7 +30,7 @@ class Difference(Shown):
     Parameters
     ----------
     metric : str
-        Which one.
+        Name of the metric.
     before, now : float
         Means over the replications.
     change : Estimate
@@ -85,15 +85,15 @@ class CaseReport(Shown):
     Parameters
     ----------
     case, planner : str
-        Which case, and who planned it.
+        Name of the case, and of the planner.
     differences : tuple of Difference
         In attainment, and in the case's objective.
     evaluations : tuple of (int or None, int or None)
-        Of the baseline and now.
+        The planner's evaluations, in the baseline and now.
     findings : tuple of Finding
         Why it fails; empty if it passes.
     notes : tuple of str
-        What is worth saying and no reason to fail.
+        Remarks that are no reason to fail.
     plans : str
         The difference of the two plans in words; empty if they are the same or one is missing.
     same : bool

@@ -29,7 +29,7 @@ class ModelSpec:
     Parameters
     ----------
     name : str
-        What profiles and plans call it.
+        Name of the model, which profiles and plans use.
     family : {"bert", "gpt", "moe"}
         ``bert``: post-norm encoder with a classifier on the first token. ``gpt``: pre-norm, causal, with a
         language-model head on every position. ``moe``: ``gpt`` with experts.

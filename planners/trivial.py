@@ -32,7 +32,7 @@ def placement(problem: Problem) -> Placement:
     Parameters
     ----------
     problem : Problem
-        What to place.
+        The models, the cluster and the trace to place for.
 
     Raises
     ------

@@ -59,7 +59,7 @@ def from_document(document: object, where: str) -> ProfileSet:
     Parameters
     ----------
     document : object
-        What a JSON reader gave.
+        The parsed JSON.
     where : str
         The file, for messages.
 

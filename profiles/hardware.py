@@ -48,7 +48,7 @@ class DeviceSpec(Shown):
     Parameters
     ----------
     name : str
-        What clusters and plans call it.
+        Name of the device, which clusters and plans use.
     memory_bytes : int
         Memory on the device, bytes.
     usable_memory_bytes : int

@@ -60,7 +60,7 @@ def load(name_or_path: str | Path, *, device: str | None = None) -> ProfileSet:
     Warns
     -----
     ProfileWarning
-        For what `doubts` finds.
+        For each figure that `doubts` finds.
     """
     if isinstance(name_or_path, str) and name_or_path in shipped():
         where = f"{name_or_path}.json"

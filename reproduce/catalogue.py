@@ -64,7 +64,7 @@ class Figure(Shown):
     paper : str
         Key of `PAPERS`, and the folder of its module.
     kind : "fig" or "table"
-        What it is.
+        Whether it is a figure or a table.
     number : int
         Its number in the paper, >= 1; where only the thesis has it, the number within the chapter.
     title : str

@@ -57,11 +57,11 @@ class Report(Shown):
     seed : int
         Seed of everything random in it.
     claims : tuple of Claim
-        What the text says, and what we found.
+        The paper's claims, each with our figure and verdict.
     tables : Mapping[str, DataFrame]
         Path below `out` without its ending, such as vllm/fig12 -> the figure's data, tidy.
     files : tuple of Path
-        What was written.
+        The files that were written.
     notes : tuple of str
         Assumptions that the paper leaves open.
     seconds : float

@@ -90,14 +90,14 @@ def download(
     largest : int
         Bytes above which it is given up.
     sha256 : str, optional
-        What its SHA-256 must be.
+        The SHA-256 that the file must have.
     progress : callable, optional
         Called with bytes received and bytes in all (0 if the server does not say).
 
     Returns
     -------
     str
-        Its SHA-256.
+        The file's SHA-256.
 
     Raises
     ------

@@ -48,7 +48,7 @@ def fit_gamma(
     Parameters
     ----------
     trace : Trace
-        What to fit.
+        The trace to fit.
     window : float
         Length of a window, seconds; they start at time 0.
     duration : float, optional

@@ -67,7 +67,7 @@ class LengthProfile(Shown):
     Parameters
     ----------
     name : str
-        What it is like.
+        Name of the data set that it resembles.
     prompt_mean, output_mean : float
         Tokens, after truncation.
     prompt_cv, output_cv : float

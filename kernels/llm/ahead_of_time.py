@@ -78,7 +78,7 @@ class Compiled:
     cubin : bytes
         Machine code.
     ptx : str
-        Its assembly before the last step.
+        PTX, the assembly before the last step of compilation.
     shared_bytes : int
         Shared memory of a program.
     registers, stack_bytes : int or None
@@ -107,7 +107,7 @@ def specialisations(capability: int, dtype: str = "bf16") -> list[Specialisation
     capability : int
         80, 90, 100, …: tiles depend on it.
     dtype : {"bf16", "fp16", "fp32"}
-        Of queries and cache.
+        Type of queries and cache.
     """
     size = 4 if dtype == "fp32" else 2
     data = "*" + dtype

@@ -40,7 +40,7 @@ class Provenance:
     date : str
         UTC, ISO 8601.
     threads : int
-        Of torch on the processor.
+        Threads that torch uses on the processor.
     """
 
     device: str
@@ -81,7 +81,7 @@ def measure_cpu(
     batch, context : int
         Sequences, and tokens of each; the prompt is one context long.
     heads, kv_heads, width : int
-        Of the layer.
+        Query heads, KV heads and size of a head.
     budget_s : float
         Seconds for each measurement.
     """

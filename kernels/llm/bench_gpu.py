@@ -77,7 +77,7 @@ class Sizes:
     product : int
         Rows and columns of the matrix product.
     copied_bytes : int
-        Of the copy that bandwidth is taken from.
+        Bytes of the copy by which bandwidth is measured.
     """
 
     decodes: tuple[Decode, ...] = DECODES
@@ -98,7 +98,7 @@ def measure_gpu(device: str = "cuda", *, budget_s: float = 0.3, sizes: Sizes | N
     budget_s : float
         Seconds for each.
     sizes : Sizes, optional
-        What is measured.
+        Sizes to measure at.
     """
     sizes = sizes or Sizes()
     best_copy = copy_bandwidth(device, n_bytes=sizes.copied_bytes, budget_s=budget_s)

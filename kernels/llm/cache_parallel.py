@@ -93,7 +93,7 @@ def local_partial(
     scale : float
         Factor on the scores.
     kernels : LLMKernels
-        Which kernels.
+        The set of kernels to use.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def cache_parallel_decode(
     Returns
     -------
     Tensor, shape (batch, heads, width), of q's type
-        The same on all processes, bit by bit.
+        The outputs, equal bit by bit on all processes.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def spread_decode(
     scale, group, kernels
         As in `cache_parallel_decode`.
     requests : sequence of int
-        How many requests each process has; may be 0.
+        Number of requests of each process; may be 0.
 
     Returns
     -------

@@ -78,7 +78,7 @@ class LLMKernels:
     Parameters
     ----------
     name : {"torch", "triton"}
-        Which set.
+        Name of the set of kernels.
     paged_decode, paged_decode_partial, merge_partials, prefill_attention, reshape_and_cache, copy_blocks : callable
         As the functions of `meshwright.kernels.llm.reference.kernels`.
     """

@@ -26,7 +26,7 @@ class Measured:
     ratio : float
         Rate over the device's own best; for an overhead the time over that of the baseline, less 1.
     against : str
-        What the ratio is taken against.
+        What the kernel is compared with.
     target : float or None
         Least ratio asked for; None where there is none.
     """

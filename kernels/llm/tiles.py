@@ -67,7 +67,7 @@ def decode_tiles(group: int, width: int, element_bytes: int) -> Tiles:
     width : int
         Head width.
     element_bytes : int
-        Of the cache.
+        Bytes of one number of the cache.
     """
     keys = DECODE_TILE_BYTES // (next_power_of_2(max(16, width)) * element_bytes)
     return Tiles(m=min(64, max(16, next_power_of_2(group))), n=min(128, max(16, keys)))
@@ -85,7 +85,7 @@ def prefill_tiles(width: int, element_bytes: int, capability: int) -> Tiles:
     width : int
         Head width.
     element_bytes : int
-        Of queries and cache.
+        Bytes of one number of queries and cache.
     capability : int
         80, 90, 100, …
     """

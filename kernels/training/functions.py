@@ -24,7 +24,7 @@ def pointwise(fn: str, operands: Sequence[Tensor], attributes: Attributes) -> Te
     fn : str
         A key of `FUNCTIONS`.
     operands : sequence of Tensor
-        What it reads.
+        The operands that the function reads.
     attributes : mapping
         Of the operator: ``factor``, ``value``, … Infinities and NaN may be text.
 

@@ -43,7 +43,7 @@ class HeterogeneousStage:
     first, last : int
         Operators, half-open.
     cluster : int
-        Which of the clusters it lies in.
+        Number of the cluster that the stage lies in.
     mesh : MeshEntry
         Where.
     logical : (int, int)

@@ -25,7 +25,7 @@ class PlacedSubmesh(Shown):
     first_host, first_device : int
         Its corner: the host, and the device within the host.
     hosts, devices : int
-        Its shape.
+        Hosts of the rectangle, and its devices on each.
     """
 
     first_host: int

@@ -61,9 +61,9 @@ def candidates_of(tree: Series, costs: StageCosts, memory_bytes: float) -> Candi
     tree : Series
         Over the units of the costs.
     costs : StageCosts
-        What stages take.
+        Seconds and bytes of stages.
     memory_bytes : float
-        What a stage may use of a device.
+        Bytes that a stage may use on one device.
     """
     register = Register()
     root = series_node(tree, register)

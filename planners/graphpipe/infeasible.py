@@ -32,9 +32,9 @@ def why_infeasible(
     Parameters
     ----------
     trees, costs, ks
-        What was searched.
+        The trees, costs and values of k that were searched.
     memory_bytes : float
-        What a plan may use on one device.
+        Bytes that a plan may use on one device.
     """
     cluster, name = costs.cluster, costs.graph.name
     configs = Configs.of(costs.microbatches, ks, costs.microbatches)

@@ -23,7 +23,7 @@ class Stage:
     units : tuple of int
         The units that it computes.
     config : Config
-        Its microbatch and k.
+        The stage's microbatch size and its k.
     devices : int
         Data-parallel degree.
     in_flight : int

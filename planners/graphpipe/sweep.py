@@ -36,7 +36,7 @@ class Way:
     Parameters
     ----------
     partition : Partition
-        Its stages.
+        The stages of this way.
     microbatch : int
         The largest microbatch size that was allowed.
     about_s : float

@@ -40,7 +40,7 @@ class PipeDreamStage(Shown):
     layers : tuple of str
         Its layers, in the order of the profile.
     first, last : int
-        Its range of states, half-open.
+        The stage holds the layers of state last − 1 that state first − 1 has not.
     compute_s : float
         Seconds of one minibatch on one device.
     replication : tuple of int

@@ -30,7 +30,7 @@ class PipeDreamStates:
     Parameters
     ----------
     members : ndarray of bool, shape (n_states, n_layers)
-        Which layers lie up to each state.
+        The layers of each state.
     before : ndarray of bool, shape (n_states, n_states)
         [i, j]: whether state i comes before state j.
     compute_s, activation_bytes, parameter_bytes : ndarray, shape (n_states,)

@@ -134,7 +134,7 @@ def downsets(
     limit : int
         Most downsets that are listed.
     what : str
-        What the message calls the graph.
+        The name of the graph's kind in messages.
     twins : sequence
         See `Downsets`.
     option : str

@@ -29,7 +29,7 @@ def stage_steps(
     low, high : ndarray of int64, shape (n_pairs,)
         The two states of each stage; `members` (n_states, n_nodes) tells which nodes a state holds.
     heads, tails, edge_bytes : ndarray, shape (n_edges,)
-        For each edge: from, to, bytes.
+        For each edge the node it leaves, the node it enters, and its bytes.
     sync_in, sync_out : ndarray, shape (n_edges, n_t, 2)
         Further bytes of each edge at the node that reads, and at the node that makes, for each option of that node.
     seconds, a, b : ndarray, shape (n_nodes, n_t, 2)

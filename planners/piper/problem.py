@@ -28,7 +28,7 @@ class PiperStage(Shown):
     nodes : tuple of int
         Ids of its nodes, in a topological order.
     tensor_parallel, data_parallel : int
-        Its degrees t and d.
+        The stage's degrees t and d.
     options : tuple of str
         The chosen option of each node.
     """

@@ -168,7 +168,7 @@ class StageCosts(Shown):
         Parameters
         ----------
         graph, cluster, global_batch, optimizer, overlap
-            See the class.
+            As for the class.
         microbatches, devices : sequence of int
             Candidates: microbatch sizes (divisors of the global batch) and data-parallel degrees. A pair whose degree
             does not divide the microbatch has no price (`column` is −1).

@@ -39,7 +39,7 @@ class Work:
     operator : Operator
         The operator, for one sample on each replica and whole sequences.
     loops : TokenLoops
-        Its loops over tokens.
+        Which of the operator's loops run over tokens.
     parts : dict
         Loop -> number of pieces.
     inputs, weights : bool
@@ -47,7 +47,7 @@ class Work:
     again : bool
         Whether the backward pass computes it again (recomputation).
     count : int
-        How many equal operators there are.
+        Number of equal operators that this one stands for.
     """
 
     number: tuple[object, ...]
@@ -91,7 +91,7 @@ class Cell:
     costs : CostModel
         Seconds of operators.
     work, sent
-        What is computed, and what is communicated.
+        What a cell computes, and what it communicates.
     square_bytes : float
         Those of the plan's activation bytes that grow with length · (length + context): attention scores that are kept.
     carried_bytes : float

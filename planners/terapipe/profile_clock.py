@@ -19,7 +19,7 @@ class ClockPart:
     Parameters
     ----------
     count : int
-        How many of it the stage has.
+        How many of this part the stage has.
     forward, backward : SliceLatency
         Seconds of one of them.
     again : bool

@@ -42,7 +42,7 @@ class Properties(Shown):
     envy : tuple of (int, int)
         Pairs (who, whom): the first app would rather have what the second was given before payments.
     envy_after_payments : tuple of (int, int)
-        The same for what they keep after payments.
+        Pairs by the same rule, judged by what apps keep after payments.
     shares : bool
         Whether 0 < c_i ≤ 1 for every app.
     """

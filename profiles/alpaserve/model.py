@@ -101,7 +101,7 @@ class Anchors:
     single_s : float
         Computation of one query on one device, seconds.
     size_bytes : float
-        All weights, bytes.
+        Bytes of all weights.
     op2_s, op4_s : float, optional
         Latency at op2pp1 and op4pp1, seconds.
     pp4_bytes : float, optional

@@ -23,11 +23,11 @@ class Graph(Shown):
     Parameters
     ----------
     name : str
-        What plans call it.
+        Name of the model, which plans record.
     batch : int
         Samples of one microbatch that the sizes are for; see `with_batch`.
     inputs, parameters : tuple of Tensor
-        What it reads.
+        Tensors that operators read: a microbatch's inputs, and the model's parameters.
     operators : tuple of Operator
         In topological order. The last one is the loss.
     items_per_sample, items : float, str

@@ -39,7 +39,7 @@ def parameter_bytes(
     Parameters
     ----------
     dtype, optimizer : str
-        Of the parameter; one of `OPTIMIZERS`.
+        Type of the parameter; name of the optimiser, one of `OPTIMIZERS`.
     shape : tuple of int, optional
         Shape of the parameter, or of a device's shard of it: Adafactor's factored state is counted exactly, as its
         share of an element. Without a shape it is left out, as next to nothing of a large matrix.

@@ -67,7 +67,7 @@ class ModuleLoss:
         values : mapping
             Parameters and buffers by qualified name. Of tied ones the first is enough.
         inputs : mapping
-            By the names that they have in the graph.
+            Inputs by their names in the graph.
         wanted : sequence of str
             Parameters whose gradients are wanted; zero where the loss does not depend on one.
         """

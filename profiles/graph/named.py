@@ -34,7 +34,7 @@ def graph_of(word: str, option: str = "model") -> Graph:
         A name of the zoo, a graph file (``.json``), or ``path/to/file.py:function`` of a function without arguments
         that returns a torch module and example inputs (a tuple), or a dict of what `profiles.graph.from_torch` takes.
     option : str
-        What names it, for errors.
+        Name of the option that is read, for error messages.
 
     Raises
     ------

@@ -32,7 +32,7 @@ class Formula(Shown):
     operands : tuple of Dims
         In the order of the operator's inputs.
     result : Dims
-        What it makes.
+        Loops of the result's dimensions.
     """
 
     operands: tuple[Dims, ...]

@@ -49,7 +49,7 @@ class Loop(Shown):
     Parameters
     ----------
     name : str
-        As in the formula.
+        Name of the loop in the formula.
     size : int
         Trip count.
     batch : bool
@@ -133,7 +133,7 @@ class Operator(Shown):
     loops : tuple of Loop
         All loops of the formula.
     dtype : str
-        Of the result.
+        Type of the result.
     flops : float, optional
         Forward floating-point operations of the full operator; by default 2 x product of the loops for contractions
         (4 x for fused attention; of a convolution without its input's spatial loops), product of the loops for

@@ -32,7 +32,7 @@ class DecoderSpec(Shown):
     Parameters
     ----------
     name : str
-        What plans call it.
+        Name of the model, which plans record.
     layers, hidden, heads, ffn, vocab : int
         Transformer layers; model width; attention heads; inner width of the feed-forward block; vocabulary.
     kv_heads : int
@@ -124,7 +124,7 @@ class DecoderSpec(Shown):
         config : mapping
             The file's fields.
         name : str
-            What the shape is called.
+            Name to give the model.
         ignore : collection of str
             Fields that are taken as if they were not there; `source` names them.
 

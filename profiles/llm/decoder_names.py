@@ -91,7 +91,7 @@ def check_precision_said(name: str, precision: object, how: str) -> None:
     name : str
         The model's name.
     precision : object
-        What was asked for; None for nothing.
+        The precision that was asked for; None if none was.
     how : str
         How it is asked for, with ``{}`` for the precision.
 

@@ -31,7 +31,7 @@ class Ledger:
     device : str
         Torch device.
     clock : callable
-        What stamps read on a CPU, seconds.
+        Gives the time of a stamp on a CPU, seconds.
     """
 
     def __init__(self, device: str = "cpu", clock: Callable[[], float] = time.perf_counter) -> None:
@@ -179,7 +179,7 @@ def run_rounds(
     Parameters
     ----------
     calls : iterable
-        What to time, hashable.
+        Keys of the calls to be timed, hashable.
     once : callable
         Runs a call and gives the seconds of its parts.
     rounds : int
@@ -187,7 +187,7 @@ def run_rounds(
     extra : int
         Further rounds, at most, of the calls that had too few undisturbed passes.
     seed : int
-        Of the orders.
+        Seed of the orders in which calls are made.
     warmup : sequence
         Calls to run first, untimed.
     progress : callable, optional

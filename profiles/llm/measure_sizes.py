@@ -52,9 +52,9 @@ class Sizes:
     Parameters
     ----------
     tokens : tuple of int
-        Of the dense layers.
+        Numbers of tokens at which dense layers are measured.
     sequences : tuple of int
-        Of the output head and the sampler.
+        Numbers of sequences at which the output head and the sampler are measured.
     decodes, contexts : tuple of int
         Of decodes alone: sequences, and tokens that one reads in the mean.
     chunk, before : tuple of int

@@ -73,7 +73,7 @@ class LayerMeasurement(Shown):
     tp : int
         Tensor-parallel degree; figures are one rank's.
     dtype : str
-        Of weights, activations and KV cache.
+        Type of weights, activations and KV cache.
     dense : mapping
         Layer -> tokens -> seconds.
     attention : sequence of (int, int, int, int, float)
@@ -202,7 +202,7 @@ def measured_cost(
     Parameters
     ----------
     folder : path
-        What ``meshwright measure llm`` wrote.
+        The folder that ``meshwright measure llm`` wrote.
     policy : str
         The scheduler whose host times count.
     max_tokens, max_outputs : int

@@ -33,7 +33,7 @@ class Outlier:
     where : tuple of float
         Its coordinates.
     seconds : float
-        What was measured there.
+        Seconds that were measured there.
     against, other_s : tuple of float, float
         The point that contradicts it most, and its seconds.
     """
@@ -58,9 +58,9 @@ class SetAside:
     table : str
         The table.
     names : tuple of str
-        Its coordinates.
+        Names of the coordinates.
     points : tuple of Outlier
-        What was set aside, the worst first.
+        The points that were set aside, the worst first.
     measured : int
         Points that were measured.
     """
@@ -125,7 +125,7 @@ def contradicting(
     seconds : array
         Measured seconds.
     known : array of bool
-        What was measured.
+        Whether each point was measured.
     kinds : tuple of int
         Axes along which another kernel may run: points are compared at the same coordinate there.
     """

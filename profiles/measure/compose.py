@@ -69,7 +69,7 @@ def measure_one(
     batches : sequence of int
         Batch sizes.
     configs : sequence of ParallelConfig
-        What the profile shall hold.
+        Configurations that the profile shall hold.
     machine : Machine
         Its memory, its links and where figures are said to come from.
     seconds, min_rounds, seed

@@ -68,7 +68,7 @@ def measure(
     fast : bool
         Fewer rounds.
     seed : int
-        Of weights and inputs.
+        Seed of weights and inputs.
     progress : callable, optional
         Called with the share done and what comes next.
 

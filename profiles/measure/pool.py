@@ -58,7 +58,7 @@ class Worker:
     rank, size : int
         This worker, of how many.
     device : str
-        Its torch device.
+        The worker's torch device.
     cache : dict
         Kept from job to job (models that a later job measures again).
     """

@@ -87,7 +87,7 @@ class MeasuredModel:
     Parameters
     ----------
     table : LayerTable
-        Its layers, one by one.
+        The costs of the model's layers, one by one.
     comm : CommModel
         The links, measured in the same rounds.
     links : dict of str to LinkSamples
@@ -129,9 +129,9 @@ class Measurement:
     Parameters
     ----------
     profiles : ProfileSet
-        What planners and simulators use.
+        The profiles that planners and simulators use.
     device : DeviceSpec
-        What the device was measured to be.
+        The device, with the rates measured on it.
     facts : DeviceFacts
         Its name, clock, memory and the software versions.
     models : dict of str to MeasuredModel

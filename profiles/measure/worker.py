@@ -41,7 +41,7 @@ class Chain:
     ops : sequence of int
         Intra-op degrees that they are built for.
     seed : int
-        Of weights and inputs.
+        Seed of weights and inputs.
     """
 
     spec: ModelSpec

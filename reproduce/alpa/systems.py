@@ -42,7 +42,7 @@ class Family:
     Parameters
     ----------
     name, title : str
-        Of tables and of pictures.
+        Its name in tables and in pictures.
     models : mapping
         GPUs -> name in the zoo (Tables 6–8).
     batch : int

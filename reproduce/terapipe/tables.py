@@ -56,7 +56,7 @@ class Row:
     table : str
         Where it stands, such as ``"2"``, its number in the paper. Rows that several tables repeat stand here once.
     setting : int
-        Of Table 1.
+        Number of its row in Table 1.
     tokens : int
         L.
     scheme : str

@@ -75,7 +75,7 @@ class Method:
     Parameters
     ----------
     sequences : int
-        How many.
+        Number of sequences.
     beam : bool
         Whether they are beams.
     """
@@ -139,7 +139,7 @@ def serve(
     server : Server
         The GPUs.
     trace : LLMTrace
-        What arrives.
+        The requests that arrive.
     cost : IterationCost
         Seconds of an iteration.
     survivors : Survivors, optional

@@ -57,11 +57,11 @@ def saving(workload: str, method: Method, survival: float, requests: int, seeds:
     workload : str
         A key of `WORKLOADS`.
     method : Method
-        What every request asks for.
+        The decoding method that every request asks for.
     survival : float
-        Of `Genealogy`.
+        The survival parameter of `Genealogy`.
     requests : int
-        How many arrive.
+        Number of requests that arrive.
     seeds : tuple of int
         A trace and a genealogy for each.
     """

@@ -53,9 +53,9 @@ class Server:
     model : str
         The model's name.
     device : str
-        What its GPUs are.
+        Name of its GPUs' type.
     gpus : int
-        How many: the degree of tensor parallelism.
+        Number of GPUs, which is the degree of tensor parallelism.
     kv_gib : int
         Memory for keys and values on all of them, GiB.
     """
@@ -190,7 +190,7 @@ def served(
     server : Server
         The GPUs.
     trace : LLMTrace
-        What arrives.
+        The requests that arrive.
     cost : IterationCost
         Seconds of an iteration.
     block : int
@@ -260,7 +260,7 @@ def curve(
     server : Server
         The GPUs.
     lengths : LengthProfile
-        What requests look like.
+        Distribution of the requests' lengths.
     cost : IterationCost
         Seconds of an iteration.
     duration : float

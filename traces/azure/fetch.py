@@ -29,7 +29,7 @@ class Source:
     urls : tuple of str
         Where the archive is; the first that answers is taken.
     archive : str
-        Its file name.
+        File name of the archive.
     wanted : str
         Regular expression of the files that are needed from it.
     where : str

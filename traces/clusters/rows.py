@@ -67,7 +67,7 @@ def table_rows(
     Parameters
     ----------
     path : Path
-        Its file, gzipped or not.
+        The table's file, gzipped or not.
     required, optional : sequence of str
         Columns that it must, and may have; others are passed over.
     problems : Problems

@@ -21,7 +21,7 @@ class Kind:
     Parameters
     ----------
     dtype : str
-        What pandas is asked to read it as.
+        The type that pandas is asked to read.
     holds : callable
         Whether every cell of a column is right.
     wrong : callable

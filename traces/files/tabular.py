@@ -179,7 +179,7 @@ def build(
     blame : callable
         ``blame(field, wrong, more)``: the message that lists the rows where ``wrong(cell)`` finds fault.
     options : Options
-        What the caller wants.
+        Options of the reader.
     only_model : str or None
         The model of every request, where the file has no column that says.
     stored_models : sequence of str or None

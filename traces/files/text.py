@@ -46,7 +46,7 @@ class Header:
     comments : tuple of str
         The lines before it that begin with ``#``, without that sign.
     delimiter : str
-        What separates columns.
+        The character between columns.
     """
 
     columns: tuple[str, ...]

@@ -50,7 +50,7 @@ def contiguous_decode(
     context_lens, scale
         As in `reference.paged_decode`.
     tiles : Tiles, optional
-        As `decode_tiles` if left out.
+        Tile sizes; by default those of `decode_tiles`.
 
     Raises
     ------

@@ -25,7 +25,7 @@ def gemm(a: Tensor, b: Tensor, tiles: Tiles | None = None) -> Tensor:
     a, b : Tensor, shape (rows, inner) and (inner, columns)
         Row-major, fp16, bf16 or fp32.
     tiles : Tiles, optional
-        As `gemm_tiles` if left out.
+        Tile sizes; by default those of `gemm_tiles`.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class Origin:
     record : mapping
         Further options that the plan records.
     programme_s : float
-        What the choice minimised, seconds.
+        Seconds of an iteration that the dynamic programme minimised.
     """
 
     planner: str
@@ -81,9 +81,9 @@ def build_plan(
     memory_bytes : float
         Memory of one device.
     options : AlpaOptions
-        What the plan records.
+        The planner's options, which the plan records.
     origin : Origin
-        What the plan records of how it was found.
+        How the plan was found, which the plan records.
 
     Raises
     ------

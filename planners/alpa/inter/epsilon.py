@@ -34,7 +34,7 @@ def stage_dp_epsilon(
     Parameters
     ----------
     compute_cost, max_n_succ_stages, submesh_choices, num_hosts, devices_per_host, num_micro_batches
-        As `stage_dp` has them.
+        The same as in `stage_dp`.
     epsilon : float
         ε, seconds; 0 is `stage_dp`.
 
@@ -43,12 +43,12 @@ def stage_dp_epsilon(
     cost : float
         Seconds: Σ t + (B − 1) · max t of the plan.
     stages : list
-        As `stage_dp` gives them.
+        The stages, in the format of `stage_dp`.
 
     Raises
     ------
     InputError, InfeasibleError
-        As `stage_dp`; and if ε is negative.
+        As in `stage_dp`, and also if ε is negative.
     """
     from ..stage_kernel import fronts, least_total
 

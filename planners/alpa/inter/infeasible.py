@@ -59,15 +59,15 @@ def why_infeasible(
     Parameters
     ----------
     graph, cluster
-        What was to be planned.
+        The graph and the cluster that no plan was found for.
     memory_bytes : float
-        What a plan may use on one device.
+        Bytes that a plan may use on one device.
     needed : float, optional
         Bytes on one device with which there is a plan; None if memory is not what is lacking.
     microbatches : list of int
         Numbers of microbatches that were tried.
     hints : list of str
-        What else would help.
+        Further advice.
     """
     tried = f"{microbatches[0]}" if len(microbatches) == 1 else f"{min(microbatches)} to {max(microbatches)}"
     what = f"alpa: no plan of {graph.name!r} on {cluster} with {tried} microbatches"

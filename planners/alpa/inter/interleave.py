@@ -55,7 +55,7 @@ def interleaved_stages(
     Parameters
     ----------
     table : StageTable
-        What every run of layers takes.
+        Costs of every run of layers on every submesh.
     n_devices : int
         Devices of the cluster; all meshes together use them.
     microbatches : int
@@ -72,7 +72,7 @@ def interleaved_stages(
     cost : float
         Seconds.
     stages : list
-        As `stage_dp` gives them.
+        The stages, in the format of `stage_dp`.
 
     Raises
     ------

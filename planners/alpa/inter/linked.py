@@ -79,14 +79,14 @@ def linked_stages(
     microbatches : int
         B.
     links : Links
-        What transfers take.
+        Seconds of transfers between stages.
 
     Returns
     -------
     cost : float
         Seconds: Σ t + (B − 1) · max t.
     stages : list
-        As `stage_dp` gives them.
+        The stages, in the format of `stage_dp`.
 
     Raises
     ------

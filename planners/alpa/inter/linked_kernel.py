@@ -45,7 +45,7 @@ def least_linked(
     n_bytes : ndarray of float64, shape (L, L)
         Bytes that layers i…j receive from earlier ones, with the gradients that go back.
     per_byte, latency : ndarray of float64, shape (K, K)
-        Of a transfer from one submesh to another.
+        Seconds per byte and latency of a transfer from one submesh to another.
     overlap : bool
         Whether a stage takes the longer of computing and receiving, or both.
     left_after : ndarray of int64, shape (K, R)

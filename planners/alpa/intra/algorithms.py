@@ -41,9 +41,9 @@ class Communication:
     phase : {"forward", "backward", "reduce", "update"}
         Per microbatch, or once an iteration (reduce, update).
     collective : str
-        Which.
+        Name of the collective.
     n_bytes : float
-        Of a device's larger side.
+        Bytes on one device: of its input or its output, whichever is larger.
     axes : tuple of int
         Mesh axes.
     operand : int
@@ -66,9 +66,9 @@ class Algorithm:
     axes : (str, str)
         Loop that each mesh axis cuts; empty: none.
     result : ShardingSpec
-        Of the result, after what is reduced.
+        Spec of the result, after sums over devices.
     operands : tuple of ShardingSpec
-        What each operand must be brought to.
+        Spec that each operand must be brought to.
     sums : tuple of int
         Axes along which the result is summed.
     statistics : tuple of int
@@ -109,7 +109,7 @@ def derive(op: Operator, mesh: LogicalMesh, scatter: bool = False, repeat: bool 
     Parameters
     ----------
     op : Operator
-        What to run.
+        The operator to be run.
     mesh : LogicalMesh
         Where.
     scatter : bool
@@ -139,7 +139,7 @@ def collectives_of(
     op, algorithm, mesh
         See `derive`.
     dtypes : sequence of str, optional
-        Of the operands; by default the result's.
+        Types of the operands; by default the result's type.
     parameters : sequence of int
         Operands that are parameters: their gradients are summed once an iteration.
     """

@@ -47,7 +47,7 @@ class IntraOptions:
     optimizer : {"adam", "sgd", "momentum", "adafactor"}
         Whose states are kept.
     time_limit_s : float
-        For the ILP.
+        Time limit of one ILP.
 
     Raises
     ------

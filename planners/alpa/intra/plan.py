@@ -28,11 +28,11 @@ class PlannedCollective:
     phase : {"forward", "backward", "reduce", "update"}
         Once per microbatch; reduce and update once an iteration.
     collective : str
-        Which.
+        Name of the collective.
     axes : tuple of int
         Mesh axes along which.
     n_bytes : float
-        Of a device's larger side.
+        Bytes on one device: of its input or its output, whichever is larger.
     seconds : float
         Time of one.
     value : str

@@ -30,13 +30,13 @@ class Pricing:
     Parameters
     ----------
     analysis : Analysis
-        Of the graph.
+        Facts about the graph.
     mesh : LogicalMesh
         Where.
     costs : CostModel
         Seconds of computing.
     options : IntraOptions
-        See there.
+        Options of the pass.
 
     Raises
     ------

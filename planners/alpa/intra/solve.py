@@ -49,7 +49,7 @@ def solve_stage(
     costs : CostModel
         Seconds of computing.
     options : IntraOptions, optional
-        See there.
+        Options of the pass; see `IntraOptions`.
     analysis : Analysis, optional
         Of the graph, to be shared by several calls.
 

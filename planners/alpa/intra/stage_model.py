@@ -46,11 +46,11 @@ class StageModel:
     first, last : int
         Operators.
     names : list of str
-        Of the nodes.
+        Names of the nodes.
     leader : list of int
         The node whose choice this one shares; itself for most.
     seconds : list of ndarray
-        What the objective counts of each strategy.
+        For each node, the seconds of each strategy that count in the objective.
     forward, backward, update : list of ndarray
         Seconds of one microbatch, by pass; once an iteration.
     state, activation : list of ndarray

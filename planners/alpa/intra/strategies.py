@@ -24,7 +24,7 @@ class Choices:
     number : int
         Unique on this mesh.
     algorithms : tuple of Algorithm
-        What each strategy does.
+        The algorithm of each strategy.
     result : ndarray of int
         Spec of the result by number, per strategy.
     operands : tuple of ndarray of int
@@ -53,7 +53,7 @@ class Table:
     Parameters
     ----------
     total : ndarray
-        What the objective counts.
+        Seconds that count in the objective.
     forward, backward : ndarray
         Of one microbatch: bringing values, taking gradients back.
     reduce : ndarray, optional

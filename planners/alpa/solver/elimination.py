@@ -29,7 +29,7 @@ class Order:
     Parameters
     ----------
     nodes : tuple of int
-        Which goes when.
+        The nodes in the order in which they are eliminated.
     near : tuple of tuple of int
         The neighbours that each has when it goes, in the order in which they go.
     entries : int
@@ -87,7 +87,7 @@ class Elimination:
     Parameters
     ----------
     model : Model
-        Its pair tables are taken as they are now.
+        The model; its pair tables are read once, now.
     order : Order
         From `elimination_order` of this model.
     """

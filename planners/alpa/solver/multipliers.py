@@ -59,7 +59,7 @@ def best_prices(
     Parameters
     ----------
     model, rows, elimination
-        What to bound.
+        The model to be bounded, its memory rows, and the elimination that minimises it.
     incumbent : Incumbent
         Takes every solution that fits.
     deadline : float

@@ -27,7 +27,7 @@ def presolve(model: Model, fold: bool = True) -> None:
     Parameters
     ----------
     model : Model
-        What to reduce.
+        The model to be reduced, in place.
     fold : bool
         Whether nodes with one or two neighbours may be replaced.
 

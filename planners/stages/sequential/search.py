@@ -147,7 +147,7 @@ def plan_sequential(
     graph, cluster, global_batch
         The model, its devices, and the samples of one iteration.
     options : SequentialOptions
-        What the planner may choose from.
+        Options of the search, such as microbatch sizes and memory.
     costs : CostModel, optional
         Seconds of operators; by default a roofline of the cluster's devices.
     name : str

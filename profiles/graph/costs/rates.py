@@ -33,7 +33,7 @@ class Rates:
     single : float
         Peak of float32 products over that of half precision.
     brain : float
-        The same of bfloat16.
+        The same ratio for bfloat16.
     source : str
         Where the figures come from.
     """

@@ -21,7 +21,7 @@ class Product:
     batch, m, n, k : float
         Sizes on one device. `k` follows from the FLOPs: of a convolution, channels times kernel (implicit GEMM).
     bytes : float
-        Of both operands and the result.
+        Bytes of both operands and the result together.
     """
 
     batch: float

@@ -17,7 +17,7 @@ class Family:
     gated : bool
         Whether the feed-forward block has a gate, whatever its activation is called.
     tied : bool
-        What a missing ``tie_word_embeddings`` means.
+        The default of ``tie_word_embeddings``.
     grouped : bool
         Whether the code's own default of ``num_key_value_heads`` is a number: the field must then be said. Where it
         is not, a missing field means as many as there are heads.

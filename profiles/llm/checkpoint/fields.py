@@ -114,9 +114,9 @@ class Changing:
     Parameters
     ----------
     what : str
-        What it changes.
+        What the field changes, for the message.
     mend : str
-        What helps.
+        Advice on what to do about it.
     harmless : callable
         Whether a value leaves all as it is modelled.
     """

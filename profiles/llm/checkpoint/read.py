@@ -48,7 +48,7 @@ def read_shape(config: Mapping[str, Any], where: str, ignore: Collection[str] = 
     config : mapping
         The file's fields.
     where : str
-        What errors call the file.
+        Name of the file in error messages.
     ignore : collection of str
         Fields that are taken as if they were not there.
 

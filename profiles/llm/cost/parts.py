@@ -23,7 +23,7 @@ class Part(Shown):
     Parameters
     ----------
     name : str
-        What it is.
+        Name of the part.
     seconds : float
         Seconds of all layers together.
     basis : str
@@ -59,7 +59,7 @@ class Surface:
     seconds : array
         One value per (x, y).
     kind : array
-        What each rests on, an index into `KINDS`.
+        What each value rests on, as an index into `KINDS`.
     """
 
     x: Floats

@@ -32,11 +32,11 @@ class TableCost(Shown):
     tp, pp : int
         Degrees of parallelism.
     kernels : Kernels
-        What gives the kernels' seconds.
+        Source of the kernels' seconds.
     overheads : Overheads
         Host times.
     source : str
-        What the figures rest on.
+        Where the figures come from.
     cp, dp, ep : int
         Shards of each sequence; ranks with requests of their own that step together; degree that experts are split by.
     """

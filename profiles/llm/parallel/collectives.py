@@ -68,7 +68,7 @@ def all_to_all(name: str, buffer_bytes: float, group: int, *, pairwise: bool = F
     Parameters
     ----------
     name : str
-        What is moved.
+        Name of what is sent.
     buffer_bytes : float
         What one GPU holds for all GPUs together, its own part included.
     group : int

@@ -60,7 +60,7 @@ class DecodeLayer(Shown):
     layout : Parallel
         Degrees of parallelism.
     collectives : tuple of Collective
-        What the GPU takes part in, in order.
+        The collectives that the GPU takes part in, in order.
     stage_send : Collective or None
         To the next pipeline stage, once per stage and step (not per layer).
     weight_bytes : float

@@ -31,7 +31,7 @@ class Difference:
     Parameters
     ----------
     term : str
-        Which.
+        Name of the thesis' term.
     printed, ring : float
         Bytes that one GPU sends: as the thesis prints it, and by a ring (all-to-all: direct messages).
     reason : str

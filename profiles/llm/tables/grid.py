@@ -36,13 +36,13 @@ class Grid(Shown):
     Parameters
     ----------
     names : tuple of str
-        What the coordinates are.
+        Names of the coordinates.
     axes : tuple of array
         Sorted coordinates.
     seconds : array
         Measured or filled seconds.
     measured : array of bool
-        Which of them were measured.
+        Whether each point was measured.
     ideal : callable
         Roofline seconds at given coordinates, on which everything outside the measured points rests.
     log : bool

@@ -157,7 +157,7 @@ class KernelTables(Shown):
     name : str
         The device or system.
     peaks : Peaks
-        Its roofline.
+        The device's roofline.
     operators : Operators, optional
         Kernels by size (aiconfigurator's format).
     layers : Layers, optional

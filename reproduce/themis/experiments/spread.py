@@ -26,9 +26,9 @@ class Spread:
     Parameters
     ----------
     things : str
-        What has GPU time.
+        Plural name of what has GPU time, such as apps.
     unit : str
-        Of it.
+        Unit of the GPU time.
     figure : str
         In the paper.
     median : float

@@ -56,7 +56,7 @@ def solve_chosen(
     options : IntraOptions
         With the memory bound and the microbatches that are held.
     analysis : Analysis
-        Of the graph.
+        Facts about the graph.
     small : int
         Operators up to which the exact ILP is solved.
     solve_s : float

@@ -36,7 +36,7 @@ def in_processes(work: Callable[[T], R], items: Sequence[T], workers: int) -> li
     RunError
         If a process died.
     Exception
-        What `work` raised.
+        The exception that `work` raised.
     """
     count = min(workers, len(items))
     if count < 2 or "fork" not in multiprocessing.get_all_start_methods():

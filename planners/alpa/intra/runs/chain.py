@@ -32,7 +32,7 @@ class Chain:
     pricing : Pricing
         Costs on the mesh.
     segments : Segments
-        What the runs are made of.
+        The segments that runs are made of.
     prices : sequence of (float, float)
         Seconds per byte of state and of activations of one microbatch.
 

@@ -71,7 +71,7 @@ def eliminate(
     kept : sequence of int
         Nodes that stay, in the order of the table's axes.
     prices : int
-        How many prices there are.
+        Number of memory prices that are solved at once.
 
     Raises
     ------

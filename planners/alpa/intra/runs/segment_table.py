@@ -28,13 +28,13 @@ class SegmentTable:
     Parameters
     ----------
     model : StageModel
-        Of the first segment of the kind.
+        Model of the first segment of this kind.
     inputs : tuple of int
         Nodes of what enters: values that only this segment reads, then variables of their own.
     own : list of ndarray, shape (prices, k)
         Cost of each of these nodes itself, which the chain counts where it falls due.
     own_parts : list of ndarray, shape (k, PARTS)
-        The same, in parts.
+        The same costs, divided into parts.
     table : ndarray, shape (prices, *strategies of the inputs, results)
         The least cost for each way of entering and leaving.
     leaves : ndarray of int, shape (results, values)

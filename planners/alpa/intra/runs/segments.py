@@ -60,7 +60,7 @@ class Segments:
     Parameters
     ----------
     analysis : Analysis
-        Of the graph.
+        Facts about the graph.
     layers : sequence of (int, int)
         Consecutive ranges of operators.
     recompute : str

@@ -36,7 +36,7 @@ class Step:
     Parameters
     ----------
     kind : {"slice", "all_gather", "all_to_all", "all_reduce", "reduce_scatter"}
-        What is done.
+        Kind of the step.
     axes : tuple of int
         Mesh axes along which.
     source, target : int
@@ -46,7 +46,7 @@ class Step:
     seconds : float
         Time; 0 for slices.
     spec : ShardingSpec
-        What holds after it.
+        Spec of the tensor after the step.
     partial : tuple of int
         Axes along which the values are still to be summed after it.
     """

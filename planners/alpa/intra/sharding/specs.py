@@ -110,7 +110,7 @@ class SpecSet:
     Parameters
     ----------
     shape : tuple of int
-        Of the tensor.
+        Shape of the tensor.
     mesh : (int, int)
         Shape of the mesh. Axes of one device cut nothing and occur in no spec.
     specs : tuple of ShardingSpec
