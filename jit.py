@@ -26,7 +26,7 @@ from numba.core.caching import IndexDataCacheFile, _Cache
 from numba.core.compiler import CompileResult
 
 from .kept import Turn, folders, say
-from .linked import Linked
+from .linked import Linked, Rolled
 
 __all__ = ["OPTIONS", "digest", "inner", "kernel"]
 
@@ -47,7 +47,9 @@ TORN = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexErro
 """What pickle raises when a file was cut off, or written by another program."""
 
 
-def kernel(function: Callable[..., Any] | None = None, /, *, plain: int = 0, **options: Any) -> Any:
+def kernel(
+    function: Callable[..., Any] | None = None, /, *, plain: int = 0, rolled: bool = False, **options: Any
+) -> Any:
     """Decorator for a compiled function that Python calls: ``@kernel``, or ``@kernel(…)`` with numba's options.
 
     Given options override `OPTIONS`. The compiled function is cached until something that it reaches changes.
@@ -57,11 +59,14 @@ def kernel(function: Callable[..., Any] | None = None, /, *, plain: int = 0, **o
     plain : int
         Run the function as plain Python at first if its arrays have at most this many elements in all (see `Plain`).
         Only for functions that call no `inner` one, which Python cannot call.
+    rolled : bool
+        Whether to leave loops as they are, neither unrolled nor vectorised (see `linked.Rolled`): for kernels whose
+        loops go over few elements.
     """
     if function is None:
-        return lambda function: kernel(function, plain=plain, **options)
+        return lambda function: kernel(function, plain=plain, rolled=rolled, **options)
     kept = options.pop("cache", True)
-    dispatcher: Any = numba.njit(pipeline_class=Linked, **OPTIONS | options)(function)
+    dispatcher: Any = numba.njit(pipeline_class=Rolled if rolled else Linked, **OPTIONS | options)(function)
     if kept:
         dispatcher._cache = KernelCache(dispatcher)
     return Plain(dispatcher, plain) if plain else dispatcher

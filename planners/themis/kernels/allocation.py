@@ -169,7 +169,7 @@ def _without_each(order, goods, scarce, price, mark, chosen, limit, seen, number
     return rows, gap, steps
 
 
-@kernel
+@kernel(rolled=True)
 def allocate(order, goods, price, at_least, limit, seen_key, seen_value, seen_in, number, each):  # type: ignore[no-untyped-def]
     """`_best_of`, and where `each` says so `_without_each`, else no rows: what both return, one after the other."""
     scarce, mark, seen = scarcities(goods), marks(goods), (seen_key, seen_value, seen_in)

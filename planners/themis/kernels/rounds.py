@@ -158,7 +158,7 @@ def _leftovers(c, w, s, now, offered, a, given, won):  # type: ignore[no-untyped
     return free
 
 
-@kernel
+@kernel(rolled=True)
 def bids_of(c, w, s, p, rules, memory, now, count):  # type: ignore[no-untyped-def]
     """Start a round: who takes part, who does not, and what is bid.
 
@@ -183,7 +183,7 @@ def bids_of(c, w, s, p, rules, memory, now, count):  # type: ignore[no-untyped-d
     return (inside, outside, rows, least, free, at, stable_order(most)), goods
 
 
-@kernel
+@kernel(rolled=True)
 def award(c, w, s, p, rules, memory, now, bids, value, chosen, where, without):  # type: ignore[no-untyped-def]
     """Who gets the GPUs on offer, into `given`; `without`: rows of `_without_each`, or none where nobody pays."""
     offered, given = p.offered, p.given

@@ -214,7 +214,7 @@ def _settle(c, w, s, p, now, apps):  # type: ignore[no-untyped-def]
     cursor[2], cursor[4] = grants, total
 
 
-@kernel
+@kernel(rolled=True)
 def go_on(c, w, s, p, count):  # type: ignore[no-untyped-def]
     """Carry out what was decided for the `count` apps in the cluster (0: nothing was), and go on to the next decision.
 

@@ -219,7 +219,7 @@ def _by_offers(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type: 
         n_able = left
 
 
-@kernel
+@kernel(rolled=True)
 def assign(c, w, s, p, code, now, count, lease_s, blind, seed, decision):  # type: ignore[no-untyped-def]
     """Who gets the GPUs on offer; `given` is −1 where nobody."""
     given, apps = p.given, p.present[:count]

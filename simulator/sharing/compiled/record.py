@@ -25,6 +25,7 @@ from numba.extending import (
 )
 
 from ....jit import digest
+from ....lean import Borrowed
 
 __all__ = ["Record"]
 
@@ -56,7 +57,7 @@ class Record:
             at += _words(of)
 
 
-class RecordType(types.Type):
+class RecordType(Borrowed):
     """The type of a record: names and types of its fields, and where each stands."""
 
     def __init__(self, names: tuple[str, ...], kinds: tuple[types.Type, ...]) -> None:
@@ -148,25 +149,21 @@ def _field(context: Any, builder: Any, typ: Any, value: Any, attr: str) -> Any:
         if isinstance(kind, types.Float):
             return builder.bitcast(read, ir.DoubleType())
         return builder.trunc(read, ir.IntType(1)) if kind == types.boolean else read
-    array = context.make_array(kind)(context, builder)
-    # what has no owner is not counted
-    array.meminfo = array.parent = ir.Constant(ir.IntType(8).as_pointer(), None)
-    array.data = builder.inttoptr(word(0), array.data.type)
-    size = ir.Constant(whole, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-    array.itemsize = size
-    lengths, strides = [word(1 + k) for k in range(kind.ndim)], [size]
+    model = context.data_model_manager[kind]
+    at = {name: model.get_field_position(name) for name in ("nitems", "itemsize", "data", "shape", "strides")}
+    lengths = [word(1 + k) for k in range(kind.ndim)]
+    size = ir.Constant(whole, np.dtype(str(kind.dtype)).itemsize)
+    nitems, strides = lengths[0], [size]
     for length in lengths[:0:-1]:
         strides.insert(0, builder.mul(length, strides[0]))
-    array.nitems = lengths[0]
     for length in lengths[1:]:
-        array.nitems = builder.mul(array.nitems, length)
-    array.shape, array.strides = _together(builder, lengths), _together(builder, strides)
-    return array._getvalue()
-
-
-def _together(builder: Any, values: list[Any]) -> Any:
-    """Values as one of LLVM's arrays."""
-    out: Any = ir.Constant(ir.ArrayType(ir.IntType(64), len(values)), ir.Undefined)
-    for k, value in enumerate(values):
-        out = builder.insert_value(out, value, k)
-    return out
+        nitems = builder.mul(nitems, length)
+    # what has no owner (`meminfo`, `parent`) is not counted
+    array: Any = ir.Constant(model.get_value_type(), None)
+    data = builder.inttoptr(word(0), array.type.elements[at["data"]])
+    for name, value in (("nitems", nitems), ("itemsize", size), ("data", data)):
+        array = builder.insert_value(array, value, at[name])
+    for k in range(kind.ndim):
+        array = builder.insert_value(array, lengths[k], [at["shape"], k])
+        array = builder.insert_value(array, strides[k], [at["strides"], k])
+    return array

@@ -71,7 +71,7 @@ def test_a_record_in_another_order_is_refused() -> None:
         Record(Some(np.array([1]), np.ones((2, 3)).T, 0.0, 0, True))
 
 
-@pytest.mark.parametrize("name", ["_field", "_together", "_words", "_unbox"])
+@pytest.mark.parametrize("name", ["_field", "_words", "_unbox"])
 def test_what_was_kept_for_another_layout_is_not_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept is found by its types' names; another layout's kernels would read past a record's end."""
     now = record._layout()
