@@ -41,11 +41,11 @@ class HeterogeneousStage:
     Parameters
     ----------
     first, last : int
-        Operators, half-open.
+        Operators first … last − 1 of the graph.
     cluster : int
         Number of the cluster that the stage lies in.
     mesh : MeshEntry
-        Where.
+        The devices that it runs on.
     logical : (int, int)
         Logical mesh shape.
     recompute : {"none", "selective", "full"}
@@ -70,11 +70,11 @@ class HeterogeneousPlan(Shown):
     Parameters
     ----------
     clusters : tuple of Cluster
-        Devices.
+        The clusters, one for each kind of device.
     microbatches : int
-        B.
+        B, microbatches of one iteration.
     stages : tuple of HeterogeneousStage
-        First to last.
+        The stages, first to last.
     seconds : float
         Of an iteration, Eq. 2; with transfers between stages where `cross_stage` asks for them.
     """

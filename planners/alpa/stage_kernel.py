@@ -86,7 +86,7 @@ def least_total(front_cost, front_later, sizes, n_devices, most_stages, threshol
     n_devices, most_stages : int
         Devices, all of which are used; stages at most.
     threshold : float
-        Seconds.
+        Most seconds that a stage may take.
     """
     n_layers, _, n_meshes, _ = front_cost.shape
     f = np.full((most_stages + 1, n_layers + 1, n_devices + 1), np.inf)

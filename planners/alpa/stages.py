@@ -43,7 +43,7 @@ class StageProblem:
     num_hosts, devices_per_host : int
         The cluster; a plan uses every device.
     num_micro_batches : int
-        B ≥ 1.
+        B ≥ 1, microbatches of one iteration.
 
     Raises
     ------
@@ -118,14 +118,14 @@ def stage_dp(
     num_hosts, devices_per_host : int
         The cluster. Every device is used.
     num_micro_batches : int
-        B. Not used for inference.
+        B, microbatches of one iteration; not used for inference.
     objective : {"training", "inference"}
         Σ t + (B − 1)·max t, or max t · number of stages.
 
     Returns
     -------
     cost : float
-        Seconds.
+        Value of the objective, seconds.
     stages : list of ((first, last), submesh, config)
         In layer order; layers half-open, submesh and config are indices.
 

@@ -68,7 +68,7 @@ def check_passes(
     edges : sequence of (int, int, bool)
         For each edge: the stage that makes the value, the stage that reads it, and whether a gradient comes back.
     global_batch : int
-        B.
+        B, samples of one iteration.
 
     Raises
     ------

@@ -105,7 +105,7 @@ def stage_plan(
     stages : sequence of ChosenStage
         In a topological order of the graph of stages; together they hold every unit once.
     planner : PlannerEntry
-        Who chose them.
+        The planner that chose them, as the plan records it.
     schedule : str
         Name of the plan's schedule.
     sequential : bool

@@ -85,7 +85,7 @@ class Cell:
     plan : IntraPlan
         How the operators are sharded, for one sample on each replica.
     mesh : LogicalMesh
-        Where they run.
+        The mesh that they run on.
     tokens : int
         L, tokens of a sequence.
     costs : CostModel

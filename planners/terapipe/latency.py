@@ -96,7 +96,7 @@ class SliceLatency(Shown):
         Parameters
         ----------
         tokens : int
-            L.
+            L, tokens of a sequence.
         unit : int
             Tokens of a unit; divides L.
         samples : sequence of int

@@ -64,7 +64,7 @@ class Pipeline:
     Parameters
     ----------
     layout : Layout
-        Degrees and meshes.
+        Degrees of parallelism, and meshes.
     cells : tuple of Cell
         Cell of each stage: its plan and memory.
     clocks : tuple of Clock

@@ -54,7 +54,7 @@ def lying_world(percent: float, *, slowdown: float = 1.3, hours: float = 40.0, l
     Parameters
     ----------
     percent : float
-        X ≥ 0.
+        X ≥ 0, by how many percent the liar overstates.
     slowdown : float
         True slowdown across machines.
     hours : float

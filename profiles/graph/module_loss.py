@@ -24,11 +24,11 @@ class ModuleLoss:
     module : torch.nn.Module
         On any device, meta too: its own values are not used where others are given.
     inputs : sequence or mapping of Tensor
-        Examples.
+        Example inputs.
     loss : str or callable, optional
         As for `from_torch`.
     labels : Tensor, optional
-        Example.
+        Example labels.
     """
 
     module: Any

@@ -58,7 +58,7 @@ class Row:
     setting : int
         Number of its row in Table 1.
     tokens : int
-        L.
+        L, tokens of a sequence.
     scheme : str
         ``"w/o"``, ``"w/"`` or the number of uniform slices.
     cut : tuple of int

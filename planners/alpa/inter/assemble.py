@@ -24,7 +24,7 @@ class PlacedStage:
     Parameters
     ----------
     first, last : int
-        Operators, half-open.
+        Operators first … last − 1 of the graph.
     mesh : int
         Index of its mesh.
     logical : (int, int)

@@ -33,7 +33,7 @@ class Origin:
     Parameters
     ----------
     planner : str
-        Who.
+        Name of the planner.
     started : float
         When, by `time.perf_counter`.
     evaluations : int
@@ -69,15 +69,15 @@ def build_plan(
     graph : Graph
         At the size of one microbatch.
     cluster : Cluster
-        Devices.
+        The devices.
     shapes : sequence of (int, int)
         Submesh of each mesh. With fewer meshes than stages, stages go round them.
     stages : sequence of (first, last, logical mesh shape, recomputation)
         Operators half-open.
     pricer : Pricer
-        Who solves stages.
+        The source of stage costs, which also solves a stage exactly.
     microbatches : int
-        B.
+        B, microbatches of one iteration.
     memory_bytes : float
         Memory of one device.
     options : AlpaOptions

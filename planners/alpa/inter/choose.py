@@ -29,11 +29,11 @@ class ChosenStage:
     Parameters
     ----------
     first, last : int
-        Layers, half-open.
+        Layers first … last − 1.
     submesh : int
         Index into the table's submeshes.
     config : StageConfig
-        How it is run.
+        How the stage is run.
     seconds : float
         t_intra: one microbatch, forward and backward, with its share of what happens once an iteration.
     """
@@ -68,9 +68,9 @@ def choose_stages(
     table : StageTable
         What every run of layers takes on every submesh.
     cluster : Cluster
-        Devices; all are used.
+        The devices, all of which are used.
     microbatches : int
-        B.
+        B, microbatches of one iteration.
     memory_bytes : float
         Memory of one device.
     options : AlpaOptions

@@ -59,7 +59,7 @@ def interleaved_stages(
     n_devices : int
         Devices of the cluster; all meshes together use them.
     microbatches : int
-        B.
+        B, microbatches of one iteration.
     virtual : int
         v, stages per mesh.
     memory_bytes : float
@@ -70,7 +70,7 @@ def interleaved_stages(
     Returns
     -------
     cost : float
-        Seconds.
+        Predicted seconds of an iteration.
     stages : list
         The stages, in the format of `stage_dp`.
 

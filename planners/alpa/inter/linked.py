@@ -77,7 +77,7 @@ def linked_stages(
     totals : sequence of int, shape (T,)
         Devices of each kind; all are used.
     microbatches : int
-        B.
+        B, microbatches of one iteration.
     links : Links
         Seconds of transfers between stages.
 

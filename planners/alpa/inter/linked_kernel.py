@@ -53,7 +53,7 @@ def least_linked(
     all_devices, most_stages : int
         The r that must be used up; stages at most.
     threshold : float
-        Seconds.
+        Most seconds that a stage may take.
     """
     n_layers, _, n_meshes, _ = front_cost.shape
     n_left = left_after.shape[1]

@@ -42,7 +42,7 @@ def later_stages(
     schedule : str
         See `in_flight`.
     microbatches : int
-        B; no stage holds more.
+        B, microbatches of one iteration; no stage holds more.
     """
     room = memory_bytes - state - work
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -45,7 +45,7 @@ class Communication:
     n_bytes : float
         Bytes on one device: of its input or its output, whichever is larger.
     axes : tuple of int
-        Mesh axes.
+        Mesh axes along which it communicates.
     operand : int
         Whose: position of an operand, −1 for the result or statistics.
     """
@@ -111,7 +111,7 @@ def derive(op: Operator, mesh: LogicalMesh, scatter: bool = False, repeat: bool 
     op : Operator
         The operator to be run.
     mesh : LogicalMesh
-        Where.
+        The logical mesh that it runs on.
     scatter : bool
         Also algorithms whose sums are reduce-scattered into a dimension of the result (sequence parallelism).
     repeat : bool

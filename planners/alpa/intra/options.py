@@ -45,7 +45,7 @@ class IntraOptions:
     compute : {"model", "zero"}
         Whether the objective counts computation (by the cost model), or only communication as in the paper.
     optimizer : {"adam", "sgd", "momentum", "adafactor"}
-        Whose states are kept.
+        The optimiser whose states are kept.
     time_limit_s : float
         Time limit of one ILP.
 

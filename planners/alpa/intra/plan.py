@@ -30,11 +30,11 @@ class PlannedCollective:
     collective : str
         Name of the collective.
     axes : tuple of int
-        Mesh axes along which.
+        Mesh axes along which it communicates.
     n_bytes : float
         Bytes on one device: of its input or its output, whichever is larger.
     seconds : float
-        Time of one.
+        Seconds of one such collective.
     value : str
         What is moved: a result, parameter, or stage input, or its gradient.
     operator : str
@@ -57,7 +57,7 @@ class IntraPlan:
     Parameters
     ----------
     first, last : int
-        Operators of the graph.
+        Operators first … last − 1 of the graph.
     logical : (int, int)
         Shape of the logical mesh.
     operators : mapping of str to OperatorEntry

@@ -32,7 +32,7 @@ class Pricing:
     analysis : Analysis
         Facts about the graph.
     mesh : LogicalMesh
-        Where.
+        The logical mesh that it runs on.
     costs : CostModel
         Seconds of computing.
     options : IntraOptions

@@ -45,7 +45,7 @@ def solve_stage(
     first, last : int
         Operators.
     mesh : LogicalMesh
-        Devices.
+        The logical mesh of devices.
     costs : CostModel
         Seconds of computing.
     options : IntraOptions, optional

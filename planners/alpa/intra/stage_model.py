@@ -27,9 +27,9 @@ class Edge:
     Parameters
     ----------
     source, target : int
-        Nodes.
+        The nodes that it connects.
     table : Table
-        Seconds.
+        Seconds between their strategies.
     """
 
     source: int

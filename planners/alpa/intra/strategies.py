@@ -22,7 +22,7 @@ class Choices:
     Parameters
     ----------
     number : int
-        Unique on this mesh.
+        A number that is unique on this mesh.
     algorithms : tuple of Algorithm
         The algorithm of each strategy.
     result : ndarray of int

@@ -30,7 +30,7 @@ class ShardingProblem(Shown):
     Parameters
     ----------
     n_nodes : int
-        N.
+        N, the number of nodes.
     memory_bytes : float
         M, bytes per device; ≤ 0: no bound.
     s_len : tuple of int
@@ -38,7 +38,7 @@ class ShardingProblem(Shown):
     follow : tuple of int
         −1, or the node whose choice this one shares.
     edges, aliases : tuple of (int, int)
-        Pairs (v, u).
+        Pairs (v, u) of nodes.
     live : tuple of tuple of int
         Nodes whose memory is held, for each time step.
     cost, memory : tuple of ndarray

@@ -27,7 +27,7 @@ class Incumbent:
     Parameters
     ----------
     problem : ShardingProblem
-        Values solutions.
+        The instance, by which solutions are valued.
     """
 
     def __init__(self, problem: ShardingProblem) -> None:

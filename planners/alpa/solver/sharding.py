@@ -46,17 +46,17 @@ class ShardingSolution(Shown):
     Parameters
     ----------
     objective : float
-        Σ c + d + r.
+        Objective of the choice, Σ c + d + r.
     choice : tuple of int
         Strategy of each node.
     bound : float
-        No solution costs less.
+        A lower bound: no solution costs less.
     status : {"optimal", "feasible"}
         Optimal: the gap is at most 1e-9 of the objective. Feasible: time ran out first.
     solver : str
         What settled it: "elimination", "prices", "ascent" or "highs".
     seconds : float
-        Wall-clock time.
+        Wall-clock seconds that the solver took.
     """
 
     objective: float

@@ -36,7 +36,7 @@ def greedy_schedules(
     Parameters
     ----------
     global_batch : int
-        B.
+        B, samples of one iteration.
     microbatches : ndarray of int, shape (n_stages,)
         Samples of one microbatch, for each stage.
     seconds : ndarray, shape (n_stages, 2)

@@ -87,7 +87,7 @@ def in_flight(
     Parameters
     ----------
     kx, bx, ky, by : array_like of int
-        As `in_flight_offset`.
+        The same as in `in_flight_offset`.
     iy : array_like of int
         Samples in flight on y.
 
@@ -120,7 +120,7 @@ def schedule_stage(microbatch: int, successors: Sequence[Successor], ks: Sequenc
     Parameters
     ----------
     microbatch : int
-        b_x.
+        b_x, microbatch size of the stage.
     successors : sequence of Successor
         Stages that read what this one makes; none for a last stage.
     ks : sequence of int

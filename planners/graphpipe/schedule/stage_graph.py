@@ -23,7 +23,7 @@ class StageGraph:
     successors : tuple of tuple of int
         Successors of each stage.
     global_batch : int
-        B.
+        B, samples of one iteration.
     """
 
     stages: tuple[Stage, ...]
@@ -76,7 +76,7 @@ def stage_graph(
     edges : sequence of (int, int)
         Edges between units (see `unit_edges`).
     global_batch : int
-        B.
+        B, samples of one iteration.
     sequential : bool
         Whether each stage waits for the one before it.
     """

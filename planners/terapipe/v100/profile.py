@@ -32,7 +32,7 @@ def v100_profile(
     Parameters
     ----------
     hidden : int
-        H.
+        H, the model's hidden size.
     op : int
         GPUs of a node that share the layer.
     tokens, unit : int

@@ -52,7 +52,7 @@ class Local:
     Parameters
     ----------
     op : Operator
-        The whole.
+        The whole operator.
     sizes : mapping
         Loop -> trip count here.
     start : mapping

@@ -37,7 +37,7 @@ class OperatorTimes(Shown):
     Parameters
     ----------
     forward_s : float
-        Forward.
+        Seconds of the forward pass.
     backward_input_s : float
         Gradients of the activations that it reads.
     backward_weight_s : float
@@ -214,7 +214,7 @@ def roofline(device: DeviceSpec, dtype: str | None = None, tables: KernelTables 
     Parameters
     ----------
     device : DeviceSpec
-        Data sheet.
+        The device, with the rates of its data sheet.
     dtype : str, optional
         Type that all floating-point operators are computed in; by default each in its own.
     tables : KernelTables, optional

@@ -23,7 +23,7 @@ class Builder(Shown):
     Parameters
     ----------
     name : str
-        Of the graph.
+        Name of the graph.
     batch : int
         Samples of one microbatch.
     dtype : str
@@ -69,7 +69,7 @@ class Builder(Shown):
         name, kind, formula, saves, flops, dtype
             As in `Operator`.
         *inputs : str
-            What it reads.
+            Names of the tensors that it reads.
         statistic, whole : str
             Names of the loops that have these splits, separated by blanks.
         sizes : mapping, optional

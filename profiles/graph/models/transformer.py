@@ -27,7 +27,7 @@ class Heads:
     heads : int
         Query heads.
     size : int
-        Of one head.
+        Size of one head.
     kv_heads : int
         Heads of keys and values; the query heads in groups share them. 0: as many as query heads.
     attention : {"matmuls", "fused"}

@@ -127,17 +127,17 @@ def price_stages(
     graph : Graph
         At the size of one microbatch.
     layers : sequence of (int, int)
-        From `cluster_operators`.
+        The layers, as `cluster_operators` gives them.
     cluster : Cluster
         Where submeshes are cut from.
     submeshes : sequence of (int, int)
-        Shapes.
+        Submesh shapes: hosts, and devices of each.
     pricer : Pricer
         Where costs come from.
     microbatches : int
-        B.
+        B, microbatches of one iteration.
     recompute : sequence of str
-        Options.
+        Ways of activation recomputation to be priced.
     how : Pricing, optional
         Logical views to consider, and processes.
     progress : callable, optional

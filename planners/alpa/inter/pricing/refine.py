@@ -50,7 +50,7 @@ def solve_chosen(
     layers : sequence of (int, int)
         The stage: consecutive runs of operators, half-open; repeated ones are solved once.
     mesh : LogicalMesh
-        Devices.
+        The logical mesh of devices.
     costs : CostModel
         Seconds of operators.
     options : IntraOptions

@@ -34,7 +34,7 @@ class Eliminated:
     Parameters
     ----------
     kept : tuple of int
-        Nodes.
+        Nodes that are left.
     table : ndarray, shape (prices, *strategies of the kept nodes)
         The least cost of any choice with these strategies.
     trail : list of (int, list of Factor)

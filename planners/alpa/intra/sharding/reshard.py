@@ -38,7 +38,7 @@ class Step:
     kind : {"slice", "all_gather", "all_to_all", "all_reduce", "reduce_scatter"}
         Kind of the step.
     axes : tuple of int
-        Mesh axes along which.
+        Mesh axes along which it communicates.
     source, target : int
         Dimension that these axes cut before and after; −1 for none.
     n_bytes : float
@@ -68,7 +68,7 @@ class Resharding:
     Parameters
     ----------
     source, target : ShardingSpec
-        From and to.
+        Specs before and after.
     steps : tuple of Step
         Empty if nothing is to be done.
     """
@@ -104,7 +104,7 @@ def reshard(
     itemsize : int
         Bytes of an element.
     mesh : LogicalMesh
-        Where.
+        The logical mesh that it runs on.
     partial : iterable of int
         Axes along which the source is still to be summed; none of them may cut it.
     scatter : bool

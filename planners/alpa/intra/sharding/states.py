@@ -24,7 +24,7 @@ class StepSum:
     axes : tuple of int
         Mesh axes over which it sums.
     n_bytes : float
-        On each device.
+        Bytes on each device.
     """
 
     axes: tuple[int, ...]
