@@ -198,9 +198,10 @@ def _runs(order: _Order, part: list[int]) -> list[list[int]]:
 
 
 def _cheapest_cut(order: _Order, part: list[int]) -> list[list[int]]:
-    """Two runs: all of the first are to come before the second, with the fewest pairs that are not ordered already.
+    """Cut a part into two runs, the first wholly before the second, so that the fewest unordered pairs become ordered.
 
-    Looked for along two topological orders; in large parts only in their middle half, so that they halve quickly.
+    Cuts are looked for along two topological orders. In large parts only the middle half of these is tried, so that
+    the parts halve quickly.
     """
     everything, margin = _bits(part), len(part) // 4 if len(part) > LARGE else 0
     best: tuple[int, int, list[list[int]]] | None = None

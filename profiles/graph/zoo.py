@@ -123,7 +123,8 @@ def zoo_graph(name: str, batch: int = 1, *, attention: Attention = "matmuls") ->
     batch : int
         Samples (sequences, images) of a microbatch.
     attention : {"matmuls", "fused"}
-        How transformers compute attention; see `models.transformer.Heads`. Fused graphs are built, not read.
+        Whether transformers compute attention as separate products or as one fused operator. Graphs with fused
+        attention are built on demand, not read from files.
 
     Raises
     ------

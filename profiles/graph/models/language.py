@@ -49,6 +49,7 @@ class BERT(Transformer):
         ids, kinds, labels = b.input("tokens", seq), b.input("segments", seq), b.input("labels", seq)
         x = add_positions(b, "position", embed(b, "embedding", ids, self.vocab, hidden), seq, hidden)
         x = residual(b, "segment.add", x, embed(b, "segment", kinds, 2, hidden))
+        # BERT's own `layer_norm_eps`, here and below.
         x = norm(b, "embedding.norm", x, hidden, eps=1e-12)
         for i in range(self.layers):
             b.layer = i
@@ -105,6 +106,7 @@ class Llama(Transformer):
         x = embed(b, "embedding", ids, self.vocab, hidden)
         for i in range(self.layers):
             b.layer, at = i, f"layers.{i}"
+            # Llama 1's `rms_norm_eps`; Llama 2 has 1e-5, which changes no cost.
             x = block(b, at, x, hidden, heads, lambda at, y: _gated(b, f"{at}.mlp", y, hidden, ffn), fn="rms", eps=1e-6)
         b.layer = -1
         x = norm(b, "norm", x, hidden, fn="rms", eps=1e-6)

@@ -67,6 +67,7 @@ def linear(b: Builder, name: str, x: str, formula: str, *, bias: str = "", **siz
     return b.add(f"{name}.add", "elementwise", f"{out}, {bias} -> {out}", y, f"{name}.bias", fn="add")
 
 
+# 1e-5 is torch's default for layer norms.
 def norm(b: Builder, name: str, x: str, hidden: int, *, fn: str = "layer", eps: float = 1e-5) -> str:
     """Layer norm (``fn="layer"``, weight and bias) or RMS norm (``fn="rms"``, weight) over the hidden dimension."""
     parameters = [b.parameter(f"{name}.{p}", hidden) for p in (("weight", "bias") if fn == "layer" else ("weight",))]

@@ -1,4 +1,4 @@
-"""Traced calls held against torch one by one, on small sizes: what is left to do where a module is too large."""
+"""Compare traced calls with torch one by one, on small sizes: the check of modules too large to be run whole."""
 
 from __future__ import annotations
 
@@ -146,13 +146,14 @@ def _compared(call: Call, small: Mapping[Size, Size]) -> float | None:
         return None
     if [_shape_of(op) for op in draft.operators] != [_shape_of(op) for op in call.operators]:
         return None
+    # Two FLOPs a product, so twice `LARGEST` products: still a fraction of a second. The factor is a guess.
     if any(op.flops > 4 * LARGEST for op in draft.operators if op.heavy):
         return None
     return _difference(call.target, args, draft.operators, result)
 
 
 def _shape_of(op: Operator) -> tuple[Any, ...]:
-    """What an operator is but for its sizes."""
+    """Everything that makes an operator except its sizes."""
     attributes = {k: v for k, v in op.attributes.items() if isinstance(v, (str, bool))}
     return op.kind, op.formula, tuple((x.name, x.batch, x.split) for x in op.loops), attributes, tuple(op.attributes)
 

@@ -1,4 +1,4 @@
-"""A traced graph held against its module before anyone plans with it: the loss and every gradient, on random values."""
+"""Compare a traced graph with its module before anyone plans with it: loss and every gradient, on random values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Draft`: the graph that a trace becomes: operators from values, with loops from how their dimensions line up."""
+"""`Draft`: the graph under construction. Operators are added by values; loops follow from how dimensions line up."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ Labels = Sequence[Hashable | None]
 """For every dimension the axis that it lies along; None: a dimension of size 1 that is broadcast or made; a tuple: the
 axes that it is made of, major first, whose sizes must be given."""
 
+# Names of loops in the order in which they are given out: batch, sequence, hidden and the like come first, as models
+# use them.
 LETTERS = "bshdnmktuvwxyzacefgijlopqr"
 
 
