@@ -96,7 +96,7 @@ def announce(after_s: float = 2.0) -> None:
 
     def wait() -> None:
         while compiling_s() < after_s:
-            time.sleep(0.1)
+            time.sleep(0.1)  # often enough for a notice after seconds, too seldom to slow the compiler
         print(said(), file=sys.stderr, flush=True)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -66,6 +66,7 @@ def _sm_clock_mhz(device: str) -> int | None:
     index = device.partition(":")[2] or "0"
     query = [tool, "--query-gpu=clocks.sm", "--format=csv,noheader,nounits", "-i", index]
     try:
+        # A healthy driver answers within a second. The clock is a remark beside the times: not worth waiting for.
         answer = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
     except (
         OSError,

@@ -193,6 +193,8 @@ def _least(times: npt.NDArray[np.float64], sums: Any, rest: tuple[Any, ...], bou
         # Within a per mille few values are left, as a rule; listing them all from the start would take gigabytes.
         if high - low < high * 1e-3:
             values = np.unique(candidates(low * (1 - NEAR), high * (1 + NEAR), *rest))
+            # A guess: up to so many, the rest is 17 more steps. None means that rounding hid them, and halving goes
+            # on.
             if 0 < len(values) < 100_000:
                 break
     first, last = 0, len(values) - 1

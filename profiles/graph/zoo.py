@@ -229,6 +229,7 @@ def zoo_module(name: str, *, attention: Attention = "matmuls", device: str = "cp
         return kind(**sizes)
 
 
+# Eight graphs at a time, a guess: a session plans few models again and again, and a large graph takes megabytes.
 @lru_cache(maxsize=8)
 def _built(name: str) -> Graph:
     return build_graph(name)

@@ -122,6 +122,7 @@ def apps_of(workload: int, seed: int, intensive: float | None, error: float, dou
 def world_of(point: Point) -> SharingWorld:
     """Build the cluster with its apps that a point simulates."""
     apps = apps_of(point.workload, point.seed, point.intensive, point.error, point.doubling and point.workload == 2)
+    # The middle of the paper's 5 to 10 s for a checkpoint, and its median of 35 s for a container.
     return SharingWorld(
         cluster_of(point), apps, lease_s=point.lease_s, checkpoint_s=7.5, container_s=35.0, containers="app"
     )

@@ -144,6 +144,8 @@ def _of(shape: tuple[int, ...], mesh: tuple[int, int]) -> SpecSet:
     return SpecSet(shape, mesh, tuple(found))
 
 
+# Bounded, here and in `algorithms` and `reshard`, for sessions that plan many models; one model has far fewer
+# entries.
 _cached = lru_cache(maxsize=65536)(_of)
 
 
