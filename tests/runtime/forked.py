@@ -29,8 +29,9 @@ from meshwright.runtime.children import started as spawned
 __all__ = ["FIRST", "fork_server", "forked", "ranks", "spawned", "warm_workers"]
 
 LOADED = (
-    "torch", "torch.distributed", "torch.distributed.tensor", "meshwright.runtime.training.job",
-    "meshwright.runtime.training.measure.job", "meshwright.runtime.training.measure.slices_job",
+    "torch", "torch.distributed", "torch.distributed.tensor", "torch.distributed.pipelining",
+    "meshwright.runtime.training.job", "meshwright.runtime.training.measure.job",
+    "meshwright.runtime.training.measure.slices_job",
     "meshwright.profiles.measure.worker", "meshwright.runtime.serving.worker",
     "meshwright.runtime.llm.engine.processes.groups", "meshwright.runtime.llm.engine.runner",
 )  # fmt: skip

@@ -31,6 +31,7 @@ UNEVEN = [
     SliceEntry(samples=4, tokens=(1, 14, 1)),
     SliceEntry(samples=2, tokens=(16,)),
 ]
+SHORT = {"layers": 2, "hidden": 32, "heads": 4, "vocab": 64, "seq": 16, "dtype": "float32"}
 TOKENS = [SliceEntry(samples=2, tokens=(1,) * 16)]
 
 
@@ -55,7 +56,7 @@ def one_thread():
     ],
 )
 def test_loss_and_every_gradient_equal_the_single_device_run(session, slices, meshes, rule, schedule, attention):
-    graph = zoo_graph("tiny-gpt", attention=attention)
+    graph = GPT(**SHORT, attention=attention).graph("short")
     plan = hand_plan(graph, meshes=meshes, rule=rule, slices=slices, schedule=schedule)
     run = run_training(plan, graph, seed=1, dtype="float64", compare=True, session=session)
     assert run.difference.loss < 1e-12
@@ -66,7 +67,7 @@ def test_loss_and_every_gradient_equal_the_single_device_run(session, slices, me
 
 @pytest.mark.parametrize(("zero", "recompute"), [(2, "full"), (3, "selective")])
 def test_cut_states_and_weights_and_recomputation(session, zero, recompute):
-    graph = GPT(layers=2, hidden=32, heads=4, vocab=64, seq=16, dtype="float32").graph("short")
+    graph = GPT(**SHORT).graph("short")
     slices = [SliceEntry(samples=2, tokens=(9, 7), count=2)]
     plan = hand_plan(
         graph, meshes=[(2, 2)], rule="tp", slices=slices, schedule="terapipe", zero=zero, recompute=recompute
