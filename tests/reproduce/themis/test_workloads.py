@@ -18,17 +18,23 @@ NAMES = (
 )
 
 
+DRAWN = ("themis/fig01", "themis/fig08", "themis/table4")
+"""Both workloads, their arrivals and the mix of models: all that the others draw, too."""
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_is_made_the_same_twice(name, tmp_path):
+def test_is_made_and_what_draws_is_made_the_same_twice(name, tmp_path):
     assert name in FIGURES
-    first, second = (reproduce(name, fast=True, out=tmp_path / str(k)) for k in range(2))
+    first = reproduce(name, fast=True, out=tmp_path / "0")
     claims = json.loads((tmp_path / "0" / f"{name}.json").read_text())["claims"]
     assert len(claims) == len(first.claims) > 1
     assert all(c["value"] is not None for c in claims)
     assert all(c["why"] for c in claims if c["verdict"] != "holds")
-    for a, b in zip(first.files, second.files, strict=True):
-        if a.suffix != ".json":
-            assert a.read_bytes() == b.read_bytes()
+    if name in DRAWN:
+        second = reproduce(name, fast=True, out=tmp_path / "1")
+        for a, b in zip(first.files, second.files, strict=True):
+            if a.suffix != ".json":
+                assert a.read_bytes() == b.read_bytes()
 
 
 def test_helpers_of_the_figures():
