@@ -62,6 +62,11 @@ def test_bad_optional_columns():
             LLMTrace([0], [4], [1], **more)
 
 
+def test_a_column_that_there_is_not():
+    with pytest.raises(InputError, match="has no column 'prioritty'; it may have best_of, beam, priority, after"):
+        LLMTrace([0.0], [1], [1], prioritty=[1])
+
+
 def test_tokens_of_prefix_blocks():
     trace = LLMTrace([0, 1], [6, 5], [1, 1], prefix_ids=[[0, 1], [0, 7]], prefix_block=4)
     assert trace.tokens(0) == (0, 1, 2, 3, 4, 5)
