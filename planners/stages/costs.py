@@ -182,19 +182,19 @@ class StageCosts(Shown):
         InputError
             If a microbatch does not divide the global batch, no degree divides any, or the graph cannot be scaled.
         """
-        check_batch(global_batch, "graphpipe: ")
+        check_batch(global_batch, "stages: ")
         sizes, degrees = tuple(sorted(set(microbatches))), tuple(sorted(set(devices)))
         for b in sizes:
             if b < 1 or global_batch % b:
-                raise InputError(f"graphpipe: microbatch: {b} samples do not divide the global batch of {global_batch}")
+                raise InputError(f"stages: microbatch: {b} samples do not divide the global batch of {global_batch}")
         samples = tuple(sorted({b // d for b in sizes for d in degrees if b % d == 0}))
         if not samples:
             raise InputError(
-                f"graphpipe: none of {degrees} devices divides a microbatch of {sizes} samples; use larger microbatches"
+                f"stages: none of {degrees} devices divides a microbatch of {sizes} samples; use larger microbatches"
             )
         groups = tuple((i,) for i in range(len(graph.operators))) if units is None else tuple(map(tuple, units))
         if sorted(i for group in groups for i in group) != list(range(len(graph.operators))):
-            raise InputError(f"graphpipe: units: expected each of {len(graph.operators)} operators in one unit")
+            raise InputError(f"stages: units: expected each of {len(graph.operators)} operators in one unit")
         model = roofline(cluster.spec) if costs is None else costs
         unit_of = np.empty(len(graph.operators), np.int64)
         for u, group in enumerate(groups):

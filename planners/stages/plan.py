@@ -63,10 +63,10 @@ def place_stages(cluster: Cluster, devices: Sequence[int]) -> tuple[MeshEntry, .
         If the cluster has too few devices, or no mesh has as many as a stage.
     """
     if sum(devices) > cluster.n_devices:
-        raise InfeasibleError(f"graphpipe: stages of {sum(devices)} devices on {cluster}, which has fewer")
+        raise InfeasibleError(f"stages: {sum(devices)} devices on {cluster}, which has fewer")
     odd = next((d for d in devices if stage_mesh(cluster, d) is None), None)
     if odd is not None:
-        raise InfeasibleError(f"graphpipe: no rectangle of {cluster} has {odd} devices; use a divisor of a node's")
+        raise InfeasibleError(f"stages: no rectangle of {cluster} has {odd} devices; use a divisor of a node's")
     # First in the pipeline's order, so that neighbouring stages lie next to each other; if that leaves gaps, largest
     # first, which wastes least.
     for order in (range(len(devices)), sorted(range(len(devices)), key=lambda s: -devices[s])):

@@ -231,7 +231,7 @@ class Ledger:
 
     def _contention(self, book: _Book) -> float:
         lived = self.now_s - book.arrived
-        return (self._integral - book.integral) / lived if lived > 0 else float(max(len(self.active), 1))
+        return max((self._integral - book.integral) / lived, 1.0) if lived > 0 else float(max(len(self.active), 1))
 
     def view(self, app: int) -> AppView:
         """The view of an app that the policy gets."""
