@@ -10,11 +10,11 @@ from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
+from meshwright.jit import kernel
 from meshwright.planners.themis import Themis
 from meshwright.planners.themis.lots import lot, lot_kernel, share_of_lot
 from meshwright.seeds import generator
 from meshwright.simulator.sharing import SharingResult, SharingWorld, simulate
-from numba import njit
 
 SETTINGS = st.builds(
     Themis,
@@ -56,7 +56,7 @@ def test_a_policy_that_was_used_before_decides_as_a_new_one() -> None:
 
 def test_lots_are_the_same_in_both_and_even() -> None:
     rng = generator(0, "lots")
-    compiled = njit(lambda *given: lot_kernel(*given))
+    compiled = kernel(lambda *given: lot_kernel(*given), cache=False)
     for seed, decision, app in rng.integers(0, 2**31, (200, 3)).tolist():
         assert lot(seed, decision, app) == int(compiled(seed, decision, app))
     drawn_lots = [share_of_lot(lot(3, d, a)) for d in range(200) for a in range(20)]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from how_many import examples
 from markets import market
+from meshwright.jit import kernel
 from meshwright.planners.themis import Market, auction
 from meshwright.planners.themis.bids import log_worth
 from meshwright.planners.themis.kernels.bounds import Goods, bounds
@@ -18,7 +19,6 @@ from meshwright.planners.themis.kernels.packing import FITS, NEVER, pack
 from meshwright.planners.themis.kernels.prices import fillings, price_count, priced, scarcities
 from meshwright.seeds import generator
 from meshwright.simulator.sharing import Machine, SharedCluster, themis_256, themis_testbed
-from numba import njit
 
 MACHINES, RACK = 1, 2
 
@@ -26,7 +26,7 @@ MACHINES, RACK = 1, 2
 @cache
 def from_python(part: Any) -> Any:
     """Parts of kernels have no way in for Python."""
-    return njit(lambda *given: part(*given))
+    return kernel(lambda *given: part(*given), cache=False)
 
 
 ODD = SharedCluster(tuple(Machine(size, 1, k % 2) for k, size in enumerate((5, 5, 3, 3, 2, 4))))

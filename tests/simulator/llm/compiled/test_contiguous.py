@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import pytest
 from flat_options import llm_asked
@@ -13,6 +12,7 @@ from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
+from meshwright.jit import kernel
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, draw, simulate_llm
 from meshwright.simulator.llm.compiled.fleet.routing import KINDS
@@ -103,8 +103,8 @@ def buddies():
 
     return (
         fresh_chunks,
-        numba.njit(lambda s, slots: allocate(s, 0, order_of(slots))),
-        numba.njit(lambda s, start, slots: free_chunk(s, 0, start, order_of(slots))),
+        kernel(lambda s, slots: allocate(s, 0, order_of(slots)), cache=False),
+        kernel(lambda s, start, slots: free_chunk(s, 0, start, order_of(slots)), cache=False),
     )
 
 

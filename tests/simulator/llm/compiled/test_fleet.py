@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import heapq
 
-import numba
 import numpy as np
 import pytest
 from flat_options import llm_asked
@@ -14,6 +13,7 @@ from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
+from meshwright.jit import kernel
 from meshwright.profiles.llm import ConstantCost, FittedCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, conversations, draw, simulate_llm
 from meshwright.simulator.llm.compiled.contents import contents
@@ -226,8 +226,8 @@ def heap_moves():
     """The heap's two moves, to be called from Python."""
     from meshwright.simulator.llm.compiled.fleet.waiting import dequeue, enqueue
 
-    put = numba.njit(lambda request, engine, r: enqueue(request, engine, 0, r))
-    return put, numba.njit(lambda request, engine, r: dequeue(request, engine, 0, r))
+    put = kernel(lambda request, engine, r: enqueue(request, engine, 0, r), cache=False)
+    return put, kernel(lambda request, engine, r: dequeue(request, engine, 0, r), cache=False)
 
 
 @settings(max_examples=examples(25, anew=60), deadline=None)
