@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ...jit import kernel
 from ..placement import Placement
 from .tables import ServingTables
 
@@ -61,27 +60,10 @@ class StageSpans:
     request: npt.NDArray[np.int64]
 
 
-@kernel
-def _replay(order, enter, group_of, pair_of, column, latency, hop, stages, lane0, clock, lane, stage, start, end,
-            request):  # fmt: skip
-    n = 0
-    for j in range(order.shape[0]):
-        i = order[j]
-        g = group_of[i]
-        p = pair_of[i]
-        t = enter[i]
-        for k in range(stages[g]):
-            t = max(t, clock[g, k])
-            lane[n], stage[n], start[n], request[n] = lane0[g] + k, k, t, i
-            t += latency[p, column[i], k]
-            clock[g, k] = t
-            end[n] = t
-            n += 1
-            t += hop[p]
-
-
 def stage_spans(segment: Segment, result: SimulationResult) -> StageSpans:
     """Every stage visit of one segment, requests numbered as in the trace."""
+    from .compiled.visits import replay  # late: whoever only reads a result's options need not load numba
+
     tables = segment.tables
     rows = slice(segment.low, segment.high)
     group, model = result.group[rows], result.trace.model[rows]
@@ -108,7 +90,7 @@ def stage_spans(segment: Segment, result: SimulationResult) -> StageSpans:
     lane, stage, request = (np.empty(n, dtype=np.int64) for _ in range(3))
     start, end = np.empty(n), np.empty(n)
     lane0 = np.concatenate(([0], np.cumsum(tables.stages)))[:-1].astype(np.int64)
-    _replay(
+    replay(
         served, enter, group, pair, column, tables.latency, tables.hop, tables.stages, lane0, segment.clock.copy(),
         lane, stage, start, end, request,
     )  # fmt: skip

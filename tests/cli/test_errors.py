@@ -44,6 +44,19 @@ def test_help_imports_nothing_heavy() -> None:
     assert found == [f"after {words} []" for words in lines]
 
 
+def test_help_of_a_world_does_not_load_numba() -> None:
+    """Fields are told without what simulates them: numba and what it takes along is a second of a processor."""
+    program = (
+        "import sys\nfrom meshwright.cli import run\n"
+        f"for world in {list(names())!r}:\n"
+        "    run(['plan', world, '--help'])\n"
+        "    print('after', world, [m for m in ('numba', 'torch') if m in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    found = [line for line in done.stderr.splitlines() if line.startswith("after ")]
+    assert found == [f"after {world} []" for world in names()]
+
+
 def test_help_lists_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = said(capsys, "--help")
     assert code == 0

@@ -11,6 +11,7 @@ import annotated_types
 import pytest
 from meshwright.planners import batches
 from meshwright.worlds import WORLDS, limits, world
+from meshwright.worlds.names import check_names
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -83,3 +84,9 @@ def test_there_are_fields_of_all_worlds() -> None:
 
 def test_limits_are_those_of_the_rooms_below() -> None:
     assert limits.MAX_BATCH == batches.MAX_BATCH
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_names_of_shipped_worlds_clash_with_none(name: str) -> None:
+    """Worlds from outside are checked when they are opened."""
+    check_names(world(name))

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from ...planners.themis import Themis
 from ...simulator.sharing import BASELINES, Policy, baseline
 from ...wording import nearest
 from ..fields import plain
@@ -17,7 +16,10 @@ from .part import Fraction, Part
 
 __all__ = ["POLICIES", "BaselineOptions", "ThemisOptions", "complaints_of", "has_option", "make", "options_of"]
 
-POLICIES = (Themis().name, *BASELINES)
+THEMIS = "themis"
+"""The name of `planners.themis.Themis`. Its room loads numba, which a case's fields and their help do without."""
+
+POLICIES = (THEMIS, *BASELINES)
 """Names of the policies."""
 
 
@@ -47,7 +49,7 @@ class BaselineOptions(Part):
 
 def options_of(name: str) -> type[Part]:
     """What a policy may be told."""
-    return ThemisOptions if name == Themis().name else BaselineOptions
+    return ThemisOptions if name == THEMIS else BaselineOptions
 
 
 def has_option(name: str, option: str) -> bool:
@@ -62,7 +64,7 @@ def complaints_of(name: str, options: Mapping[str, Any]) -> Iterator[tuple[tuple
         if key not in kind.model_fields:
             near = nearest(str(key), kind.model_fields)
             others = [policy for policy in POLICIES if has_option(policy, str(key))]
-            whose = f"is of {'themis' if others[0] == Themis().name else 'the policies but themis'}; " if others else ""
+            whose = f"is of {'themis' if others[0] == THEMIS else 'the policies but themis'}; " if others else ""
             hint = f"did you mean {near!r}?" if near else f"{name} knows {', '.join(kind.model_fields)}"
             yield (key,), f"unknown option; {whose}{hint}"
     known = {key: value for key, value in options.items() if key in kind.model_fields}
@@ -75,5 +77,7 @@ def complaints_of(name: str, options: Mapping[str, Any]) -> Iterator[tuple[tuple
 
 def make(name: str, options: Mapping[str, Any], *, lease_s: float, seed: int) -> Policy:
     """A policy. Lots are drawn by the seed."""
+    from ...planners.themis import Themis
+
     said = options_of(name).model_validate(dict(options)).model_dump()
-    return Themis(**said, seed=seed) if name == Themis().name else baseline(name, lease_s, **said, seed=seed)
+    return Themis(**said, seed=seed) if name == THEMIS else baseline(name, lease_s, **said, seed=seed)
